@@ -1,0 +1,52 @@
+"""What a protocol's folder gives to the gateway: one `Adapter` value."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from canonical import Carry, Fault, Feature, Hub, Record, Task, Webhook
+from litestar import Request, Response
+from litestar.types import ControllerRouterHandler
+
+__all__ = ("Adapter", "Example", "WebhookWriter")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One line of the table of URLs: what to call, and a command that can be pasted."""
+
+    label: str
+    url: str
+    curl: str
+
+
+class WebhookWriter(Protocol):
+    """Encodes a task's records for one webhook, from the task's first record on."""
+
+    def headers(self) -> Mapping[str, str]:
+        """Of every delivery; with the registrant's own token or credentials."""
+        ...
+
+    def write(self, record: Record) -> Iterable[bytes]:
+        """The bodies to post for this record, most often none or one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    name: str
+    title: str
+    versions: tuple[str, ...]
+    prefixes: tuple[str, ...]
+    """Paths that begin with one of these answer in this protocol's words, also where no route matches."""
+    routes: Callable[[Hub], Sequence[ControllerRouterHandler]]
+    encode_fault: Callable[[Fault, Request[Any, Any, Any]], Response[Any]]
+    """The protocol's own error answer."""
+    carries: Mapping[str, Mapping[Feature, Carry]]
+    """By version: every Feature, whole, with loss or dropped."""
+    examples: Callable[[str, str], Sequence[Example]]
+    """(base URL without a trailing slash, agent name) → lines for the table of URLs."""
+    client: Callable[..., Any] | None = None
+    """Makes an Agent of an upstream: `client(url, **options)`."""
+    webhooks: Mapping[str, Callable[[Webhook, Task, str], WebhookWriter]] = field(default_factory=dict[str, Any])
+    """By dialect: (webhook, task, the thread's name in this protocol) → writer."""

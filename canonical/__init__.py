@@ -1,0 +1,87 @@
+"""The canonical model: what an agent run is, in no protocol's words.
+
+An **agent** is called on a **thread**, one conversation of one owner. What a caller asks for is a **task**; it is open
+until it is completed, failed, cancelled or rejected, and terminal is final. Each activation of the agent on a task is a
+**run**: from an input, or from the last answer to its questions, to the next stop. Everything that happens is an
+**event**, committed as a numbered **record** of the thread's append-only log.
+
+A view in any protocol (an A2A task, an ACP run, a LangGraph thread state, an OpenAI response, an AIEF step) is a fold
+over records, and a stream is their encoding one by one. So a stream can be replayed from anywhere, a reader can come
+back, and the same run looks the same from every protocol.
+
+The module below each name says more: `message`, `event`, `state`, `thread` (snapshots), `fold`, `fault`, `feature`,
+`agent` (the port behind the hub), `hub` (the port in front of it), `author` (what in-process agents yield), `replay`.
+"""
+
+from canonical.agent import Agent, AgentInfo, Invocation, Reattachable, Skill
+from canonical.author import Ask, Declined, Step, ToolCall
+from canonical.event import EVENT, Event, Record
+from canonical.fault import BLAME, Fault, FaultCode, FaultError
+from canonical.feature import FULL, Carry, Feature, dropped, lossy
+from canonical.fold import Fold
+from canonical.hub import Answers, Hub, Receipt, Scope, Submission, TaskFilter, TaskPage, Webhook
+from canonical.message import (
+    AnnotationPart,
+    DataPart,
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from canonical.state import RunReason, RunStatus, TaskState
+from canonical.thread import Artifact, Interrupt, Run, Task, Thread
+
+__all__ = (
+    "BLAME",
+    "EVENT",
+    "FULL",
+    "Agent",
+    "AgentInfo",
+    "AnnotationPart",
+    "Answers",
+    "Artifact",
+    "Ask",
+    "Carry",
+    "DataPart",
+    "Declined",
+    "Event",
+    "Fault",
+    "FaultCode",
+    "FaultError",
+    "Feature",
+    "FilePart",
+    "Fold",
+    "Hub",
+    "Interrupt",
+    "Invocation",
+    "Message",
+    "Part",
+    "Reattachable",
+    "ReasoningPart",
+    "Receipt",
+    "Record",
+    "RefusalPart",
+    "Run",
+    "RunReason",
+    "RunStatus",
+    "Scope",
+    "Skill",
+    "Step",
+    "Submission",
+    "Task",
+    "TaskFilter",
+    "TaskPage",
+    "TaskState",
+    "TextPart",
+    "Thread",
+    "ToolCall",
+    "ToolCallPart",
+    "ToolResultPart",
+    "Webhook",
+    "dropped",
+    "lossy",
+)

@@ -1,0 +1,131 @@
+"""The agent port: one method. Clients of every protocol, wrapped callables and graphs, recorders and test doubles are
+all Agents, so any server can stand in front of any of them."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, runtime_checkable
+
+from canonical.event import Cause, Event, InterruptAnswered, Record
+from canonical.message import FilePart, Message, text_of
+from canonical.value import Json, JsonObject, Value
+
+__all__ = ("AGENT_NAME", "DETACH", "Agent", "AgentInfo", "Invocation", "Reattachable", "Skill", "no_past")
+
+AGENT_NAME: Final = re.compile(r"^[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?$")
+
+
+DETACH: Final = "detach"
+"""The message of the `CancelledError` by which a gateway that stops lets go of a run that it will re-attach to: the
+upstream is not told to cancel."""
+
+
+class Skill(Value):
+    id: str
+    name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+
+
+class AgentInfo(Value):
+    """What is known of an agent before it is called. Every protocol's own description (card, manifest, model) is made
+    from it."""
+
+    name: str
+    """Matches `AGENT_NAME`."""
+    description: str = ""
+    version: str = "1.0.0"
+    input_types: tuple[str, ...] = ("text/plain",)
+    output_types: tuple[str, ...] = ("text/plain",)
+    skills: tuple[Skill, ...] = ()
+    schemas: Mapping[str, JsonObject] = {}
+    """JSON Schemas of `input`, `output`, `state`, `config`, of those that are known."""
+    metadata: JsonObject = {}
+    remembers: bool = False
+    """The agent keeps the conversation itself: it is not sent the thread's history."""
+    continuable: bool = False
+    """A terminal ACP run of this agent takes another message (the "agent run" of early ACP)."""
+
+
+async def no_past() -> Sequence[Record]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """One activation of an agent: everything it may need, none of it to be fetched through the hub."""
+
+    owner: str = "default"
+    agent: str
+    thread_id: str
+    task_id: str
+    run_id: str
+    attempt: int = 1
+    cause: Cause = "input"
+    messages: tuple[Message, ...] = ()
+    """The input of this run; file parts that are in the artifact store have their bytes in `inline`."""
+    data: Json = None
+    answers: tuple[InterruptAnswered, ...] = ()
+    """Where this run goes on from questions: all their answers, in the order in which the questions were raised."""
+    config: JsonObject = field(default_factory=dict[str, object])
+    metadata: JsonObject = field(default_factory=dict[str, object])
+    history: tuple[Message, ...] = ()
+    """What was said on the thread before this run; empty for agents that remember by themselves."""
+    upstream: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The upstream's own ids, as earlier runs bound them: `task` and `run` of this task, `context` and `session` of the
+    thread."""
+    past: Callable[[], Awaitable[Sequence[Record]]] = no_past
+    """The records of this task so far: what an agent that starts over has said already."""
+
+    @property
+    def text(self) -> str:
+        """What a text-only agent gets: the last message that has text; else the data's `message` or `prompt`, else its
+        only string, else the data as JSON."""
+        for message in reversed(self.messages):
+            if any(part.kind == "text" for part in message.parts):
+                return text_of(message.parts)
+        return data_text(self.data)
+
+    @property
+    def files(self) -> tuple[FilePart, ...]:
+        return tuple(part for message in self.messages for part in message.parts if isinstance(part, FilePart))
+
+
+def data_text(data: Json) -> str:
+    """The text in an input that is no message."""
+    if data is None:
+        return ""
+    if isinstance(data, str):
+        return data
+    if isinstance(data, dict):
+        strings = [value for value in data.values() if isinstance(value, str)]
+        for key in ("message", "prompt"):
+            if isinstance(data.get(key), str):
+                return str(data[key])
+        if len(strings) == 1 and len(data) == 1:
+            return strings[0]
+    return json.dumps(data, ensure_ascii=False)
+
+
+class Agent(Protocol):
+    def run(self, call: Invocation) -> AsyncIterator[Event]:
+        """Yield the events of one run.
+
+        Ids may be left None: the hub fills them. The run pauses if a question is open when the iterator ends, and is done
+        otherwise; `RunEnded` is only needed to give an output or another status. Raising ends it as failed; a `FaultError`
+        keeps its words, any other exception becomes a fault of the agent. Closing the iterator, or cancelling the task
+        that awaits it, is the cancel.
+        """
+        ...
+
+
+@runtime_checkable
+class Reattachable(Protocol):
+    """An agent whose active run outlives the gateway."""
+
+    def reattach(self, call: Invocation) -> AsyncIterator[Event]:
+        """Yield the events of the upstream's run from its start; `call.upstream` names it. Events that `call.past()`
+        holds already are dropped by the caller (`canonical.replay.unseen`)."""
+        ...

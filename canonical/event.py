@@ -1,0 +1,340 @@
+"""The event union: every fact that a thread's log can hold.
+
+An agent yields the events of its run; the hub adds ids, numbers and times, commits them as records, and is the only one
+that appends. Everything that any protocol shows is derived from records, so an event holds whatever an encoder needs and
+nothing that changes later.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+
+from canonical.fault import Fault
+from canonical.message import Message, Part, Phase, Role
+from canonical.state import RunReason, RunStatus, TaskState
+from canonical.value import Extra, Json, JsonObject, Value
+
+__all__ = (
+    "EVENT",
+    "ArtifactAdded",
+    "Cause",
+    "Custom",
+    "Event",
+    "InterruptAnswered",
+    "InterruptRaised",
+    "LossNoted",
+    "MessageEnded",
+    "MessageStarted",
+    "Native",
+    "PartAdded",
+    "PartDelta",
+    "PartEnded",
+    "Record",
+    "RunCreated",
+    "RunEnded",
+    "RunRemoved",
+    "RunStarted",
+    "StateSaved",
+    "StepEnded",
+    "StepStarted",
+    "Strategy",
+    "TaskChanged",
+    "TaskCreated",
+    "ThreadChanged",
+    "ToolEnded",
+    "ToolStarted",
+    "UpstreamBound",
+)
+
+Cause = Literal["input", "answer", "follow_up", "update", "cron"]
+Strategy = Literal["reject", "enqueue", "interrupt", "rollback"]
+"""What a new input does on a thread with an active run (the multitask strategies of LangGraph Platform)."""
+
+
+class _Event(Value):
+    extra: Extra = {}
+
+
+class ThreadChanged(_Event):
+    """Seq 1 of every thread, and every later change of what the caller keeps on it."""
+
+    kind: Literal["thread_changed"] = "thread_changed"
+    metadata: JsonObject = {}
+    """Merged into the thread's metadata."""
+    ttl: int | None = None
+    """Seconds."""
+    config: JsonObject = {}
+    ephemeral: bool | None = None
+
+
+class LossNoted(_Event):
+    """Something that the upstream's reader could not carry. A server's own losses are computed by its encoder."""
+
+    kind: Literal["loss_noted"] = "loss_noted"
+    feature: str
+    how: str
+
+
+class TaskCreated(_Event):
+    kind: Literal["task_created"] = "task_created"
+    task_id: str
+    agent: str
+    continues: str | None = None
+    """The terminal task that this one goes on from."""
+    references: tuple[str, ...] = ()
+    metadata: JsonObject = {}
+    protocol: str = ""
+    version: str = ""
+
+
+class RunCreated(_Event):
+    kind: Literal["run_created"] = "run_created"
+    run_id: str
+    assistant: str | None = None
+    cause: Cause = "input"
+    messages: tuple[Message, ...] = ()
+    data: Json = None
+    """Input that is no message: the keys of a LangGraph input, an AIEF additional_input."""
+    checkpoint: str | None = None
+    """The revision to start from; None = the newest."""
+    config: JsonObject = {}
+    metadata: JsonObject = {}
+    strategy: Strategy = "enqueue"
+    start_after: int | None = None
+    """Microseconds since 1970, UTC."""
+    webhook: str | None = None
+    reserved: bool = False
+
+
+class RunStarted(_Event):
+    kind: Literal["run_started"] = "run_started"
+    attempt: int = 1
+    node: str = ""
+
+
+class UpstreamBound(_Event):
+    """The upstream's own ids of this run: what resume, cancel and re-attach need."""
+
+    kind: Literal["upstream_bound"] = "upstream_bound"
+    protocol: str
+    ids: dict[str, str]
+    """Some of `task`, `context`, `run`, `session`, `thread`."""
+
+
+class TaskChanged(_Event):
+    kind: Literal["task_changed"] = "task_changed"
+    state: TaskState
+    message_id: str | None = None
+    fault: Fault | None = None
+
+
+class RunEnded(_Event):
+    kind: Literal["run_ended"] = "run_ended"
+    status: RunStatus = RunStatus.SUCCESS
+    reason: RunReason = RunReason.DONE
+    fault: Fault | None = None
+    output: Json = None
+    """Structured output, if the agent gave any."""
+    usage: JsonObject = {}
+
+
+class RunRemoved(_Event):
+    kind: Literal["run_removed"] = "run_removed"
+    run_id: str
+    why: Literal["rollback", "deleted"]
+
+
+class MessageStarted(_Event):
+    kind: Literal["message_started"] = "message_started"
+    message_id: str | None = None
+    role: Role = "agent"
+    name: str | None = None
+    phase: Phase = "answer"
+    node: str = ""
+    ns: tuple[str, ...] = ()
+    metadata: JsonObject = {}
+
+
+class PartAdded(_Event):
+    """A part of an open message: whole, unless `open`, when deltas follow until `PartEnded`."""
+
+    kind: Literal["part_added"] = "part_added"
+    message_id: str | None = None
+    index: int | None = None
+    part: Part
+    open: bool = False
+
+
+class PartDelta(_Event):
+    kind: Literal["part_delta"] = "part_delta"
+    message_id: str | None = None
+    index: int | None = None
+    text: str
+
+
+class PartEnded(_Event):
+    kind: Literal["part_ended"] = "part_ended"
+    message_id: str | None = None
+    index: int | None = None
+
+
+class MessageEnded(_Event):
+    kind: Literal["message_ended"] = "message_ended"
+    message_id: str | None = None
+    finish: Literal["stop", "length", "tool_calls", "refusal"] = "stop"
+    usage: JsonObject = {}
+
+
+class ToolStarted(_Event):
+    """A tool that the agent itself calls."""
+
+    kind: Literal["tool_started"] = "tool_started"
+    call_id: str | None = None
+    name: str
+    input: Json = None
+    node: str = ""
+
+
+class ToolEnded(_Event):
+    kind: Literal["tool_ended"] = "tool_ended"
+    call_id: str | None = None
+    name: str
+    output: Json = None
+    fault: Fault | None = None
+
+
+class StepStarted(_Event):
+    kind: Literal["step_started"] = "step_started"
+    step_id: str | None = None
+    name: str
+    node: str = ""
+    ns: tuple[str, ...] = ()
+    input: Json = None
+
+
+class StepEnded(_Event):
+    kind: Literal["step_ended"] = "step_ended"
+    step_id: str | None = None
+    name: str
+    node: str = ""
+    ns: tuple[str, ...] = ()
+    update: Json = None
+    fault: Fault | None = None
+
+
+class ArtifactAdded(_Event):
+    """A named output or an upload, whole or one more piece of it: with `append` the part goes to the end of what has the
+    same `artifact_id`, and `last` says that no more will come."""
+
+    kind: Literal["artifact_added"] = "artifact_added"
+    artifact_id: str | None = None
+    name: str | None = None
+    description: str | None = None
+    part: Part
+    append: bool = False
+    last: bool = True
+    origin: Literal["caller", "agent"] = "agent"
+    folder: str | None = None
+    """For display only; never a path of ours."""
+    metadata: JsonObject = {}
+
+
+class InterruptRaised(_Event):
+    """A question that the agent stopped for."""
+
+    kind: Literal["interrupt_raised"] = "interrupt_raised"
+    interrupt_id: str | None = None
+    ask: Literal["input", "approval", "auth"] = "input"
+    message: Message = Message()
+    value: Json = None
+    answer_schema: JsonObject | None = None
+    """JSON Schema of the answer."""
+    node: str = ""
+    ns: tuple[str, ...] = ()
+
+
+class InterruptAnswered(_Event):
+    kind: Literal["interrupt_answered"] = "interrupt_answered"
+    interrupt_id: str
+    action: Literal["answer", "decline", "superseded"] = "answer"
+    value: Json = None
+
+
+class StateSaved(_Event):
+    """A revision of the thread's values."""
+
+    kind: Literal["state_saved"] = "state_saved"
+    checkpoint_id: str | None = None
+    parent_id: str | None = None
+    source: str = "loop"
+    step: int = 0
+    as_node: str | None = None
+    values: JsonObject | None = None
+    delta: JsonObject | None = None
+    """JSON merge patch (RFC 7396) on the parent's values; exactly one of `values` and `delta` is given."""
+    next: tuple[str, ...] = ()
+    ns: tuple[str, ...] = ()
+
+
+class Custom(_Event):
+    kind: Literal["custom"] = "custom"
+    name: str = ""
+    ns: tuple[str, ...] = ()
+    value: Json = None
+
+
+class Native(_Event):
+    """A fact that only the same protocol on the other side can show."""
+
+    kind: Literal["native"] = "native"
+    protocol: str
+    event: str
+    ns: tuple[str, ...] = ()
+    data: Any = None
+
+
+Event = Annotated[
+    ThreadChanged
+    | LossNoted
+    | TaskCreated
+    | RunCreated
+    | RunStarted
+    | UpstreamBound
+    | TaskChanged
+    | RunEnded
+    | RunRemoved
+    | MessageStarted
+    | PartAdded
+    | PartDelta
+    | PartEnded
+    | MessageEnded
+    | ToolStarted
+    | ToolEnded
+    | StepStarted
+    | StepEnded
+    | ArtifactAdded
+    | InterruptRaised
+    | InterruptAnswered
+    | StateSaved
+    | Custom
+    | Native,
+    Field(discriminator="kind"),
+]
+
+EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One committed event of a thread's log."""
+
+    seq: int
+    """1, 2, 3… in the thread, without a gap."""
+    at: int
+    """Microseconds since 1970, UTC; never smaller than the record before."""
+    task_id: str | None
+    run_id: str | None
+    attempt: int
+    """Which start of the run said it; 0 where no run did."""
+    event: Event

@@ -1,0 +1,61 @@
+"""What a protocol can carry. Each adapter declares it once in `CARRIES`; docs, loss headers and test skips follow from it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+__all__ = ("FULL", "Carry", "Feature", "dropped", "lossy")
+
+
+class Feature(StrEnum):
+    TEXT = "text"
+    DATA = "data"
+    FILE_BYTES = "file-bytes"
+    FILE_URL = "file-url"
+    REASONING = "reasoning"
+    REFUSAL = "refusal"
+    CITATION = "citation"
+    TOOL_ACTIVITY = "tool-activity"
+    CALLER_TOOLS = "caller-tools"
+    STEP = "step"
+    PROGRESS = "progress"
+    ARTIFACT = "artifact"
+    ARTIFACT_APPEND = "artifact-append"
+    UPLOAD = "upload"
+    STREAM = "stream"
+    REATTACH = "reattach"
+    QUESTION = "question"
+    QUESTIONS = "questions"
+    """Several open questions at once."""
+    ANSWER_SCHEMA = "answer-schema"
+    AUTH_REQUEST = "auth-request"
+    CANCEL = "cancel"
+    FAULT = "fault"
+    STRUCTURED_OUTPUT = "structured-output"
+    USAGE = "usage"
+    METADATA = "metadata"
+    STATE = "state"
+    HISTORY = "history"
+    FORK = "fork"
+    CUSTOM = "custom"
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """Whether a feature survives a protocol: whole, with a loss (`how` says which), or not at all (`how` says why)."""
+
+    level: Literal["full", "lossy", "dropped"]
+    how: str = ""
+    source: str = ""
+    """Specification and section, or a heading of `docs/protocols/<name>.md`, that says so."""
+
+
+FULL = Carry("full")
+
+
+def lossy(how: str, source: str) -> Carry:
+    return Carry("lossy", how, source)
+
+
+def dropped(why: str, source: str) -> Carry:
+    return Carry("dropped", why, source)

@@ -1,0 +1,330 @@
+"""Views of a log: `Fold` turns records into the snapshots that every protocol's view is made of.
+
+`task_after`, `run_after` and `interrupt_after` say what one record does to one snapshot. The journal applies the same
+functions to the rows it keeps, in the transaction that appends the record, so rows and log cannot disagree.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from canonical.event import (
+    ArtifactAdded,
+    InterruptAnswered,
+    InterruptRaised,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    Record,
+    RunCreated,
+    RunEnded,
+    RunRemoved,
+    RunStarted,
+    StateSaved,
+    TaskChanged,
+    TaskCreated,
+    ThreadChanged,
+    UpstreamBound,
+)
+from canonical.message import Message, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
+from canonical.state import RunStatus, TaskState
+from canonical.thread import Artifact, Interrupt, Loss, Run, Task, Thread
+from canonical.value import JsonObject
+
+__all__ = (
+    "Fold",
+    "extend_part",
+    "interrupt_after",
+    "merge_patch",
+    "run_after",
+    "task_after",
+    "task_created",
+    "thread_after",
+    "thread_created",
+)
+
+
+def thread_created(thread_id: str, owner: str, record: Record) -> Thread:
+    return Thread(thread_id=thread_id, owner=owner, created_at=record.at, changed_at=record.at)
+
+
+def thread_after(thread: Thread, record: Record) -> Thread:
+    event = record.event
+    if not isinstance(event, ThreadChanged):
+        return thread
+    return replace(
+        thread,
+        changed_at=record.at,
+        metadata={**thread.metadata, **event.metadata},
+        config={**thread.config, **event.config},
+        ttl=thread.ttl if event.ttl is None else event.ttl,
+        ephemeral=thread.ephemeral if event.ephemeral is None else event.ephemeral,
+    )
+
+
+def task_created(thread_id: str, record: Record, event: TaskCreated) -> Task:
+    return Task(
+        task_id=event.task_id,
+        thread_id=thread_id,
+        agent=event.agent,
+        state=TaskState.SUBMITTED,
+        created_at=record.at,
+        changed_at=record.at,
+        first_seq=record.seq,
+        last_seq=record.seq,
+        continues=event.continues,
+        references=event.references,
+        metadata=event.metadata,
+        protocol=event.protocol,
+        version=event.version,
+    )
+
+
+def task_after(task: Task, record: Record) -> Task:
+    event = record.event
+    if isinstance(event, TaskChanged):
+        return replace(
+            task, state=event.state, changed_at=record.at, fault=event.fault or task.fault, last_seq=record.seq
+        )
+    return task
+
+
+def run_created(record: Record, event: RunCreated, task_id: str) -> Run:
+    return Run(
+        run_id=event.run_id,
+        task_id=task_id,
+        status=RunStatus.RESERVED if event.reserved else RunStatus.PENDING,
+        cause=event.cause,
+        strategy=event.strategy,
+        start_after=event.start_after,
+        created_at=record.at,
+        first_seq=record.seq,
+        last_seq=record.seq,
+    )
+
+
+def run_after(run: Run, record: Record) -> Run:
+    event = record.event
+    match event:
+        case RunCreated():  # a reserved run got its input
+            return replace(run, status=RunStatus.PENDING, cause=event.cause, last_seq=record.seq)
+        case RunStarted():
+            return replace(
+                run, status=RunStatus.RUNNING, attempt=event.attempt, started_at=record.at, last_seq=record.seq
+            )
+        case RunEnded():
+            return replace(
+                run,
+                status=event.status,
+                reason=event.reason,
+                fault=event.fault,
+                output=event.output,
+                usage=event.usage,
+                ended_at=record.at,
+                last_seq=record.seq,
+            )
+        case RunRemoved():
+            return replace(run, removed=True)
+        case LossNoted():
+            return replace(run, loss=(*run.loss, Loss(feature=event.feature, how=event.how)), last_seq=record.seq)
+        case UpstreamBound():
+            return replace(run, upstream={**run.upstream, **event.ids})
+        case _:
+            return run
+
+
+def interrupt_raised(record: Record, event: InterruptRaised) -> Interrupt:
+    return Interrupt(
+        interrupt_id=event.interrupt_id or "",
+        task_id=record.task_id or "",
+        run_id=record.run_id or "",
+        ask=event.ask,
+        message=event.message,
+        raised_at=record.at,
+        value=event.value,
+        answer_schema=event.answer_schema,
+    )
+
+
+def interrupt_after(interrupt: Interrupt, event: InterruptAnswered) -> Interrupt:
+    return replace(interrupt, action=event.action, answer=event.value)
+
+
+def merge_patch(target: JsonObject, patch: JsonObject) -> JsonObject:
+    """RFC 7396: members of `patch` replace those of `target`, objects merge, null removes."""
+    merged = dict(target)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            before = merged.get(key)
+            merged[key] = merge_patch(before if isinstance(before, dict) else {}, value)  # type: ignore[arg-type]
+        else:
+            merged[key] = value
+    return merged
+
+
+def extend_part(part: Part, text: str) -> Part:
+    """The part with a delta's text at its end."""
+    match part:
+        case TextPart() | ReasoningPart() | RefusalPart():
+            return part.model_copy(update={"text": part.text + text})
+        case ToolCallPart():
+            return part.model_copy(update={"arguments": part.arguments + text})
+        case _:
+            return part
+
+
+@dataclass(slots=True)
+class _OpenMessage:
+    """A message while its records arrive: deltas are gathered in lists and joined once, when somebody looks."""
+
+    message: Message
+    run_id: str | None
+    task_id: str | None
+    ended: bool = False
+    parts: list[Part] = field(default_factory=list[Part])
+    deltas: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+
+    def value(self) -> Message:
+        for index, pieces in self.deltas.items():
+            self.parts[index] = extend_part(self.parts[index], "".join(pieces))
+        self.deltas.clear()
+        return self.message.model_copy(update={"parts": tuple(self.parts)})
+
+
+class Fold:
+    """The state that some records add up to. Feed it the records of a thread, or of one task or run of it, in order."""
+
+    def __init__(self, thread_id: str, owner: str = "", records: Iterable[Record] = ()) -> None:
+        self.thread_id = thread_id
+        self.owner = owner
+        self.seq = 0
+        self.thread: Thread | None = None
+        self.tasks: dict[str, Task] = {}
+        self.runs: dict[str, Run] = {}
+        self.interrupts: dict[str, Interrupt] = {}
+        self.artifacts: dict[str, Artifact] = {}
+        self.values: JsonObject = {}
+        self.revisions: list[StateSaved] = []
+        self._messages: dict[str, _OpenMessage] = {}
+        for record in records:
+            self.apply(record)
+
+    def apply(self, record: Record) -> None:
+        self.seq = record.seq
+        event = record.event
+        task_id, run_id = record.task_id, record.run_id
+        if task_id in self.tasks:
+            self.tasks[task_id] = task_after(self.tasks[task_id], record)
+        if run_id in self.runs:
+            self.runs[run_id] = run_after(self.runs[run_id], record)
+        match event:
+            case ThreadChanged():
+                before = self.thread or thread_created(self.thread_id, self.owner, record)
+                self.thread = thread_after(before, record)
+            case TaskCreated():
+                self.tasks[event.task_id] = task_created(self.thread_id, record, event)
+            case RunCreated():
+                if event.run_id not in self.runs:
+                    self.runs[event.run_id] = run_created(record, event, task_id or "")
+                for message in event.messages:
+                    self._said(message, record)
+            case InterruptRaised():
+                self.interrupts[event.interrupt_id or ""] = interrupt_raised(record, event)
+            case InterruptAnswered():
+                asked = self.interrupts.get(event.interrupt_id)
+                if asked is not None:
+                    self.interrupts[event.interrupt_id] = interrupt_after(asked, event)
+            case ArtifactAdded():
+                self._artifact(event, record)
+            case StateSaved():
+                self.values = merge_patch(self.values, event.delta or {}) if event.values is None else event.values
+                self.revisions.append(event)
+            case RunRemoved():
+                if event.run_id in self.runs:
+                    self.runs[event.run_id] = run_after(self.runs[event.run_id], record)
+            case MessageStarted() | PartAdded() | PartDelta() | PartEnded() | MessageEnded():
+                self._message(event, record)
+            case _:
+                pass
+
+    def _said(self, message: Message, record: Record) -> None:
+        self._messages[message.message_id or ""] = _OpenMessage(
+            message=message, run_id=record.run_id, task_id=record.task_id, ended=True, parts=list(message.parts)
+        )
+
+    def _message(
+        self, event: MessageStarted | PartAdded | PartDelta | PartEnded | MessageEnded, record: Record
+    ) -> None:
+        message_id = event.message_id or ""
+        if isinstance(event, MessageStarted):
+            self._messages[message_id] = _OpenMessage(
+                message=Message(
+                    message_id=event.message_id,
+                    role=event.role,
+                    name=event.name,
+                    phase=event.phase,
+                    metadata=event.metadata,
+                    extra=event.extra,
+                ),
+                run_id=record.run_id,
+                task_id=record.task_id,
+            )
+            return
+        said = self._messages.get(message_id)
+        if said is None:  # the view began in the middle of the message
+            return
+        match event:
+            case PartAdded():
+                said.parts.append(event.part)
+            case PartDelta():
+                index = len(said.parts) - 1 if event.index is None else event.index
+                said.deltas.setdefault(index, []).append(event.text)
+            case PartEnded():
+                pass
+            case MessageEnded():
+                said.ended = True
+
+    def _artifact(self, event: ArtifactAdded, record: Record) -> None:
+        artifact_id = event.artifact_id or ""
+        before = self.artifacts.get(artifact_id)
+        if before is not None and event.append:
+            self.artifacts[artifact_id] = before.model_copy(
+                update={"parts": (*before.parts, event.part), "complete": event.last}
+            )
+            return
+        self.artifacts[artifact_id] = Artifact(
+            artifact_id=event.artifact_id,
+            name=event.name,
+            description=event.description,
+            parts=(event.part,),
+            task_id=record.task_id,
+            run_id=record.run_id,
+            origin=event.origin,
+            folder=event.folder,
+            complete=event.last,
+            created_at=record.at,
+            metadata=event.metadata,
+            extra=event.extra,
+        )
+
+    def messages(self, *, task_id: str | None = None, run_id: str | None = None) -> list[Message]:
+        """What was said, in order: by the thread, or by one task or run. Removed runs said nothing."""
+        return [
+            said.value()
+            for said in self._messages.values()
+            if (task_id is None or said.task_id == task_id)
+            and (run_id is None or said.run_id == run_id)
+            and not (said.run_id in self.runs and self.runs[said.run_id].removed)
+        ]
+
+    def message(self, message_id: str) -> Message | None:
+        said = self._messages.get(message_id)
+        return None if said is None else said.value()
+
+    def open_interrupts(self, task_id: str | None = None) -> list[Interrupt]:
+        """Unanswered questions, oldest first."""
+        return [i for i in self.interrupts.values() if i.open and (task_id is None or i.task_id == task_id)]

@@ -1,0 +1,227 @@
+"""The hub as servers see it: submit, answer, cancel, read. `gateway.hub` implements it; an adapter's routes get one.
+
+Every call takes the owner first, and another owner's thing is not found. Whatever a call acknowledges is committed.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from canonical.agent import AgentInfo
+from canonical.event import Record, Strategy
+from canonical.message import FilePart, Message
+from canonical.state import TaskState
+from canonical.thread import Interrupt, Run, Task, Thread
+from canonical.value import Extra, Json, JsonObject
+
+__all__ = ("Answers", "Hub", "Receipt", "Scope", "Submission", "TaskFilter", "TaskPage", "Webhook")
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which part of a thread's log a reader follows. `id` is the task's or the run's; None = the whole thread."""
+
+    thread_id: str
+    kind: Literal["thread", "task", "run"] = "thread"
+    id: str | None = None
+
+    @classmethod
+    def task(cls, task: Task) -> "Scope":
+        return cls(task.thread_id, "task", task.task_id)
+
+    def holds(self, record: Record) -> bool:
+        if self.kind == "task":
+            return record.task_id == self.id
+        return self.kind == "thread" or record.run_id == self.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """What a caller asks an agent for."""
+
+    agent: str
+    protocol: str = ""
+    version: str = ""
+    messages: tuple[Message, ...] = ()
+    data: Json = None
+    thread_id: str | None = None
+    """A UUID: of a thread of this owner, or of the thread to be created."""
+    alias: str | None = None
+    """The protocol's own name of the thread, where it is no UUID; found or made, unique per owner, protocol and agent."""
+    task_id: str | None = None
+    """A UUID chosen by the caller for the new task."""
+    run_id: str | None = None
+    follow_up: str | None = None
+    """An open task of which this is the next run, instead of a new task."""
+    continues: str | None = None
+    references: tuple[str, ...] = ()
+    config: JsonObject = field(default_factory=dict[str, object])
+    metadata: JsonObject = field(default_factory=dict[str, object])
+    """Of the task."""
+    thread_metadata: JsonObject = field(default_factory=dict[str, object])
+    """Merged into the thread's, if the thread is created by this call."""
+    history: tuple[Message, ...] = ()
+    """Earlier messages of a conversation that was held elsewhere; said on the thread before the input, if it is new."""
+    strategy: Strategy = "enqueue"
+    supersede: bool = False
+    """A paused task of the thread is cancelled by this input (LangGraph); otherwise its questions stay open."""
+    start_after: int | None = None
+    """Microseconds since 1970, UTC."""
+    if_missing: Literal["create", "reject"] = "create"
+    """Whether an unknown `thread_id` makes a thread."""
+    webhook: "Webhook | None" = None
+    """Registered in the same commit; its `task_id` is filled."""
+    extra: Extra = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Answers to open questions of a task: by interrupt id, or one bare value."""
+
+    task_id: str
+    values: Mapping[str, Json] | None = None
+    bare: Json = None
+    """Used where `values` is None: answers the oldest open question."""
+    messages: tuple[Message, ...] = ()
+    """The same as the caller said it, for the log and for agents that take messages."""
+    action: Literal["answer", "decline"] = "answer"
+    protocol: str = ""
+    webhook: "Webhook | None" = None
+    extra: Extra = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """What a submission or an answer made."""
+
+    thread_id: str
+    task_id: str
+    run_id: str
+    seq: int
+    """Of the last record before the run's first one: `read(scope, after=seq)` shows all of the run and nothing older."""
+    task: Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFilter:
+    agent: str | None = None
+    thread_id: str | None = None
+    states: frozenset[TaskState] | None = None
+    changed_after: int | None = None
+    """Microseconds; tasks whose state changed at or after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPage:
+    tasks: Sequence[Task]
+    """Newest change of state first."""
+    next_cursor: str | None
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """Where a caller wants a task's events pushed, in which dialect. Tokens and credentials are secrets."""
+
+    webhook_id: str
+    task_id: str = ""
+    dialect: str
+    """Names an encoder of the adapters: `a2a-0.3`, `a2a-1.0`."""
+    url: str
+    config: JsonObject = field(default_factory=dict[str, object])
+    """The registrant's own words, verbatim: token, authentication, whatever else its encoder needs."""
+
+
+class Hub(Protocol):
+    # Agents
+
+    def agents(self) -> Sequence[AgentInfo]: ...
+
+    def agent(self, name: str) -> AgentInfo:
+        """By name or by UUID (uuid5 of the name). Raises not_found; agent_unreachable for one that is listed as broken."""
+        ...
+
+    # Writing
+
+    async def submit(self, owner: str, submission: Submission) -> Receipt:
+        """Commit a new run. Raises conflict (busy and told to reject, id taken), queue_full, not_found, task_ended,
+        invalid (a file that is too large, say)."""
+        ...
+
+    async def answer(self, owner: str, answers: Answers) -> Receipt:
+        """Commit answers; the first commit wins. Raises not_found, not_awaiting, task_ended."""
+        ...
+
+    async def cancel(self, owner: str, task_id: str) -> Task:
+        """Ask for the end of a task: it is cancelling when this returns, or cancelled if no agent was at work. Asking again
+        while it is cancelling changes nothing. Raises not_found, task_ended."""
+        ...
+
+    async def delete_thread(self, owner: str, thread_id: str) -> None:
+        """Erase a thread: rows, log and blobs go, a tombstone stays."""
+        ...
+
+    async def remove_run(self, owner: str, run_id: str) -> None:
+        """Hide an ended run from the thread and empty its events under the same numbers. Raises not_found, conflict."""
+        ...
+
+    # Reading
+
+    async def task(self, owner: str, task_id: str) -> Task: ...
+
+    async def run(self, owner: str, run_id: str) -> Run: ...
+
+    async def thread(self, owner: str, thread_id: str) -> Thread: ...
+
+    async def thread_of(self, owner: str, protocol: str, agent: str, alias: str) -> str | None:
+        """The thread behind a protocol's own name of it."""
+        ...
+
+    async def aliases(self, owner: str, protocol: str, thread_ids: Sequence[str]) -> Mapping[str, str]:
+        """thread_id → the name by which this protocol's callers know it; threads without one are left out."""
+        ...
+
+    async def open_interrupts(self, owner: str, task_id: str) -> Sequence[Interrupt]:
+        """Unanswered questions of a task, oldest first."""
+        ...
+
+    async def tasks(self, owner: str, where: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
+        """Raises invalid for a cursor that is not one of ours."""
+        ...
+
+    async def chain(self, owner: str, task_id: str) -> Sequence[Task]:
+        """The task and those that continue it, oldest first."""
+        ...
+
+    async def records(self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False) -> Sequence[Record]:
+        """All committed records of a scope. `inline` fills the bytes of stored files into the parts that name them, up to
+        `limits.inline`."""
+        ...
+
+    def read(
+        self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
+    ) -> AsyncIterator[Sequence[Record]]:
+        """Follow a scope: what is committed at once, then what comes, in batches of whatever is ready. Ends after a run's
+        RunEnded, a task's terminal TaskChanged, the erasure of a thread, and when the gateway shuts down."""
+        ...
+
+    async def file(self, owner: str, blob: str) -> FilePart:
+        """A stored file by the hash of its bytes, with the bytes in `inline`, if a thread of this owner names it."""
+        ...
+
+    # Webhooks
+
+    async def set_webhook(self, owner: str, webhook: Webhook) -> None:
+        """Register, or replace the one with the same id. Raises not_found, invalid (an address that is not allowed)."""
+        ...
+
+    async def webhooks(self, owner: str, task_id: str) -> Sequence[Webhook]: ...
+
+    async def delete_webhook(self, owner: str, task_id: str, webhook_id: str) -> bool: ...
+
+    # Fetching on a caller's behalf
+
+    async def fetch(self, url: str) -> bytes:
+        """Get a small document from a URL that a caller named, under the gateway's rules: public addresses and allowed ones
+        only, resolved once, no redirects. Raises invalid."""
+        ...

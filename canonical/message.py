@@ -1,0 +1,128 @@
+"""Messages and their parts: what callers and agents say to each other."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from canonical.value import Extra, Json, JsonObject, Value
+
+__all__ = (
+    "AnnotationPart",
+    "DataPart",
+    "FilePart",
+    "Message",
+    "Part",
+    "Phase",
+    "ReasoningPart",
+    "RefusalPart",
+    "Role",
+    "TextPart",
+    "ToolCallPart",
+    "ToolResultPart",
+    "text_of",
+)
+
+Role = Literal["user", "agent", "system", "tool"]
+Phase = Literal["answer", "progress"]
+"""`progress` is said on the way and is no part of the answer."""
+
+
+class _Part(Value):
+    media_type: str | None = None
+    metadata: JsonObject = {}
+    extra: Extra = {}
+
+
+class TextPart(_Part):
+    kind: Literal["text"] = "text"
+    text: str
+
+
+class DataPart(_Part):
+    kind: Literal["data"] = "data"
+    data: Json
+
+
+class FilePart(_Part):
+    """A file, by the hash of its bytes in the artifact store (`blob`) or by URL. The bytes themselves are never in the log:
+    `inline` holds them only on the way in, before the hub stores them, and on the way out, where a reader asked for them."""
+
+    kind: Literal["file"] = "file"
+    name: str | None = None
+    blob: str | None = None
+    """SHA-256 of the bytes, hexadecimal."""
+    size: int | None = None
+    """Bytes."""
+    url: str | None = None
+    inline: bytes | None = Field(default=None, exclude=True, repr=False)
+
+
+class ReasoningPart(_Part):
+    kind: Literal["reasoning"] = "reasoning"
+    text: str
+
+
+class RefusalPart(_Part):
+    kind: Literal["refusal"] = "refusal"
+    text: str
+
+
+class ToolCallPart(_Part):
+    """A call of a tool. `side` says who executes it: the agent itself, or the caller, whose result is then the answer to
+    an interrupt."""
+
+    kind: Literal["tool_call"] = "tool_call"
+    call_id: str
+    name: str
+    arguments: str = ""
+    """JSON text, as the model wrote it; it may be incomplete while it streams."""
+    side: Literal["agent", "caller"] = "agent"
+
+
+class ToolResultPart(_Part):
+    kind: Literal["tool_result"] = "tool_result"
+    call_id: str
+    output: Json = None
+    error: bool = False
+
+
+class AnnotationPart(_Part):
+    """A citation. The indices count characters over all text parts of the message."""
+
+    kind: Literal["annotation"] = "annotation"
+    start: int | None = None
+    end: int | None = None
+    url: str | None = None
+    title: str | None = None
+    description: str | None = None
+
+
+Part = Annotated[
+    TextPart | DataPart | FilePart | ReasoningPart | RefusalPart | ToolCallPart | ToolResultPart | AnnotationPart,
+    Field(discriminator="kind"),
+]
+
+
+class Message(Value):
+    message_id: str | None = None
+    """None only on its way in: the hub gives every message that it appends an id."""
+    role: Role = "agent"
+    name: str | None = None
+    """Which agent spoke, where several do."""
+    phase: Phase = "answer"
+    parts: tuple[Part, ...] = ()
+    metadata: JsonObject = {}
+    extra: Extra = {}
+
+    @property
+    def text(self) -> str:
+        return text_of(self.parts)
+
+    @classmethod
+    def of(cls, text: str, role: Role = "agent", *, phase: Phase = "answer") -> "Message":
+        return cls(role=role, phase=phase, parts=(TextPart(text=text),))
+
+
+def text_of(parts: "tuple[Part, ...] | list[Part]") -> str:
+    """The plain text of some parts: text parts joined without a separator, because streamed answers are cut anywhere."""
+    return "".join(part.text for part in parts if isinstance(part, TextPart))

@@ -1,0 +1,96 @@
+"""What may follow what, for tasks and runs. This module is the only place that knows; the diagram in the docs is
+generated from these tables (`make docs`)."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+__all__ = (
+    "ENDED",
+    "RUN_TRANSITIONS",
+    "TASK_TRANSITIONS",
+    "TERMINAL",
+    "WAITING",
+    "RunReason",
+    "RunStatus",
+    "TaskState",
+    "may_become",
+    "run_may_become",
+)
+
+
+class TaskState(StrEnum):
+    SUBMITTED = "submitted"
+    WORKING = "working"
+    INPUT_REQUIRED = "input_required"
+    AUTH_REQUIRED = "auth_required"
+    CANCELLING = "cancelling"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+
+
+TERMINAL: Final = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED, TaskState.REJECTED})
+WAITING: Final = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
+"""Paused on a question: an open interrupt and no active run."""
+
+TASK_TRANSITIONS: Final[Mapping[TaskState, frozenset[TaskState]]] = {
+    TaskState.SUBMITTED: frozenset({TaskState.WORKING, TaskState.CANCELLING, *TERMINAL}),
+    TaskState.WORKING: frozenset({*WAITING, TaskState.CANCELLING, *TERMINAL}),
+    TaskState.INPUT_REQUIRED: frozenset({TaskState.WORKING, TaskState.CANCELLING, *TERMINAL}),
+    TaskState.AUTH_REQUIRED: frozenset({TaskState.WORKING, TaskState.CANCELLING, *TERMINAL}),
+    TaskState.CANCELLING: TERMINAL,
+    TaskState.COMPLETED: frozenset(),
+    TaskState.FAILED: frozenset(),
+    TaskState.CANCELLED: frozenset(),
+    TaskState.REJECTED: frozenset(),
+}
+
+
+class RunStatus(StrEnum):
+    RESERVED = "reserved"
+    """Has an id and nothing else: no input, no slot, not shown by protocols that have no such thing."""
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCESS = "success"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
+    PAUSED = "paused"
+    """This activation stopped at a question. The answer is the next run of the same task."""
+
+
+ENDED: Final = frozenset({RunStatus.SUCCESS, RunStatus.ERROR, RunStatus.TIMEOUT, RunStatus.CANCELLED, RunStatus.PAUSED})
+
+RUN_TRANSITIONS: Final[Mapping[RunStatus, frozenset[RunStatus]]] = {
+    RunStatus.RESERVED: frozenset({RunStatus.PENDING, RunStatus.CANCELLED}),
+    RunStatus.PENDING: frozenset({RunStatus.RUNNING, RunStatus.CANCELLED, RunStatus.ERROR}),
+    # A run that is started again after a crash stays running under the next attempt.
+    RunStatus.RUNNING: frozenset({RunStatus.RUNNING, *ENDED}),
+    RunStatus.SUCCESS: frozenset(),
+    RunStatus.ERROR: frozenset(),
+    RunStatus.TIMEOUT: frozenset(),
+    RunStatus.CANCELLED: frozenset(),
+    RunStatus.PAUSED: frozenset(),
+}
+
+
+class RunReason(StrEnum):
+    """Why a run ended; with the status it tells apart what some protocols show alike."""
+
+    DONE = "done"
+    INPUT = "input"
+    AUTH = "auth"
+    CALLER = "caller"
+    SUPERSEDED = "superseded"
+    ROLLED_BACK = "rolled_back"
+    FAULT = "fault"
+
+
+def may_become(now: TaskState, then: TaskState) -> bool:
+    return then in TASK_TRANSITIONS[now]
+
+
+def run_may_become(now: RunStatus, then: RunStatus) -> bool:
+    return then in RUN_TRANSITIONS[now]

@@ -1,0 +1,22 @@
+"""The base of every canonical value: frozen, closed, comparable, and stored as JSON."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+__all__ = ("Extra", "Json", "JsonObject", "Value")
+
+Json = JsonValue
+JsonObject = dict[str, Any]
+"""A JSON object. The values are JSON; the type checker is not asked to prove it at every use."""
+
+Extra = Mapping[str, Any]
+"""Fields that the canonical model has no word for, verbatim, under the name of the protocol they came from:
+`{"a2a": {"artifactId": "x"}}`. Only an adapter of the same protocol reads them."""
+
+
+class Value(BaseModel):
+    """An immutable value. Canonical is closed: an unknown field is a mistake of ours, so only wire models allow extras."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,0 +1,98 @@
+"""The artifact store: bytes by the hash of their content. A name from outside is never a path: only hashes that we made
+ourselves, or that look exactly like one, reach the file system."""
+
+import asyncio
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from canonical.fault import FaultCode, FaultError
+from canonical.message import FilePart, Message, Part
+
+__all__ = ("Blobs",)
+
+_HASH: Final = re.compile(r"^[0-9a-f]{64}$")
+
+
+class Blobs:
+    """A folder of files, each named by its SHA-256 and written once."""
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.folder = folder
+        self.limit = limit
+        """Bytes of one file."""
+
+    def path(self, blob: str) -> Path:
+        if not _HASH.match(blob):
+            raise FaultError(FaultCode.NOT_FOUND, "No such file")
+        return self.folder / blob[:2] / blob
+
+    def put(self, data: bytes) -> str:
+        """Store bytes and return their hash. They are on disk, by name, when this returns: the event that names them is
+        appended afterwards."""
+        if len(data) > self.limit:
+            raise FaultError(FaultCode.TOO_LARGE, f"A file of {len(data)} bytes: the limit is {self.limit}")
+        blob = hashlib.sha256(data).hexdigest()
+        path = self.path(blob)
+        if path.exists():
+            os.utime(path)  # young again: the sweep leaves it alone until an event names it
+            return blob
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file, name = tempfile.mkstemp(dir=path.parent)
+        try:
+            with os.fdopen(file, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        return blob
+
+    def get(self, blob: str) -> bytes:
+        try:
+            return self.path(blob).read_bytes()
+        except FileNotFoundError:
+            raise FaultError(FaultCode.NOT_FOUND, "No such file") from None
+
+    def sweep(self, used: set[str], older_than: float) -> int:
+        """Remove the files that nothing names and that were written before `older_than` (seconds since 1970): younger ones
+        may be on their way into an event."""
+        removed = 0
+        for path in self.folder.glob("??/*"):
+            if path.name not in used and path.stat().st_mtime < older_than:
+                path.unlink(missing_ok=True)
+                removed += 1
+        return removed
+
+    async def keep(self, part: Part) -> Part:
+        """The part as the log may hold it: the bytes that it carried are in the store."""
+        if not isinstance(part, FilePart) or part.inline is None:
+            return part
+        blob = await asyncio.to_thread(self.put, part.inline)
+        return part.model_copy(update={"blob": blob, "size": len(part.inline), "inline": None})
+
+    async def keep_all(self, messages: Iterable[Message]) -> tuple[Message, ...]:
+        kept: list[Message] = []
+        for message in messages:
+            if any(isinstance(part, FilePart) and part.inline is not None for part in message.parts):
+                parts = [await self.keep(part) for part in message.parts]
+                message = message.model_copy(update={"parts": tuple(parts)})
+            kept.append(message)
+        return tuple(kept)
+
+    async def load(self, part: FilePart, limit: int | None = None) -> FilePart:
+        """The part with its bytes in `inline`, if they are in the store and within `limit`."""
+        if part.blob is None or part.inline is not None or (limit is not None and (part.size or 0) > limit):
+            return part
+        return part.model_copy(update={"inline": await asyncio.to_thread(self.get, part.blob)})

@@ -1,0 +1,105 @@
+"""Channels: the newest committed events of a thread in memory, and one wake-up for all who wait for more.
+
+A reader is a cursor, not a queue: it takes from the ring if its cursor is inside and reads a page from the journal
+otherwise. So a slow reader costs nothing and holds nobody up, and nothing overflows.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+
+from canonical.event import Record
+
+__all__ = ("Channel", "Channels")
+
+
+class Channel:
+    """The end of one thread's log. Only touched on the event loop."""
+
+    __slots__ = ("_records", "_ring", "_waiters", "closed", "pinned", "readers", "seq")
+
+    def __init__(self, ring: int) -> None:
+        self.seq = 0
+        """Of the newest record that was published here; 0 before the first."""
+        self.readers = 0
+        self.pinned = 0
+        """Runs that are active on the thread."""
+        self.closed = False
+        self._ring = ring
+        self._records: deque[Record] = deque()
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def publish(self, records: Sequence[Record]) -> None:
+        self._records.extend(records)
+        self.seq = records[-1].seq
+        while len(self._records) > self._ring:
+            self._records.popleft()
+        self.wake()
+
+    def after(self, cursor: int) -> list[Record] | None:
+        """The records after `cursor`; None if the ring does not reach back that far."""
+        records = self._records
+        if not records or cursor + 1 < records[0].seq:
+            return None
+        behind = self.seq - cursor
+        if behind <= 0:
+            return []
+        return list(records) if behind == len(records) else list(records)[-behind:]
+
+    def wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def close(self) -> None:
+        """No more will come: the thread was erased, or the gateway stops."""
+        self.closed = True
+        self.wake()
+
+    async def more(self) -> None:
+        """Wait for the next publication or the close."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+
+class Channels:
+    """The channels of threads that are active or were so lately."""
+
+    def __init__(self, ring: int = 512, idle: int = 256) -> None:
+        self._ring = ring
+        self._idle = idle
+        self._channels: OrderedDict[int, Channel] = OrderedDict()
+        self._closed = False
+
+    def get(self, pk: int) -> Channel:
+        channel = self._channels.get(pk)
+        if channel is None:
+            channel = self._channels[pk] = Channel(self._ring)
+            channel.closed = self._closed
+            self._evict()
+        else:
+            self._channels.move_to_end(pk)
+        return channel
+
+    def publish(self, pk: int, records: Sequence[Record]) -> None:
+        self.get(pk).publish(records)
+
+    def close(self, pk: int) -> None:
+        channel = self._channels.pop(pk, None)
+        if channel is not None:
+            channel.close()
+
+    def close_all(self) -> None:
+        self._closed = True
+        for channel in list(self._channels.values()):
+            channel.close()
+
+    def _evict(self) -> None:
+        """Drop the least recently used channels that nobody reads and nothing runs on."""
+        surplus = len(self._channels) - self._idle
+        if surplus <= 0:
+            return
+        for pk in [pk for pk, channel in self._channels.items() if not (channel.readers or channel.pinned)][:surplus]:
+            del self._channels[pk]

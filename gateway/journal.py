@@ -1,0 +1,239 @@
+"""The journal: the one writer, group commit, and pages for readers.
+
+Commands queue up and run on the writer's thread, in the order in which they came. One transaction takes whatever arrived
+during the last commit; when the writer is idle a command is committed at once. A command that fails is rolled back to its
+savepoint and fails alone. Records are published to readers, and callers get their answers, after the commit and never
+before.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Literal, TypeVar, cast
+
+from sqlalchemy import Connection, Engine, select
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from canonical.event import EVENT, Record
+from canonical.fault import FaultCode, FaultError
+from gateway.channel import Channels
+from gateway.database import LockFile, migrate, open_engine, sqlite_path
+from gateway.ledger import Ledger, Published, Sql, table_of
+from gateway.table import EventRow
+
+__all__ = ("Journal",)
+
+T = TypeVar("T")
+log = logging.getLogger("babelgate.journal")
+
+_GROUP = 512
+"""Commands in one transaction, at most."""
+
+
+@dataclass(slots=True, eq=False)
+class _Write:
+    run: Callable[[Ledger], Any]
+    done: "asyncio.Future[Any] | None"
+    kind: Literal["command", "append", "erase"]
+
+
+class Journal:
+    def __init__(
+        self,
+        url: str,
+        *,
+        power: bool = False,
+        clock: Callable[[], int] | None = None,
+        on_commit: Callable[[Sequence[Published]], None] | None = None,
+    ) -> None:
+        self.url = url
+        self.channels = Channels()
+        self._power = power
+        self._clock = clock
+        self._on_commit = on_commit
+        self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._failed: str | None = None
+        path = sqlite_path(url)
+        self._lock = LockFile(path) if path is not None else None
+        self._writer: Engine | None = None
+        self._readers: Engine | None = None
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix="babelgate-read")
+
+    async def open(self) -> None:
+        """Take the lock, migrate, start the writer. Raises conflict if another gateway has the database."""
+        self._loop = asyncio.get_running_loop()
+        if self._lock is not None:
+            self._lock.acquire()
+        try:
+            await asyncio.to_thread(self._open)
+        except BaseException:
+            if self._lock is not None:
+                self._lock.release()
+            raise
+        self._thread = threading.Thread(target=self._write_forever, name="babelgate-writer", daemon=True)
+        self._thread.start()
+
+    def _open(self) -> None:
+        self._writer = open_engine(self.url, writes=True, power=self._power)
+        with self._writer.begin() as connection:
+            migrate(connection)
+        self._ledger = Ledger(Sql(self._writer.dialect), self._clock)
+        self._readers = open_engine(self.url, writes=False, power=self._power)
+
+    async def close(self) -> None:
+        """Commit what is queued, then let go of the database."""
+        if self._thread is not None:
+            self._queue.put(None)
+            await asyncio.to_thread(self._thread.join)
+            self._thread = None
+        self._pool.shutdown()
+        for engine in (self._writer, self._readers):
+            if engine is not None:
+                engine.dispose()
+        if self._lock is not None:
+            self._lock.release()
+
+    @property
+    def failed(self) -> str | None:
+        """Why the last transaction could not be stored, until one is."""
+        return self._failed
+
+    # Writing
+
+    def write(self, command: Callable[[Ledger], T], *, erases: bool = False) -> "asyncio.Future[T]":
+        """Queue a command; the future resolves after its commit. A FaultError of the command is the future's."""
+        done: asyncio.Future[T] = self._loop.create_future()
+        self._queue.put(_Write(command, done, "erase" if erases else "command"))
+        return done
+
+    def append(self, command: Callable[[Ledger], None]) -> "asyncio.Future[None]":
+        """Queue events of a run: the same without a savepoint, because the command checks before it appends."""
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._queue.put(_Write(command, done, "append"))
+        return done
+
+    def _write_forever(self) -> None:
+        assert self._writer is not None
+        with self._writer.connect() as connection:
+            stopping = False
+            while not stopping:
+                first = self._queue.get()
+                group: list[_Write] = []
+                if first is None:
+                    return
+                group.append(first)
+                while len(group) < _GROUP:
+                    try:
+                        write = self._queue.get_nowait()
+                    except queue.Empty:
+                        break
+                    if write is None:
+                        stopping = True
+                        break
+                    group.append(write)
+                self._commit(connection, group)
+
+    def _commit(self, connection: Connection, group: list[_Write]) -> None:
+        """One transaction. If it cannot be stored (a full disk, say) every command of it fails and nothing is shown."""
+        ledger = self._ledger
+        results: list[tuple[_Write, Any, BaseException | None]] = []
+        try:
+            with connection.begin():
+                ledger.begin(connection)
+                for write in group:
+                    results.append((write, *self._apply(connection, write)))
+                published = ledger.finish()
+            self._failed = None
+        except Exception as error:
+            log.exception("a group of %d commands could not be stored", len(group))
+            ledger.abandon()
+            self._failed = f"{type(error).__name__}: {error.__cause__ or error}"
+            fault = FaultError(FaultCode.INTERNAL, "The gateway could not store this; nothing was changed.")
+            results, published = [(write, None, fault) for write in group], []
+        self._loop.call_soon_threadsafe(self._deliver, published, results)
+
+    def _apply(self, connection: Connection, write: _Write) -> tuple[Any, BaseException | None]:
+        ledger = self._ledger
+        if write.kind == "erase":
+            ledger.flush()
+        ledger.start_command()
+        if write.kind == "append":
+            try:
+                result = write.run(ledger)
+            except FaultError as error:  # raised before anything was appended
+                return None, error
+            ledger.end_command()
+            return result, None
+        connection.exec_driver_sql("SAVEPOINT command")
+        try:
+            result = write.run(ledger)
+            ledger.end_command()
+        except SQLAlchemyError as error:
+            connection.exec_driver_sql("ROLLBACK TO command")
+            ledger.fail_command()
+            if not isinstance(error, IntegrityError):
+                raise
+            return None, FaultError(FaultCode.CONFLICT, "An id in this request is taken already.")
+        except Exception as error:
+            connection.exec_driver_sql("ROLLBACK TO command")
+            ledger.fail_command()
+            if not isinstance(error, FaultError):
+                log.exception("a command failed")
+                return None, FaultError(FaultCode.INTERNAL, "The gateway failed to do this; nothing was changed.")
+            return None, error
+        finally:
+            connection.exec_driver_sql("RELEASE command")
+        return result, None
+
+    def _deliver(
+        self, published: Sequence[Published], results: Sequence[tuple[_Write, Any, BaseException | None]]
+    ) -> None:
+        if published:
+            for pk, records in groupby(sorted(published, key=lambda p: p.pk), key=lambda p: p.pk):
+                self.channels.publish(pk, [p.record for p in records])
+            if self._on_commit is not None:
+                self._on_commit(published)
+        for write, result, error in results:
+            done = write.done
+            if done is None or done.done():
+                continue
+            if error is None:
+                done.set_result(result)
+            else:
+                done.set_exception(error)
+
+    # Reading
+
+    async def query(self, read: Callable[[Connection], T]) -> T:
+        """Run a read in a transaction of its own, on a reader's thread."""
+        return await self._loop.run_in_executor(self._pool, self._query, read)
+
+    def _query(self, read: Callable[[Connection], T]) -> T:
+        assert self._readers is not None
+        with self._readers.connect() as connection, connection.begin():
+            return read(connection)
+
+    async def page(self, pk: int, after: int, limit: int = 512, until: int | None = None) -> list[Record]:
+        """Up to `limit` records of a thread after a seq, and not after `until`."""
+        return await self.query(lambda connection: read_page(connection, pk, after, limit, until))
+
+
+_EVENT = table_of(EventRow)
+_COLUMNS = (_EVENT.c.seq, _EVENT.c.at, _EVENT.c.task_id, _EVENT.c.run_id, _EVENT.c.attempt, _EVENT.c.body)
+
+
+def read_page(connection: Connection, pk: int, after: int, limit: int, until: int | None = None) -> list[Record]:
+    wanted = select(*_COLUMNS).where(_EVENT.c.thread_pk == pk, _EVENT.c.seq > after)
+    if until is not None:
+        wanted = wanted.where(_EVENT.c.seq <= until)
+    rows = connection.execute(wanted.order_by(_EVENT.c.seq).limit(limit))
+    return [
+        Record(seq, at, task_id, run_id, attempt, EVENT.validate_json(cast(bytes, body)))
+        for seq, at, task_id, run_id, attempt, body in rows
+    ]

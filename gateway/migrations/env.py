@@ -1,0 +1,12 @@
+"""Alembic's entry point: the gateway hands over its own connection."""
+
+from alembic import context
+from sqlmodel import SQLModel
+
+import gateway.table
+
+connection = context.config.attributes["connection"]
+context.configure(
+    connection=connection, target_metadata=SQLModel.metadata, render_as_batch=True, transaction_per_migration=False
+)
+context.run_migrations()

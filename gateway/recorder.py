@@ -1,0 +1,309 @@
+"""The recorder: makes what an agent yields fit for the log.
+
+It fills ids that the agent left open, refuses what a log cannot hold (an event that only the hub may say, a delta for a
+part that is not open, JSON that is none, an event over the size limit), and at the end closes what was left open. The
+log of a run is legal whatever the agent does.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from pydantic_core import PydanticSerializationError
+
+from canonical.event import (
+    EVENT,
+    ArtifactAdded,
+    Custom,
+    Event,
+    InterruptRaised,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    Native,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    Record,
+    RunEnded,
+    StateSaved,
+    StepEnded,
+    StepStarted,
+    ToolEnded,
+    ToolStarted,
+    UpstreamBound,
+)
+from canonical.fault import Fault, FaultCode, FaultError
+from canonical.message import DataPart, FilePart
+
+__all__ = ("Recorder", "check_json", "files_of", "mint")
+
+_FREE = (LossNoted, UpstreamBound, Custom, Native)
+_MAX_DEPTH = 64
+
+
+def mint() -> str:
+    return str(uuid4())
+
+
+def check_json(value: object, depth: int = 0) -> None:
+    """Refuse what JSON cannot say: other types, NaN and infinities, lone surrogates, and nesting deeper than any reader
+    takes. Raises agent_invalid."""
+    if depth > _MAX_DEPTH:
+        raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave data nested deeper than {_MAX_DEPTH} levels")
+    if value is None or isinstance(value, bool | int):
+        return
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent gave text with a lone surrogate") from None
+    elif isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave {value}, which is not JSON")
+    elif isinstance(value, dict):
+        for key, member in value.items():  # type: ignore[misc]
+            if not isinstance(key, str):
+                raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave an object with a key {key!r}, not a string")
+            check_json(key, depth + 1)
+            check_json(member, depth + 1)  # type: ignore[arg-type]
+    elif isinstance(value, list | tuple):
+        for member in value:  # type: ignore[misc]
+            check_json(member, depth + 1)  # type: ignore[arg-type]
+    else:
+        raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {type(value).__name__}, which is not JSON")
+
+
+@dataclass(slots=True)
+class _Message:
+    message_id: str
+    parts: int = 0
+    open_parts: list[int] = field(default_factory=list[int])
+
+
+class Recorder:
+    """One run's way into the log. Feed it events in order, or the records of an earlier attempt."""
+
+    def __init__(self, node: str, limit: int, mint: Callable[[], str] = mint) -> None:
+        self.node = node
+        self.limit = limit
+        """Bytes of one event as JSON."""
+        self.ended: RunEnded | None = None
+        self._mint = mint
+        self._messages: dict[str, _Message] = {}
+        self._steps: dict[str, StepStarted] = {}
+        self._tools: dict[str, ToolStarted] = {}
+        self._artifacts: set[str] = set()
+
+    def replay(self, records: Iterable[Record]) -> None:
+        """Take over from an earlier attempt of the same run: what it left open is open here."""
+        for record in records:
+            if isinstance(record.event, _SAID):
+                self._settle(record.event)
+
+    def record(self, event: Event) -> tuple[Event, bytes] | None:
+        """The event as it goes into the log, and as JSON. None for one that only tells the hub something (RunEnded).
+
+        Raises:
+            FaultError: agent_invalid.
+        """
+        if self.ended is not None:
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent said {event.kind} after it had ended its run")
+        if isinstance(event, RunEnded):
+            check_json(event.output)
+            self.ended = event
+            return None
+        settled = self._settle(event)
+        return settled, self._encode(settled)
+
+    def close(self) -> list[tuple[Event, bytes]]:
+        """Events that end what is still open: parts, messages, tools, steps."""
+        closing: list[Event] = []
+        for message in list(self._messages.values()):
+            closing += [PartEnded(message_id=message.message_id, index=i) for i in message.open_parts]
+            closing.append(MessageEnded(message_id=message.message_id))
+        self._messages.clear()
+        for call_id, tool in self._tools.items():
+            fault = Fault(code=FaultCode.AGENT_FAILED, message="The run ended before the tool answered")
+            closing.append(ToolEnded(call_id=call_id, name=tool.name, fault=fault))
+        self._tools.clear()
+        closing += [
+            StepEnded(step_id=step_id, name=step.name, node=step.node, ns=step.ns)
+            for step_id, step in self._steps.items()
+        ]
+        self._steps.clear()
+        return [(event, EVENT.dump_json(event)) for event in closing]
+
+    def _encode(self, event: Event) -> bytes:
+        try:
+            _check_event(event)
+            body = EVENT.dump_json(event)
+        except (PydanticSerializationError, UnicodeEncodeError, RecursionError, ValueError) as error:
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {event.kind} that is not JSON") from error
+        if len(body) > self.limit:
+            raise FaultError(
+                FaultCode.AGENT_INVALID,
+                f"The agent gave a {event.kind} of {len(body)} bytes: the limit is {self.limit}",
+            )
+        return body
+
+    def _settle(self, event: Event) -> Event:
+        """Fill ids, and keep account of what is open."""
+        match event:
+            case PartDelta():  # first: most events of a long answer are deltas
+                return self._delta(event)
+            case MessageStarted():
+                message_id = event.message_id or self._mint()
+                if message_id in self._messages:
+                    raise FaultError(FaultCode.AGENT_INVALID, f"The agent opened message {message_id} twice")
+                self._messages[message_id] = _Message(message_id)
+                return event.model_copy(update={"message_id": message_id, "node": event.node or self.node})
+            case PartAdded():
+                message = self._message(event.message_id, event.kind)
+                index = message.parts
+                message.parts += 1
+                if event.open:
+                    message.open_parts.append(index)
+                return event.model_copy(update={"message_id": message.message_id, "index": index})
+            case PartEnded():
+                message = self._message(event.message_id, event.kind)
+                index = message.open_parts[-1] if event.index is None and message.open_parts else event.index
+                if index is None or index not in message.open_parts:
+                    raise FaultError(FaultCode.AGENT_INVALID, "The agent ended a part that is not open")
+                message.open_parts.remove(index)
+                return event.model_copy(update={"message_id": message.message_id, "index": index})
+            case MessageEnded():
+                message = self._message(event.message_id, event.kind)
+                if message.open_parts:
+                    raise FaultError(FaultCode.AGENT_INVALID, "The agent ended a message with an open part")
+                del self._messages[message.message_id]
+                return event.model_copy(update={"message_id": message.message_id})
+            case ToolStarted() | ToolEnded() | StepStarted() | StepEnded():
+                return self._activity(event)
+            case ArtifactAdded():
+                return self._artifact(event)
+            case InterruptRaised():
+                message = event.message
+                if message.message_id is None:
+                    message = message.model_copy(update={"message_id": self._mint()})
+                return event.model_copy(
+                    update={
+                        "interrupt_id": event.interrupt_id or self._mint(),
+                        "message": message,
+                        "node": event.node or self.node,
+                    }
+                )
+            case StateSaved():
+                return event if event.checkpoint_id else event.model_copy(update={"checkpoint_id": self._mint()})
+            case _ if isinstance(event, _FREE):
+                return event
+            case _:
+                kind = getattr(event, "kind", type(event).__name__)
+                raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {kind}, which is not its to say")
+
+    def _message(self, message_id: str | None, kind: str) -> _Message:
+        """The open message that an event means: the named one, or the newest."""
+        if message_id is None and self._messages:
+            return next(reversed(self._messages.values()))
+        message = self._messages.get(message_id or "")
+        if message is None:
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {kind} outside an open message")
+        return message
+
+    def _delta(self, event: PartDelta) -> PartDelta:
+        message = self._message(event.message_id, event.kind)
+        index = event.index
+        if index is None and message.open_parts:
+            index = message.open_parts[-1]
+        if index not in message.open_parts:
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent gave a part_delta for a part that is not open")
+        return PartDelta.model_construct(
+            kind="part_delta", extra=event.extra, message_id=message.message_id, index=index, text=event.text
+        )
+
+    def _activity(self, event: ToolStarted | ToolEnded | StepStarted | StepEnded) -> Event:
+        match event:
+            case ToolStarted():
+                tool = event.model_copy(
+                    update={"call_id": event.call_id or self._mint(), "node": event.node or self.node}
+                )
+                self._tools[tool.call_id or ""] = tool
+                return tool
+            case StepStarted():
+                step = event.model_copy(
+                    update={"step_id": event.step_id or self._mint(), "node": event.node or self.node}
+                )
+                self._steps[step.step_id or ""] = step
+                return step
+            case ToolEnded():
+                call_id = event.call_id or next((i for i, t in self._tools.items() if t.name == event.name), None)
+                if call_id is None or self._tools.pop(call_id, None) is None:
+                    raise FaultError(
+                        FaultCode.AGENT_INVALID, f"The agent ended tool {event.name}, which it had not started"
+                    )
+                return event.model_copy(update={"call_id": call_id})
+            case StepEnded():
+                step_id = event.step_id or next((i for i, s in self._steps.items() if s.name == event.name), None)
+                if step_id is None or self._steps.pop(step_id, None) is None:
+                    raise FaultError(
+                        FaultCode.AGENT_INVALID, f"The agent ended step {event.name}, which it had not started"
+                    )
+                return event.model_copy(update={"step_id": step_id, "node": event.node or self.node})
+
+    def _artifact(self, event: ArtifactAdded) -> ArtifactAdded:
+        artifact_id = event.artifact_id or self._mint()
+        if event.append and artifact_id not in self._artifacts:
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent appended to an artifact that it had not begun")
+        self._artifacts.add(artifact_id)
+        return event.model_copy(update={"artifact_id": artifact_id, "origin": "agent"})
+
+
+_SAID = (
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    MessageEnded,
+    ToolStarted,
+    ToolEnded,
+    StepStarted,
+    StepEnded,
+    ArtifactAdded,
+)
+
+
+def _check_event(event: Event) -> None:
+    """Look into the fields that pydantic takes as they come. It checked the rest when the event was made."""
+    match event:
+        case PartAdded() | ArtifactAdded():
+            if isinstance(event.part, DataPart):
+                check_json(event.part.data)
+        case InterruptRaised() | Custom():
+            check_json(event.value)
+        case ToolStarted() | StepStarted():
+            check_json(event.input)
+        case ToolEnded():
+            check_json(event.output)
+        case StepEnded():
+            check_json(event.update)
+        case StateSaved():
+            check_json(event.values)
+            check_json(event.delta)
+        case Native():
+            check_json(event.data)
+        case _:
+            pass
+    if event.extra:
+        check_json(dict(event.extra))
+
+
+def files_of(event: Event) -> list[FilePart]:
+    """Stored files that an event names."""
+    match event:
+        case PartAdded() | ArtifactAdded():
+            parts = (event.part,)
+        case InterruptRaised():
+            parts = event.message.parts
+        case _:
+            return []
+    return [part for part in parts if isinstance(part, FilePart) and part.blob is not None]

@@ -1,0 +1,134 @@
+"""Pushing: a webhook is a cursor on its task's log, kept in the database. What comes after the cursor is encoded in the
+registrant's dialect and posted, and the cursor moves after the receiver's 2xx: at least once, in order, across restarts.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+from sqlalchemy import update
+
+from canonical.event import Record, TaskChanged
+from canonical.fault import FaultError
+from canonical.hub import Scope, Webhook
+from canonical.state import TERMINAL
+from canonical.thread import Task
+from gateway.engine import Tasks
+from gateway.journal import Journal
+from gateway.ledger import Ledger, table_of
+from gateway.table import WebhookRow
+from gateway.view import Due
+
+__all__ = ("Deliverer", "Poster", "Writer", "WriterFactory")
+
+log = logging.getLogger("babelgate.webhook")
+
+_PAUSES = (1, 2, 5, 15, 60, 300)
+"""Seconds between the tries of one delivery; after the last one the webhook is given up."""
+
+
+class Writer(Protocol):
+    def headers(self) -> Mapping[str, str]: ...
+    def write(self, record: Record) -> Any: ...
+
+
+WriterFactory = Callable[[Webhook, Task, str], Writer]
+Read = Callable[[str, Scope, int], AsyncIterator[Sequence[Record]]]
+
+
+class Poster(Protocol):
+    """Posts under the gateway's rules for addresses that callers name (`gateway.fetch`)."""
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
+        """The status of the answer. Raises FaultError for an address that is not allowed, OSError-like for the rest."""
+        ...
+
+
+class Deliverer:
+    def __init__(
+        self, journal: Journal, poster: Poster, writers: Mapping[str, WriterFactory], pauses: Sequence[float] = _PAUSES
+    ) -> None:
+        self._journal = journal
+        self._poster = poster
+        self._writers = writers
+        self._pauses = pauses
+        self._tasks = Tasks()
+        self._running: dict[tuple[str, str, str], asyncio.Task[Any]] = {}
+
+    def follow(self, due: Due, task: Task, name: str, read: Read) -> None:
+        """Deliver what is due to one webhook until its task ends."""
+        key = (due.owner, task.task_id, due.webhook.webhook_id)
+        self.forget(*key)
+        make = self._writers.get(due.webhook.dialect)
+        if make is None:
+            log.warning("webhook %s of task %s has the unknown dialect %s", *key[1:], due.webhook.dialect)
+            return
+        writer = make(due.webhook, task, name)
+        self._running[key] = self._tasks.spawn(self._deliver(due, task, writer, read), f"webhook of {task.task_id}")
+
+    def forget(self, owner: str, task_id: str, webhook_id: str) -> None:
+        running = self._running.pop((owner, task_id, webhook_id), None)
+        if running is not None:
+            running.cancel()
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+    async def _deliver(self, due: Due, task: Task, writer: Writer, read: Read) -> None:
+        """The writer sees the task from its first record, so that its snapshots are whole; what was delivered is not posted
+        again."""
+        key = (due.owner, task.task_id, due.webhook.webhook_id)
+        try:
+            async for records in read(due.owner, Scope.task(task), task.first_seq - 1):
+                for record in records:
+                    bodies = list(writer.write(record))
+                    if record.seq <= due.delivered_seq:
+                        continue
+                    for body in bodies:
+                        if not await self._post(due.webhook, writer.headers(), body):
+                            await self._move(due, record.seq, done=True)
+                            return
+                    event = record.event
+                    done = isinstance(event, TaskChanged) and event.state in TERMINAL
+                    if bodies or done:
+                        await self._move(due, record.seq, done=done)
+        finally:
+            if self._running.get(key) is asyncio.current_task():
+                del self._running[key]
+
+    async def _post(self, webhook: Webhook, headers: Mapping[str, str], body: bytes) -> bool:
+        """Whether the receiver took it, in the end."""
+        for pause in (*self._pauses, None):
+            try:
+                status = await self._poster.post(webhook.url, headers, body)
+                if 200 <= status < 300:
+                    return True
+                said = f"status {status}"
+            except FaultError as error:
+                said = error.fault.message
+            except OSError as error:
+                said = f"{type(error).__name__}: {error}"
+            if pause is None:
+                break
+            log.info("webhook %s of task %s: %s; again in %s s", webhook.webhook_id, webhook.task_id, said, pause)
+            await asyncio.sleep(pause)
+        log.warning("webhook %s of task %s is given up: %s", webhook.webhook_id, webhook.task_id, said)
+        return False
+
+    async def _move(self, due: Due, seq: int, *, done: bool) -> None:
+        await self._journal.write(partial(_moved, due=due, seq=seq, done=done))
+
+
+def _moved(ledger: Ledger, due: Due, seq: int, done: bool) -> None:
+    table = table_of(WebhookRow)
+    ledger.connection.execute(
+        update(table)
+        .where(
+            table.c.owner == due.owner,
+            table.c.task_id == due.webhook.task_id,
+            table.c.webhook_id == due.webhook.webhook_id,
+        )
+        .values(delivered_seq=seq, done=done)
+    )
