@@ -53,18 +53,18 @@ Strategy = Literal["reject", "enqueue", "interrupt", "rollback"]
 
 
 class _Event(Value):
-    extra: Extra = {}
+    extra: Extra = Field(default_factory=dict)
 
 
 class ThreadChanged(_Event):
     """Seq 1 of every thread, and every later change of what the caller keeps on it."""
 
     kind: Literal["thread_changed"] = "thread_changed"
-    metadata: JsonObject = {}
+    metadata: JsonObject = Field(default_factory=dict)
     """Merged into the thread's metadata."""
     ttl: int | None = None
     """Seconds."""
-    config: JsonObject = {}
+    config: JsonObject = Field(default_factory=dict)
     ephemeral: bool | None = None
 
 
@@ -83,7 +83,7 @@ class TaskCreated(_Event):
     continues: str | None = None
     """The terminal task that this one goes on from."""
     references: tuple[str, ...] = ()
-    metadata: JsonObject = {}
+    metadata: JsonObject = Field(default_factory=dict)
     protocol: str = ""
     version: str = ""
 
@@ -98,8 +98,8 @@ class RunCreated(_Event):
     """Input that is no message: the keys of a LangGraph input, an AIEF additional_input."""
     checkpoint: str | None = None
     """The revision to start from; None = the newest."""
-    config: JsonObject = {}
-    metadata: JsonObject = {}
+    config: JsonObject = Field(default_factory=dict)
+    metadata: JsonObject = Field(default_factory=dict)
     strategy: Strategy = "enqueue"
     start_after: int | None = None
     """Microseconds since 1970, UTC."""
@@ -136,7 +136,7 @@ class RunEnded(_Event):
     fault: Fault | None = None
     output: Json = None
     """Structured output, if the agent gave any."""
-    usage: JsonObject = {}
+    usage: JsonObject = Field(default_factory=dict)
 
 
 class RunRemoved(_Event):
@@ -153,7 +153,7 @@ class MessageStarted(_Event):
     phase: Phase = "answer"
     node: str = ""
     ns: tuple[str, ...] = ()
-    metadata: JsonObject = {}
+    metadata: JsonObject = Field(default_factory=dict)
 
 
 class PartAdded(_Event):
@@ -183,7 +183,7 @@ class MessageEnded(_Event):
     kind: Literal["message_ended"] = "message_ended"
     message_id: str | None = None
     finish: Literal["stop", "length", "tool_calls", "refusal"] = "stop"
-    usage: JsonObject = {}
+    usage: JsonObject = Field(default_factory=dict)
 
 
 class ToolStarted(_Event):
@@ -237,7 +237,7 @@ class ArtifactAdded(_Event):
     origin: Literal["caller", "agent"] = "agent"
     folder: str | None = None
     """For display only; never a path of ours."""
-    metadata: JsonObject = {}
+    metadata: JsonObject = Field(default_factory=dict)
 
 
 class InterruptRaised(_Event):

@@ -3,6 +3,8 @@
 from enum import StrEnum
 from typing import Final, Literal
 
+from pydantic import Field
+
 from canonical.value import JsonObject, Value
 
 __all__ = ("BLAME", "Blame", "Fault", "FaultCode", "FaultError")
@@ -75,7 +77,7 @@ class Fault(Value):
 
     code: FaultCode
     message: str
-    details: JsonObject = {}
+    details: JsonObject = Field(default_factory=dict)
     """Facts for programs: `field`, `retry_after` (seconds), `interrupts`; what each code gives is up to its raiser."""
 
     @property

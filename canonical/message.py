@@ -29,8 +29,8 @@ Phase = Literal["answer", "progress"]
 
 class _Part(Value):
     media_type: str | None = None
-    metadata: JsonObject = {}
-    extra: Extra = {}
+    metadata: JsonObject = Field(default_factory=dict)
+    extra: Extra = Field(default_factory=dict)
 
 
 class TextPart(_Part):
@@ -111,8 +111,8 @@ class Message(Value):
     """Which agent spoke, where several do."""
     phase: Phase = "answer"
     parts: tuple[Part, ...] = ()
-    metadata: JsonObject = {}
-    extra: Extra = {}
+    metadata: JsonObject = Field(default_factory=dict)
+    extra: Extra = Field(default_factory=dict)
 
     @property
     def text(self) -> str:

@@ -6,6 +6,8 @@ All times are microseconds since 1970, UTC.
 
 from dataclasses import dataclass, field
 
+from pydantic import Field
+
 from canonical.event import Cause, Strategy
 from canonical.fault import Fault
 from canonical.message import FilePart, Message, Part, text_of
@@ -122,8 +124,8 @@ class Artifact(Value):
     folder: str | None = None
     complete: bool = True
     created_at: int = 0
-    metadata: JsonObject = {}
-    extra: Extra = {}
+    metadata: JsonObject = Field(default_factory=dict)
+    extra: Extra = Field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, content: str | bytes, media_type: str | None = None) -> "Artifact":

@@ -97,9 +97,9 @@ class Channels:
             channel.close()
 
     def _evict(self) -> None:
-        """Drop the least recently used channels that nobody reads and nothing runs on."""
-        surplus = len(self._channels) - self._idle
-        if surplus <= 0:
+        """Now and then, drop the least recently used channels that nobody reads and nothing runs on."""
+        if len(self._channels) < 2 * self._idle:
             return
+        surplus = len(self._channels) - self._idle
         for pk in [pk for pk, channel in self._channels.items() if not (channel.readers or channel.pinned)][:surplus]:
             del self._channels[pk]

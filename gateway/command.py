@@ -180,7 +180,8 @@ def _thread_for(ledger: Ledger, owner: str, ask: Submission, ids: Ids) -> tuple[
         return state, state.seq
     if thread_id is not None and (ask.if_missing == "reject" or ledger.erased(owner, thread_id)):
         raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
-    state = ledger.create_thread(owner, thread_id or ids.thread, ThreadChanged(metadata=ask.thread_metadata))
+    made = ThreadChanged(metadata=ask.thread_metadata)
+    state = ledger.create_thread(owner, thread_id or ids.thread, made)
     if named:
         ledger.sql.insert_alias.run(ledger.connection, (*alias, state.thread.thread_id))
     for message in ask.history:

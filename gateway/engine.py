@@ -303,7 +303,7 @@ class Engine:
     def _flush(self, pump: _Pump) -> Awaitable[None]:
         events, pump.buffer = pump.buffer, []
         files, pump.files = pump.files, []
-        done = self._journal.append(partial(command.append, start=pump.start, events=events, files=files))
+        done = self._journal.write(partial(command.append, start=pump.start, events=events, files=files))
         done.add_done_callback(partial(self._flushed, pump))
         return done
 

@@ -63,6 +63,7 @@ def remove_run(ledger: Ledger, owner: str, run_id: str) -> None:
     if found is None or found[0].removed:
         raise FaultError(FaultCode.NOT_FOUND, f"Run {run_id} not found")
     run, thread_id = found
+    ledger.flush()
     if not run.ended:
         raise FaultError(FaultCode.CONFLICT, f"Run {run_id} is {run.status}: cancel it first")
     state = ledger.need_thread(owner, thread_id)

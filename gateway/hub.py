@@ -150,7 +150,6 @@ class Hub:
         live = await self.journal.query(view.live_runs)
         for found in live:
             self._live.add((found.owner, found.run.run_id))
-        await self.journal.write(partial(_count_pending, live=live))
         for found in live:
             if found.run.status is RunStatus.RUNNING:
                 await self.engine.recover(Start(found.owner, found.thread_id, found.task, found.run, found.pk))
@@ -303,14 +302,14 @@ class Hub:
             self.engine.stop_run(run_id)
 
     async def delete_thread(self, owner: str, thread_id: str) -> None:
-        pk, running = await self.journal.write(lambda ledger: erase.erase_thread(ledger, owner, thread_id), erases=True)
+        pk, running = await self.journal.write(lambda ledger: erase.erase_thread(ledger, owner, thread_id))
         self._keys.pop((owner, thread_id), None)
         self.journal.channels.close(pk)
         for run_id in running:
             self.engine.forget_run(run_id)
 
     async def remove_run(self, owner: str, run_id: str) -> None:
-        await self.journal.write(lambda ledger: erase.remove_run(ledger, owner, run_id), erases=True)
+        await self.journal.write(lambda ledger: erase.remove_run(ledger, owner, run_id))
 
     # Reading
 
@@ -473,12 +472,6 @@ def _instance(ledger: Ledger) -> str:
         instance = str(uuid4())
         write_meta(ledger.connection, "instance", instance)
     return instance
-
-
-def _count_pending(ledger: Ledger, live: Sequence[LiveRun]) -> None:
-    for found in live:
-        if found.run.status is RunStatus.PENDING:
-            ledger.count_pending(found.owner, found.run.run_id, found.agent)
 
 
 def _set_webhook(ledger: Ledger, owner: str, task: Task, hook: Webhook) -> int:

@@ -1,8 +1,8 @@
 """The journal: the one writer, group commit, and pages for readers.
 
 Commands queue up and run on the writer's thread, in the order in which they came. One transaction takes whatever arrived
-during the last commit; when the writer is idle a command is committed at once. A command that fails is rolled back to its
-savepoint and fails alone. Records are published to readers, and callers get their answers, after the commit and never
+during the last commit; when the writer is idle a command is committed at once. A command that fails,
+fails alone. Records are published to readers, and callers get their answers, after the commit and never
 before.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
@@ -23,7 +23,7 @@ from canonical.event import EVENT, Record
 from canonical.fault import FaultCode, FaultError
 from gateway.channel import Channels
 from gateway.database import LockFile, migrate, open_engine, sqlite_path
-from gateway.ledger import Ledger, Published, Sql, table_of
+from gateway.ledger import Ledger, Published, Sql, latest_pk, table_of
 from gateway.table import EventRow
 
 __all__ = ("Journal",)
@@ -38,8 +38,18 @@ _GROUP = 512
 @dataclass(slots=True, eq=False)
 class _Write:
     run: Callable[[Ledger], Any]
-    done: "asyncio.Future[Any] | None"
-    kind: Literal["command", "append", "erase"]
+    done: "asyncio.Future[Any]"
+
+
+@dataclass(slots=True, eq=False)
+class _Result:
+    write: _Write
+    value: Any
+    error: BaseException | None
+
+
+class _Spoiled(Exception):
+    """A command failed after it had changed something."""
 
 
 class Journal:
@@ -84,6 +94,10 @@ class Journal:
         with self._writer.begin() as connection:
             migrate(connection)
         self._ledger = Ledger(Sql(self._writer.dialect), self._clock)
+        with self._writer.begin() as connection:
+            self._ledger.begin(connection)
+            self._ledger.next_pk = latest_pk(connection) + 1
+            self._ledger.count_again()
         self._readers = open_engine(self.url, writes=False, power=self._power)
 
     async def close(self) -> None:
@@ -106,16 +120,11 @@ class Journal:
 
     # Writing
 
-    def write(self, command: Callable[[Ledger], T], *, erases: bool = False) -> "asyncio.Future[T]":
-        """Queue a command; the future resolves after its commit. A FaultError of the command is the future's."""
+    def write(self, command: Callable[[Ledger], T]) -> "asyncio.Future[T]":
+        """Queue a command; the future resolves after its commit. A FaultError of the command is the future's. A command may
+        be run twice, and only the second time counts, so it must not do anything but through the ledger."""
         done: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Write(command, done, "erase" if erases else "command"))
-        return done
-
-    def append(self, command: Callable[[Ledger], None]) -> "asyncio.Future[None]":
-        """Queue events of a run: the same without a savepoint, because the command checks before it appends."""
-        done: asyncio.Future[None] = self._loop.create_future()
-        self._queue.put(_Write(command, done, "append"))
+        self._queue.put(_Write(command, done))
         return done
 
     def _write_forever(self) -> None:
@@ -140,73 +149,95 @@ class Journal:
                 self._commit(connection, group)
 
     def _commit(self, connection: Connection, group: list[_Write]) -> None:
-        """One transaction. If it cannot be stored (a full disk, say) every command of it fails and nothing is shown."""
+        """One transaction for the whole group. If anything in it goes wrong it is rolled back and done again with a savepoint
+        around each command, so that only those fail that are at fault. If it cannot be stored at all (a full disk, say)
+        every command fails and nothing is shown."""
         ledger = self._ledger
-        results: list[tuple[_Write, Any, BaseException | None]] = []
+        published: Sequence[Published] = ()
+        results: list[_Result] = []
         try:
-            with connection.begin():
-                ledger.begin(connection)
-                for write in group:
-                    results.append((write, *self._apply(connection, write)))
-                published = ledger.finish()
+            try:
+                with connection.begin():
+                    ledger.begin(connection)
+                    results = [_Result(write, *self._plain(write)) for write in group]
+                    published = ledger.finish()
+            except (_Spoiled, IntegrityError):
+                with connection.begin():
+                    ledger.begin(connection)
+                    ledger.forget()
+                    results = [_Result(write, *self._guarded(connection, write)) for write in group]
+                    published = ledger.finish()
             self._failed = None
         except Exception as error:
             log.exception("a group of %d commands could not be stored", len(group))
-            ledger.abandon()
             self._failed = f"{type(error).__name__}: {error.__cause__ or error}"
             fault = FaultError(FaultCode.INTERNAL, "The gateway could not store this; nothing was changed.")
-            results, published = [(write, None, fault) for write in group], []
+            results, published = [_Result(write, None, fault) for write in group], []
+            self._forget(connection)
         self._loop.call_soon_threadsafe(self._deliver, published, results)
 
-    def _apply(self, connection: Connection, write: _Write) -> tuple[Any, BaseException | None]:
+    def _forget(self, connection: Connection) -> None:
+        """After a transaction that could not be stored: memory goes back to what is in the database."""
+        try:
+            with connection.begin():
+                self._ledger.begin(connection)
+                self._ledger.forget()
+        except SQLAlchemyError:
+            log.exception("the database cannot be read")
+
+    def _plain(self, write: _Write) -> tuple[Any, BaseException | None]:
+        """A command as nearly all go: it succeeds, or refuses before it changes anything."""
+        touched = self._ledger.touched
+        try:
+            return write.run(self._ledger), None
+        except FaultError as error:
+            if self._ledger.touched != touched:
+                raise _Spoiled from error
+            return None, error
+        except SQLAlchemyError:
+            raise
+        except Exception as error:
+            raise _Spoiled from error
+
+    def _guarded(self, connection: Connection, write: _Write) -> tuple[Any, BaseException | None]:
         ledger = self._ledger
-        if write.kind == "erase":
-            ledger.flush()
-        ledger.start_command()
-        if write.kind == "append":
-            try:
-                result = write.run(ledger)
-            except FaultError as error:  # raised before anything was appended
-                return None, error
-            ledger.end_command()
-            return result, None
+        shown = len(ledger.published)
         connection.exec_driver_sql("SAVEPOINT command")
         try:
             result = write.run(ledger)
-            ledger.end_command()
-        except SQLAlchemyError as error:
-            connection.exec_driver_sql("ROLLBACK TO command")
-            ledger.fail_command()
-            if not isinstance(error, IntegrityError):
-                raise
-            return None, FaultError(FaultCode.CONFLICT, "An id in this request is taken already.")
+            ledger.flush()
         except Exception as error:
             connection.exec_driver_sql("ROLLBACK TO command")
-            ledger.fail_command()
-            if not isinstance(error, FaultError):
-                log.exception("a command failed")
-                return None, FaultError(FaultCode.INTERNAL, "The gateway failed to do this; nothing was changed.")
-            return None, error
+            del ledger.published[shown:]
+            ledger.forget()
+            if isinstance(error, FaultError):
+                return None, error
+            if isinstance(error, IntegrityError):
+                return None, FaultError(FaultCode.CONFLICT, "An id in this request is taken already.")
+            if isinstance(error, SQLAlchemyError):
+                raise
+            log.exception("a command failed")
+            return None, FaultError(FaultCode.INTERNAL, "The gateway failed to do this; nothing was changed.")
         finally:
             connection.exec_driver_sql("RELEASE command")
         return result, None
 
     def _deliver(
-        self, published: Sequence[Published], results: Sequence[tuple[_Write, Any, BaseException | None]]
+        self, published: Sequence[Published], results: Sequence[_Result]
     ) -> None:
         if published:
             for pk, records in groupby(sorted(published, key=lambda p: p.pk), key=lambda p: p.pk):
                 self.channels.publish(pk, [p.record for p in records])
             if self._on_commit is not None:
                 self._on_commit(published)
-        for write, result, error in results:
-            done = write.done
-            if done is None or done.done():
+        for result in results:
+            done = result.write.done
+            if done.done():
                 continue
-            if error is None:
-                done.set_result(result)
+            if result.error is None:
+                done.set_result(result.value)
             else:
-                done.set_exception(error)
+                done.set_exception(result.error)
 
     # Reading
 
@@ -234,6 +265,6 @@ def read_page(connection: Connection, pk: int, after: int, limit: int, until: in
         wanted = wanted.where(_EVENT.c.seq <= until)
     rows = connection.execute(wanted.order_by(_EVENT.c.seq).limit(limit))
     return [
-        Record(seq, at, task_id, run_id, attempt, EVENT.validate_json(cast(bytes, body)))
+        Record(seq, at, task_id, run_id, attempt, EVENT.validate_json(cast("bytes", body)))
         for seq, at, task_id, run_id, attempt, body in rows
     ]

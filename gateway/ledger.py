@@ -41,7 +41,7 @@ from canonical.thread import Interrupt, Run, Task, Thread
 from gateway.statement import Statement, inserting
 from gateway.table import AliasRow, EventRow, InterruptRow, MetaRow, RunRow, TaskRow, ThreadRow, TombstoneRow
 
-__all__ = ("INTERRUPT", "RUN", "TASK", "THREAD", "Ledger", "Published", "Sql", "ThreadState", "table_of")
+__all__ = ("INTERRUPT", "RUN", "TASK", "THREAD", "Ledger", "Published", "Sql", "ThreadState", "latest_pk", "read_meta", "table_of", "write_meta")
 
 THREAD: TypeAdapter[Thread] = TypeAdapter(Thread)
 TASK: TypeAdapter[Task] = TypeAdapter(Task)
@@ -53,7 +53,7 @@ OPEN = ("submitted", "working", "input_required", "auth_required", "cancelling")
 
 
 def table_of(model: Any) -> Table:
-    return cast(Table, model.__table__)
+    return cast("Table", model.__table__)
 
 
 class Sql:
@@ -74,8 +74,7 @@ class Sql:
         self.thread_of = Statement(
             select(alias.c.thread_id).where(*(alias.c[name] == bindparam(name) for name in named)), dialect, named
         )
-        columns = ("owner", "thread_id", "created_at", "changed_at", "ephemeral", "body")
-        self.insert_thread = Statement(insert(thread).returning(thread.c.pk), dialect, columns, columns)
+        self.insert_thread = inserting(thread, dialect)
         self.update_thread = Statement(
             update(thread)
             .where(thread.c.pk == bindparam("b_pk"))
@@ -210,42 +209,43 @@ class Published:
     record: Record
 
 
-@dataclass(slots=True, eq=False)
-class _Change:
-    """Rows that the current command has touched."""
+class _Rows:
+    """Rows that are to be written: one entry a row, whatever happened to it since the last flush. `new` rows are inserted."""
 
-    states: dict[int, ThreadState] = field(default_factory=dict[int, ThreadState])
-    threads: dict[int, ThreadState] = field(default_factory=dict[int, ThreadState])
-    tasks: dict[str, tuple[ThreadState, Task, bool]] = field(default_factory=dict[str, tuple[ThreadState, Task, bool]])
-    runs: dict[str, tuple[ThreadState, Run, bool]] = field(default_factory=dict[str, tuple[ThreadState, Run, bool]])
-    interrupts: dict[str, tuple[ThreadState, Interrupt, int]] = field(
-        default_factory=dict[str, tuple[ThreadState, Interrupt, int]]
-    )
-    """With the seq of the record that raised it, 0 if the row exists."""
+    def __init__(self) -> None:
+        self.threads: dict[int, tuple[ThreadState, bool]] = {}
+        self.tasks: dict[tuple[str, str], tuple[ThreadState, Task, bool]] = {}
+        self.runs: dict[tuple[str, str], tuple[ThreadState, Run, bool]] = {}
+        self.interrupts: dict[tuple[str, str], tuple[ThreadState, Interrupt, int]] = {}
+        """With the seq of the record that raised it, 0 if the row exists."""
 
 
 class Ledger:
+    """The writer's view of a transaction: threads in memory, and what is to be written at its end."""
+
     def __init__(self, sql: Sql, clock: Callable[[], int] | None = None, cached: int = 4096) -> None:
         self.sql = sql
         self.clock = clock or (lambda: time.time_ns() // 1000)
-        self.connection: Connection = cast(Connection, None)
+        self.connection: Connection = cast("Connection", None)
         self.published: list[Published] = []
+        self.touched = 0
+        """Goes up with every change, so that a command can be seen to have failed before it changed anything."""
         self.pending_by_agent: Counter[str] = Counter()
         self.pending_by_owner: Counter[str] = Counter()
+        self.next_pk = 1
         self._counted: dict[tuple[str, str], str] = {}
         self._cached = cached
         self._states: OrderedDict[tuple[str, str], ThreadState] = OrderedDict()
         self._events: list[tuple[Any, ...]] = []
-        self._change = _Change()
-        self._mark = 0
+        self._rows = _Rows()
 
-    # The group, driven by the journal
+    # The transaction, driven by the journal
 
     def begin(self, connection: Connection) -> None:
         self.connection = connection
         self.published = []
         self._events = []
-        self._change = _Change()
+        self._rows = _Rows()
 
     def finish(self) -> list[Published]:
         """Write what is buffered; the commit follows."""
@@ -254,30 +254,25 @@ class Ledger:
             self._states.popitem(last=False)
         return self.published
 
-    def abandon(self) -> None:
-        """The group's transaction is lost: nothing in memory may remember it."""
+    def forget(self) -> None:
+        """What was done since the last commit, or since the last savepoint, is undone: nothing in memory may remember it.
+        Threads and counts are read again as they are needed."""
         self._states.clear()
         self._events = []
-        self.published = []
+        self._rows = _Rows()
+        self.count_again()
 
-    # One command, under its own savepoint
-
-    def start_command(self) -> None:
-        self._change = _Change()
-        self._mark = len(self.published)
-
-    def end_command(self) -> None:
-        self._write_rows()
-
-    def fail_command(self) -> None:
-        """The savepoint was rolled back: forget the threads that the command touched. What earlier commands of the group
-        said on them is written now, because the next one may load them again."""
-        del self._events[max(0, len(self._events) - (len(self.published) - self._mark)) :]
-        del self.published[self._mark :]
-        for state in self._change.states.values():
-            self._states.pop((state.thread.owner, state.thread.thread_id), None)
-        self._change = _Change()
-        self.flush()
+    def flush(self) -> None:
+        """Write what is buffered, a table at a time: each call into the database gives up the interpreter's lock, and
+        getting it back from a busy event loop costs more than the call."""
+        rows, self._rows = self._rows, _Rows()
+        if self._events:
+            self.sql.insert_event.run_many(self.connection, self._events)
+            self._events = []
+        self._write_threads(rows)
+        self._write_tasks(rows)
+        self._write_runs(rows)
+        self._write_interrupts(rows)
 
     # Threads
 
@@ -305,27 +300,21 @@ class Ledger:
     def create_thread(self, owner: str, thread_id: str, event: ThreadChanged) -> ThreadState:
         record = Record(1, self.clock(), None, None, 0, event)
         thread = thread_after(thread_created(thread_id, owner, record), record)
-        pk = self.sql.insert_thread.run(
-            self.connection,
-            (owner, thread_id, thread.created_at, thread.changed_at, thread.ephemeral, THREAD.dump_json(thread)),
-        ).scalar_one()
-        state = ThreadState(pk=pk, thread=thread)
+        state = ThreadState(pk=self.next_pk, thread=thread)
+        self.next_pk += 1
         self._states[owner, thread_id] = state
+        self._rows.threads[state.pk] = (state, True)
         self._append(state, record)
         return state
 
     def forget_thread(self, state: ThreadState) -> None:
-        """The thread was erased by the current command."""
-        self._change.states[state.pk] = state
-        self._states.pop((state.thread.owner, state.thread.thread_id), None)
-        for changed in (self._change.tasks, self._change.runs, self._change.interrupts):
-            for key in [key for key, entry in changed.items() if entry[0] is state]:
-                del changed[key]
-        self._change.threads.pop(state.pk, None)
-        for run_id in [
-            run_id for owner, run_id in self._counted if owner == state.thread.owner and run_id in state.runs
-        ]:
-            self._discount(state.thread.owner, run_id)
+        """The current command erases the thread: write what is known of it, so that its rows are all there to be deleted."""
+        self.flush()
+        self.touched += 1
+        owner = state.thread.owner
+        self._states.pop((owner, state.thread.thread_id), None)
+        for run_id in state.runs:
+            self._discount(owner, run_id)
 
     def _load(self, owner: str, thread_id: str) -> ThreadState | None:
         row = self.sql.thread.run(self.connection, (owner, thread_id)).first()
@@ -349,7 +338,9 @@ class Ledger:
     # Tasks and runs that may have ended long ago
 
     def find_task(self, owner: str, task_id: str) -> Task | None:
-        """Rows are written at the end of each command, so the row is current for every other command."""
+        changed = self._rows.tasks.get((owner, task_id))
+        if changed is not None:
+            return changed[1]
         row = self.sql.task.run(self.connection, (owner, task_id)).first()
         return None if row is None else TASK.validate_json(row[0])
 
@@ -361,6 +352,9 @@ class Ledger:
 
     def find_run(self, owner: str, run_id: str) -> tuple[Run, str] | None:
         """The run and the id of its thread."""
+        changed = self._rows.runs.get((owner, run_id))
+        if changed is not None:
+            return changed[1], changed[0].thread.thread_id
         row = self.sql.run.run(self.connection, (owner, run_id)).first()
         return None if row is None else (RUN.validate_json(row[0]), row[2])
 
@@ -385,7 +379,7 @@ class Ledger:
     def _append(self, state: ThreadState, record: Record, body: bytes | None = None) -> None:
         if body is None:
             body = EVENT.dump_json(record.event)
-        self._change.states[state.pk] = state
+        self.touched += 1
         state.seq, state.at = record.seq, record.at
         self._events.append((state.pk, record.seq, record.at, record.task_id, record.run_id, record.attempt, body))
         self.published.append(Published(state.pk, state.thread.owner, state.thread.thread_id, record))
@@ -410,7 +404,7 @@ class Ledger:
         match event:
             case ThreadChanged():
                 state.thread = thread_after(state.thread, record)
-                self._change.threads[state.pk] = state
+                self._rows.threads.setdefault(state.pk, (state, False))
             case TaskCreated():
                 self._note_task(state, task_created(state.thread.thread_id, record, event), new=True)
             case RunCreated() if event.run_id not in state.runs:
@@ -422,7 +416,7 @@ class Ledger:
             case InterruptRaised():
                 raised = interrupt_raised(record, event)
                 state.interrupts[raised.interrupt_id] = raised
-                self._change.interrupts[raised.interrupt_id] = (state, raised, record.seq)
+                self._rows.interrupts[state.thread.owner, raised.interrupt_id] = (state, raised, record.seq)
             case InterruptAnswered():
                 asked = state.interrupts.pop(event.interrupt_id)
                 self._note_answer(state, interrupt_after(asked, event))
@@ -434,120 +428,98 @@ class Ledger:
             state.tasks.pop(task.task_id, None)
         else:
             state.tasks[task.task_id] = task
-        known = self._change.tasks.get(task.task_id)
-        self._change.tasks[task.task_id] = (state, task, new or (known is not None and known[2]))
+        key = (state.thread.owner, task.task_id)
+        known = self._rows.tasks.get(key)
+        self._rows.tasks[key] = (state, task, new or (known is not None and known[2]))
 
     def _note_run(self, state: ThreadState, run: Run, *, new: bool) -> None:
         if run.ended:
             state.runs.pop(run.run_id, None)
         else:
             state.runs[run.run_id] = run
-        known = self._change.runs.get(run.run_id)
-        self._change.runs[run.run_id] = (state, run, new or (known is not None and known[2]))
+        key = (state.thread.owner, run.run_id)
+        known = self._rows.runs.get(key)
+        self._rows.runs[key] = (state, run, new or (known is not None and known[2]))
+        if run.status is RunStatus.PENDING:
+            self.count_pending(key[0], run.run_id, self._agent_of(state, run))
+        else:
+            self._discount(key[0], run.run_id)
 
     def _note_answer(self, state: ThreadState, interrupt: Interrupt) -> None:
-        known = self._change.interrupts.get(interrupt.interrupt_id)
-        self._change.interrupts[interrupt.interrupt_id] = (state, interrupt, 0 if known is None else known[2])
+        key = (state.thread.owner, interrupt.interrupt_id)
+        known = self._rows.interrupts.get(key)
+        self._rows.interrupts[key] = (state, interrupt, 0 if known is None else known[2])
 
     # Writing
 
-    def flush(self) -> None:
-        """Write buffered events. Never inside a savepoint: its rollback would take other commands' events along."""
-        if self._events:
-            self.sql.insert_event.run_many(self.connection, self._events)
-            self._events = []
+    def _many(self, statement: Statement, rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            statement.run_many(self.connection, rows)
 
-    def _write_rows(self) -> None:
-        change, sql, connection = self._change, self.sql, self.connection
-        for state in change.threads.values():
-            thread = state.thread
-            sql.update_thread.run(connection, (state.pk, thread.changed_at, thread.ephemeral, THREAD.dump_json(thread)))
-        for state, task, new in change.tasks.values():
-            self._write_task(state, task, new=new)
-        # What stops running goes first: the index on running runs is checked row by row.
-        for state, run, new in sorted(change.runs.values(), key=lambda entry: entry[1].status is RunStatus.RUNNING):
-            self._write_run(state, run, new=new)
-        for state, interrupt, seq in change.interrupts.values():
-            body = INTERRUPT.dump_json(interrupt)
-            owner = state.thread.owner
-            if seq:
-                sql.insert_interrupt.run(
-                    connection,
-                    (
-                        owner,
-                        interrupt.interrupt_id,
-                        state.pk,
-                        interrupt.task_id,
-                        interrupt.run_id,
-                        seq,
-                        interrupt.action,
-                        body,
-                    ),
-                )
+    def _write_threads(self, rows: _Rows) -> None:
+        new: list[tuple[Any, ...]] = []
+        changed: list[tuple[Any, ...]] = []
+        for state, inserted in rows.threads.values():
+            thread, pk = state.thread, state.pk
+            body = THREAD.dump_json(thread)
+            if inserted:
+                owner, thread_id = thread.owner, thread.thread_id
+                new.append((pk, owner, thread_id, thread.created_at, thread.changed_at, thread.ephemeral, body))
             else:
-                sql.update_interrupt.run(connection, (owner, interrupt.interrupt_id, interrupt.action, body))
-        self._change = _Change()
+                changed.append((pk, thread.changed_at, thread.ephemeral, body))
+        self._many(self.sql.insert_thread, new)
+        self._many(self.sql.update_thread, changed)
 
-    def _write_task(self, state: ThreadState, task: Task, *, new: bool) -> None:
-        owner, body = state.thread.owner, TASK.dump_json(task)
-        if new:
-            self.sql.insert_task.run(
-                self.connection,
-                (
-                    owner,
-                    task.task_id,
-                    state.pk,
-                    task.thread_id,
-                    task.agent,
-                    str(task.state),
-                    task.created_at,
-                    task.changed_at,
-                    task.first_seq,
-                    task.last_seq,
-                    task.continues,
-                    body,
-                ),
-            )
-        else:
-            self.sql.update_task.run(
-                self.connection, (owner, task.task_id, str(task.state), task.changed_at, task.last_seq, body)
-            )
+    def _write_tasks(self, rows: _Rows) -> None:
+        new: list[tuple[Any, ...]] = []
+        changed: list[tuple[Any, ...]] = []
+        for (owner, task_id), (state, task, inserted) in rows.tasks.items():
+            body = TASK.dump_json(task)
+            if inserted:
+                span = (task.created_at, task.changed_at, task.first_seq, task.last_seq)
+                place = (state.pk, task.thread_id, task.agent)
+                new.append((owner, task_id, *place, str(task.state), *span, task.continues, body))
+            else:
+                changed.append((owner, task_id, str(task.state), task.changed_at, task.last_seq, body))
+        self._many(self.sql.insert_task, new)
+        self._many(self.sql.update_task, changed)
 
-    def _write_run(self, state: ThreadState, run: Run, *, new: bool) -> None:
-        owner, body = state.thread.owner, RUN.dump_json(run)
-        if new:
-            agent = self._agent_of(state, run)
-            self.sql.insert_run.run(
-                self.connection,
-                (
-                    owner,
-                    run.run_id,
-                    state.pk,
-                    run.task_id,
-                    agent,
-                    str(run.status),
-                    run.attempt,
-                    run.created_at,
-                    run.start_after,
-                    run.first_seq,
-                    run.last_seq,
-                    body,
-                ),
-            )
-        else:
-            agent = ""
-            self.sql.update_run.run(
-                self.connection, (owner, run.run_id, str(run.status), run.attempt, run.last_seq, body)
-            )
-        if run.status is RunStatus.PENDING:
-            self.count_pending(owner, run.run_id, agent or self._agent_of(state, run))
-        else:
-            self._discount(owner, run.run_id)
+    def _write_runs(self, rows: _Rows) -> None:
+        """What stops running goes first: the index on running runs is checked row by row."""
+        new: list[tuple[Any, ...]] = []
+        stopped: list[tuple[Any, ...]] = []
+        started: list[tuple[Any, ...]] = []
+        for (owner, run_id), (state, run, inserted) in rows.runs.items():
+            body, status = RUN.dump_json(run), str(run.status)
+            if inserted:
+                place = (state.pk, run.task_id, self._agent_of(state, run, rows))
+                span = (run.created_at, run.start_after, run.first_seq, run.last_seq)
+                new.append((owner, run_id, *place, status, run.attempt, *span, body))
+            else:
+                changed = started if run.status is RunStatus.RUNNING else stopped
+                changed.append((owner, run_id, status, run.attempt, run.last_seq, body))
+        self._many(self.sql.update_run, stopped)
+        self._many(self.sql.insert_run, new)
+        self._many(self.sql.update_run, started)
 
-    def _agent_of(self, state: ThreadState, run: Run) -> str:
-        changed = self._change.tasks.get(run.task_id)
-        task = changed[1] if changed else state.tasks.get(run.task_id)
-        return task.agent if task else self.need_task(state.thread.owner, run.task_id).agent
+    def _write_interrupts(self, rows: _Rows) -> None:
+        new: list[tuple[Any, ...]] = []
+        changed: list[tuple[Any, ...]] = []
+        for (owner, interrupt_id), (state, asked, seq) in rows.interrupts.items():
+            body = INTERRUPT.dump_json(asked)
+            if seq:
+                new.append((owner, interrupt_id, state.pk, asked.task_id, asked.run_id, seq, asked.action, body))
+            else:
+                changed.append((owner, interrupt_id, asked.action, body))
+        self._many(self.sql.insert_interrupt, new)
+        self._many(self.sql.update_interrupt, changed)
+
+    def _agent_of(self, state: ThreadState, run: Run, rows: "_Rows | None" = None) -> str:
+        task = state.tasks.get(run.task_id)
+        if task is not None:
+            return task.agent
+        changed = (rows or self._rows).tasks.get((state.thread.owner, run.task_id))
+        return changed[1].agent if changed is not None else self.need_task(state.thread.owner, run.task_id).agent
 
     # Bounds on what waits
 
@@ -557,6 +529,16 @@ class Ledger:
             self.pending_by_agent[agent] += 1
             self.pending_by_owner[owner] += 1
 
+    def count_again(self) -> None:
+        """Read the counts from the rows."""
+        self._counted.clear()
+        self.pending_by_agent.clear()
+        self.pending_by_owner.clear()
+        run = table_of(RunRow)
+        waiting = select(run.c.owner, run.c.run_id, run.c.agent).where(run.c.status == str(RunStatus.PENDING))
+        for owner, run_id, agent in self.connection.execute(waiting):
+            self.count_pending(owner, run_id, agent)
+
     def _discount(self, owner: str, run_id: str) -> None:
         agent = self._counted.pop((owner, run_id), None)
         if agent is not None:
@@ -564,9 +546,8 @@ class Ledger:
             self.pending_by_owner[owner] -= 1
 
 
-def latest_seq(connection: Connection, pk: int) -> int:
-    event = table_of(EventRow)
-    return connection.execute(select(func.max(event.c.seq)).where(event.c.thread_pk == pk)).scalar() or 0
+def latest_pk(connection: Connection) -> int:
+    return connection.execute(select(func.max(table_of(ThreadRow).c.pk))).scalar() or 0
 
 
 def read_meta(connection: Connection, name: str) -> str | None:
