@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol, runtime_checkable
 
 from canonical.event import Cause, Event, InterruptAnswered, Record
-from canonical.message import FilePart, Message, text_of
+from canonical.message import DataPart, FilePart, Message, text_of
 from canonical.value import Json, JsonObject, Value
 
 __all__ = ("AGENT_NAME", "DETACH", "Agent", "AgentInfo", "Invocation", "Reattachable", "Skill", "no_past")
 
 AGENT_NAME: Final = re.compile(r"^[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?$")
+"""To be matched whole (`fullmatch`): a `$` alone lets a line feed through."""
 
 
 DETACH: Final = "detach"
@@ -81,12 +82,15 @@ class Invocation:
 
     @property
     def text(self) -> str:
-        """What a text-only agent gets: the last message that has text; else the data's `message` or `prompt`, else its
-        only string, else the data as JSON."""
+        """What a text-only agent gets: the last message that has text; else, of the data or of the last data part, its
+        `message` or `prompt`, else its only value if that is a string, else all of it as JSON."""
         for message in reversed(self.messages):
             if any(part.kind == "text" for part in message.parts):
                 return text_of(message.parts)
-        return data_text(self.data)
+        if self.data is not None:
+            return data_text(self.data)
+        parts = [part for message in self.messages for part in message.parts if isinstance(part, DataPart)]
+        return data_text(parts[-1].data) if parts else ""
 
     @property
     def files(self) -> tuple[FilePart, ...]:
@@ -100,12 +104,10 @@ def data_text(data: Json) -> str:
     if isinstance(data, str):
         return data
     if isinstance(data, dict):
-        strings = [value for value in data.values() if isinstance(value, str)]
-        for key in ("message", "prompt"):
-            if isinstance(data.get(key), str):
-                return str(data[key])
-        if len(strings) == 1 and len(data) == 1:
-            return strings[0]
+        words = [data.get("message"), data.get("prompt"), *(data.values() if len(data) == 1 else ())]
+        for value in words:
+            if isinstance(value, str):
+                return value
     return json.dumps(data, ensure_ascii=False)
 
 

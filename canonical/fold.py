@@ -109,7 +109,14 @@ def run_after(run: Run, record: Record) -> Run:
     event = record.event
     match event:
         case RunCreated():  # a reserved run got its input
-            return replace(run, status=RunStatus.PENDING, cause=event.cause, last_seq=record.seq)
+            return replace(
+                run,
+                status=RunStatus.PENDING,
+                cause=event.cause,
+                strategy=event.strategy,
+                start_after=event.start_after,
+                last_seq=record.seq,
+            )
         case RunStarted():
             return replace(
                 run, status=RunStatus.RUNNING, attempt=event.attempt, started_at=record.at, last_seq=record.seq
@@ -125,7 +132,7 @@ def run_after(run: Run, record: Record) -> Run:
                 ended_at=record.at,
                 last_seq=record.seq,
             )
-        case RunRemoved():
+        case RunRemoved() if event.run_id == run.run_id:
             return replace(run, removed=True)
         case LossNoted():
             return replace(run, loss=(*run.loss, Loss(feature=event.feature, how=event.how)), last_seq=record.seq)
@@ -207,8 +214,10 @@ class Fold:
         self.runs: dict[str, Run] = {}
         self.interrupts: dict[str, Interrupt] = {}
         self.artifacts: dict[str, Artifact] = {}
-        self.values: JsonObject = {}
-        self.revisions: list[StateSaved] = []
+        self._revisions: list[tuple[str | None, StateSaved]] = []
+        """With the run that saved each."""
+        self._values: dict[str | None, JsonObject] = {}
+        """By checkpoint."""
         self._messages: dict[str, _OpenMessage] = {}
         for record in records:
             self.apply(record)
@@ -241,8 +250,7 @@ class Fold:
             case ArtifactAdded():
                 self._artifact(event, record)
             case StateSaved():
-                self.values = merge_patch(self.values, event.delta or {}) if event.values is None else event.values
-                self.revisions.append(event)
+                self._state(event, record)
             case RunRemoved():
                 if event.run_id in self.runs:
                     self.runs[event.run_id] = run_after(self.runs[event.run_id], record)
@@ -311,6 +319,31 @@ class Fold:
             extra=event.extra,
         )
 
+    def _state(self, event: StateSaved, record: Record) -> None:
+        if event.values is None:
+            parent = self._values.get(event.parent_id) if event.parent_id is not None else None
+            values = merge_patch(self.values if parent is None else parent, event.delta or {})
+        else:
+            values = event.values
+        self._values[event.checkpoint_id] = values
+        self._revisions.append((record.run_id, event))
+
+    @property
+    def revisions(self) -> list[StateSaved]:
+        """Oldest first. Removed runs saved none."""
+        return [event for run_id, event in self._revisions if not self._is_removed(run_id)]
+
+    @property
+    def values(self) -> JsonObject:
+        """Of the newest revision of the thread itself; those of a namespace inside an agent are not the thread's."""
+        for run_id, event in reversed(self._revisions):
+            if not event.ns and not self._is_removed(run_id):
+                return self._values[event.checkpoint_id]
+        return {}
+
+    def _is_removed(self, run_id: str | None) -> bool:
+        return run_id in self.runs and self.runs[run_id].removed
+
     def messages(self, *, task_id: str | None = None, run_id: str | None = None) -> list[Message]:
         """What was said, in order: by the thread, or by one task or run. Removed runs said nothing."""
         return [
@@ -318,7 +351,7 @@ class Fold:
             for said in self._messages.values()
             if (task_id is None or said.task_id == task_id)
             and (run_id is None or said.run_id == run_id)
-            and not (said.run_id in self.runs and self.runs[said.run_id].removed)
+            and not self._is_removed(said.run_id)
         ]
 
     def message(self, message_id: str) -> Message | None:

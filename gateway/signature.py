@@ -70,7 +70,7 @@ def _taken(parameter: inspect.Parameter) -> Takes:
 def describe(target: object, name: str, signature: Signature | None = None) -> AgentInfo:
     """What callers are told: the first paragraph of the docstring, and the JSON Schema of a structured output. An agent
     that knows better has an attribute `info`."""
-    if AGENT_NAME.match(name) is None:
+    if AGENT_NAME.fullmatch(name) is None:
         raise TypeError(f"{name!r} is no name for an agent: it must match {AGENT_NAME.pattern}")
     info = getattr(target, "info", None)
     if isinstance(info, AgentInfo):

@@ -18,11 +18,11 @@ class Statement:
     ) -> None:
         compiled = clause.compile(
             dialect=dialect,
-            column_keys=list(columns) if columns is not None else None,
+            column_keys=list(columns or ()) or None,
             compile_kwargs={"render_postcompile": True},
         )
         self.sql = str(compiled)
-        places: Sequence[str] = getattr(compiled, "positiontup", None) or list(compiled.params)
+        places: Sequence[str] = getattr(compiled, "positiontup", None) or list(compiled.params or {})
         if set(places) != set(names):
             raise ValueError(f"{self.sql}: parameters {sorted(set(places) ^ set(names))} are not in both lists")
         self._order = [list(names).index(place) for place in places]

@@ -4,7 +4,10 @@ are caches of folds over it, written in the same transaction. Times are integer 
 JSON that nobody filters by is kept as bytes (`body`), which takes any text that JSON can hold in every database.
 """
 
+import re
+
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, text
+from sqlalchemy.orm import declared_attr
 from sqlmodel import Field, SQLModel
 
 __all__ = (
@@ -13,6 +16,7 @@ __all__ = (
     "EventRow",
     "InterruptRow",
     "MetaRow",
+    "Row",
     "RunRow",
     "TaskRow",
     "ThreadRow",
@@ -24,15 +28,19 @@ __all__ = (
 _KEY = BigInteger().with_variant(Integer(), "sqlite")
 
 
-class MetaRow(SQLModel, table=True):
-    __tablename__ = "meta"
+class Row(SQLModel):
+    @declared_attr.directive
+    def __tablename__(cls) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - SQLAlchemy's way to name tables
+        """`BlobUseRow` is kept in `blob_use`."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__.removesuffix("Row")).lower()
 
+
+class MetaRow(Row, table=True):
     name: str = Field(primary_key=True)
     value: str
 
 
-class ThreadRow(SQLModel, table=True):
-    __tablename__ = "thread"
+class ThreadRow(Row, table=True):
     __table_args__ = (Index("thread_id", "owner", "thread_id", unique=True),)
 
     pk: int | None = Field(default=None, sa_column=Column(_KEY, primary_key=True, autoincrement=True))
@@ -44,20 +52,17 @@ class ThreadRow(SQLModel, table=True):
     body: bytes = Field(sa_type=LargeBinary)
 
 
-class TombstoneRow(SQLModel, table=True):
+class TombstoneRow(Row, table=True):
     """A thread that was erased: its id is not given out again."""
-
-    __tablename__ = "tombstone"
 
     owner: str = Field(primary_key=True)
     thread_id: str = Field(primary_key=True)
     at: int = Field(sa_type=BigInteger)
 
 
-class EventRow(SQLModel, table=True):
+class EventRow(Row, table=True):
     """The log. The key is the clustering order, so that a page of a thread is one sequential read."""
 
-    __tablename__ = "event"
     __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 - the name and shape that SQLAlchemy asks for
 
     thread_pk: int = Field(sa_type=BigInteger, primary_key=True)
@@ -69,8 +74,7 @@ class EventRow(SQLModel, table=True):
     body: bytes = Field(sa_type=LargeBinary)
 
 
-class TaskRow(SQLModel, table=True):
-    __tablename__ = "task"
+class TaskRow(Row, table=True):
     __table_args__ = (
         Index("task_changed", "owner", "changed_at", "task_id"),
         Index("task_thread", "thread_pk", "state"),
@@ -91,8 +95,7 @@ class TaskRow(SQLModel, table=True):
     body: bytes = Field(sa_type=LargeBinary)
 
 
-class RunRow(SQLModel, table=True):
-    __tablename__ = "run"
+class RunRow(Row, table=True):
     __table_args__ = (
         # One running run a thread: the rule is the database's, not only ours.
         Index(
@@ -126,8 +129,7 @@ class RunRow(SQLModel, table=True):
     body: bytes = Field(sa_type=LargeBinary)
 
 
-class InterruptRow(SQLModel, table=True):
-    __tablename__ = "interrupt"
+class InterruptRow(Row, table=True):
     __table_args__ = (
         Index(
             "interrupt_open",
@@ -149,10 +151,9 @@ class InterruptRow(SQLModel, table=True):
     body: bytes = Field(sa_type=LargeBinary)
 
 
-class AliasRow(SQLModel, table=True):
+class AliasRow(Row, table=True):
     """A protocol's own name of a thread."""
 
-    __tablename__ = "alias"
     __table_args__ = (Index("alias_thread", "owner", "protocol", "thread_id"),)
 
     owner: str = Field(primary_key=True)
@@ -162,10 +163,9 @@ class AliasRow(SQLModel, table=True):
     thread_id: str
 
 
-class BlobUseRow(SQLModel, table=True):
+class BlobUseRow(Row, table=True):
     """Which threads name a stored file: a blob is reached only through one, and swept when none is left."""
 
-    __tablename__ = "blob_use"
     __table_args__ = (Index("blob_use_blob", "blob"),)
 
     thread_pk: int = Field(sa_type=BigInteger, primary_key=True)
@@ -173,10 +173,8 @@ class BlobUseRow(SQLModel, table=True):
     body: bytes = Field(sa_type=LargeBinary)
 
 
-class WebhookRow(SQLModel, table=True):
+class WebhookRow(Row, table=True):
     """Where a task's events are pushed, and up to which record they were."""
-
-    __tablename__ = "webhook"
 
     owner: str = Field(primary_key=True)
     task_id: str = Field(primary_key=True)

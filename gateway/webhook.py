@@ -100,6 +100,7 @@ class Deliverer:
 
     async def _post(self, webhook: Webhook, headers: Mapping[str, str], body: bytes) -> bool:
         """Whether the receiver took it, in the end."""
+        said = ""
         for pause in (*self._pauses, None):
             try:
                 status = await self._poster.post(webhook.url, headers, body)
