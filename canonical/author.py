@@ -12,7 +12,7 @@ __all__ = ("Ask", "Declined", "Step", "ToolCall")
 @dataclass(frozen=True, slots=True)
 class Ask:
     """A question. `answer = yield Ask("Your name?")` stops the run until somebody answers; `a, b = yield [Ask(…), Ask(…)]`
-    asks at once. The answer is the caller's text, or JSON where the caller sent data. Where the caller declines, the
+    asks two at once. The answer is the caller's text, or JSON where the caller sent data. Where the caller declines, the
     `yield` raises `Declined`."""
 
     question: str | Message
@@ -21,7 +21,6 @@ class Ask:
     kind: Literal["input", "approval", "auth"] = "input"
     value: Json = None
     """Data that goes with the question, for programs that answer it."""
-    id: str | None = None
 
     @property
     def message(self) -> Message:

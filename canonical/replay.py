@@ -176,10 +176,17 @@ def story_of(records: Sequence[Record], interrupt_id: str) -> Story | None:
             return None
         run_ids.append(run_id)
         if run.cause != "answer":
-            said = [event for run_id in reversed(run_ids) for event in said_by_agent(records, run_id)]
+            said = [event for run_id in reversed(run_ids) for event in said_by_agent(_last_attempt(records, run_id))]
             return Story(run, said, answers, _message_ids(run, said))
         question = next(iter(answered_in.get(run_id, ())), None)
     return None
+
+
+def _last_attempt(records: Sequence[Record], run_id: str) -> list[Record]:
+    """The run's records, without what was said before it was started over."""
+    of_run = [record for record in records if record.run_id == run_id]
+    last = max((record.attempt for record in of_run), default=0)
+    return [record for record in of_run if record.attempt == last]
 
 
 def _message_ids(run: RunCreated, said: Sequence[Event]) -> frozenset[str]:

@@ -279,7 +279,6 @@ class Utterance:
     def _ask(self, ask: Ask) -> list[Event]:
         as_json(ask.message.model_dump(), -_ENVELOPE)
         raised = InterruptRaised(
-            interrupt_id=ask.id,
             ask=ask.kind,
             message=ask.message,
             value=as_json(ask.value),

@@ -1,0 +1,37 @@
+# serve: set up and start the gateway.  test, check: what a change must pass.  fix, accept, docs, lock: rewrite what can be.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+
+.PHONY: serve test check lint fix accept docs lock
+
+serve: .venv/serve.stamp
+	@exec $(BIN)/babelgate serve $(if $(PORT),--port $(PORT))
+test: .venv/dev.stamp
+	@$(BIN)/python -m tests.interop.peers
+	@$(BIN)/python -m pytest
+check: lint test
+lint: .venv/dev.stamp
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+fix: .venv/dev.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+accept: .venv/dev.stamp
+	@$(BIN)/python -m pytest --accept
+docs: .venv/dev.stamp
+	@$(BIN)/python -m tests.generate
+lock: .venv/dev.stamp
+	@$(PIP) install uv
+	@$(BIN)/python tests/lock.py $(LOCK)
+
+.venv/serve.stamp: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "Babelgate needs Python 3.11 or newer, and '$(PYTHON)' is not: name one, as in 'make serve PYTHON=python3.12'." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "'$(PYTHON)' cannot make virtual environments: install its venv module (Debian and Ubuntu: apt install python3-venv)." >&2; exit 1; }
+	@$(PIP) --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv
+	@echo "Setting up .venv; this happens once and takes about half a minute." >&2
+	@$(PIP) install --require-hashes -r requirements.lock && $(PIP) install --no-deps --no-build-isolation -e . && touch $@
+.venv/dev.stamp: .venv/serve.stamp requirements-dev.lock
+	@$(PIP) install --require-hashes -r requirements-dev.lock && touch $@

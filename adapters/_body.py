@@ -1,0 +1,117 @@
+"""The one way in of bodies: bytes, size, UTF-8, JSON, depth, finite numbers, and only then a wire model.
+
+Web frameworks and JSON libraries each let something through that breaks later: NaN that cannot be written again, lone
+surrogates that no database stores, a thousand levels that no reader survives. Whatever passes here is plain JSON.
+"""
+
+from enum import Enum
+from math import isfinite
+from typing import Any, Final, TypeVar, overload
+
+from litestar import Request
+from litestar.exceptions import ClientException
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from canonical import FaultCode, FaultError
+from canonical.value import Json
+
+__all__ = ("ABSENT", "Absent", "parse_json", "read_bytes", "read_json", "validate")
+
+DEFAULT_LIMIT: Final = 64 * 1024 * 1024
+MAX_DEPTH: Final = 64
+MAX_INTEGER: Final = 10**300
+"""Longer integers are legal JSON that Python and databases refuse to print; no protocol has a use for them."""
+
+M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
+
+
+class Absent(Enum):
+    ABSENT = "absent"
+
+
+ABSENT: Final = Absent.ABSENT
+"""An empty body, or `null`."""
+
+
+async def read_bytes(request: Request[Any, Any, Any], *, limit: int | None = None) -> bytes:
+    """The whole body. Raises too_large as soon as it is longer than `limit`, or than what the gateway allows."""
+    most: int = request.scope["state"].get("body_limit", DEFAULT_LIMIT) if limit is None else limit
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > most:
+                raise FaultError(FaultCode.TOO_LARGE, f"The body is larger than {most} bytes.", limit=most)
+            chunks.append(chunk)
+    except ClientException as error:  # Litestar's own limit, or a Content-Length that is no number
+        code = FaultCode.TOO_LARGE if error.status_code == 413 else FaultCode.INVALID
+        raise FaultError(code, "The body cannot be read.") from error
+    return b"".join(chunks)
+
+
+async def read_json(request: Request[Any, Any, Any], *, limit: int | None = None) -> Json | Absent:
+    """The body as JSON, whatever its Content-Type says. Raises invalid, too_large."""
+    raw = await read_bytes(request, limit=limit)
+    if not raw.strip():
+        return ABSENT
+    value = parse_json(raw)
+    return ABSENT if value is None else value
+
+
+def parse_json(raw: bytes) -> Json:
+    """JSON text as a value that can be stored, nested and written again. Raises invalid."""
+    try:
+        value: Json = from_json(raw, allow_inf_nan=False)
+    except ValueError as error:
+        raise FaultError(FaultCode.INVALID, f"The body is not JSON: {error}") from error
+    _check(value)
+    return value
+
+
+def _check(value: Json) -> None:
+    """One walk, level by level: an explicit queue, because recursion is what deep input attacks."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH + 1):
+        deeper: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                deeper.extend(item.values())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            elif isinstance(item, list):
+                deeper.extend(item)  # pyright: ignore[reportUnknownArgumentType]
+            elif isinstance(item, float):
+                if not isfinite(item):  # 1e999 is a number in JSON and infinite here
+                    raise FaultError(FaultCode.INVALID, "The body holds a number that is out of range.")
+            elif isinstance(item, int) and not -MAX_INTEGER < item < MAX_INTEGER:
+                raise FaultError(FaultCode.INVALID, "The body holds a number that is out of range.")
+        if not deeper:
+            return
+        level = deeper
+    raise FaultError(FaultCode.INVALID, f"The body is nested deeper than {MAX_DEPTH} levels.")
+
+
+@overload
+def validate(model: type[M], value: object) -> M: ...
+
+
+@overload
+def validate(model: TypeAdapter[T], value: object) -> T: ...
+
+
+def validate(model: type[BaseModel] | TypeAdapter[Any], value: object) -> Any:
+    """`value` as a wire model. Raises invalid, with `errors` = [{field, description}]."""
+    if value is ABSENT:
+        raise FaultError(FaultCode.INVALID, "The request has no body.", errors=[])
+    try:
+        return model.validate_python(value) if isinstance(model, TypeAdapter) else model.model_validate(value)
+    except ValidationError as error:
+        errors = [
+            {"field": ".".join(str(step) for step in each["loc"]), "description": each["msg"]}
+            for each in error.errors(include_url=False, include_context=False, include_input=False)[:20]
+        ]
+        message = "; ".join(
+            f"{each['field']}: {each['description']}" if each["field"] else each["description"] for each in errors
+        )
+        raise FaultError(FaultCode.INVALID, message, errors=errors) from error

@@ -1,0 +1,190 @@
+"""Server-Sent Events both ways: streams that handlers answer with, and frames read from an upstream's stream.
+
+The only importer of sse-starlette. What is yielded goes out untouched, so every byte of a frame is the protocol's own.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, cast
+
+from litestar import Response
+from sse_starlette.sse import EventSourceResponse, SendTimeoutError
+
+from canonical import FaultCode, FaultError
+
+__all__ = ("HEARTBEAT", "EventStream", "Frame", "Frames", "Lines", "event_stream", "frame", "read_frames")
+
+HEARTBEAT: Final = b": heartbeat\n\n"
+SEND_TIMEOUT: Final = 60.0
+"""Seconds for which a reader may refuse to take one chunk before it is cut off."""
+FRAME_LIMIT: Final = 64 * 1024 * 1024
+
+
+class _Source(EventSourceResponse):
+    frames: Any
+    """The iterator itself, to close it also where it was never begun."""
+
+    async def _listen_for_exit_signal_with_grace(self) -> None:
+        # The library would poll every half second for a stopping uvicorn, for ever, and cut streams at once. The hub
+        # ends every reading when the gateway shuts down: so streams end by themselves, with a last frame if they like.
+        await asyncio.Event().wait()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async with aclosing(self.frames):
+            try:
+                await super().__call__(scope, receive, send)
+            except (
+                SendTimeoutError
+            ):  # nobody reads: returning without the end of the body makes the server cut the connection
+                return
+
+
+class EventStream(Response[AsyncIterator[bytes]]):
+    """A Litestar response, so that a handler can answer with it or with any other response."""
+
+    def __init__(
+        self, frames: AsyncIterator[bytes], *, ping: float | None, headers: Mapping[str, str], status_code: int = 200
+    ) -> None:
+        super().__init__(frames, status_code=status_code, media_type="text/event-stream", headers=dict(headers))
+        self.frames = frames
+        self.ping = ping
+
+    def to_asgi_response(self, *_: Any, headers: Mapping[str, str] | None = None, **__: Any) -> Any:
+        source = _Source(
+            self.frames,
+            status_code=self.status_code or 200,
+            headers={**(headers or {}), **self.headers},
+            ping=self.ping or 0,
+            ping_message_factory=cast(
+                "Any", lambda: HEARTBEAT
+            ),  # bytes pass through, though the library says otherwise
+            send_timeout=SEND_TIMEOUT,
+        )
+        source.frames = self.frames
+        return source
+
+
+def event_stream(
+    frames: AsyncIterator[bytes], *, ping: float | None, headers: Mapping[str, str], status_code: int = 200
+) -> EventStream:
+    """Answer with a stream of frames. `ping` = seconds between heartbeat comments, None = never. The iterator is closed
+    when the reader leaves."""
+    return EventStream(frames, ping=ping, headers=headers, status_code=status_code)
+
+
+def frame(data: bytes, *, id: str | None = None, event: str | None = None) -> bytes:
+    """One frame. `data` with line breaks becomes several data lines."""
+    head = b""
+    if event is not None:
+        head += b"event: " + _one_line(event) + b"\n"
+    if id is not None:
+        head += b"id: " + _one_line(id) + b"\n"
+    if b"\n" in data or b"\r" in data:
+        data = b"\ndata: ".join(data.splitlines())
+    return head + b"data: " + data + b"\n\n"
+
+
+def _one_line(text: str) -> bytes:
+    return " ".join(text.splitlines()).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One event of a stream (HTML, section 9.2.6)."""
+
+    data: bytes
+    event: str = "message"
+    id: str = ""
+    """The last id that the stream gave, here or before."""
+
+
+class Lines:
+    """Bytes in, whole lines out, however they are cut. LF, CRLF and CR end a line."""
+
+    def __init__(self, limit: int = FRAME_LIMIT) -> None:
+        self._limit = limit
+        self._rest: list[bytes] = []
+        self._size = 0
+        self._after_cr = False
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+        if not chunk:
+            return
+        self._after_cr = chunk.endswith(b"\r")
+        for line in chunk.splitlines(keepends=True):
+            self._size += len(line)
+            if self._size > self._limit:
+                raise _too_long(self._limit)
+            if not line.endswith((b"\n", b"\r")):
+                self._rest.append(line)
+                return
+            self._rest.append(line.rstrip(b"\r\n"))
+            whole = b"".join(self._rest)
+            self._rest.clear()
+            self._size = 0
+            yield whole
+
+
+class Frames:
+    """Lines in, frames out. What is unfinished when the stream ends is dropped, as the specification says."""
+
+    def __init__(self, limit: int = FRAME_LIMIT) -> None:
+        self._lines = Lines(limit)
+        self._limit = limit
+        self._data: list[bytes] = []
+        self._size = 0
+        self._event = ""
+        self._id = ""
+        self._first = True
+
+    def feed(self, chunk: bytes) -> Iterator[Frame]:
+        for line in self._lines.feed(chunk):
+            if self._first:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+                self._first = False
+            if line:
+                self._field(line)
+                continue
+            data, event = self._data, self._event
+            self._data, self._event, self._size = [], "", 0
+            if data:
+                yield Frame(b"\n".join(data), event or "message", self._id)
+
+    def _field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        match name:
+            case b"data":
+                self._size += len(value) + 1
+                if self._size > self._limit:
+                    raise _too_long(self._limit)
+                self._data.append(value)
+            case b"event":
+                self._event = value.decode(errors="replace")
+            case b"id" if b"\0" not in value:
+                self._id = value.decode(errors="replace")
+            case _:  # a comment has an empty name; `retry` and unknown fields are nothing to us
+                pass
+
+    def all(self, chunks: Iterable[bytes]) -> list[Frame]:
+        return [found for chunk in chunks for found in self.feed(chunk)]
+
+
+class _Streaming(Protocol):
+    def aiter_bytes(self) -> AsyncIterator[bytes]: ...
+
+
+async def read_frames(response: _Streaming, *, limit: int = FRAME_LIMIT) -> AsyncIterator[Frame]:
+    """The frames of an upstream's answer (of httpx, say). Raises agent_invalid for one that is larger than `limit`."""
+    frames = Frames(limit)
+    async for chunk in response.aiter_bytes():
+        for found in frames.feed(chunk):
+            yield found
+
+
+def _too_long(limit: int) -> FaultError:
+    return FaultError(FaultCode.AGENT_INVALID, f"An event of the agent's stream is larger than {limit} bytes.")

@@ -1,0 +1,67 @@
+"""What A2A callers ask for, in no version's spelling: each dialect decodes its requests to these."""
+
+from dataclasses import dataclass, field
+
+from canonical import Message, TaskState
+from canonical.value import JsonObject
+
+__all__ = ("Get", "Listing", "Push", "PushListing", "PushName", "Send")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Push:
+    """Where a caller wants a task's updates pushed. Token and credentials are secrets."""
+
+    url: str
+    task_id: str = ""
+    config_id: str | None = None
+    token: str | None = None
+    schemes: tuple[str, ...] = ()
+    credentials: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    message: Message
+    context_id: str | None = None
+    task_id: str | None = None
+    references: tuple[str, ...] = ()
+    wait: bool = True
+    """For a terminal or interrupted state, before the answer goes out."""
+    history_length: int | None = None
+    """None = all."""
+    output_modes: tuple[str, ...] = ()
+    push: Push | None = None
+    metadata: JsonObject = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Get:
+    task_id: str
+    history_length: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    context_id: str | None = None
+    states: frozenset[TaskState] | None = None
+    changed_after: int | None = None
+    """Microseconds since 1970, UTC."""
+    page_size: int = 50
+    page_token: str | None = None
+    history_length: int | None = None
+    artifacts: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushName:
+    task_id: str
+    config_id: str | None = None
+    """None = the only one, or the oldest: 0.x callers may leave it out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushListing:
+    task_id: str
+    page_size: int = 100
+    page_token: str | None = None

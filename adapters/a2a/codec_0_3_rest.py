@@ -1,0 +1,70 @@
+"""A2A 0.3 in REST (`/v1/…`): ProtoJSON of the protocol buffer `a2a.v1`, which differs from the JSON-RPC types of the
+same version: `content`, `ROLE_USER`, `TASK_STATE_CANCELLED`, one-of wrappers, no `kind`. Both SDKs speak it."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from canonical import DataPart, FilePart, TaskState, TextPart
+from canonical.value import JsonObject
+
+from . import codec, codec_0_3
+from . import wire_0_3 as w
+from .ask import Push
+from .codec_0_3 import object_data
+from .dialect import DataRule
+from .view import StatusUpdate
+
+__all__ = ("STATES", "Codec")
+
+STATES: Final = {**codec.STATES, TaskState.CANCELLED: "TASK_STATE_CANCELLED"}
+
+
+class Codec(codec_0_3.Codec):
+    name: ClassVar = "0.3-rest"
+    states: ClassVar = STATES
+    roles: ClassVar = ("ROLE_USER", "ROLE_AGENT")
+    parts_key: ClassVar = "content"
+    kinds: ClassVar = False
+    unknown: ClassVar = False  # the 0.3 SDK parses strictly
+    data_rule: ClassVar[DataRule] = "wrapped"
+
+    def encode_part(self, part: TextPart | DataPart | FilePart) -> JsonObject:
+        match part:
+            case TextPart():
+                return {"text": part.text}
+            case DataPart():
+                data, metadata = object_data(part)
+                encoded: JsonObject = {"data": {"data": data}}
+                return {**encoded, "metadata": metadata} if metadata else encoded
+            case FilePart():
+                file: JsonObject = (
+                    {"fileWithUri": self.file_url(part)}
+                    if part.inline is None
+                    else {"fileWithBytes": self.encode_base64(part.inline)}
+                )
+                if part.media_type is not None:
+                    file["mimeType"] = part.media_type
+                if part.name is not None:
+                    file["name"] = part.name
+                return {"file": file}
+
+    def wrap(self, name: str, payload: JsonObject) -> JsonObject:
+        return {name: payload}
+
+    def _status_update(self, update: StatusUpdate) -> JsonObject:
+        encoded = super()._status_update(update)
+        if not encoded["final"]:  # ProtoJSON leaves a false out
+            del encoded["final"]
+        return encoded
+
+    def encode_push(self, push: Push) -> JsonObject:
+        name = f"tasks/{push.task_id}/pushNotificationConfigs/{push.config_id}"
+        return {"name": name, "pushNotificationConfig": self.push_config(push)}
+
+    def encode_pushes(self, pushes: Sequence[Push], next_token: str) -> Any:
+        return {"configs": [self.encode_push(push) for push in pushes], "nextPageToken": next_token}
+
+    def waits(self, request: w.MessageSendParams) -> bool:
+        """ProtoJSON leaves a false out, and the 0.3 SDK always writes a configuration: one without `blocking` is its
+        way of saying false, and only where there is none nothing was said."""
+        return request.configuration is None or bool(request.configuration.blocking)

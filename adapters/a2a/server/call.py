@@ -1,0 +1,80 @@
+"""One call of an A2A method, whichever binding it came in by, and what it is answered with."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from adapters._request import Caller, caller
+from adapters.a2a.dialect import Dialect
+from adapters.a2a.fault import refusal
+from canonical import AgentInfo, Hub, Task
+from canonical.value import JsonObject
+from litestar import Request
+
+__all__ = ("Answer", "Call", "Operation", "Stream", "asked_version", "check_version", "make_call")
+
+REPLAY_HEADER = "Babelgate-From"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    hub: Hub
+    caller: Caller
+    agent: AgentInfo
+    version: str
+    """What the caller says it speaks; empty if it says nothing."""
+    replay_from: str | None
+    """Of the header `Babelgate-From`."""
+
+    @property
+    def owner(self) -> str:
+        return self.caller.owner
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    result: Any
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    batches: AsyncIterator[Sequence[JsonObject]]
+    """Of events, as many at a time as are there."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    task: Task | None = None
+
+
+Operation = Callable[[Call, Dialect, JsonObject], Awaitable[Answer | Stream]]
+
+
+def asked_version(request: Request[Any, Any, Any]) -> str:
+    """The header, or the query parameter of the same name (specification 1.0, 3.6.1)."""
+    return (request.headers.get("A2A-Version") or request.query_params.get("A2A-Version") or "").strip()
+
+
+def make_call(hub: Hub, request: Request[Any, Any, Any], agent: str) -> Call:
+    return Call(
+        hub=hub,
+        caller=caller(request),
+        agent=hub.agent(agent),
+        version=asked_version(request),
+        replay_from=request.headers.get(REPLAY_HEADER),
+    )
+
+
+def check_version(call: Call, version: str) -> None:
+    """The method or the path says which generation is spoken; what the caller claims must agree.
+
+    Major and minor count, and every minor version of a major one is served. Nothing said means 0.3 (specification 1.0,
+    3.6.2), which has no error for this: there it is an invalid request.
+    """
+    major = call.version.partition(".")[0]
+    if version == "1.0" and major != "1":
+        said = f"version {call.version!r}" if call.version else "no version, which means 0.3"
+        raise refusal(
+            "VERSION_NOT_SUPPORTED",
+            f"This is a method of A2A 1.0, and the request says {said}. Send the header A2A-Version: 1.0.",
+        )
+    if version == "0.3" and major not in ("", "0"):
+        raise refusal("INVALID_REQUEST", f"This is a method of A2A 0.3, and the request says version {call.version!r}.")

@@ -1,0 +1,271 @@
+"""The methods about messages and tasks, the same for every version and binding: what differs is in the dialect."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+from adapters._request import is_uuid, loss_header, run_headers
+from adapters.a2a.ask import Send
+from adapters.a2a.dialect import Dialect
+from adapters.a2a.fault import refusal
+from adapters.a2a.view import PROTOCOL, Update
+from adapters.a2a.writer import EventWriter
+from canonical import (
+    Answers,
+    DataPart,
+    FaultCode,
+    FaultError,
+    Message,
+    Receipt,
+    Scope,
+    Submission,
+    Task,
+    TaskFilter,
+    TaskState,
+    TextPart,
+)
+from canonical.value import Json, JsonObject
+
+from .call import REPLAY_HEADER, Answer, Call, Stream
+from .follow import folded, follow, replay, settled
+from .push import make_webhook
+
+__all__ = ("cancel", "find_task", "get", "list_tasks", "send", "stream", "subscribe")
+
+
+async def find_task(call: Call, task_id: str) -> Task:
+    """A task of this caller and this agent: any other is not found, in the same words (specification 1.0, 13.1)."""
+    if is_uuid(task_id):
+        try:
+            task = await call.hub.task(call.owner, task_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise
+        else:
+            if task.agent == call.agent.name:
+                return task
+    raise refusal("TASK_NOT_FOUND", "Task not found.")
+
+
+async def context_of(call: Call, task: Task) -> str:
+    aliases = await call.hub.aliases(call.owner, PROTOCOL, [task.thread_id])
+    return aliases.get(task.thread_id, task.thread_id)
+
+
+# Sending
+
+
+async def send(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
+    ask = dialect.decode_send(params)
+    receipt, context_id = await _submitted(call, dialect, ask)
+    if ask.wait:
+        writer = EventWriter(receipt.task, context_id)
+        snapshot = await settled(call.hub, call.owner, receipt, writer)
+    else:
+        writer = await folded(call.hub, call.owner, receipt.task, context_id)
+        snapshot = writer.snapshot()
+    headers = {**run_headers(receipt), **loss_header(writer.losses)}
+    return Answer(dialect.encode_sent(snapshot, ask.history_length), headers)
+
+
+async def stream(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
+    ask = dialect.decode_send(params)
+    receipt, context_id = await _submitted(call, dialect, ask)
+    updates = follow(call.hub, call.owner, receipt, EventWriter(receipt.task, context_id))
+    return Stream(_encoded(updates, dialect, ask.history_length), run_headers(receipt))
+
+
+async def _encoded(
+    batches: AsyncIterator[Sequence[Update]], dialect: Dialect, history_length: int | None = None
+) -> AsyncGenerator[Sequence[JsonObject]]:
+    async with aclosing(cast("AsyncGenerator[Sequence[Update]]", batches)) as ready:
+        async for updates in ready:
+            yield [dialect.encode_update(update, history_length) for update in updates]
+
+
+async def _submitted(call: Call, dialect: Dialect, ask: Send) -> tuple[Receipt, str]:
+    """Commit what was sent, and say by which name its caller knows the context."""
+    if ask.task_id is not None:
+        return await _continued(call, dialect, ask, ask.task_id)
+    submission = _submission(call, dialect, ask)
+    try:
+        receipt = await call.hub.submit(call.owner, submission)
+    except FaultError as error:
+        if error.fault.code is FaultCode.NOT_FOUND:  # the context was deleted: its id is not free again
+            raise FaultError(FaultCode.INVALID, error.fault.message) from error
+        raise
+    return receipt, ask.context_id or receipt.thread_id
+
+
+def _submission(call: Call, dialect: Dialect, ask: Send, follow_up: Task | None = None) -> Submission:
+    # Ids of ours are lower case: any other spelling is a name of the caller's own, which is given back as it came.
+    context_id = ask.context_id
+    ours = context_id is not None and is_uuid(context_id) and context_id == context_id.lower()
+    thread_id = context_id if ours else None
+    alias = None if ours else context_id
+    if follow_up is not None:
+        thread_id, alias = follow_up.thread_id, None
+    return Submission(
+        agent=call.agent.name,
+        protocol=PROTOCOL,
+        version=dialect.version,
+        messages=(ask.message,),
+        data=_data(ask.message),
+        thread_id=thread_id,
+        alias=alias,
+        follow_up=None if follow_up is None else follow_up.task_id,
+        references=ask.references,
+        config={"accepted_output_modes": list(ask.output_modes)} if ask.output_modes else {},
+        metadata=ask.metadata,
+        webhook=None if ask.push is None else make_webhook(call, dialect, ask.push),
+    )
+
+
+def _data(message: Message) -> Json:
+    """The data parts as input: objects are merged; another value counts if it is the only one."""
+    values = [part.data for part in message.parts if isinstance(part, DataPart)]
+    if not values:
+        return None
+    merged: JsonObject = {}
+    for value in values:
+        if isinstance(value, dict):
+            merged |= value
+    return merged or values[0]
+
+
+async def _continued(call: Call, dialect: Dialect, ask: Send, task_id: str) -> tuple[Receipt, str]:
+    """A message to a task: an answer if it waits for one, its next input if it is at work."""
+    task = await find_task(call, task_id)
+    context_id = await context_of(call, task)
+    if ask.context_id is not None and ask.context_id not in (context_id, task.thread_id):
+        # Both must match; only the task's may be inferred (specification 1.0, 3.4.3).
+        raise FaultError(FaultCode.INVALID, "The task is of another context than message.contextId says.")
+    if task.terminal:
+        raise _ended(dialect)
+    resumed = _resumed(ask.message)
+    try:
+        if task.waiting:
+            receipt = await call.hub.answer(call.owner, _answers(call, dialect, ask, task, resumed))
+        elif resumed is not None:
+            raise FaultError(FaultCode.NOT_AWAITING, "The task does not wait for answers.")
+        else:
+            receipt = await call.hub.submit(call.owner, _submission(call, dialect, ask, task))
+    except FaultError as error:
+        if error.fault.code is FaultCode.TASK_ENDED:
+            raise _ended(dialect) from error
+        raise
+    return receipt, ask.context_id or context_id
+
+
+def _ended(dialect: Dialect) -> FaultError:
+    """A terminal task takes no messages: -32004 in 1.0 (3.4.3), where 0.3's own SDK says -32602."""
+    message = "The task has ended; send a message without taskId to start another."
+    return refusal("UNSUPPORTED_OPERATION" if dialect.version == "1.0" else "INVALID_PARAMS", message)
+
+
+def _resumed(message: Message) -> dict[str, Json] | None:
+    """Answers by question: `{"resume": [{"id": …, "value": …}, …]}` in a data part, as LangGraph's A2A endpoint takes
+    them. Any other data is not of that form."""
+    for part in message.parts:
+        resume = part.data.get("resume") if isinstance(part, DataPart) and isinstance(part.data, dict) else None
+        if not isinstance(resume, list) or not resume:
+            continue
+        entries = [entry for entry in resume if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
+        if len(entries) == len(resume):
+            return {str(entry["id"]): entry.get("value") for entry in entries}
+    return None
+
+
+def _answers(
+    call: Call, dialect: Dialect, ask: Send, task: Task, resumed: dict[str, Json] | None
+) -> Answers:
+    parts = ask.message.parts
+    data = [part for part in parts if isinstance(part, DataPart)]
+    said = any(isinstance(part, TextPart) for part in parts)
+    return Answers(
+        task_id=task.task_id,
+        values=resumed,
+        bare=data[0].data if len(data) == 1 and not said else ask.message.text,
+        messages=(ask.message,),
+        protocol=PROTOCOL,
+        webhook=None if ask.push is None else make_webhook(call, dialect, ask.push, task.task_id),
+    )
+
+
+# Tasks
+
+
+async def get(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
+    ask = dialect.decode_get(params)
+    task = await find_task(call, ask.task_id)
+    return await _shown(call, dialect, task, ask.history_length)
+
+
+async def _shown(call: Call, dialect: Dialect, task: Task, history_length: int | None = None) -> Answer:
+    writer = await folded(call.hub, call.owner, task, await context_of(call, task))
+    headers = {**run_headers(task, writer.run_id), **loss_header(writer.losses)}
+    return Answer(dialect.encode_task(writer.snapshot(), history_length), headers)
+
+
+async def cancel(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
+    task = await find_task(call, dialect.decode_task_id(params))
+    try:
+        task = await call.hub.cancel(call.owner, task.task_id)
+    except FaultError as error:
+        if error.fault.code is not FaultCode.TASK_ENDED:
+            raise
+        raise refusal("TASK_NOT_CANCELABLE", "The task has ended and cannot be cancelled.") from error
+    if task.state is TaskState.CANCELLING:
+        # A2A has no state for this: what a caller waits for is the end, which comes as soon as the agent has stopped.
+        task = await _end_of(call, task)
+    return await _shown(call, dialect, task)
+
+
+async def _end_of(call: Call, task: Task) -> Task:
+    async with aclosing(cast("Any", call.hub.read(call.owner, Scope.task(task), task.last_seq))) as batches:
+        async for _ in batches:
+            pass
+    return await call.hub.task(call.owner, task.task_id)
+
+
+async def list_tasks(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
+    ask = dialect.decode_list(params)
+    thread_id: str | None = None
+    if ask.context_id is not None:
+        thread_id = await call.hub.thread_of(call.owner, PROTOCOL, call.agent.name, ask.context_id)
+        if thread_id is None and is_uuid(ask.context_id):
+            thread_id = ask.context_id
+        if thread_id is None:
+            return Answer(dialect.encode_page([], ask, "", 0))
+    where = TaskFilter(
+        agent=call.agent.name, thread_id=thread_id, states=ask.states, changed_after=ask.changed_after
+    )
+    page = await call.hub.tasks(call.owner, where, limit=ask.page_size, cursor=ask.page_token)
+    aliases = await call.hub.aliases(call.owner, PROTOCOL, list({task.thread_id for task in page.tasks}))
+    shown = [
+        (await folded(call.hub, call.owner, task, aliases.get(task.thread_id, task.thread_id))).snapshot()
+        for task in page.tasks
+    ]
+    return Answer(dialect.encode_page(shown, ask, page.next_cursor or "", page.total))
+
+
+async def subscribe(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
+    """The task, then what happens to it. With `Babelgate-From` what has happened since that seq comes first, also of a task
+    that has ended, which otherwise cannot be subscribed to (specification 1.0, 3.1.6)."""
+    task = await find_task(call, dialect.decode_task_id(params))
+    start = _start(call)
+    if start is None and task.terminal:
+        raise refusal(
+            "UNSUPPORTED_OPERATION",
+            f"The task has ended; get it, or send the header {REPLAY_HEADER}: 0 to see its events again.",
+        )
+    writer = EventWriter(task, await context_of(call, task))
+    return Stream(_encoded(replay(call.hub, call.owner, task, writer, start), dialect), run_headers(task))
+
+
+def _start(call: Call) -> int | None:
+    if call.replay_from is None:
+        return None
+    if not call.replay_from.isdecimal() or len(call.replay_from) > 18:
+        raise FaultError(FaultCode.INVALID, f"{REPLAY_HEADER} is the number of an event, or 0.")
+    return int(call.replay_from)

@@ -1,0 +1,154 @@
+"""A2A 1.0 as JSON: the requests of `lf.a2a.v1` in the ProtoJSON mapping, names verbatim.
+
+ProtoJSON parsers accept each field under its lowerCamelCase name and under its name in the .proto file, and null for
+"not set"; so do these. What a task looks like going out is written by `dialect`, key by key: the difference between
+absent, null and empty matters there, and a model would have to be told of it again at every field.
+"""
+
+from typing import Any
+
+from pydantic import AliasChoices, AliasGenerator, BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_snake
+
+__all__ = (
+    "AuthenticationInfo",
+    "CancelTaskRequest",
+    "DeleteTaskPushNotificationConfigRequest",
+    "FileContent",
+    "GetExtendedAgentCardRequest",
+    "GetTaskPushNotificationConfigRequest",
+    "GetTaskRequest",
+    "ListTaskPushNotificationConfigsRequest",
+    "ListTasksRequest",
+    "Message",
+    "Part",
+    "SendMessageConfiguration",
+    "SendMessageRequest",
+    "SubscribeToTaskRequest",
+    "TaskPushNotificationConfig",
+    "Wire",
+)
+
+
+def _either(name: str) -> AliasChoices:
+    return AliasChoices(name, to_snake(name))
+
+
+class Wire(BaseModel):
+    model_config = ConfigDict(extra="allow", alias_generator=AliasGenerator(validation_alias=_either))
+
+
+class FileContent(Wire):
+    """The file of a 0.x part: `bytes` and `uri` in its JSON-RPC types, the longer names in its protocol buffer."""
+
+    bytes: str | None = None
+    fileWithBytes: str | None = None
+    uri: str | None = None
+    fileWithUri: str | None = None
+    name: str | None = None
+    mimeType: str | None = None
+
+
+class Part(Wire):
+    """One part in any generation's shape. Both shapes of files, with and without `kind`, are taken everywhere: clients
+    of one generation are known to send the other's."""
+
+    kind: str | None = None
+    text: str | None = None
+    raw: str | None = None
+    url: str | None = None
+    data: Any = None
+    file: FileContent | None = None
+    metadata: dict[str, Any] | None = None
+    filename: str | None = None
+    mediaType: str | None = None
+
+
+class Message(Wire):
+    messageId: str = Field(min_length=1)
+    contextId: str | None = None
+    taskId: str | None = None
+    role: str
+    parts: list[Part] = Field(min_length=1)
+    metadata: dict[str, Any] | None = None
+    extensions: list[str] | None = None
+    referenceTaskIds: list[str] | None = None
+
+
+class AuthenticationInfo(Wire):
+    scheme: str
+    credentials: str | None = None
+
+
+class TaskPushNotificationConfig(Wire):
+    tenant: str | None = None
+    id: str | None = None
+    taskId: str | None = None
+    url: str = Field(min_length=1)
+    token: str | None = None
+    authentication: AuthenticationInfo | None = None
+
+
+class SendMessageConfiguration(Wire):
+    acceptedOutputModes: list[str] | None = None
+    taskPushNotificationConfig: TaskPushNotificationConfig | None = None
+    historyLength: int | None = None
+    returnImmediately: bool | None = None
+
+
+class SendMessageRequest(Wire):
+    tenant: str | None = None
+    message: Message
+    configuration: SendMessageConfiguration | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class GetTaskRequest(Wire):
+    tenant: str | None = None
+    id: str
+    historyLength: int | None = None
+
+
+class ListTasksRequest(Wire):
+    tenant: str | None = None
+    contextId: str | None = None
+    status: str | None = None
+    pageSize: int | None = None
+    pageToken: str | None = None
+    historyLength: int | None = None
+    statusTimestampAfter: str | None = None
+    includeArtifacts: bool | None = None
+
+
+class CancelTaskRequest(Wire):
+    tenant: str | None = None
+    id: str
+    metadata: dict[str, Any] | None = None
+
+
+class SubscribeToTaskRequest(Wire):
+    tenant: str | None = None
+    id: str
+
+
+class GetTaskPushNotificationConfigRequest(Wire):
+    tenant: str | None = None
+    taskId: str
+    id: str
+
+
+class DeleteTaskPushNotificationConfigRequest(Wire):
+    tenant: str | None = None
+    taskId: str
+    id: str
+
+
+class ListTaskPushNotificationConfigsRequest(Wire):
+    tenant: str | None = None
+    taskId: str
+    pageSize: int | None = None
+    pageToken: str | None = None
+
+
+class GetExtendedAgentCardRequest(Wire):
+    tenant: str | None = None

@@ -1,0 +1,30 @@
+"""ACP, the Agent Communication Protocol: OpenAPI 0.2.0 as the SDK 1.0.3 speaks it, on both sides."""
+
+from collections.abc import Sequence
+
+from adapters._adapter import Adapter, Example
+from adapters.acp.carries import CARRIES, VERSION
+from adapters.acp.client import Client
+from adapters.acp.manifest import label
+from adapters.acp.server import answer_fault, routes
+
+__all__ = ("adapter",)
+
+
+def examples(base_url: str, agent: str) -> Sequence[Example]:
+    url = f"{base_url}/acp"
+    body = f'{{"agent_name": "{label(agent)}", "input": [{{"role": "user", "parts": [{{"content": "Hello"}}]}}]}}'
+    return (Example("ACP", url, f"curl -s {url}/runs -d '{body}'"),)
+
+
+adapter = Adapter(
+    name="acp",
+    title="ACP",
+    versions=(VERSION,),
+    prefixes=("/acp",),
+    routes=routes,
+    encode_fault=answer_fault,
+    carries={VERSION: CARRIES},
+    examples=examples,
+    client=Client,
+)

@@ -1,0 +1,239 @@
+"""The events of an ACP run → canonical events.
+
+Text is counted from `message.part` alone: for a message that was yielded whole, `message.created` holds all its parts
+too.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from adapters._body import validate
+from adapters.acp import wire as w
+from adapters.acp.codec import decode_part, decode_question, decode_role, unwrapped
+from adapters.acp.fault import decode_error
+from canonical import Event, FaultCode, FaultError, FilePart, RunReason, RunStatus, TextPart
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    Native,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    RunEnded,
+    ToolEnded,
+    ToolStarted,
+    UpstreamBound,
+)
+from canonical.value import Json, JsonObject
+
+__all__ = ("EventReader", "decode_event")
+
+
+def decode_event(value: Json) -> w.Event:
+    """Raises invalid."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    if not isinstance(kind, str):
+        raise FaultError(FaultCode.INVALID, "An event has no type.")
+    return validate(w.EVENTS.get(kind, w.NativeEvent), value)
+
+
+class EventReader:
+    """Of one upstream run, or of what follows a resume of it. `agent` is the upstream's own name of the agent."""
+
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+        self.seen = 0
+        """Events read."""
+        self.stopped = False
+        """The run awaits an answer or has ended."""
+        self.run_id: str | None = None
+        self._bound: dict[str, str] = {}
+        self._events: list[Event] = []
+        self._role: tuple[str | None, dict[str, Any]] = (None, {})
+        """Who speaks, and the unknown fields of the message."""
+        self._parts = 0
+        """Of the message so far; -1 where its beginning was not seen."""
+        self._message = False
+        self._text: str | None = None
+        """The content type of the open text part."""
+        self._tools: list[tuple[str, Json]] = []
+        """Calls that have no output yet."""
+        self._any_output = False
+
+    def bind(self, run_id: str, session_id: str | None = None) -> list[Event]:
+        """Tell the upstream's ids as soon as they are known, and again only when there are more of them."""
+        ids = {"run": run_id, **({"session": session_id} if session_id else {})}
+        self.run_id = run_id
+        if ids.items() <= self._bound.items():
+            return []
+        self._bound.update(ids)
+        return [UpstreamBound(protocol="acp", ids=dict(self._bound))]
+
+    def resume(self, run_id: str, session_id: str | None = None) -> None:
+        """The ids are known from the runs before."""
+        self.bind(run_id, session_id)
+        self._any_output = True
+
+    def read(self, event: w.Event) -> list[Event]:
+        """Raises agent_failed where the run did, invalid where the event breaks the protocol."""
+        self.seen += 1
+        self._events = []
+        self._READS[type(event)](self, event)
+        return self._events
+
+    def _run_event(self, event: w.RunEvent) -> None:
+        run = event.run
+        match event.type:
+            case "run.created":
+                self._events.extend(self.bind(run.run_id, run.session_id))
+            case "run.in-progress":
+                pass
+            case "run.awaiting":
+                self._finish()
+                self._parts = -1
+                self.stopped = True
+                self._events.append(decode_question(run.await_request, agent=self._agent))
+            case _:
+                self._end(run)
+
+    def end(self, run: w.Run) -> list[Event]:
+        """A snapshot says that the run is terminal, and no event did. Raises agent_failed where it failed."""
+        self._events = []
+        self._end(run)
+        return self._events
+
+    def _end(self, run: w.Run) -> None:
+        self.stopped = True
+        self._finish()
+        match run.status:
+            case "failed":
+                raise FaultError.of(decode_error(run.error))
+            case "cancelled":
+                self._events.append(RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER))
+            case _:
+                if not self._any_output:
+                    for message in run.output:
+                        self._whole(message)
+
+    def _message_event(self, event: w.MessageEvent) -> None:
+        if event.type == "message.created":
+            self._finish()
+            self._start(event.message)
+            return
+        parts = event.message.parts
+        if self._parts >= 0:  # what was told of the message and not as its parts
+            for part in parts[self._parts :]:
+                self._part(part)
+        self._finish()
+
+    def _start(self, message: w.Message) -> None:
+        _, name = decode_role(message.role, self._agent)
+        self._role = (name, dict(message.model_extra or {}))
+        self._parts = 0
+
+    def _whole(self, message: w.Message) -> None:
+        self._start(message)
+        for part in message.parts:
+            self._part(part)
+        self._finish()
+
+    def _part_event(self, event: w.PartEvent) -> None:
+        self._part(event.part)
+
+    def _part(self, part: w.MessagePart) -> None:
+        self._any_output = True
+        if self._parts >= 0:
+            self._parts += 1
+        if part.name is not None:
+            self._artifact(part, part.name)
+            return
+        if isinstance(part.metadata, w.Trajectory) and part.metadata.tool_name is not None:
+            self._tool(part.metadata, part.metadata.tool_name)
+            thought = part.metadata.message
+            told = w.Trajectory(message=thought) if thought is not None else None
+            part = part.model_copy(update={"metadata": told})
+        for found in decode_part(part):
+            if isinstance(found, TextPart) and not found.extra:
+                self._say(found)
+            else:
+                self._open_message()
+                self._end_text()
+                self._events.append(PartAdded(part=found))
+
+    def _say(self, part: TextPart) -> None:
+        content_type = part.media_type or "text/plain"
+        self._open_message()
+        if self._text == content_type:
+            if part.text:
+                self._events.append(PartDelta(text=part.text))
+            return
+        self._end_text()
+        self._text = content_type
+        self._events.append(PartAdded(part=part, open=True))
+
+    def _open_message(self) -> None:
+        if self._message:
+            return
+        self._message = True
+        name, own = self._role
+        # Whatever role its server gives it, it is the agent that speaks.
+        self._events.append(MessageStarted(name=name, extra={"acp": own} if own else {}))
+
+    def _end_text(self) -> None:
+        if self._text is not None:
+            self._text = None
+            self._events.append(PartEnded())
+
+    def _finish(self) -> None:
+        self._end_text()
+        if self._message:
+            self._message = False
+            self._events.append(MessageEnded())
+        self._role = (None, {})
+        self._parts = -1
+
+    def _artifact(self, part: w.MessagePart, name: str) -> None:
+        for found in decode_part(part):
+            if isinstance(found, FilePart) and not found.name:
+                found = found.model_copy(update={"name": name or None})
+            self._events.append(ArtifactAdded(name=name or None, part=found))
+
+    def _tool(self, step: w.Trajectory, name: str) -> None:
+        given: Json = None if step.tool_input is None else unwrapped(step.tool_input)
+        if step.tool_output is None:
+            self._tools.append((name, given))
+            self._events.append(ToolStarted(name=name, input=given))
+            return
+        if (name, given) in self._tools:
+            self._tools.remove((name, given))
+        else:
+            self._events.append(ToolStarted(name=name, input=given))
+        self._events.append(ToolEnded(name=name, output=unwrapped(step.tool_output)))
+
+    def _generic(self, event: w.GenericEvent) -> None:
+        generic: JsonObject = event.generic
+        if set(generic) == {"name", "value"} and isinstance(generic["name"], str):
+            self._events.append(Custom(name=generic["name"], value=generic["value"]))
+        else:
+            self._events.append(Custom(value=generic))
+
+    def _error(self, event: w.ErrorEvent) -> None:
+        self.stopped = True
+        self._finish()
+        raise FaultError.of(decode_error(event.error))
+
+    def _native(self, event: w.NativeEvent) -> None:
+        self._events.append(LossNoted(feature="custom", how="an event of a type that ACP 1.0.3 does not have"))
+        self._events.append(Native(protocol="acp", event=event.type, data=event.model_dump()))
+
+    _READS: ClassVar[Mapping[type, Any]] = {
+        w.RunEvent: _run_event,
+        w.MessageEvent: _message_event,
+        w.PartEvent: _part_event,
+        w.GenericEvent: _generic,
+        w.ErrorEvent: _error,
+        w.NativeEvent: _native,
+    }

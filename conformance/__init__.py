@@ -1,0 +1,2 @@
+"""Judges of agents. They share no code with what they judge: only `contract`, which judges an Agent in the process
+itself, knows the canonical model."""

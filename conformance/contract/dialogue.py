@@ -1,0 +1,147 @@
+"""A dialogue: one task with an agent, from its input over questions and answers to its end, without a hub."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Literal, cast
+from uuid import uuid4
+
+from canonical import (
+    Agent,
+    Event,
+    Fault,
+    FaultCode,
+    FaultError,
+    Invocation,
+    Message,
+    Record,
+    RunReason,
+    RunStatus,
+)
+from canonical.event import Cause, InterruptAnswered, InterruptRaised, RunCreated, RunEnded, RunStarted, TaskCreated
+from canonical.value import Json
+from conformance.contract.referee import Broken, Heard, Referee
+
+__all__ = ("Dialogue", "started")
+
+Action = Literal["answer", "decline"]
+
+
+class Dialogue:
+    """One task played with an agent, each run judged; what was said is recorded and given back as `past`."""
+
+    def __init__(self, agent: Agent, *, bound: float = 5, owner: str = "default") -> None:
+        self.agent = agent
+        self.bound = bound
+        """Seconds that a run may take."""
+        self.owner = owner
+        self.thread_id, self.task_id = str(uuid4()), str(uuid4())
+        self.records: list[Record] = []
+        self.questions: list[InterruptRaised] = []
+        """Those that are open."""
+        self.history: list[Message] = []
+        self._record(TaskCreated(task_id=self.task_id, agent="agent"), None)
+
+    async def say(self, said: str | Message | dict[str, Any], cause: Cause = "input") -> Heard:
+        """One run of new input: a text, a message, or data that is no message."""
+        return await self.play(self.call(said, cause))
+
+    async def answer(self, *values: Json) -> Heard:
+        """Answer all open questions, in order."""
+        return await self.reply(*(_reply("answer", value) for value in values))
+
+    async def decline(self) -> Heard:
+        return await self.reply(*(_reply("decline") for _ in self.questions))
+
+    async def reply(self, *replies: tuple[Action, Json]) -> Heard:
+        call = self.call(Message.of(" ".join(str(value) for _, value in replies), "user"), "answer")
+        answers = tuple(
+            InterruptAnswered(interrupt_id=question.interrupt_id or "", action=action, value=value)
+            for question, (action, value) in zip(self.questions, replies, strict=True)
+        )
+        for answer in answers:
+            self._record(answer, call.run_id)
+        self.questions = []
+        return await self.play(replace(call, answers=answers))
+
+    def call(self, said: str | Message | dict[str, Any] = "", cause: Cause = "input") -> Invocation:
+        """Record a run and give its call, not yet made."""
+        said = Message.of(said, "user") if isinstance(said, str) else said
+        messages = (said.model_copy(update={"message_id": str(uuid4())}),) if isinstance(said, Message) else ()
+        run = RunCreated(
+            run_id=str(uuid4()), cause=cause, messages=messages, data=None if isinstance(said, Message) else said
+        )
+        self._record(run, run.run_id)
+        self._record(RunStarted(), run.run_id)
+        call = Invocation(
+            owner=self.owner,
+            agent="agent",
+            thread_id=self.thread_id,
+            task_id=self.task_id,
+            run_id=run.run_id,
+            cause=cause,
+            messages=messages,
+            data=run.data,
+            history=tuple(self.history),
+            past=self.past,
+        )
+        self.history += messages
+        return call
+
+    async def past(self) -> Sequence[Record]:
+        return tuple(self.records)
+
+    async def play(self, call: Invocation) -> Heard:
+        referee = Referee()
+        heard = referee.heard
+        bound = asyncio.timeout(self.bound)
+        try:
+            async with bound, aclosing(started(self.agent, call)) as events:
+                async for event in events:
+                    filled = referee.see(event)
+                    if filled is not None:
+                        self._record(filled, call.run_id)
+        except Broken:
+            raise
+        except Exception as error:
+            if bound.expired():
+                raise Broken("a run ends within its bound", f"still running after {self.bound} s") from None
+            heard.fault = error.fault if isinstance(error, FaultError) else _raised(error)
+        for event in referee.close():
+            self._record(event, call.run_id)
+        paused = heard.questions and heard.fault is None
+        self.questions = heard.questions if paused else []
+        self._record(_ending(heard), call.run_id)
+        self.history += [*heard.messages, *(question.message for question in heard.questions)]
+        return heard
+
+    def _record(self, event: Event, run_id: str | None) -> None:
+        seq = len(self.records) + 1
+        self.records.append(Record(seq, seq, self.task_id, run_id, 0 if run_id is None else 1, event))
+
+
+def _reply(action: Action, value: Json = None) -> tuple[Action, Json]:
+    return action, value
+
+
+def started(agent: Agent, call: Invocation) -> AsyncGenerator[Event]:
+    iterator: object = agent.run(call)
+    if not hasattr(iterator, "__anext__") or not hasattr(iterator, "aclose"):
+        close = getattr(iterator, "close", None)  # of a coroutine that nobody will await
+        if callable(close):
+            close()
+        raise Broken("run() gives an async iterator that can be closed", f"it gave a {type(iterator).__name__}")
+    return cast("AsyncGenerator[Event]", iterator)
+
+
+def _raised(error: Exception) -> Fault:
+    return Fault(code=FaultCode.AGENT_FAILED, message=f"{type(error).__name__}: {error}")
+
+
+def _ending(heard: Heard) -> RunEnded:
+    if heard.fault is not None:
+        return RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=heard.fault)
+    if heard.questions:
+        return RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT)
+    return heard.ended or RunEnded()

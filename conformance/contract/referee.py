@@ -1,0 +1,221 @@
+"""The referee: follows what one run says and refuses what may not follow."""
+
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+from canonical import EVENT, Event, Fault, Message, Part, RunStatus
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    InterruptRaised,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    Native,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    RunEnded,
+    StateSaved,
+    StepEnded,
+    StepStarted,
+    ToolEnded,
+    ToolStarted,
+    UpstreamBound,
+)
+from canonical.fold import extend_part
+from canonical.state import ENDED
+
+__all__ = ("Broken", "Heard", "Referee")
+
+_FREE = (StateSaved, Custom, Native, LossNoted, UpstreamBound)
+_OF_A_MESSAGE = (PartAdded, PartDelta, PartEnded, MessageEnded)
+_ACTIVITY = (ToolStarted, ToolEnded, StepStarted, StepEnded)
+_IDS = {
+    "message_id": True,
+    "call_id": True,
+    "step_id": True,
+    "artifact_id": True,
+    "interrupt_id": True,
+    "checkpoint_id": True,
+    "message": {"message_id"},
+    "ids": True,
+    "extra": True,
+}
+
+
+class Broken(AssertionError):
+    """An agent broke the contract."""
+
+    def __init__(self, rule: str, how: str) -> None:
+        super().__init__(f"{rule}: {how}")
+        self.rule = rule
+
+
+@dataclass
+class Heard:
+    """What one run said, with ids filled in."""
+
+    events: list[Event] = field(default_factory=list[Event])
+    ended: RunEnded | None = None
+    fault: Fault | None = None
+    """It failed: it said so, or raised."""
+
+    @property
+    def questions(self) -> list[InterruptRaised]:
+        return [event for event in self.events if isinstance(event, InterruptRaised)]
+
+    @property
+    def messages(self) -> list[Message]:
+        """Whole, in order, also those left open."""
+        parts: dict[str, list[Part]] = {}
+        started: list[MessageStarted] = []
+        for event in self.events:
+            if isinstance(event, MessageStarted):
+                started.append(event)
+                parts[event.message_id or ""] = []
+            elif isinstance(event, PartAdded):
+                parts[event.message_id or ""].append(event.part)
+            elif isinstance(event, PartDelta):
+                of = parts[event.message_id or ""]
+                index = event.index or 0
+                of[index] = extend_part(of[index], event.text)
+        return [
+            Message(
+                message_id=event.message_id,
+                role=event.role,
+                phase=event.phase,
+                parts=tuple(parts[event.message_id or ""]),
+            )
+            for event in started
+        ]
+
+    @property
+    def text(self) -> str:
+        """The answer: the text of its messages, without progress."""
+        return "".join(message.text for message in self.messages if message.phase == "answer")
+
+    @property
+    def words(self) -> list[object]:
+        """What was said, without ids: equal for two runs that said the same."""
+        return [event.model_dump(exclude=_IDS) for event in self.events]
+
+
+class Referee:
+    """Follows one run and refuses what may not follow. Fills ids as the hub does."""
+
+    def __init__(self) -> None:
+        self.heard = Heard()
+        self._open: dict[str, dict[int, bool]] = {}
+        """Message → part index → open."""
+        self._active: dict[tuple[str, str], str] = {}
+        """(kind, id) → name, of tools and steps."""
+        self._seen: set[str] = set()
+        self._artifacts: set[str] = set()
+
+    def see(self, event: object) -> Event | None:
+        """The event with its ids; None for RunEnded."""
+        try:
+            told = EVENT.validate_json(EVENT.dump_json(event))  # type: ignore[arg-type]
+        except ValueError as error:
+            raise Broken("events are canonical and fit into a log", f"{type(event).__name__}: {error}") from error
+        if self.heard.ended is not None:
+            raise Broken("nothing follows RunEnded", told.kind)
+        if self.heard.questions and isinstance(told, MessageStarted | ArtifactAdded | ToolStarted | StepStarted):
+            raise Broken("a run stops at its questions", f"{told.kind} after interrupt_raised")
+        if isinstance(told, RunEnded):
+            self._ended(told)
+            return None
+        filled = self._fill(told)
+        self.heard.events.append(filled)
+        return filled
+
+    def _ended(self, event: RunEnded) -> None:
+        if event.status not in ENDED:
+            raise Broken("RunEnded has a status in which a run ends", event.status)
+        if event.status in (RunStatus.ERROR, RunStatus.TIMEOUT) and event.fault is None:
+            raise Broken("a run that failed says why", f"status {event.status} without a fault")
+        if event.status is RunStatus.SUCCESS and (event.fault is not None or self.heard.questions):
+            raise Broken("a run succeeds without a fault and without an open question", "it has one")
+        self.heard.ended = event
+        self.heard.fault = event.fault
+
+    def _fill(self, event: Event) -> Event:
+        match event:
+            case MessageStarted():
+                message_id = self._new(event.message_id)
+                self._open[message_id] = {}
+                return event.model_copy(update={"message_id": message_id})
+            case _ if isinstance(event, _OF_A_MESSAGE):
+                return self._of_a_message(event)
+            case _ if isinstance(event, _ACTIVITY):
+                return self._activity(event)
+            case ArtifactAdded():
+                artifact_id = event.artifact_id or str(uuid4())
+                if event.append and artifact_id not in self._artifacts:
+                    raise Broken("an append has something to append to", "artifact_added")
+                self._artifacts.add(artifact_id)
+                return event.model_copy(update={"artifact_id": artifact_id})
+            case InterruptRaised():
+                said = event.message.model_copy(update={"message_id": event.message.message_id or str(uuid4())})
+                return event.model_copy(update={"interrupt_id": self._new(event.interrupt_id), "message": said})
+            case _ if isinstance(event, _FREE):
+                return event
+            case _:
+                raise Broken("an agent says only what is an agent's to say", event.kind)
+
+    def close(self) -> list[Event]:
+        """What the hub says for what was left open."""
+        closing: list[Event] = []
+        for message_id, parts in self._open.items():
+            closing += [PartEnded(message_id=message_id, index=index) for index, is_open in parts.items() if is_open]
+            closing.append(MessageEnded(message_id=message_id))
+        for (kind, made), name in self._active.items():
+            closing.append(ToolEnded(call_id=made, name=name) if kind == "tool" else StepEnded(step_id=made, name=name))
+        return closing
+
+    def _new(self, given: str | None) -> str:
+        if given == "" or given in self._seen:
+            raise Broken("ids are None, or not empty and used once", repr(given))
+        self._seen.add(given or "")
+        return given or str(uuid4())
+
+    def _of_a_message(self, event: PartAdded | PartDelta | PartEnded | MessageEnded) -> Event:
+        message_id = event.message_id or next(reversed(self._open), "")
+        parts = self._open.get(message_id)
+        if parts is None:
+            raise Broken("parts are said in an open message", event.kind)
+        if isinstance(event, MessageEnded):
+            if any(parts.values()):
+                raise Broken("a message ends after its parts", "message_ended with an open part")
+            del self._open[message_id]
+            return event.model_copy(update={"message_id": message_id})
+        if isinstance(event, PartAdded):
+            index = len(parts)
+            if event.index not in (None, index):
+                raise Broken("parts are numbered in order", f"index {event.index} for part {index}")
+            parts[index] = event.open
+        else:
+            index = event.index
+            if index is None:
+                index = next((i for i in reversed(parts) if parts[i]), -1)
+            if not parts.get(index, False):
+                raise Broken("deltas and ends belong to an open part", event.kind)
+            parts[index] = isinstance(event, PartDelta)
+        return event.model_copy(update={"message_id": message_id, "index": index})
+
+    def _activity(self, event: ToolStarted | ToolEnded | StepStarted | StepEnded) -> Event:
+        tool = isinstance(event, ToolStarted | ToolEnded)
+        kind, key = ("tool", "call_id") if tool else ("step", "step_id")
+        given: str | None = getattr(event, key)
+        if isinstance(event, ToolStarted | StepStarted):
+            made = self._new(given)
+            self._active[kind, made] = event.name
+        else:
+            found = (
+                i for (k, i), name in self._active.items() if k == kind and (given or i) == i and name == event.name
+            )
+            made = next(found, "")
+            if self._active.pop((kind, made), None) is None:
+                raise Broken("what ends has started", f"{event.kind} of {event.name}")
+        return event.model_copy(update={key: made})

@@ -1,0 +1,188 @@
+"""A trial: the whole contract, played with fresh agents."""
+
+import asyncio
+import copy
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from canonical import Agent, Event, Message
+from canonical.value import Json
+from conformance.contract.dialogue import Dialogue, started
+from conformance.contract.referee import Broken, Heard
+
+__all__ = ("STRANGE", "check_agent")
+
+STRANGE: tuple[str | Message | dict[str, Any], ...] = (
+    "",
+    "\0",
+    "\u2028 \U0001f600",
+    "x" * 100_000,
+    Message(role="user"),
+    {},
+    {"a": [None, {}]},
+)
+
+_MANY = 50
+"""Events after which a run is closed, answers after which it ends."""
+_TURNS = 400
+"""Turns of the loop up to which a run is cancelled."""
+
+
+async def check_agent(
+    make: Callable[[], Agent],
+    *,
+    text: str = "Hello, 2 worlds",
+    answer: Json = "yes",
+    same: bool = True,
+    strange: Sequence[str | Message | dict[str, Any]] = STRANGE,
+    bound: float = 5,
+) -> None:
+    """Play the whole contract with agents that `make` gives.
+
+    Args:
+        text: What they are told.
+        answer: The answer to each of their questions.
+        same: Whether they say the same to the same input each time; otherwise words are not compared.
+        strange: Inputs that they survive: whatever they say to them is legal.
+        bound: Seconds within which runs, cancels and closes are over.
+
+    Raises:
+        Broken: with the first rule that an agent broke.
+    """
+    trial = _Trial(make, text, answer, same, tuple(strange), bound)
+    for check in (
+        trial.a_task_is_played_to_its_end,
+        trial.no_input_is_too_strange,
+        trial.an_ended_run_stays_ended,
+        trial.a_run_that_never_began_is_closed,
+        trial.a_run_is_closed_after_any_event,
+        trial.a_run_is_cancelled_at_any_await,
+        trial.runs_at_once_do_not_mix,
+        trial.the_call_is_not_changed,
+    ):
+        await trial.tidily(check)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    make: Callable[[], Agent]
+    text: str
+    answer: Json
+    same: bool
+    strange: tuple[str | Message | dict[str, Any], ...]
+    bound: float
+
+    async def tidily(self, check: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Nothing runs on when a check is over."""
+        before = asyncio.all_tasks()
+        await check()
+        left = asyncio.all_tasks() - before
+        if left:
+            _, left = await asyncio.wait(left, timeout=self.bound)
+        if left:
+            raise Broken("a run leaves nothing running behind", f"{len(left)} tasks after {check.__name__}")
+
+    def dialogue(self, agent: Agent | None = None) -> Dialogue:
+        return Dialogue(agent or self.make(), bound=self.bound)
+
+    async def play(self, text: str, agent: Agent | None = None) -> list[Heard]:
+        """A task from its input to its end, over all questions."""
+        dialogue = self.dialogue(agent)
+        heard = [await dialogue.say(text)]
+        while dialogue.questions and len(heard) < _MANY:
+            heard.append(await dialogue.answer(*(self.answer for _ in dialogue.questions)))
+        if dialogue.questions:
+            raise Broken("a task comes to an end", f"still asking after {_MANY} answers")
+        return heard
+
+    async def a_task_is_played_to_its_end(self) -> None:
+        first, second = await self.play(self.text), await self.play(self.text)
+        if self.same and [heard.words for heard in first] != [heard.words for heard in second]:
+            raise Broken("two fresh agents say the same", f"{first} and {second}")
+
+    async def no_input_is_too_strange(self) -> None:
+        await asyncio.gather(*(self.dialogue().say(strange) for strange in self.strange))
+
+    async def an_ended_run_stays_ended(self) -> None:
+        events = started(self.make(), self.dialogue().call(self.text))
+        async with asyncio.timeout(self.bound):
+            try:
+                async for _ in events:
+                    pass
+            except Exception:
+                pass
+            for _ in range(2):
+                if await anext(events, None) is not None:
+                    raise Broken("an ended run stays ended", "it said another event")
+            await events.aclose()
+
+    async def a_run_that_never_began_is_closed(self) -> None:
+        await self._close(started(self.make(), self.dialogue().call(self.text)), "before its first event")
+
+    async def a_run_is_closed_after_any_event(self) -> None:
+        for count in range(1, _MANY):
+            events = started(self.make(), self.dialogue().call(self.text))
+            heard = 0
+            try:
+                async with asyncio.timeout(self.bound):
+                    while heard < count and await anext(events, None) is not None:
+                        heard += 1
+            except Exception:
+                heard = 0
+            await self._close(events, f"after {heard} events")
+            if heard < count:
+                return
+
+    async def _close(self, events: AsyncGenerator[Event], when: str) -> None:
+        try:
+            async with asyncio.timeout(self.bound):
+                await events.aclose()
+        except Exception as error:
+            raise Broken("closing is clean", f"{type(error).__name__} when closed {when}: {error}") from error
+        if await anext(events, None) is not None:
+            raise Broken("a closed run says nothing more", f"it did when closed {when}")
+
+    async def a_run_is_cancelled_at_any_await(self) -> None:
+        """At the first await, the second, and so on with growing gaps: each turn of the loop is one more await."""
+        turns = 0
+        while turns < _TURNS:
+            agent = self.make()
+            run = asyncio.get_running_loop().create_task(_consume(started(agent, self.dialogue().call(self.text))))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            over = run.done()
+            run.cancel()
+            done, _ = await asyncio.wait((run,), timeout=self.bound)
+            if not done:
+                raise Broken("a cancelled run ends within its bound", f"cancelled after {turns} turns of the loop")
+            if over:
+                return
+            turns += 1 + turns // 4
+
+    async def runs_at_once_do_not_mix(self) -> None:
+        agent = self.make()
+        texts = [f"{self.text} {word}" for word in ("alpha", "beta", "gamma")]
+        alone = [await self.play(text) for text in texts]
+        together = await asyncio.gather(*(self.play(text, agent) for text in texts))
+        for text, one, other in zip(texts, alone, together, strict=True):
+            if self.same and [heard.words for heard in one] != [heard.words for heard in other]:
+                raise Broken("runs at once do not mix", f"{text!r} was answered otherwise beside others")
+
+    async def the_call_is_not_changed(self) -> None:
+        call = replace(self.dialogue().call(self.text), config={"a": {"b": [1]}}, metadata={"c": {"d": [2]}})
+        before = copy.deepcopy((call.config, call.metadata, call.messages, call.data))
+        async with asyncio.timeout(self.bound):
+            await _consume(started(self.make(), call))
+        if before != (call.config, call.metadata, call.messages, call.data):
+            raise Broken("an agent does not change its call", "it did")
+
+
+async def _consume(events: AsyncGenerator[Event]) -> None:
+    async with aclosing(events):
+        try:
+            async for _ in events:
+                pass
+        except Exception:
+            return  # how a run fails is judged where its events are

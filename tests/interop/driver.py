@@ -1,0 +1,193 @@
+"""Drives an official SDK from a test: a program in the SDK's own environment that speaks JSON lines (`programs/lines`).
+
+async with start_server("acp") as server, start_client("acp", base_url=server.url) as client:
+    run = await client.call("run_sync", agent="echo", input="hello")
+    async with client.stream("run_stream", agent="stream", input="one two") as events:
+        first = await anext(events)
+        server.release()
+        rest = [event async for event in events]
+"""
+
+import asyncio
+import json
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, cast
+
+from tests.interop.peers import peer_python
+
+PROGRAMS: Final = Path(__file__).parent / "programs"
+CLIENTS: Final = {"acp": "acp_client.py", "a2a-1.0": "a2a_client_1_0.py", "a2a-0.3": "a2a_client_0_3.py"}
+SERVERS: Final = {"acp": "acp_server.py", "a2a-1.0": "a2a_server_1_0.py", "a2a-0.3": "a2a_server_0_3.py"}
+
+BOUND: Final = 30.0
+"""Seconds within which the next line of a program must come."""
+
+
+class ProgramEnded(Exception):
+    """A program ended while a test was still waiting for it; the last lines of its stderr are the message."""
+
+
+class ClientError(Exception):
+    """What the official client raised: the name of its exception, its message, and what else it holds as JSON."""
+
+    def __init__(self, type: str, message: str, data: Any) -> None:
+        super().__init__(f"{type}: {message}")
+        self.type, self.message, self.data = type, message, data
+
+
+Line = dict[str, Any]
+
+
+class Program(asyncio.SubprocessProtocol):
+    """One running program. A protocol and not streams: its callbacks need no task of ours that reads."""
+
+    def __init__(self) -> None:
+        self.ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._transport: asyncio.SubprocessTransport
+        self._unfinished = b""
+        self._stderr: deque[str] = deque(maxlen=40)
+        self._waiting: dict[int, asyncio.Queue[Line | None]] = {}
+        self._calls = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 2:
+            self._stderr.extend(data.decode(errors="replace").splitlines())
+            return
+        *lines, self._unfinished = (self._unfinished + data).split(b"\n")
+        for line in lines:
+            self._received(json.loads(line))
+
+    def _received(self, line: Line) -> None:
+        if "ready" in line:
+            self.ready.set_result(line["ready"])
+        elif queue := self._waiting.get(line["id"]):
+            queue.put_nowait(line)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.ready.done():
+            self.ready.set_exception(ProgramEnded(self.stderr))
+        for queue in self._waiting.values():
+            queue.put_nowait(None)
+        self.ended.set_result(None)
+
+    @property
+    def stderr(self) -> str:
+        return "\n".join(self._stderr)
+
+    def send(self, line: Line | str) -> None:
+        text = line if isinstance(line, str) else json.dumps(line)
+        stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+        stdin.write(text.encode() + b"\n")
+
+    async def ask(self, call: str, args: Line) -> AsyncGenerator[Line]:
+        """Each line that answers the call; leaving before the last makes the program hang up on its server."""
+        self._calls += 1
+        number = self._calls
+        queue = self._waiting[number] = asyncio.Queue()
+        self.send({"id": number, "call": call, "args": args})
+        try:
+            while True:
+                async with asyncio.timeout(BOUND):
+                    line = await queue.get()
+                if line is None:
+                    raise ProgramEnded(self.stderr)
+                yield line
+                if "event" not in line:
+                    return
+        finally:
+            del self._waiting[number]
+            if not self.ended.done():
+                self.send({"abort": number})
+
+    async def stop(self) -> None:
+        if stdin := self._transport.get_pipe_transport(0):
+            stdin.close()
+        try:
+            async with asyncio.timeout(5):
+                await asyncio.shield(self.ended)
+        except TimeoutError:
+            self._transport.kill()
+            await self.ended
+        finally:
+            self._transport.close()
+
+
+class OfficialClient:
+    """An official client. Its calls are the methods of the program's `Calls`, their arguments JSON."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    async def call(self, name: str, /, **args: Any) -> Any:
+        """The result of a call, or the list of its events if it streams."""
+        events: list[Any] = []
+        async with aclosing(self._lines(name, args)) as lines:
+            async for line in lines:
+                if "event" not in line:
+                    return line.get("result", events)
+                events.append(line["event"])
+        raise ProgramEnded(self._program.stderr)
+
+    @asynccontextmanager
+    async def stream(self, name: str, /, **args: Any) -> AsyncGenerator[AsyncIterator[Any]]:
+        """The events of a call, each as soon as the client has it; leaving the block before the end hangs up."""
+
+        async def events() -> AsyncIterator[Any]:
+            async for line in lines:
+                if "event" in line:
+                    yield line["event"]
+
+        async with aclosing(self._lines(name, args)) as lines:
+            yield events()
+
+    async def _lines(self, name: str, args: Line) -> AsyncGenerator[Line]:
+        async with aclosing(self._program.ask(name, args)) as lines:
+            async for line in lines:
+                if "error" in line:
+                    raise ClientError(**line["error"])
+                yield line
+
+
+class OfficialServer:
+    """A server made with an official SDK, with the agents of its program behind it."""
+
+    def __init__(self, program: Program, url: str) -> None:
+        self._program = program
+        self.url = url
+
+    def release(self) -> None:
+        """Let one agent that waits in the middle of its answer go on, now or when it gets there."""
+        self._program.send("release")
+
+
+@asynccontextmanager
+async def _started(peer: str, program: str, options: Line) -> AsyncGenerator[Program]:
+    arguments = [str(peer_python(peer)), str(PROGRAMS / program), json.dumps(options)]
+    _, running = await asyncio.get_running_loop().subprocess_exec(Program, *arguments)
+    try:
+        async with asyncio.timeout(BOUND):
+            await running.ready
+        yield running
+    finally:
+        await running.stop()
+
+
+@asynccontextmanager
+async def start_client(peer: str, **options: Any) -> AsyncGenerator[OfficialClient]:
+    """The peer's official client, as a program of its own. Options: base_url, headers, and those of its program."""
+    async with _started(peer, CLIENTS[peer], options) as program:
+        yield OfficialClient(program)
+
+
+@asynccontextmanager
+async def start_server(peer: str, **options: Any) -> AsyncGenerator[OfficialServer]:
+    """The peer's official server. Options: port (default: a free one), gated=False for agents that never wait."""
+    async with _started(peer, SERVERS[peer], options) as program:
+        yield OfficialServer(program, await program.ready)

@@ -1,0 +1,121 @@
+"""The official SDKs as the peers of our tests, each in an environment of its own, because their pins contradict.
+
+`python -m tests.interop.peers` makes them all beforehand; a test that asks for one that is not there makes it then.
+Where one cannot be made, its tests are skipped with the reason, or fail if BABELGATE_PEERS=required is set; with
+BABELGATE_PEERS=off they are skipped without an attempt.
+"""
+
+import fcntl
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+REQUIREMENTS: Final = Path(__file__).parent / "requirements"
+CACHE: Final = Path(__file__).parents[2] / ".peers"
+
+IMPORTS: Final = {
+    "a2a-1.0": "import a2a.client, a2a.server.routes",
+    "a2a-0.3": "import a2a.client, a2a.server.apps",
+    "acp": "import acp_sdk.client, acp_sdk.server",
+}
+"""Each peer and what it must be able to import: a set of pins that installs may still not start."""
+
+
+class PeerMissing(Exception):
+    """The environment of an official SDK could not be made."""
+
+
+@functools.cache
+def peer_python(name: str) -> Path:
+    """The interpreter of the peer's environment; skips or fails the calling test if there is none."""
+    reason = _availability(name)
+    if reason is None:
+        return CACHE / name / "bin" / "python"
+    if os.environ.get("BABELGATE_PEERS") == "required":
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@functools.cache
+def _availability(name: str) -> str | None:
+    # Cached: without a network each attempt takes pip half a minute, and there is a test file per peer.
+    if os.environ.get("BABELGATE_PEERS") == "off":
+        return f"the official SDKs are switched off (BABELGATE_PEERS=off), so there is no {name} to talk to"
+    try:
+        make(name)
+    except PeerMissing as missing:
+        return str(missing)
+    return None
+
+
+def make(name: str) -> bool:
+    """Bring the peer's environment up to date; false if it already was."""
+    home, requirements = CACHE / name, REQUIREMENTS / f"{name}.txt"
+    made_of = home / "made-of"
+    key = hashlib.sha256(
+        f"{platform.python_version()} {IMPORTS[name]}\n{requirements.read_text()}".encode()
+    ).hexdigest()
+    with _alone(name):
+        if made_of.is_file() and made_of.read_text() == key:
+            return False
+        shutil.rmtree(home, ignore_errors=True)
+        _run(name, "could not be made", sys.executable, "-m", "venv", str(home))
+        python = str(home / "bin" / "python")
+        # --no-deps: the list is complete, and an older pip finds `fastapi[standard]` unpinned beside `fastapi==`.
+        pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-input", "--retries", "1"]
+        _run(name, "could not be installed", *pip, "--no-deps", "--require-hashes", "-r", str(requirements))
+        _run(name, "does not start", python, "-c", IMPORTS[name])
+        made_of.write_text(key)
+    return True
+
+
+@contextmanager
+def _alone(name: str) -> Generator[None]:
+    """Two test runs in one checkout must not build the same environment at once."""
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _run(name: str, what: str, *command: str) -> None:
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise PeerMissing(f"the official {name} SDK {what} here: {said[-1] if said else 'no reason given'}")
+
+
+def _report(name: str) -> bool:
+    try:
+        print(f"peer {name}: {'made' if make(name) else 'ready'}", flush=True)
+    except PeerMissing as missing:
+        print(f"peer {name}: its tests will be skipped, {missing}", flush=True)
+        return False
+    return True
+
+
+def main() -> int:
+    wanted = os.environ.get("BABELGATE_PEERS")
+    if wanted == "off":
+        return 0
+    stale = [name for name in IMPORTS if not (CACHE / name / "made-of").is_file()]
+    if stale:
+        print(f"Making the environments of the official SDKs, once: {', '.join(stale)}", flush=True)
+    with ThreadPoolExecutor() as pool:
+        made = list(pool.map(_report, IMPORTS))
+    return int(wanted == "required" and not all(made))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

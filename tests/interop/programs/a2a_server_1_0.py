@@ -1,0 +1,152 @@
+"""Agents served by the official A2A 1.0 SDK: each at `/<agent>`, JSON-RPC and REST, 1.0 and its 0.3 compatibility."""
+
+import asyncio
+from typing import Any
+
+import httpx
+from a2a.helpers import new_task_from_user_message, new_text_message
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.events import EventQueue
+from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
+from a2a.server.tasks import (
+    BasePushNotificationSender,
+    InMemoryPushNotificationConfigStore,
+    InMemoryTaskStore,
+    TaskUpdater,
+)
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
+from a2a_agents import AGENTS
+from google.protobuf.json_format import ParseDict
+from lines import options
+from serving import Gate, listen, serve, url
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute, Mount
+
+WAITING = (pb.TaskState.TASK_STATE_INPUT_REQUIRED, pb.TaskState.TASK_STATE_AUTH_REQUIRED)
+
+
+class SdkTurn:
+    def __init__(self, context: RequestContext, queue: EventQueue) -> None:
+        assert context.message
+        self._queue = queue
+        self._message = context.message
+        self._task = context.current_task
+        self._updater: TaskUpdater | None = None
+        self.text = context.get_user_input()
+        self.files = [part for part in context.message.parts if part.WhichOneof("content") in ("raw", "url")]
+        self.answers = self._task is not None and self._task.status.state in WAITING
+
+    async def _open(self) -> TaskUpdater:
+        """The task is the first event, so it is made when the agent first does something that needs one."""
+        if self._updater is None:
+            if self._task is None:
+                self._task = new_task_from_user_message(self._message)
+                await self._queue.enqueue_event(self._task)
+            self._updater = TaskUpdater(self._queue, self._task.id, self._task.context_id)
+            await self._updater.start_work()
+        return self._updater
+
+    async def _says(self, text: str) -> pb.Message:
+        return (await self._open()).new_agent_message([pb.Part(text=text)])
+
+    async def reply(self, text: str) -> None:
+        await self._queue.enqueue_event(new_text_message(text, context_id=self._message.context_id))
+
+    async def chunk(self, text: str, *, first: bool, last: bool) -> None:
+        updater = await self._open()
+        await updater.add_artifact([pb.Part(text=text)], "answer", append=not first, last_chunk=last)
+
+    async def give_file(self, part: pb.Part) -> None:
+        await (await self._open()).add_artifact([part], name=part.filename)
+
+    async def make_file(self, name: str, content: bytes) -> None:
+        part = pb.Part(raw=content, filename=name, media_type="text/plain")
+        await (await self._open()).add_artifact([part], name=name)
+
+    async def make_data(self, value: Any) -> None:
+        await (await self._open()).add_artifact([ParseDict({"data": value}, pb.Part())])
+
+    async def progress(self, text: str) -> None:
+        await (await self._open()).start_work(await self._says(text))
+
+    async def ask(self, question: str) -> None:
+        await (await self._open()).requires_input(await self._says(question))
+
+    async def ask_auth(self, question: str) -> None:
+        await (await self._open()).requires_auth(await self._says(question))
+
+    async def complete(self) -> None:
+        await (await self._open()).complete()
+
+    async def fail(self, text: str) -> None:
+        await (await self._open()).failed(await self._says(text))
+
+    async def reject(self, text: str) -> None:
+        await (await self._open()).reject(await self._says(text))
+
+
+class Executor(AgentExecutor):
+    def __init__(self, name: str, gate: Gate) -> None:
+        self._agent = AGENTS[name]
+        self._gate = gate
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        await self._agent(SdkTurn(context, event_queue), self._gate)
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        assert context.task_id and context.context_id
+        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+
+
+def card(name: str, base: str) -> pb.AgentCard:
+    # The SDK of 1.0 also answers 0.3 if its card says so.
+    faces = [
+        pb.AgentInterface(url=f"{base}/{name}", protocol_binding=binding, protocol_version=version)
+        for version in options().get("versions", ["1.0", "0.3"])
+        for binding in ("JSONRPC", "HTTP+JSON")
+    ]
+    return pb.AgentCard(
+        name=name,
+        description=f"The agent {name}.",
+        version="1",
+        supported_interfaces=faces,
+        capabilities=pb.AgentCapabilities(streaming=True, push_notifications=True, extended_agent_card=True),
+        default_input_modes=["text/plain"],
+        default_output_modes=["text/plain"],
+        skills=[pb.AgentSkill(id=name, name=name, description=f"Shows {name}.", tags=["demo"])],
+    )
+
+
+def agent_routes(name: str, base: str, gate: Gate, http: httpx.AsyncClient) -> list[BaseRoute]:
+    public = card(name, base)
+    extended = pb.AgentCard()
+    extended.CopyFrom(public)
+    extended.description = f"The agent {name}, to those who may know more."
+    configs = InMemoryPushNotificationConfigStore()
+    handler = DefaultRequestHandler(
+        Executor(name, gate),
+        InMemoryTaskStore(),
+        public,
+        push_config_store=configs,
+        push_sender=BasePushNotificationSender(http, configs),
+        extended_agent_card=extended,
+    )
+    return [
+        *create_agent_card_routes(public, card_url=f"/{name}{AGENT_CARD_WELL_KNOWN_PATH}"),
+        *create_jsonrpc_routes(handler, f"/{name}", enable_v0_3_compat=True),
+        # Below a mount of its own: the SDK's REST routes take the first segment of an unknown path for a tenant.
+        Mount(f"/{name}", routes=create_rest_routes(handler, enable_v0_3_compat=True)),
+    ]
+
+
+async def main() -> None:
+    listener, gate = listen(), Gate()
+    async with httpx.AsyncClient(trust_env=False) as http:
+        routes = [route for name in AGENTS for route in agent_routes(name, url(listener), gate, http)]
+        await serve(Starlette(routes=routes), listener, gate)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
