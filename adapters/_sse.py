@@ -4,7 +4,7 @@ The only importer of sse-starlette. What is yielded goes out untouched, so every
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
@@ -178,7 +178,7 @@ class _Streaming(Protocol):
     def aiter_bytes(self) -> AsyncIterator[bytes]: ...
 
 
-async def read_frames(response: _Streaming, *, limit: int = FRAME_LIMIT) -> AsyncIterator[Frame]:
+async def read_frames(response: _Streaming, *, limit: int = FRAME_LIMIT) -> AsyncGenerator[Frame, None]:
     """The frames of an upstream's answer (of httpx, say). Raises agent_invalid for one that is larger than `limit`."""
     frames = Frames(limit)
     async for chunk in response.aiter_bytes():

@@ -11,9 +11,9 @@ __all__ = ("Ask", "Declined", "Step", "ToolCall")
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A question. `answer = yield Ask("Your name?")` stops the run until somebody answers; `a, b = yield [Ask(…), Ask(…)]`
-    asks two at once. The answer is the caller's text, or JSON where the caller sent data. Where the caller declines, the
-    `yield` raises `Declined`."""
+    """A question: `answer = yield Ask("Your name?")` stops the run until somebody answers, and
+    `a, b = yield [Ask(…), Ask(…)]` asks two at once. The answer is the caller's text, or JSON where the caller sent
+    data. Where the caller declines, the `yield` raises `Declined`."""
 
     question: str | Message
     schema: JsonObject | None = None
@@ -32,8 +32,8 @@ class Ask:
 class Declined(Exception):
     """The caller declined to answer.
 
-    An agent that can go on without the answer catches it at its `yield`; otherwise the run ends as failed. `answers` holds
-    what was said to all questions of that `yield`, in order, None for those declined.
+    An agent that can go on without the answer catches it at its `yield`; otherwise the run ends as failed. `answers`
+    holds what was said to all questions of that `yield`, in order, None for those declined.
     """
 
     def __init__(self, answers: tuple[Json, ...] = ()) -> None:
@@ -51,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of one of the agent's own tools, made and answered: `yield ToolCall("word_count", {"text": t}, output=3)`."""
+    """A call of one of the agent's own tools, made and answered: `yield ToolCall("add", {"a": 1, "b": 2}, output=3)`."""
 
     name: str
     input: Json = field(default=None)

@@ -24,7 +24,7 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.REFUSAL: lossy("shown as text", _PART),
     Feature.CITATION: FULL,
     Feature.TOOL_ACTIVITY: lossy(
-        "a trajectory has no call id, and a failed call is an output with `error`", _TRAJECTORY
+        "told when it has ended, without its call id; a failure is an output with `error`", _TRAJECTORY
     ),
     Feature.CALLER_TOOLS: dropped("a caller cannot offer tools", _CREATE),
     Feature.STEP: lossy("the start is a trajectory, the end is not shown", _TRAJECTORY),

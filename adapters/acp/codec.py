@@ -47,6 +47,7 @@ __all__ = (
     "encode_role",
     "encode_time",
     "message_extra",
+    "own_fields",
     "resource_url",
     "trajectory",
     "unwrapped",
@@ -73,9 +74,6 @@ def encode_time(at: int) -> str:
     return (_EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-# Names
-
-
 def encode_role(role: Role, name: str | None, agent: str) -> str:
     if role == "user":
         return "user"
@@ -91,6 +89,11 @@ def decode_role(role: str, agent: str | None) -> tuple[Role, str | None]:
 
 def resource_url(base_url: str, resource_id: str) -> str:
     return f"{base_url}/acp/resources/{resource_id}"
+
+
+def own_fields(extra: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What an ACP peer said that canonical has no word for."""
+    return extra.get("acp") or {}
 
 
 # Parts
@@ -151,7 +154,7 @@ def encode_part(part: Part, view: View) -> w.MessagePart:
 
 
 def _with_extra(made: w.MessagePart, extra: Mapping[str, Any]) -> w.MessagePart:
-    own = extra.get("acp")
+    own = own_fields(extra)
     if not own:
         return made
     kept = {key: value for key, value in own.items() if key not in w.MessagePart.model_fields}
@@ -163,7 +166,7 @@ def _with_extra(made: w.MessagePart, extra: Mapping[str, Any]) -> w.MessagePart:
 def _encode_file(part: FilePart, view: View) -> w.MessagePart:
     media_type = part.media_type or "application/octet-stream"
     if part.inline is not None:
-        if (part.extra.get("acp") or {}).get("content_encoding") == "plain":
+        if own_fields(part.extra).get("content_encoding") == "plain":
             return w.MessagePart(name=part.name, content_type=media_type, content=part.inline.decode(errors="replace"))
         content = b64encode(part.inline).decode()
         return w.MessagePart(name=part.name, content_type=media_type, content=content, content_encoding="base64")
@@ -227,7 +230,7 @@ def _decode_content(part: w.MessagePart, content: str, extra: dict[str, Any]) ->
         return FilePart(name=part.name, media_type=part.content_type, inline=data, size=len(data), extra=extra)
     if part.name is not None:  # a file whose bytes are readable; the mark lets it leave again as it came
         data = content.encode()
-        marked = {"acp": {**extra.get("acp", {}), "content_encoding": "plain"}}
+        marked = {"acp": {**own_fields(extra), "content_encoding": "plain"}}
         return FilePart(name=part.name, media_type=part.content_type, inline=data, size=len(data), extra=marked)
     if _is_json(part.content_type):
         try:
@@ -279,7 +282,7 @@ def encode_message(message: Message, view: View, at: int | None = None) -> w.Mes
 
 
 def message_extra(extra: Mapping[str, Any]) -> dict[str, Any]:
-    own: Mapping[str, Any] = extra.get("acp") or {}
+    own = own_fields(extra)
     return {key: value for key, value in own.items() if key not in w.Message.model_fields and key != "url"}
 
 

@@ -54,7 +54,7 @@ class EventReader:
         self._events: list[Event] = []
         self._role: tuple[str | None, dict[str, Any]] = (None, {})
         """Who speaks, and the unknown fields of the message."""
-        self._parts = 0
+        self._parts = -1
         """Of the message so far; -1 where its beginning was not seen."""
         self._message = False
         self._text: str | None = None
@@ -72,10 +72,10 @@ class EventReader:
         self._bound.update(ids)
         return [UpstreamBound(protocol="acp", ids=dict(self._bound))]
 
-    def resume(self, run_id: str, session_id: str | None = None) -> None:
-        """The ids are known from the runs before."""
-        self.bind(run_id, session_id)
+    def resume(self, run_id: str, session_id: str | None = None) -> list[Event]:
+        """What is read is the rest of a run: its ids are known, and so is what it said before."""
         self._any_output = True
+        return self.bind(run_id, session_id)
 
     def read(self, event: w.Event) -> list[Event]:
         """Raises agent_failed where the run did, invalid where the event breaks the protocol."""
@@ -189,6 +189,8 @@ class EventReader:
 
     def _finish(self) -> None:
         self._end_text()
+        self._events.extend(ToolEnded(name=name) for name, _ in self._tools)
+        self._tools.clear()
         if self._message:
             self._message = False
             self._events.append(MessageEnded())
@@ -207,10 +209,11 @@ class EventReader:
             self._tools.append((name, given))
             self._events.append(ToolStarted(name=name, input=given))
             return
-        if (name, given) in self._tools:
-            self._tools.remove((name, given))
-        else:
+        begun = next((call for call in self._tools if call[0] == name and given in (None, call[1])), None)
+        if begun is None:
             self._events.append(ToolStarted(name=name, input=given))
+        else:
+            self._tools.remove(begun)
         self._events.append(ToolEnded(name=name, output=unwrapped(step.tool_output)))
 
     def _generic(self, event: w.GenericEvent) -> None:

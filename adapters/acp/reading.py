@@ -10,7 +10,8 @@ from adapters._sse import frame
 from adapters.acp import wire as w
 from adapters.acp.codec import View
 from adapters.acp.writer import EventWriter
-from canonical import Hub, Scope, Task
+from canonical import Hub, Record, Scope, Task
+from canonical.event import TaskChanged
 
 __all__ = ("Reading",)
 
@@ -28,6 +29,7 @@ class Reading:
         show_after: int = 0,
         stop_after: int = 0,
         skip: int = 0,
+        end: int | None = None,
     ) -> None:
         self.writer = EventWriter(view)
         self._hub = hub
@@ -36,6 +38,7 @@ class Reading:
         self._show_after = show_after
         self._stop_after = stop_after
         self._skip = skip
+        self._end = end
 
     async def snapshot(self, until: w.Status | None = None) -> EventWriter:
         """The run as it is; or as it was when its newest task came to the status `until`."""
@@ -72,10 +75,18 @@ class Reading:
                 shown: list[BaseModel] = []
                 for record in batch:
                     shown += [event for event in self.writer.write(record) if self._shows(record.seq)]
-                    if self.writer.stopped and record.seq > self._stop_after:
+                    if self._stops(record):
                         yield shown
                         return
                 yield shown
+
+    def _stops(self, record: Record) -> bool:
+        """Only a change of the task is a stop: the first record of an answer finds the run still awaiting. A reader who
+        comes when all is said finds the stop at the end of what there was."""
+        if not self.writer.stopped:
+            return False
+        changed = isinstance(record.event, TaskChanged) and record.seq > self._stop_after
+        return changed or record.seq == self._end
 
     async def frames(self) -> AsyncGenerator[bytes]:
         async with aclosing(self.follow()) as batches:

@@ -14,7 +14,7 @@ from adapters._request import Caller, caller, loss_header, run_headers
 from adapters._sse import event_stream
 from adapters.acp import wire as w
 from adapters.acp.carries import VERSION
-from adapters.acp.codec import View, decode_answer, decode_message, encode_time, resource_url
+from adapters.acp.codec import View, decode_answer, decode_message, encode_time, own_fields, resource_url
 from adapters.acp.fault import MISMATCH, encode_fault
 from adapters.acp.manifest import encode_agent, label, labels
 from adapters.acp.reading import Reading
@@ -70,6 +70,10 @@ def _json(value: BaseModel, status: int = 200, headers: Mapping[str, str] | None
 class Server:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+
+    def __deepcopy__(self, _: object) -> "Server":
+        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
+        return self
 
     # Agents
 
@@ -222,7 +226,8 @@ class Server:
         who = caller(request)
         after = _number(request, "after", 0) or 0
         tasks, view = await self._find(who, run_id)
-        reading = Reading(self._hub, who.owner, tasks, view, skip=after, stop_after=tasks[-1].last_seq - 1)
+        last = tasks[-1].last_seq
+        reading = Reading(self._hub, who.owner, tasks, view, skip=after, stop_after=last, end=last)
         headers = run_headers(tasks[-1])
         if "text/event-stream" in request.headers.get("accept", ""):
             return event_stream(reading.frames(), ping=None, headers=headers)
@@ -324,7 +329,7 @@ class Server:
         else:
             wire = validate(w.Message, parse_json(await self._hub.fetch(url)))
         message = decode_message(wire)
-        return message.model_copy(update={"extra": {"acp": {**message.extra.get("acp", {}), "url": url}}})
+        return message.model_copy(update={"extra": {"acp": {**own_fields(message.extra), "url": url}}})
 
 
 async def _followed(reading: Reading, mode: w.Mode, headers: Mapping[str, str]) -> Response[Any]:
@@ -359,5 +364,7 @@ def _number(request: Asked, name: str, least: int, most: int | None = None) -> i
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 10) or not least <= int(text) <= (most or int(text)):
-        raise FaultError(FaultCode.INVALID, f"{name}: it is not an integer from {least}" + (f" to {most}" if most else ""))
+        raise FaultError(
+            FaultCode.INVALID, f"{name}: it is not an integer from {least}" + (f" to {most}" if most else "")
+        )
     return int(text)

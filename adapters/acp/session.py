@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from adapters.acp import wire as w
-from adapters.acp.codec import View, encode_message, resource_url
+from adapters.acp.codec import View, encode_message, own_fields, resource_url
 from adapters.acp.writer import EventWriter
 from canonical import Fold, Message, Record
 from canonical.event import MessageStarted, RunCreated, RunRemoved, TaskCreated
@@ -56,16 +56,15 @@ class _Group:
 def transcript(
     thread_id: str, records: Iterable[Record], *, base_url: str, advertised: Callable[[str], str]
 ) -> list[Entry]:
-    """The session's history, from the records of the thread or of one task of it. `advertised` names an agent to callers."""
+    """The session's history, from the records of the thread or of one task of it. `advertised` = the name under which
+    callers know an agent."""
     groups: dict[str, _Group | Message] = {}
     imported = Fold(thread_id)
     times: dict[str, int] = {}
     for record in records:
         event = record.event
         if isinstance(event, TaskCreated):
-            view = View(
-                run_id=event.task_id, session_id=thread_id, agent=advertised(event.agent), base_url=base_url
-            )
+            view = View(run_id=event.task_id, session_id=thread_id, agent=advertised(event.agent), base_url=base_url)
             groups[event.task_id] = _Group(view, EventWriter(view))
         if record.task_id is None:
             imported.apply(record)
@@ -86,7 +85,6 @@ def transcript(
         message = imported.message(key) or group
         resource_id = f"{thread_id}.{number}"
         number += 1
-        own = message.extra.get("acp") or {}
-        url = own.get("url") or resource_url(base_url, resource_id)
+        url = own_fields(message.extra).get("url") or resource_url(base_url, resource_id)
         entries.append(Entry(resource_id, url, encode_message(message, plain, times[key])))
     return entries

@@ -39,7 +39,7 @@ from canonical.event import (
 )
 from canonical.fold import extend_part
 from canonical.thread import Loss
-from canonical.value import Json, JsonObject
+from canonical.value import Json
 
 __all__ = ("Speech",)
 
@@ -237,14 +237,16 @@ class Speech:
     # What belongs to no message
 
     def _tool_started(self, event: ToolStarted) -> None:
-        self.lose(Feature.TOOL_ACTIVITY)
         self._calls[event.call_id or ""] = (event.name, event.input)
-        self._say(trajectory(tool=event.name, input=_input(event.input)))
 
     def _tool_ended(self, event: ToolEnded) -> None:
+        """A trajectory is "a tool execution with tool name, input, and output": it is told when it has all of them."""
+        self.lose(Feature.TOOL_ACTIVITY)
         _, given = self._calls.pop(event.call_id or "", (event.name, None))
-        output = wrapped(event.output) if event.fault is None else {"error": event.fault.message}
-        self._say(trajectory(tool=event.name, input=_input(given), output=output))
+        output = None if event.output is None else wrapped(event.output)
+        if event.fault is not None:
+            output = {"error": event.fault.message}
+        self._say(trajectory(tool=event.name, input=None if given is None else wrapped(given), output=output))
 
     def _step_started(self, event: StepStarted) -> None:
         self.lose(Feature.STEP)
@@ -289,10 +291,6 @@ class Speech:
         StepEnded: _step_ended,
         ArtifactAdded: _artifact,
     }
-
-
-def _input(value: Json) -> JsonObject | None:
-    return None if value is None else wrapped(value)
 
 
 def _told(parts: list[Part]) -> str:

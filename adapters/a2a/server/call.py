@@ -4,14 +4,27 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Any
 
-from adapters._request import Caller, caller
-from adapters.a2a.dialect import Dialect
-from adapters.a2a.fault import refusal
-from canonical import AgentInfo, Hub, Task
-from canonical.value import JsonObject
 from litestar import Request
 
-__all__ = ("Answer", "Call", "Operation", "Stream", "asked_version", "check_version", "make_call")
+from adapters._request import Caller, caller, is_uuid
+from adapters.a2a.dialect import Dialect
+from adapters.a2a.fault import refusal
+from adapters.a2a.view import PROTOCOL
+from canonical import AgentInfo, FaultCode, FaultError, Hub, Task
+from canonical.value import JsonObject
+
+__all__ = (
+    "REPLAY_HEADER",
+    "Answer",
+    "Call",
+    "Operation",
+    "Stream",
+    "asked_version",
+    "check_version",
+    "context_of",
+    "find_task",
+    "make_call",
+)
 
 REPLAY_HEADER = "Babelgate-From"
 
@@ -42,7 +55,6 @@ class Stream:
     batches: AsyncIterator[Sequence[JsonObject]]
     """Of events, as many at a time as are there."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    task: Task | None = None
 
 
 Operation = Callable[[Call, Dialect, JsonObject], Awaitable[Answer | Stream]]
@@ -78,3 +90,22 @@ def check_version(call: Call, version: str) -> None:
         )
     if version == "0.3" and major not in ("", "0"):
         raise refusal("INVALID_REQUEST", f"This is a method of A2A 0.3, and the request says version {call.version!r}.")
+
+
+async def find_task(call: Call, task_id: str) -> Task:
+    """A task of this caller and this agent: any other is not found, in the same words (specification 1.0, 13.1)."""
+    if is_uuid(task_id):
+        try:
+            task = await call.hub.task(call.owner, task_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise
+        else:
+            if task.agent == call.agent.name:
+                return task
+    raise refusal("TASK_NOT_FOUND", "Task not found.")
+
+
+async def context_of(call: Call, task: Task) -> str:
+    aliases = await call.hub.aliases(call.owner, PROTOCOL, [task.thread_id])
+    return aliases.get(task.thread_id, task.thread_id)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from fnmatch import fnmatchcase
 from typing import Any, cast
 
 from adapters._request import is_uuid, loss_header, run_headers
@@ -15,6 +16,7 @@ from canonical import (
     DataPart,
     FaultCode,
     FaultError,
+    FilePart,
     Message,
     Receipt,
     Scope,
@@ -26,30 +28,11 @@ from canonical import (
 )
 from canonical.value import Json, JsonObject
 
-from .call import REPLAY_HEADER, Answer, Call, Stream
+from .call import REPLAY_HEADER, Answer, Call, Stream, context_of, find_task
 from .follow import folded, follow, replay, settled
 from .push import make_webhook
 
-__all__ = ("cancel", "find_task", "get", "list_tasks", "send", "stream", "subscribe")
-
-
-async def find_task(call: Call, task_id: str) -> Task:
-    """A task of this caller and this agent: any other is not found, in the same words (specification 1.0, 13.1)."""
-    if is_uuid(task_id):
-        try:
-            task = await call.hub.task(call.owner, task_id)
-        except FaultError as error:
-            if error.fault.code is not FaultCode.NOT_FOUND:
-                raise
-        else:
-            if task.agent == call.agent.name:
-                return task
-    raise refusal("TASK_NOT_FOUND", "Task not found.")
-
-
-async def context_of(call: Call, task: Task) -> str:
-    aliases = await call.hub.aliases(call.owner, PROTOCOL, [task.thread_id])
-    return aliases.get(task.thread_id, task.thread_id)
+__all__ = ("cancel", "get", "list_tasks", "send", "stream", "subscribe")
 
 
 # Sending
@@ -85,6 +68,7 @@ async def _encoded(
 
 async def _submitted(call: Call, dialect: Dialect, ask: Send) -> tuple[Receipt, str]:
     """Commit what was sent, and say by which name its caller knows the context."""
+    _check_types(call, ask.message)
     if ask.task_id is not None:
         return await _continued(call, dialect, ask, ask.task_id)
     submission = _submission(call, dialect, ask)
@@ -95,6 +79,17 @@ async def _submitted(call: Call, dialect: Dialect, ask: Send) -> tuple[Receipt, 
             raise FaultError(FaultCode.INVALID, error.fault.message) from error
         raise
     return receipt, ask.context_id or receipt.thread_id
+
+
+def _check_types(call: Call, message: Message) -> None:
+    """An agent that takes text only would not see a file: that is said, not ignored."""
+    taken = call.agent.input_types
+    for part in message.parts:
+        given = part.media_type or "application/octet-stream"
+        if isinstance(part, FilePart) and taken and not any(fnmatchcase(given.lower(), each) for each in taken):
+            raise FaultError(
+                FaultCode.UNSUPPORTED_TYPE, f"The agent takes no files of type {given}, only {', '.join(taken)}."
+            )
 
 
 def _submission(call: Call, dialect: Dialect, ask: Send, follow_up: Task | None = None) -> Submission:
@@ -176,9 +171,7 @@ def _resumed(message: Message) -> dict[str, Json] | None:
     return None
 
 
-def _answers(
-    call: Call, dialect: Dialect, ask: Send, task: Task, resumed: dict[str, Json] | None
-) -> Answers:
+def _answers(call: Call, dialect: Dialect, ask: Send, task: Task, resumed: dict[str, Json] | None) -> Answers:
     parts = ask.message.parts
     data = [part for part in parts if isinstance(part, DataPart)]
     said = any(isinstance(part, TextPart) for part in parts)
@@ -237,9 +230,7 @@ async def list_tasks(call: Call, dialect: Dialect, params: JsonObject) -> Answer
             thread_id = ask.context_id
         if thread_id is None:
             return Answer(dialect.encode_page([], ask, "", 0))
-    where = TaskFilter(
-        agent=call.agent.name, thread_id=thread_id, states=ask.states, changed_after=ask.changed_after
-    )
+    where = TaskFilter(agent=call.agent.name, thread_id=thread_id, states=ask.states, changed_after=ask.changed_after)
     page = await call.hub.tasks(call.owner, where, limit=ask.page_size, cursor=ask.page_token)
     aliases = await call.hub.aliases(call.owner, PROTOCOL, list({task.thread_id for task in page.tasks}))
     shown = [
@@ -250,8 +241,8 @@ async def list_tasks(call: Call, dialect: Dialect, params: JsonObject) -> Answer
 
 
 async def subscribe(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
-    """The task, then what happens to it. With `Babelgate-From` what has happened since that seq comes first, also of a task
-    that has ended, which otherwise cannot be subscribed to (specification 1.0, 3.1.6)."""
+    """The task, then what happens to it. With `Babelgate-From` what has happened since that seq comes first, also of a
+    task that has ended, which otherwise cannot be subscribed to (specification 1.0, 3.1.6)."""
     task = await find_task(call, dialect.decode_task_id(params))
     start = _start(call)
     if start is None and task.terminal:

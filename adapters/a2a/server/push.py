@@ -10,8 +10,96 @@ from adapters.a2a.fault import refusal
 from canonical import FaultCode, FaultError, Webhook
 from canonical.value import JsonObject
 
-from .call import Answer, Call
-from .find import find_task
+from .call import Answer, Call, find_task
 
 __all__ = ("create", "delete", "get", "list_configs", "make_webhook")
 
+MAX_ID = 256
+
+
+def make_webhook(call: Call, dialect: Dialect, push: Push, task_id: str = "") -> Webhook:
+    """The dialect is kept with the config: whoever registered in 0.3 reads pushes of 0.3, whatever comes later."""
+    for text in (push.token, push.credentials, *push.schemes):
+        # They become HTTP headers.
+        if text is not None and not (text.isascii() and text.isprintable()):
+            raise FaultError(FaultCode.INVALID, "Token, scheme and credentials of a push are printable ASCII.")
+    if push.config_id is not None and (len(push.config_id) > MAX_ID or "\0" in push.config_id):
+        raise FaultError(FaultCode.INVALID, f"The id of a push config has at most {MAX_ID} characters, and no NUL.")
+    config: JsonObject = {
+        "token": push.token,
+        "schemes": list(push.schemes),
+        "credentials": push.credentials,
+        # Files that are too large to be pushed are named by URLs, and nobody is asking when a push goes out.
+        "base_url": call.caller.base_url,
+    }
+    return Webhook(
+        webhook_id=push.config_id or str(uuid4()),
+        task_id=task_id,
+        dialect=dialect.webhook,
+        url=push.url,
+        config=config,
+    )
+
+
+def _push(webhook: Webhook) -> Push:
+    config: dict[str, Any] = webhook.config
+    return Push(
+        url=webhook.url,
+        task_id=webhook.task_id,
+        config_id=webhook.webhook_id,
+        token=config.get("token"),
+        schemes=tuple(config.get("schemes") or ()),
+        credentials=config.get("credentials"),
+    )
+
+
+async def create(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
+    push = dialect.decode_push(params)
+    task = await find_task(call, push.task_id)
+    webhook = make_webhook(call, dialect, push, task.task_id)
+    await call.hub.set_webhook(call.owner, webhook)
+    return Answer(dialect.encode_push(_push(webhook)), run_headers(task))
+
+
+async def _configs(call: Call, task_id: str) -> list[Push]:
+    """Of both generations: what one registered, the other may list and delete."""
+    webhooks = await call.hub.webhooks(call.owner, task_id)
+    return [_push(webhook) for webhook in webhooks if webhook.dialect.startswith("a2a-")]
+
+
+async def get(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
+    name = dialect.decode_push_name(params)
+    task = await find_task(call, name.task_id)
+    for push in await _configs(call, task.task_id):
+        if name.config_id in (None, push.config_id):
+            return Answer(dialect.encode_push(push), run_headers(task))
+    raise refusal("TASK_NOT_FOUND", "The task has no such push notification config.")
+
+
+async def list_configs(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
+    ask = dialect.decode_push_list(params)
+    task = await find_task(call, ask.task_id)
+    pushes = await _configs(call, task.task_id)
+    start = _offset(ask)
+    page = pushes[start : start + ask.page_size]
+    rest = len(pushes) > start + ask.page_size
+    return Answer(dialect.encode_pushes(page, str(start + ask.page_size) if rest else ""), run_headers(task))
+
+
+def _offset(ask: PushListing) -> int:
+    if ask.page_token is None:
+        return 0
+    if not (ask.page_token.isascii() and ask.page_token.isdecimal() and len(ask.page_token) < 10):
+        raise FaultError(FaultCode.INVALID, "pageToken: This is no token of a page.")
+    return int(ask.page_token)
+
+
+async def delete(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
+    """Deleting what is not there changes nothing, and is no error (specification 1.0, 3.1.10)."""
+    name = dialect.decode_push_name(params)
+    task = await find_task(call, name.task_id)
+    if name.config_id is None:
+        raise FaultError(FaultCode.INVALID, "pushNotificationConfigId: Which config is to be deleted?")
+    if any(push.config_id == name.config_id for push in await _configs(call, task.task_id)):
+        await call.hub.delete_webhook(call.owner, task.task_id, name.config_id)
+    return Answer(None, run_headers(task))

@@ -1,0 +1,9 @@
+"""The protocols, one folder each. A protocol is served if it stands in `ADAPTERS`, and nowhere else is there a list."""
+
+from adapters._adapter import Adapter
+from adapters.a2a import adapter as a2a
+from adapters.acp import adapter as acp
+
+__all__ = ("ADAPTERS",)
+
+ADAPTERS: tuple[Adapter, ...] = (acp, a2a)

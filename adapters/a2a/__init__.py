@@ -1,0 +1,37 @@
+"""A2A (Agent2Agent), 0.2.5 to 0.3 and 1.0: JSON-RPC and REST of both generations, agent cards, push notifications."""
+
+import json
+from collections.abc import Sequence
+
+from adapters._adapter import Adapter, Example
+
+from .carries import CARRIES
+from .server import encode_fault, routes
+from .webhook import Writer, Writer_0_3
+
+__all__ = ("adapter",)
+
+
+def _examples(base_url: str, agent: str) -> Sequence[Example]:
+    url = f"{base_url}/a2a/{agent}"
+    message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
+    new = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}})
+    message_0_3 = {"kind": "message", "messageId": "1", "role": "user", "parts": [{"kind": "text", "text": "Hello"}]}
+    old = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message_0_3}})
+    return [
+        Example("A2A 1.0", url, f"curl {url} -H 'A2A-Version: 1.0' -d '{new}'"),
+        Example("A2A 0.3", url, f"curl {url} -d '{old}'"),
+    ]
+
+
+adapter = Adapter(
+    name="a2a",
+    title="A2A",
+    versions=("0.3", "1.0"),
+    prefixes=("/a2a", "/.well-known/agent-card.json", "/.well-known/agent.json"),
+    routes=routes,
+    encode_fault=encode_fault,
+    carries=CARRIES,
+    examples=_examples,
+    webhooks={"a2a-0.3": Writer_0_3, "a2a-1.0": Writer},
+)

@@ -1,0 +1,46 @@
+"""The routes of the A2A server: decode, call the hub, encode."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from litestar import Request, Response
+from litestar.types import ControllerRouterHandler
+from pydantic_core import to_json
+
+from adapters.a2a.fault import reason_of
+from canonical import Fault, FaultCode, Hub
+
+from . import card, jsonrpc, rest
+
+__all__ = ("encode_fault", "routes")
+
+_BELOW = re.compile(r"^(?:/agent/[^/]+)?/a2a/[^/]+/?(.*)$")
+
+
+def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    return [*jsonrpc.routes(hub), *rest.routes(hub), *card.routes(hub)]
+
+
+def encode_fault(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
+    """The error in the words of the binding that the path belongs to, also where no route matched.
+
+    JSON-RPC's own errors are answered with status 200; these were found before a request could be read, and HTTP says
+    what is wrong: 401, 404, 413.
+    """
+    path = _BELOW.match(request.scope["path"])
+    below = path[1].rstrip("/") if path else "card"
+    reason = reason_of(fault)
+    status = reason.status
+    if not below and request.method == "POST":
+        body = jsonrpc.encode_fault(fault, request)
+    else:
+        old = below == "v1" or below.startswith(("v1/", "agent/"))
+        status = reason.status_0_3 if old else status
+        body = rest.encode_fault(fault, old=old)
+    headers: dict[str, str] = {}
+    if fault.code is FaultCode.UNAUTHENTICATED:
+        headers["WWW-Authenticate"] = "Bearer"
+    if "retry_after" in fault.details:
+        headers["Retry-After"] = str(fault.details["retry_after"])
+    return Response(to_json(body), status_code=status, media_type="application/json", headers=headers)

@@ -1,0 +1,99 @@
+"""Agent cards: per agent, and at the root for the default agent or `?assistant_id=`."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from litestar import Request, Response, get
+from litestar.params import FromPath
+from litestar.types import ControllerRouterHandler
+from pydantic_core import to_json
+
+from adapters._request import caller
+from adapters.a2a.card import CardForm, card, etag, versions_of
+from adapters.a2a.dialect import Dialect
+from adapters.a2a.fault import refusal
+from canonical import FaultCode, FaultError, Hub
+from canonical.value import JsonObject
+
+from .call import Answer, Call, asked_version
+
+__all__ = ("extended", "routes")
+
+MAX_AGE = 300
+"""Seconds for which a card may be kept: it changes with the configuration."""
+
+_BLOB = re.compile(r"^[0-9a-f]{64}$")
+
+Incoming = Request[Any, Any, Any]
+
+
+async def extended(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
+    """The card for those who are known. The gateway has checked the key by now; without keys it is not declared."""
+    if not call.caller.keyed:
+        raise refusal("UNSUPPORTED_OPERATION", "The agent declares no extended card.")
+    return Answer(card(dialect.version, call.agent, call.caller.base_url, keyed=True))
+
+
+def _answer(hub: Hub, request: Incoming, agent: str, form: CardForm) -> Response[bytes]:
+    who = caller(request)
+    body = to_json(card(form, hub.agent(agent), who.base_url, keyed=who.keyed))
+    tag = etag(body)
+    headers = {"ETag": tag, "Cache-Control": f"public, max-age={MAX_AGE}", "Vary": "A2A-Version"}
+    known = [each.strip().removeprefix("W/") for each in request.headers.get("If-None-Match", "").split(",")]
+    if tag in known or "*" in known:
+        return Response(b"", status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
+
+
+def _root_agent(request: Incoming) -> str:
+    agent = request.query_params.get("assistant_id") or caller(request).agent
+    if not agent:
+        raise FaultError(
+            FaultCode.INVALID,
+            "There is no default agent here: name one, as in /.well-known/agent-card.json?assistant_id=<agent>, or get "
+            "the card at /a2a/<agent>/.well-known/agent-card.json.",
+        )
+    return agent
+
+
+def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    @get(["/a2a/{agent:str}/.well-known/agent-card.json", "/a2a/{agent:str}"])
+    async def agent_card(request: Incoming, agent: FromPath[str]) -> Response[bytes]:
+        return _answer(hub, request, agent, versions_of(asked_version(request)))
+
+    @get("/a2a/{agent:str}/.well-known/agent.json")
+    async def agent_card_0_2(request: Incoming, agent: FromPath[str]) -> Response[bytes]:
+        return _answer(hub, request, agent, "0.3")
+
+    @get("/.well-known/agent-card.json")
+    async def root_card(request: Incoming) -> Response[bytes]:
+        return _answer(hub, request, _root_agent(request), versions_of(asked_version(request)))
+
+    @get("/.well-known/agent.json")
+    async def root_card_0_2(request: Incoming) -> Response[bytes]:
+        return _answer(hub, request, _root_agent(request), "0.3")
+
+    @get("/a2a/{agent:str}/files/{blob:str}")
+    async def file(request: Incoming, agent: FromPath[str], blob: FromPath[str]) -> Response[bytes]:
+        """A file that was too large for a message. It comes from an agent or a caller: a browser must not show it as
+        something of ours."""
+        hub.agent(agent)
+        if not _BLOB.match(blob):
+            raise FaultError(FaultCode.NOT_FOUND, "No such file.")
+        part = await hub.file(caller(request).owner, blob)
+        name = quote(part.name or blob, safe="")
+        headers = {
+            "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+            "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "private, immutable, max-age=31536000",
+            "ETag": f'"{blob}"',
+        }
+        return Response(part.inline or b"", media_type=_media_type(part.media_type), headers=headers)
+
+    return [agent_card, agent_card_0_2, root_card, root_card_0_2, file]
+
+
+def _media_type(given: str | None) -> str:
+    return given if given is not None and given.isascii() and given.isprintable() else "application/octet-stream"

@@ -1,0 +1,138 @@
+"""JSON-RPC: both generations on one URL, told apart by the names of their methods."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any, Final, cast
+
+from litestar import Request, Response, post
+from litestar.params import FromPath
+from litestar.types import ControllerRouterHandler
+from pydantic_core import to_json
+
+from adapters._body import ABSENT, read_json
+from adapters._jsonrpc import PARSE_ERROR, Method, Reply, dispatch, envelope, table
+from adapters._sse import event_stream, frame
+from adapters.a2a import codec, codec_0_3
+from adapters.a2a.dialect import Dialect
+from adapters.a2a.fault import error_object
+from canonical import Fault, FaultCode, FaultError, Hub
+from canonical.value import JsonObject
+
+from . import card, operation, push
+from .call import Answer, Call, Operation, Stream, asked_version, check_version, make_call
+
+__all__ = ("PING", "routes")
+
+PING: Final = 15.0
+"""Seconds between the heartbeats of a stream."""
+
+METHODS_1_0: Final[dict[str, Operation]] = {
+    "SendMessage": operation.send,
+    "SendStreamingMessage": operation.stream,
+    "GetTask": operation.get,
+    "ListTasks": operation.list_tasks,
+    "CancelTask": operation.cancel,
+    "SubscribeToTask": operation.subscribe,
+    "CreateTaskPushNotificationConfig": push.create,
+    "GetTaskPushNotificationConfig": push.get,
+    "ListTaskPushNotificationConfigs": push.list_configs,
+    "DeleteTaskPushNotificationConfig": push.delete,
+    "GetExtendedAgentCard": card.extended,
+}
+METHODS_0_3: Final[dict[str, Operation]] = {
+    "message/send": operation.send,
+    "message/stream": operation.stream,
+    "tasks/get": operation.get,
+    "tasks/cancel": operation.cancel,
+    "tasks/resubscribe": operation.subscribe,
+    "tasks/pushNotificationConfig/set": push.create,
+    "tasks/pushNotificationConfig/get": push.get,
+    "tasks/pushNotificationConfig/list": push.list_configs,
+    "tasks/pushNotificationConfig/delete": push.delete,
+    "agent/getAuthenticatedExtendedCard": card.extended,
+}
+STREAMS_0_3: Final = frozenset({"message/stream", "tasks/resubscribe"})
+
+
+def _method(operate: Operation, dialect: type[Dialect]) -> Method:
+    async def method(call: Call, params: JsonObject) -> Answer | Stream:
+        check_version(call, dialect.version)
+        return await operate(call, dialect(call.caller.base_url, call.agent.name), params)
+
+    return method
+
+
+METHODS: Final = table(
+    {
+        **{name: _method(operate, codec.Codec) for name, operate in METHODS_1_0.items()},
+        **{name: _method(operate, codec_0_3.Codec) for name, operate in METHODS_0_3.items()},
+    }
+)
+
+
+def _version_of(reply: Reply, asked: str) -> str:
+    """Whose words an error is in: the method's, or if that cannot be told, what the caller says it speaks."""
+    if reply.method in METHODS_1_0:
+        return "1.0"
+    if reply.method in METHODS_0_3 or "/" in reply.method:
+        return "0.3"
+    return "1.0" if reply.method or asked.partition(".")[0] == "1" else "0.3"
+
+
+_REASONS: Final = {-32700: "PARSE_ERROR", -32600: "INVALID_REQUEST", -32601: "METHOD_NOT_FOUND"}
+
+
+def _error(reply: Reply, fault: Fault, asked: str) -> Response[Any]:
+    if reply.code in _REASONS:
+        fault = fault.model_copy(update={"details": {**fault.details, "a2a": _REASONS[reply.code]}})
+    body = to_json(envelope(reply.id, error=error_object(fault, _version_of(reply, asked))))
+    headers = {"Retry-After": str(fault.details["retry_after"])} if "retry_after" in fault.details else {}
+    if reply.method in STREAMS_0_3:
+        # Clients of 0.x refuse anything but an event stream here; those of 1.0 are given JSON.
+        return event_stream(_one(frame(body)), ping=None, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
+
+
+async def _one(data: bytes) -> AsyncGenerator[bytes]:
+    yield data
+
+
+async def _frames(reply: Reply, stream: Stream, asked: str) -> AsyncGenerator[bytes]:
+    """Each event is a whole answer, with the id of the request."""
+    async with aclosing(cast("AsyncGenerator[Sequence[JsonObject]]", stream.batches)) as batches:
+        try:
+            async for batch in batches:
+                yield b"".join(frame(to_json(envelope(reply.id, result=event))) for event in batch)
+        except FaultError as error:
+            object_ = error_object(error.fault, _version_of(reply, asked))
+            yield frame(to_json(envelope(reply.id, error=object_)))
+
+
+def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    @post("/a2a/{agent:str}", status_code=200)
+    async def call(request: Request[Any, Any, Any], agent: FromPath[str]) -> Response[Any]:
+        made = make_call(hub, request, agent)
+        try:
+            body = await read_json(request)
+        except FaultError as error:
+            if error.fault.code is FaultCode.TOO_LARGE:
+                raise
+            return _error(Reply(code=PARSE_ERROR), error.fault, made.version)
+        reply = await dispatch(None if body is ABSENT else body, METHODS, made)
+        if reply is None:
+            return Response(b"", status_code=204)
+        if reply.fault is not None:
+            return _error(reply, reply.fault, made.version)
+        result: Answer | Stream = reply.result
+        if isinstance(result, Stream):
+            return event_stream(_frames(reply, result, made.version), ping=PING, headers=result.headers)
+        answered = to_json(envelope(reply.id, result=result.result))
+        return Response(answered, media_type="application/json", headers=dict(result.headers))
+
+    return [call]
+
+
+def encode_fault(fault: Fault, request: Request[Any, Any, Any]) -> JsonObject:
+    """The body of a fault that was found before the request was read."""
+    asked = asked_version(request)
+    return envelope(None, error=error_object(fault, "1.0" if asked.partition(".")[0] == "1" else "0.3"))

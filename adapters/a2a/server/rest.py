@@ -1,0 +1,188 @@
+"""REST, both generations: 1.0 right below an agent's URL, 0.3 below its `/v1`.
+
+The methods are the same, so one function makes the routes of either: what differs is the dialect, and which member of
+the params each piece of the path and of the query becomes.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from litestar import HttpMethod, Request, Response, delete, get, post, route
+from litestar.params import FromPath
+from litestar.types import ControllerRouterHandler
+from pydantic_core import to_json
+
+from adapters._body import ABSENT, read_json
+from adapters._sse import event_stream, frame
+from adapters.a2a import codec, codec_0_3_rest
+from adapters.a2a.dialect import Dialect
+from adapters.a2a.fault import rest_error, rest_error_0_3
+from canonical import Fault, FaultCode, FaultError, Hub
+from canonical.value import JsonObject
+
+from . import card, operation, push
+from .call import Answer, Call, Operation, Stream, check_version, make_call
+from .jsonrpc import PING
+
+__all__ = ("encode_fault", "routes")
+
+Incoming = Request[Any, Any, Any]
+
+A2A_JSON: Final = "application/a2a+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """How one generation spells its paths in the params that its dialect decodes."""
+
+    prefix: str
+    dialect: type[Dialect]
+    config_id: str
+    """The member for the id of a push config."""
+    task_of_config: str
+    """The member for the id of its task."""
+
+
+V1_0: Final = Binding("", codec.Codec, config_id="id", task_of_config="taskId")
+V0_3: Final = Binding("/v1", codec_0_3_rest.Codec, config_id="pushNotificationConfigId", task_of_config="id")
+
+
+def encode_fault(fault: Fault, *, old: bool) -> JsonObject:
+    return rest_error_0_3(fault) if old else rest_error(fault)
+
+
+def _media_type(request: Incoming) -> str:
+    """1.0.1 has a media type of its own; many clients look for the plain one, so it goes to those who ask."""
+    return A2A_JSON if A2A_JSON in request.headers.get("Accept", "") else "application/json"
+
+
+async def _body(request: Incoming) -> JsonObject:
+    body = await read_json(request)
+    if body is ABSENT:
+        return {}
+    if not isinstance(body, dict):
+        raise FaultError(FaultCode.INVALID, "The body is a JSON object.")
+    return body
+
+
+def _query(request: Incoming) -> JsonObject:
+    return {name: value for name, value in request.query_params.items() if name != "A2A-Version" and value != ""}
+
+
+async def _frames(dialect: Dialect, stream: Stream) -> AsyncGenerator[bytes]:
+    async with aclosing(cast("AsyncGenerator[Sequence[JsonObject]]", stream.batches)) as batches:
+        try:
+            async for batch in batches:
+                yield b"".join(frame(to_json(event)) for event in batch)
+        except FaultError as error:
+            yield frame(to_json(encode_fault(error.fault, old=dialect.version == "0.3")))
+
+
+async def _answer(call: Call, binding: Binding, operate: Operation, params: JsonObject, media: str) -> Response[Any]:
+    check_version(call, binding.dialect.version)
+    dialect = binding.dialect(call.caller.base_url, call.agent.name)
+    result: Answer | Stream = await operate(call, dialect, params)
+    if isinstance(result, Stream):
+        return event_stream(_frames(dialect, result), ping=PING, headers=result.headers)
+    # Empty, as a message of the protocol, is an object.
+    body: Any = {} if result.result is None else result.result
+    return Response(to_json(body), media_type=media, headers=dict(result.headers))
+
+
+def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    return [handler for binding in (V1_0, V0_3) for handler in _routes(hub, binding)]
+
+
+def _routes(hub: Hub, binding: Binding) -> Sequence[ControllerRouterHandler]:
+    base = f"/a2a/{{agent:str}}{binding.prefix}"
+
+    async def run(request: Incoming, agent: str, operate: Operation, params: Mapping[str, Any]) -> Response[Any]:
+        return await _answer(make_call(hub, request, agent), binding, operate, dict(params), _media_type(request))
+
+    @post(f"{base}/message:send", status_code=200)
+    async def send(request: Incoming, agent: FromPath[str]) -> Response[Any]:
+        return await run(request, agent, operation.send, await _body(request))
+
+    @post(f"{base}/message:stream", status_code=200)
+    async def stream(request: Incoming, agent: FromPath[str]) -> Response[Any]:
+        return await run(request, agent, operation.stream, await _body(request))
+
+    @get(f"{base}/tasks")
+    async def list_tasks(request: Incoming, agent: FromPath[str]) -> Response[Any]:
+        return await run(request, agent, operation.list_tasks, _query(request))
+
+    # One path for all of these: a parameter followed by a literal in one segment cannot be routed.
+    @route(f"{base}/tasks/{{rest:str}}", http_method=[HttpMethod.GET, HttpMethod.POST], status_code=200)
+    async def task(request: Incoming, agent: FromPath[str], rest: FromPath[str]) -> Response[Any]:
+        task_id, colon, verb = rest.rpartition(":")
+        if not colon:
+            if request.method != "GET":
+                raise FaultError(FaultCode.METHOD_NOT_ALLOWED, "A task is got with GET.")
+            return await run(request, agent, operation.get, {**_query(request), "id": rest})
+        if verb == "cancel":
+            if request.method != "POST":
+                raise FaultError(FaultCode.METHOD_NOT_ALLOWED, "A task is cancelled with POST.")
+            return await run(request, agent, operation.cancel, {"id": task_id})
+        if verb == "subscribe":
+            # GET in the protocol buffer, POST in the prose of the specification: clients send either.
+            return await run(request, agent, operation.subscribe, {"id": task_id})
+        raise FaultError(FaultCode.NOT_FOUND, f"There is nothing to do with a task named {verb!r}.")
+
+    @post(f"{base}/tasks/{{task_id:str}}/pushNotificationConfigs", status_code=200)
+    async def create_config(request: Incoming, agent: FromPath[str], task_id: FromPath[str]) -> Response[Any]:
+        body = await _body(request)
+        params = {**body, "taskId": task_id} if binding is V1_0 else _config_0_3(body, task_id)
+        return await run(request, agent, push.create, params)
+
+    @get(f"{base}/tasks/{{task_id:str}}/pushNotificationConfigs")
+    async def list_configs(request: Incoming, agent: FromPath[str], task_id: FromPath[str]) -> Response[Any]:
+        return await run(request, agent, push.list_configs, {**_query(request), binding.task_of_config: task_id})
+
+    @get(f"{base}/tasks/{{task_id:str}}/pushNotificationConfigs/{{config_id:str}}")
+    async def get_config(
+        request: Incoming, agent: FromPath[str], task_id: FromPath[str], config_id: FromPath[str]
+    ) -> Response[Any]:
+        params = {binding.task_of_config: task_id, binding.config_id: config_id}
+        return await run(request, agent, push.get, params)
+
+    @delete(f"{base}/tasks/{{task_id:str}}/pushNotificationConfigs/{{config_id:str}}", status_code=200)
+    async def delete_config(
+        request: Incoming, agent: FromPath[str], task_id: FromPath[str], config_id: FromPath[str]
+    ) -> Response[Any]:
+        params = {binding.task_of_config: task_id, binding.config_id: config_id}
+        return await run(request, agent, push.delete, params)
+
+    # 0.2 had no method for the extended card, and a path beside the agent's own.
+    cards = [f"{base}/extendedAgentCard"] if binding is V1_0 else [f"{base}/card", _CARD_0_2]
+
+    @get(cards)
+    async def extended_card(request: Incoming, agent: FromPath[str]) -> Response[Any]:
+        return await run(request, agent, card.extended, {})
+
+    return [send, stream, list_tasks, task, create_config, list_configs, get_config, delete_config, extended_card]
+
+
+_CARD_0_2: Final = "/a2a/{agent:str}/agent/authenticatedExtendedCard"
+
+
+def _config_0_3(body: JsonObject, task_id: str) -> JsonObject:
+    """The body is `{parent, configId, config: {name, pushNotificationConfig}}` as the SDKs send it, its `config` alone
+    as the protocol buffer's annotation has it, or the JSON-RPC params."""
+    outer = _object(body.get("config")) or body
+    config = _object(outer.get("pushNotificationConfig", outer.get("push_notification_config")))
+    if config is None:
+        raise FaultError(
+            FaultCode.INVALID,
+            "The body holds no pushNotificationConfig.",
+            errors=[{"field": "config.pushNotificationConfig", "description": "Field required"}],
+        )
+    config_id: Any = body.get("configId", body.get("config_id"))
+    if config_id and not config.get("id"):
+        config = {**config, "id": config_id}
+    return {"taskId": task_id, "pushNotificationConfig": config}
+
+
+def _object(value: Any) -> JsonObject | None:
+    return cast("JsonObject", value) if isinstance(value, dict) else None

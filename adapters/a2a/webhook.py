@@ -1,0 +1,58 @@
+"""Pushing a task's records to whoever registered for them: each dialect has its own body."""
+
+from collections.abc import Iterable, Mapping
+
+from pydantic_core import to_json
+
+from canonical import Record, Task, Webhook
+from canonical.event import RunCreated
+
+from . import codec, codec_0_3
+from .writer import EventWriter
+
+__all__ = ("Writer", "Writer_0_3")
+
+TOKEN_HEADER = "X-A2A-Notification-Token"
+
+
+class Writer:
+    """1.0: one StreamResponse per event, the task first (specification 1.0, 4.3.3)."""
+
+    media_type = "application/a2a+json"
+
+    def __init__(self, webhook: Webhook, task: Task, context_id: str) -> None:
+        self._webhook = webhook
+        self._writer = EventWriter(task, context_id)
+        self._codec = codec.Codec(str(webhook.config.get("base_url") or ""), task.agent)
+        self._shown = False
+
+    def headers(self) -> Mapping[str, str]:
+        headers = {"Content-Type": self.media_type}
+        config = self._webhook.config
+        if config.get("token"):
+            headers[TOKEN_HEADER] = config["token"]
+        if config.get("schemes") and config.get("credentials"):
+            headers["Authorization"] = f"{config['schemes'][0]} {config['credentials']}"
+        return headers
+
+    def write(self, record: Record) -> Iterable[bytes]:
+        updates = self._writer.write(record)
+        if not self._shown and isinstance(record.event, RunCreated):
+            self._shown = True
+            return [to_json(self._codec.encode_update(self._writer.snapshot()))]
+        return [to_json(self._codec.encode_update(update)) for update in updates]
+
+
+class Writer_0_3(Writer):
+    """0.3: the whole task after every event that changes it, as its own SDK does while streaming."""
+
+    media_type = "application/json"
+
+    def __init__(self, webhook: Webhook, task: Task, context_id: str) -> None:
+        super().__init__(webhook, task, context_id)
+        self._codec = codec_0_3.Codec(str(webhook.config.get("base_url") or ""), task.agent)
+
+    def write(self, record: Record) -> Iterable[bytes]:
+        if self._writer.write(record) or isinstance(record.event, RunCreated):
+            return [to_json(self._codec.encode_task(self._writer.snapshot()))]
+        return []

@@ -1,0 +1,135 @@
+"""The wiring: adapters on one Litestar app, the hub behind them, the door before them."""
+
+import logging
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any, Final
+
+from litestar import Litestar, Request, Response, get
+from litestar.exceptions import HTTPException
+
+from adapters import ADAPTERS, Adapter
+from adapters._request import caller
+from canonical import Fault, FaultCode, FaultError
+from gateway.blob import Blobs
+from gateway.command import Bounds
+from gateway.config import Settings
+from gateway.door import Door
+from gateway.fetch import Fetcher
+from gateway.hub import Hub
+from gateway.registry import Registry
+
+__all__ = ("create_app", "open_hub")
+
+log = logging.getLogger("babelgate")
+
+_STATUS: Final = {
+    FaultCode.NOT_FOUND: 404,
+    FaultCode.METHOD_NOT_ALLOWED: 405,
+    FaultCode.UNAUTHENTICATED: 401,
+    FaultCode.TOO_LARGE: 413,
+    FaultCode.INTERNAL: 500,
+}
+_CODES: Final = {404: FaultCode.NOT_FOUND, 405: FaultCode.METHOD_NOT_ALLOWED, 413: FaultCode.TOO_LARGE}
+
+
+def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
+    queue = settings.limits.queue
+    return Hub(
+        registry=registry,
+        journal_url=settings.database,
+        blobs=Blobs(settings.blob_folder, settings.limits.artifact),
+        limits=settings.limits,
+        bounds=Bounds(agent=queue.agent, thread=queue.thread, owner=queue.owner),
+        fetcher=fetcher,
+        writers={dialect: make for adapter in ADAPTERS for dialect, make in adapter.webhooks.items()},
+        power=settings.durability == "power",
+    )
+
+
+def create_app(hub: Hub, registry: Registry, settings: Settings) -> Door:
+    """The gateway as an ASGI app. The hub is started and stopped by the caller."""
+    handlers: list[Any] = [*_own(hub, registry)]
+    for adapter in ADAPTERS:
+        handlers += adapter.routes(hub)
+    app = Litestar(
+        handlers,
+        openapi_config=None,
+        exception_handlers={Exception: _answer},
+        request_max_body_size=None,  # adapters/_body.py has the limit, and answers in each protocol's words
+        logging_config=None,
+    )
+    names = {fronted.info.name for fronted in registry.all()}
+    return Door(
+        app,
+        settings,
+        default_agent=registry.default,
+        knows=names.__contains__,
+        encode=_encode,
+        version=version("babelgate"),
+        instance=lambda: hub.instance,
+    )
+
+
+def _own(hub: Hub, registry: Registry) -> Sequence[Any]:
+    """What is no protocol's: the table of URLs and the health checks."""
+
+    @get("/")
+    async def index(request: Request[Any, Any, Any]) -> dict[str, Any]:
+        who = caller(request)
+        agent = who.agent or "agent"
+        return {
+            "babelgate": version("babelgate"),
+            "agents": [fronted.info.name for fronted in registry.all()],
+            "protocols": [
+                {"protocol": example.label, "url": example.url, "example": example.curl}
+                for adapter in ADAPTERS
+                for example in adapter.examples(who.base_url, agent)
+            ],
+        }
+
+    @get("/healthz")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @get("/readyz")
+    async def readyz() -> Response[dict[str, Any]]:
+        why = await hub.ready()
+        agents = {f.info.name: f"broken: {f.broken}" if f.broken else "ok" for f in registry.all()}
+        body = {"status": "ok" if why is None else "failing", "journal": why or "ok", "agents": agents}
+        return Response(body, status_code=200 if why is None else 503)
+
+    return (index, healthz, readyz)
+
+
+def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    """Every error of a handler, in the words of the protocol whose path it is."""
+    if isinstance(error, FaultError):
+        return _encode(error.fault, request)
+    if isinstance(error, HTTPException):
+        code = _CODES.get(error.status_code)
+        if code is None:
+            code = FaultCode.INVALID if error.status_code < 500 else FaultCode.INTERNAL
+        response = _encode(Fault(code=code, message=error.detail), request)
+        if error.headers and "allow" in {name.lower() for name in error.headers}:
+            response.headers.update(error.headers)
+        return response
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _encode(Fault(code=FaultCode.INTERNAL, message="The gateway failed to answer this."), request)
+
+
+def _encode(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
+    adapter = _adapter_of(request.scope["path"])
+    if adapter is not None:
+        return adapter.encode_fault(fault, request)
+    status = _STATUS.get(fault.code, 400)
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    body = {"error": {"code": str(fault.code), "message": fault.message}}
+    return Response(body, status_code=status, media_type="application/json", headers=headers)
+
+
+def _adapter_of(path: str) -> Adapter | None:
+    for adapter in ADAPTERS:
+        if any(path == prefix or path.startswith(f"{prefix}/") for prefix in adapter.prefixes):
+            return adapter
+    return None

@@ -1,0 +1,217 @@
+"""The door: what every request passes before it reaches a protocol, and every answer on its way out.
+
+It says who calls (by API key), how the caller sees the gateway (the base URL that answers may name), and which agent is
+alone behind `/agent/<name>`. It answers CORS preflights, refuses what has no key, and writes one log line a request.
+"""
+
+import hmac
+import ipaddress
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import Any, Final
+from uuid import uuid4
+
+from litestar import Request, Response
+
+from adapters._request import Caller
+from canonical import Fault, FaultCode, FaultError
+from gateway.config import Settings
+
+__all__ = ("Door",)
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Encode = Callable[[Fault, Request[Any, Any, Any]], Response[Any]]
+
+log = logging.getLogger("babelgate.request")
+
+_OPEN: Final = frozenset({"/healthz", "/readyz", "/ok", "/ping", "/acp/ping"})
+"""Answered without a key, and so are public agent cards."""
+_CARD: Final = re.compile(r"(^|/)\.well-known/agent(-card)?\.json$")
+_LOOPBACK: Final = re.compile(r"^https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$")
+_LOOPBACK_HOST: Final = re.compile(r"^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$", re.IGNORECASE)
+_PREFIX: Final = re.compile(r"(/[\w.-]+)*")
+_EXPOSED: Final = (
+    "Babelgate, Babelgate-Loss, Babelgate-Run, Babelgate-Task, Babelgate-Thread, Content-Location, ETag, Location, "
+    "Run-ID, X-Pagination-Next, X-Pagination-Total, X-Request-Id"
+)
+_IDS: Final = {b"babelgate-thread": "thread", b"babelgate-task": "task", b"babelgate-run": "run"}
+
+
+class Door:
+    def __init__(
+        self,
+        app: Any,
+        settings: Settings,
+        *,
+        default_agent: str | None,
+        knows: Callable[[str], bool],
+        encode: Encode,
+        version: str,
+        instance: Callable[[], str],
+    ) -> None:
+        self._app = app
+        self._default = default_agent
+        self._knows = knows
+        self._encode = encode
+        self._banner = lambda: f"{version}; instance={instance()}".encode()
+        self._keys = [(owner, key.get_secret_value().encode()) for owner, key in settings.keys.items()]
+        self._public_url = settings.public_url.rstrip("/") if settings.public_url else None
+        self._proxies = [ipaddress.ip_network(network) for network in settings.trusted_proxies]
+        self._origins = frozenset(settings.cors)
+        self._body_limit = settings.limits.body
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        answer = _Answer(send, scope, self._banner(), self._cross_origin(headers))
+        try:
+            if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+                await _preflight(answer, headers)
+                return
+            await self._pass(scope, headers, receive, answer)
+        finally:
+            answer.log()
+
+    async def _pass(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Any, answer: "_Answer") -> None:
+        inner: Scope = {**scope, "state": dict(scope.get("state") or {})}
+        inner["state"]["body_limit"] = self._body_limit
+        try:
+            base_url = self._base_url(scope, headers)
+            agent = self._default
+            match = re.match(r"^/agent/([^/]+)(/.*)?$", scope["path"])
+            if match is not None:
+                agent, path = match.group(1), match.group(2) or "/"
+                inner["path"] = path
+                inner["raw_path"] = path.encode()
+                base_url = f"{base_url}/agent/{agent}"
+                if path.startswith("/agent/") or not self._knows(agent):
+                    raise FaultError(FaultCode.NOT_FOUND, f"Agent {agent} not found")
+            answer.owner = owner = self._owner(inner["path"], headers)
+        except FaultError as error:
+            request: Request[Any, Any, Any] = Request(inner)  # type: ignore[arg-type]
+            response = self._encode(error.fault, request)
+            await response.to_asgi_response(None, request)(inner, receive, answer)  # type: ignore[arg-type]
+            return
+        inner["state"]["caller"] = Caller(owner, base_url, agent, keyed=bool(self._keys))
+        if scope["method"] == "HEAD":
+            inner["method"] = "GET"
+        await self._app(inner, receive, answer)
+
+    def _owner(self, path: str, headers: Mapping[bytes, bytes]) -> str:
+        """Whose key it is. Raises unauthenticated."""
+        if not self._keys:
+            return "default"
+        given = headers.get(b"x-api-key", b"")
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() == b"bearer":
+            given = token.strip()
+        found = ""
+        for owner, key in self._keys:  # every key is compared, so that time tells nothing
+            if hmac.compare_digest(given, key):
+                found = owner
+        if found or path in _OPEN or _CARD.search(path):
+            return found
+        raise FaultError(
+            FaultCode.UNAUTHENTICATED, "An API key is needed: send Authorization: Bearer <key>, or X-Api-Key: <key>."
+        )
+
+    def _base_url(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
+        """Where the caller reached us. The Host header is believed only if it names loopback, or comes through a trusted
+        proxy: answers must not carry addresses that a stranger chose."""
+        if self._public_url is not None:
+            return self._public_url
+        scheme = scope.get("scheme", "http")
+        host = headers.get(b"host", b"").decode("latin-1")
+        client = scope.get("client")
+        if self._proxies and client and _within(client[0], self._proxies):
+            scheme = headers.get(b"x-forwarded-proto", scheme.encode()).decode("latin-1").split(",")[0].strip()
+            forwarded = headers.get(b"x-forwarded-host", host.encode("latin-1")).decode("latin-1").split(",")[0].strip()
+            prefix = headers.get(b"x-forwarded-prefix", b"").decode("latin-1").rstrip("/")
+            if scheme in ("http", "https") and re.fullmatch(r"[\w.\-\[\]:]+", forwarded):
+                return f"{scheme}://{forwarded}{prefix if _PREFIX.fullmatch(prefix) else ''}"
+        if _LOOPBACK_HOST.match(host):
+            return f"{scheme}://{host}"
+        address, port = scope.get("server") or ("127.0.0.1", None)
+        return f"{scheme}://{f'[{address}]' if ':' in address else address}{f':{port}' if port else ''}"
+
+    def _cross_origin(self, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+        origin = headers.get(b"origin")
+        if origin is None:
+            return []
+        text = origin.decode("latin-1")
+        allowed = text in self._origins or "*" in self._origins if self._origins else _LOOPBACK.match(text)
+        if not allowed:
+            return [(b"vary", b"Origin")]
+        return [
+            (b"access-control-allow-origin", origin),
+            (b"access-control-expose-headers", _EXPOSED.encode()),
+            (b"vary", b"Origin"),
+        ]
+
+
+def _within(address: str, networks: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return any(parsed in network for network in networks)
+
+
+async def _preflight(answer: "_Answer", headers: Mapping[bytes, bytes]) -> None:
+    granted: list[tuple[bytes, bytes]] = [
+        (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE, OPTIONS"),
+        (b"access-control-allow-headers", headers.get(b"access-control-request-headers", b"*")),
+        (b"access-control-max-age", b"600"),
+    ]
+    await answer({"type": "http.response.start", "status": 204, "headers": granted})
+    await answer({"type": "http.response.body", "body": b""})
+
+
+class _Answer:
+    """`send`, with the headers that every answer has, and what the log line needs."""
+
+    def __init__(self, send: Any, scope: Scope, banner: bytes, cross_origin: list[tuple[bytes, bytes]]) -> None:
+        self.owner = ""
+        self._send = send
+        self._scope = scope
+        self._began = time.perf_counter()
+        self._status = 0
+        self._ids: dict[str, str] = {}
+        self._request_id = uuid4().hex[:16] if log.isEnabledFor(logging.INFO) else ""
+        self._headers = [(b"babelgate", banner), *cross_origin]
+        self._head = scope["method"] == "HEAD"
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            headers = [*message.get("headers", ()), *self._headers]
+            for name, value in headers:
+                if name in _IDS:
+                    self._ids[_IDS[name]] = value.decode("latin-1")
+            if self._request_id:
+                headers.append((b"x-request-id", self._request_id.encode()))
+            message = {**message, "headers": headers}
+        elif self._head:
+            message = {**message, "body": b""}
+        await self._send(message)
+
+    def log(self) -> None:
+        """One line: no bodies, no query (it may hold a secret), no header values but our own ids."""
+        if self._request_id:
+            milliseconds = (time.perf_counter() - self._began) * 1000
+            ids = "".join(f" {name}={value}" for name, value in self._ids.items())
+            log.info(
+                "%s %s %s %d %.1fms owner=%s%s",
+                self._request_id,
+                self._scope["method"],
+                self._scope["path"],
+                self._status,
+                milliseconds,
+                self.owner or "-",
+                ids,
+            )

@@ -1,0 +1,221 @@
+"""A whole gateway for the tests of the A2A server: the real hub on a database of its own, agents in process, and these
+routes in front, as the gateway mounts them."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from litestar import Litestar, Request, Response
+from litestar.exceptions import HTTPException
+
+from adapters._request import Caller
+from adapters.a2a import adapter
+from canonical import Agent, AgentInfo, Artifact, Ask, DataPart, Fault, FaultCode, FaultError, Message, TextPart
+from canonical.event import Custom, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
+from canonical.message import AnnotationPart, ReasoningPart, RefusalPart
+from gateway import demo
+from gateway.blob import Blobs
+from gateway.callable import wrap
+from gateway.command import Bounds
+from gateway.hub import Hub
+from tests.bridge import Bridge
+
+__all__ = ("Posted", "Site", "opened")
+
+BOUND = 10
+"""Seconds within which whatever a test waits for must come."""
+
+
+@dataclass
+class Limits:
+    inline: int = 1000
+    run: float = 60
+    cancel_grace: float = 1
+    event: int = 8 * 1024 * 1024
+
+
+@dataclass
+class Fronted:
+    info: AgentInfo
+    agent: Agent | None
+    broken: str | None = None
+    concurrency: int | None = None
+    total_timeout: float | None = None
+    idempotent: bool = False
+
+
+class Registry:
+    def __init__(self, agents: Mapping[str, Any]) -> None:
+        self._agents = {name: Fronted(*wrap(target, name)) for name, target in agents.items()}
+
+    def get(self, name: str) -> Fronted:
+        if name not in self._agents:
+            raise FaultError(FaultCode.NOT_FOUND, f"Agent {name} not found")
+        return self._agents[name]
+
+    def all(self) -> Sequence[Fronted]:
+        return list(self._agents.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Fetcher:
+    """Receives what the gateway would post."""
+
+    def __init__(self) -> None:
+        self.posted: "asyncio.Queue[Posted]" = asyncio.Queue()
+
+    async def check(self, url: str) -> None:
+        if "127.0.0.1" in url:
+            raise FaultError(FaultCode.INVALID, "The address is not public.")
+
+    async def get(self, url: str) -> bytes:
+        raise FaultError(FaultCode.INVALID, "Nothing is there.")
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
+        await self.posted.put(Posted(url, headers, body))
+        return 200
+
+
+class Gates:
+    """Agents that stop in the middle until the test lets them go on."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+
+    async def gated(self, text: str) -> AsyncGenerator[str]:
+        """Says one word, and the rest when the gate opens."""
+        yield "first"
+        await self.gate.wait()
+        yield " second"
+
+
+async def rich(text: str) -> AsyncGenerator[Any]:
+    """Says one of everything."""
+    yield Message.of("On it.", phase="progress")
+    yield MessageStarted(message_id=None, metadata={"tone": "calm"})
+    yield PartAdded(part=ReasoningPart(text=""), open=True)
+    yield PartDelta(text="let me think")
+    yield PartEnded()
+    yield PartAdded(part=TextPart(text=""), open=True)
+    yield PartDelta(text="Hello, ")
+    yield PartDelta(text="world")
+    yield PartEnded()
+    yield PartAdded(part=AnnotationPart(url="https://example.com", title="x"))
+    yield PartAdded(part=RefusalPart(text="no more"))
+    yield PartAdded(part=DataPart(data={"n": 42}))
+    yield MessageEnded(usage={"input_tokens": 3})
+    yield Custom(name="mood", value="good")
+    yield Artifact.of("note.txt", "a note")
+
+
+async def auth(text: str) -> AsyncGenerator[Any, Any]:
+    """Needs a login."""
+    yield Ask("Log in, please.", kind="auth", value={"url": "https://login.example.com"})
+    yield "In."
+
+
+async def number(text: str) -> AsyncGenerator[Any]:
+    """Gives data that is no object."""
+    yield DataPart(data=[1, 2, 3])
+
+
+AGENTS: Mapping[str, Any] = {
+    "echo": demo.echo,
+    "stream": demo.stream,
+    "ask": demo.ask,
+    "approve": demo.approve,
+    "files": demo.files,
+    "steps": demo.steps,
+    "json": demo.json,
+    "tools": demo.tools,
+    "slow": demo.slow,
+    "fail": demo.fail,
+    "rich": rich,
+    "auth": auth,
+    "number": number,
+}
+
+
+@dataclass
+class Site:
+    hub: Hub
+    app: Litestar
+    client: httpx.AsyncClient
+    fetcher: Fetcher
+    gates: Gates
+    caller: Caller = field(default_factory=lambda: Caller("default", "http://gateway", "echo"))
+
+    async def rpc(self, agent: str, method: str, params: Any = None, **more: Any) -> httpx.Response:
+        headers = {} if "/" in method else {"A2A-Version": "1.0"}
+        headers |= more.pop("headers", {})
+        body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params, **more}
+        return await self.client.post(f"/a2a/{agent}", json=body, headers=headers)
+
+    async def result(self, agent: str, method: str, params: Any = None, **more: Any) -> Any:
+        answer = (await self.rpc(agent, method, params, **more)).json()
+        assert "error" not in answer, answer
+        return answer["result"]
+
+    async def error(self, agent: str, method: str, params: Any = None, **more: Any) -> Any:
+        response = await self.rpc(agent, method, params, **more)
+        assert response.status_code == 200
+        answer = response.json()
+        assert "result" not in answer, answer
+        return answer["error"]
+
+
+def app_of(hub: Hub, who: Callable[[], Caller]) -> Litestar:
+    def as_fault(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+        if isinstance(error, FaultError):
+            return adapter.encode_fault(error.fault, request)
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        code = {404: FaultCode.NOT_FOUND, 405: FaultCode.METHOD_NOT_ALLOWED}.get(status)
+        if code is None:
+            raise error
+        return adapter.encode_fault(Fault(code=code, message="Not here."), request)
+
+    async def before(request: Request[Any, Any, Any]) -> None:
+        request.scope["state"]["caller"] = who()
+
+    return Litestar(
+        route_handlers=list(adapter.routes(hub)),
+        exception_handlers={Exception: as_fault},
+        before_request=before,
+        openapi_config=None,
+        request_max_body_size=None,
+    )
+
+
+@asynccontextmanager
+async def opened(folder: Path, agents: Mapping[str, Any] | None = None, **limits: Any) -> AsyncGenerator[Site]:
+    gates = Gates()
+    fetcher = Fetcher()
+    hub = Hub(
+        registry=Registry({**AGENTS, "gated": gates.gated, **(agents or {})}),
+        journal_url=f"sqlite:///{folder}/hub.db",
+        blobs=Blobs(folder / "blobs", 10_000_000),
+        limits=Limits(**limits),
+        bounds=Bounds(),
+        fetcher=fetcher,
+        writers=adapter.webhooks,
+    )
+    await hub.start()
+    site: Site
+    app = app_of(hub, lambda: site.caller)
+    try:
+        async with httpx.AsyncClient(transport=Bridge(app), base_url="http://gateway", timeout=BOUND) as client:
+            site = Site(hub, app, client, fetcher, gates)
+            yield site
+    finally:
+        gates.gate.set()
+        await hub.stop()

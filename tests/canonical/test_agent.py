@@ -1,0 +1,81 @@
+"""Invocations: what agents get."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from canonical import DataPart, FilePart, Invocation, Message, ReasoningPart, TextPart
+from canonical.agent import AGENT_NAME, no_past
+from tests import strategies
+
+
+def call(*messages: Message, data: Any = None) -> Invocation:
+    return Invocation(agent="a", thread_id="t", task_id="k", run_id="r", messages=messages, data=data)
+
+
+def user(*parts: Any) -> Message:
+    return Message(role="user", parts=parts)
+
+
+def test_the_text_is_that_of_the_last_message_that_has_any():
+    assert call(Message.of("first", "user"), Message.of("second", "user"), user(FilePart(name="a"))).text == "second"
+
+
+def test_empty_text_is_text():
+    assert call(Message.of("before", "user"), Message.of("", "user")).text == ""
+
+
+def test_a_call_of_nothing_has_no_text():
+    assert call().text == ""
+    assert call(user()).text == ""
+
+
+def test_reasoning_is_no_text():
+    assert call(user(ReasoningPart(text="hm"), TextPart(text="yes"))).text == "yes"
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({"message": "hi"}, "hi"),
+        ({"prompt": "hi", "n": 1}, "hi"),
+        ({"message": "a", "prompt": "b"}, "a"),
+        ({"message": 5, "prompt": "b"}, "b"),
+        ({"question": "hi"}, "hi"),
+        ({"question": "hi", "n": 1}, '{"question": "hi", "n": 1}'),
+        ({"n": 1}, '{"n": 1}'),
+        ("hi", "hi"),
+        ([1, "é"], '[1, "é"]'),
+        (0, "0"),
+        (False, "false"),
+    ],
+)
+def test_data_without_a_message_reaches_a_text_agent_as_text(data: Any, text: str):
+    assert call(data=data).text == text
+    assert call(user(DataPart(data=data))).text == text
+
+
+def test_text_wins_over_data():
+    assert call(Message.of("hi", "user"), data={"message": "no"}).text == "hi"
+
+
+@given(strategies.messages(), strategies.messages())
+def test_files_are_those_of_all_messages_in_order(first: Message, second: Message):
+    wanted = [part for message in (first, second) for part in message.parts if part.kind == "file"]
+    assert list(call(first, second).files) == wanted
+
+
+async def test_a_call_without_a_log_has_no_past():
+    assert call().past is no_past
+    assert list(await call().past()) == []
+
+
+@pytest.mark.parametrize("name", ["a", "echo", "a-b_c.d", "0", "a" * 63])
+def test_names_of_agents(name: str):
+    assert AGENT_NAME.fullmatch(name)
+
+
+@pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a/b", "a b", "a" * 64, "é", "a\n", "."])
+def test_names_that_no_agent_has(name: str):
+    assert not AGENT_NAME.fullmatch(name)

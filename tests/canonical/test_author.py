@@ -1,0 +1,26 @@
+"""What authors yield."""
+
+import pytest
+
+from canonical import Ask, Declined, Message, Step, TextPart, ToolCall
+
+
+def test_a_question_of_text_is_a_message_of_it():
+    assert Ask("Your name?").message == Message(parts=(TextPart(text="Your name?"),))
+
+
+def test_a_question_may_be_a_message_of_the_authors_own():
+    message = Message(parts=(TextPart(text="a"), TextPart(text="b")))
+    assert Ask(message).message is message
+
+
+def test_a_declined_question_says_so_and_keeps_the_other_answers():
+    with pytest.raises(Declined, match="declined to answer") as raised:
+        raise Declined(("yes", None))
+    assert raised.value.answers == ("yes", None)
+
+
+def test_what_authors_yield_is_compared_by_value():
+    assert Step("plan") == Step("plan", input=None)
+    assert ToolCall("count", {"a": 1}, output=2) == ToolCall("count", {"a": 1}, 2)
+    assert Ask("a") != Ask("b")

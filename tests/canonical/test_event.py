@@ -1,0 +1,97 @@
+"""Events and records: what is stored comes back."""
+
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from canonical import EVENT, Event, FilePart, Message, Record, TextPart
+from canonical.event import Custom, InterruptRaised, Native, PartAdded, PartDelta, RunEnded, StateSaved, UpstreamBound
+from tests import strategies
+
+KINDS = get_args(get_args(Event)[0])
+
+
+def back(event: Event) -> Event:
+    return EVENT.validate_json(EVENT.dump_json(event))
+
+
+@given(strategies.records())
+def test_every_event_of_a_log_comes_back_from_json(records: list[Record]):
+    for record in records:
+        assert back(record.event) == record.event
+
+
+@given(strategies.json_values(), strategies.json_objects(), strategies.texts())
+def test_events_that_hold_any_json_come_back(value: Any, members: dict[str, Any], text: str):
+    for event in (
+        Custom(name=text, ns=(text,), value=value),
+        Native(protocol="x", event=text, data=value, extra={"x": members}),
+        RunEnded(output=value, usage=members),
+        StateSaved(values=members, delta=None, next=("a", "b")),
+        UpstreamBound(protocol="x", ids={"task": text}),
+        InterruptRaised(interrupt_id="i", message=Message.of(text), value=value, answer_schema=members),
+        PartDelta(text=text, extra={"x": members}),
+    ):
+        assert back(event) == event
+
+
+@given(st.integers())
+def test_integers_of_any_size_come_back(number: int):
+    assert back(Custom(value=number)) == Custom(value=number)
+
+
+def test_there_are_24_kinds_each_with_a_name_of_its_own():
+    names = [kind.model_fields["kind"].default for kind in KINDS]
+    assert len(names) == 24
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_events_are_frozen_and_closed(kind: Any):
+    with pytest.raises(ValidationError, match="Extra inputs are not permitted"):
+        kind.model_validate({"nonsense": 1})
+    assert kind.model_config["frozen"]
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ValidationError):
+        EVENT.validate_json(b'{"kind": "nonsense"}')
+
+
+def test_the_bytes_of_a_file_never_reach_the_log():
+    part = FilePart(name="a", inline=b"secret bytes")
+    stored = EVENT.dump_json(PartAdded(part=part))
+    assert b"secret" not in stored
+    assert b"inline" not in stored
+    assert "secret" not in repr(part)
+
+
+def test_a_lone_surrogate_cannot_be_stored():
+    with pytest.raises(ValueError, match="surrogate"):
+        EVENT.dump_json(PartAdded(part=TextPart(text="\ud800")))
+
+
+@given(strategies.agent_events())
+def test_drawn_runs_open_and_close_in_order(events: list[Event]):
+    open_messages: dict[str, dict[int, bool]] = {}
+    for event in events:
+        match event.kind:
+            case "message_started":
+                assert event.message_id not in open_messages
+                open_messages[event.message_id or ""] = {}
+            case "part_added":
+                parts = open_messages[event.message_id or ""]
+                assert event.index == len(parts)
+                parts[len(parts)] = event.open
+            case "part_delta" | "part_ended":
+                parts = open_messages[event.message_id or ""]
+                assert parts[event.index or 0]
+                parts[event.index or 0] = event.kind == "part_delta"
+            case "message_ended":
+                assert not any(open_messages.pop(event.message_id or "").values())
+            case _:
+                pass
+    assert not open_messages

@@ -1,0 +1,32 @@
+"""Faults."""
+
+import pytest
+
+from canonical import BLAME, Fault, FaultCode, FaultError
+
+
+@pytest.mark.parametrize("code", FaultCode)
+def test_every_fault_is_somebodys(code: FaultCode):
+    assert BLAME[code] in ("caller", "upstream", "us")
+    assert Fault(code=code, message="x").blame == BLAME[code]
+
+
+@pytest.mark.parametrize("code", [code for code in FaultCode if code.value.startswith("agent_")])
+def test_what_an_agent_does_wrong_is_upstreams_fault(code: FaultCode):
+    assert BLAME[code] == "upstream"
+
+
+def test_an_error_carries_its_fault_with_details():
+    error = FaultError(FaultCode.QUEUE_FULL, "Come back later", retry_after=3)
+    assert error.fault == Fault(code=FaultCode.QUEUE_FULL, message="Come back later", details={"retry_after": 3})
+    assert str(error) == "Come back later"
+
+
+def test_an_error_is_made_of_a_fault_and_back():
+    fault = Fault(code=FaultCode.INVALID, message="no", details={"field": "a", "errors": [1]})
+    assert FaultError.of(fault).fault == fault
+
+
+def test_a_fault_comes_back_from_json():
+    fault = Fault(code=FaultCode.EXPIRED, message="late", details={"a": None})
+    assert Fault.model_validate_json(fault.model_dump_json()) == fault

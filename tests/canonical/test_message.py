@@ -1,0 +1,50 @@
+"""Messages and parts."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from canonical import DataPart, FilePart, Message, Part, ReasoningPart, TextPart
+from canonical.message import text_of
+from tests import strategies
+
+PART: TypeAdapter[Part] = TypeAdapter(Part)
+
+
+@given(strategies.messages(role="agent"))
+def test_a_message_comes_back_from_json(message: Message):
+    assert Message.model_validate_json(message.model_dump_json()) == message
+
+
+@given(strategies.parts())
+def test_a_part_comes_back_from_json(part: Part):
+    assert PART.validate_json(PART.dump_json(part)) == part
+
+
+@given(st.lists(strategies.texts()))
+def test_text_is_its_pieces_without_anything_between(pieces: list[str]):
+    assert Message(parts=tuple(TextPart(text=piece) for piece in pieces)).text == "".join(pieces)
+
+
+def test_only_text_parts_are_text():
+    parts = (TextPart(text="a"), ReasoningPart(text="thought"), DataPart(data={"text": "b"}), TextPart(text="c"))
+    assert text_of(parts) == "ac"
+
+
+def test_a_message_of_text_has_one_part():
+    assert Message.of("hi", "user") == Message(role="user", parts=(TextPart(text="hi"),))
+    assert Message.of("so far", phase="progress").phase == "progress"
+
+
+def test_a_message_cannot_be_changed():
+    message: Any = Message.of("hi")
+    with pytest.raises(ValidationError, match="frozen"):
+        message.role = "user"
+
+
+def test_parts_with_equal_content_are_equal_also_with_bytes():
+    assert FilePart(name="a", inline=b"1") == FilePart(name="a", inline=b"1")
+    assert FilePart(name="a", inline=b"1") != FilePart(name="a", inline=b"2")

@@ -1,0 +1,100 @@
+"""The tables of what may follow what."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TypeVar
+
+import pytest
+from hypothesis import given
+
+from canonical import Record, RunStatus, TaskState
+from canonical.event import RunCreated, RunEnded, RunStarted, TaskChanged, TaskCreated
+from canonical.state import (
+    ENDED,
+    RUN_TRANSITIONS,
+    TASK_TRANSITIONS,
+    TERMINAL,
+    WAITING,
+    may_become,
+    run_may_become,
+)
+from tests import strategies
+
+State = TypeVar("State", bound=StrEnum)
+
+
+def reachable(table: Mapping[State, frozenset[State]], start: State) -> set[State]:
+    found, new = {start}, [start]
+    while new:
+        new = [then for then in table[new.pop()] if then not in found] + new
+        found.update(new)
+    return found
+
+
+def test_the_tables_name_every_state_and_nothing_else():
+    assert set(TASK_TRANSITIONS) == set(TaskState)
+    assert set(RUN_TRANSITIONS) == set(RunStatus)
+    assert {then for thens in TASK_TRANSITIONS.values() for then in thens} <= set(TaskState)
+    assert {then for thens in RUN_TRANSITIONS.values() for then in thens} <= set(RunStatus)
+
+
+@pytest.mark.parametrize("state", TaskState)
+def test_terminal_is_final_for_tasks_and_nothing_else_is(state: TaskState):
+    assert (not TASK_TRANSITIONS[state]) == (state in TERMINAL)
+
+
+@pytest.mark.parametrize("status", RunStatus)
+def test_ended_is_final_for_runs_and_nothing_else_is(status: RunStatus):
+    assert (not RUN_TRANSITIONS[status]) == (status in ENDED)
+
+
+@pytest.mark.parametrize("state", sorted(set(TaskState) - TERMINAL))
+def test_every_open_task_can_reach_every_end(state: TaskState):
+    assert reachable(TASK_TRANSITIONS, state) >= TERMINAL
+
+
+def test_every_state_is_reachable_from_the_first_one():
+    assert reachable(TASK_TRANSITIONS, TaskState.SUBMITTED) == set(TaskState)
+    assert reachable(RUN_TRANSITIONS, RunStatus.RESERVED) == set(RunStatus)
+
+
+@pytest.mark.parametrize("state", sorted(TaskState))
+def test_a_task_waits_only_after_it_worked(state: TaskState):
+    assert any(may_become(state, waiting) for waiting in WAITING) == (state is TaskState.WORKING)
+
+
+def test_a_cancelling_task_does_not_go_back_to_work():
+    assert not may_become(TaskState.CANCELLING, TaskState.WORKING)
+    assert not any(may_become(TaskState.CANCELLING, waiting) for waiting in WAITING)
+
+
+def test_no_state_follows_itself_but_a_run_may_be_started_again():
+    assert [state for state in TaskState if may_become(state, state)] == []
+    assert [status for status in RunStatus if run_may_become(status, status)] == [RunStatus.RUNNING]
+
+
+@given(strategies.records())
+def test_drawn_logs_obey_the_tables(records: list[Record]):
+    task: TaskState | None = None
+    runs: dict[str, RunStatus] = {}
+    for record in records:
+        match record.event:
+            case TaskCreated():
+                task = TaskState.SUBMITTED
+            case TaskChanged():
+                assert task is not None
+                assert may_become(task, record.event.state)
+                task = record.event.state
+            case RunCreated():
+                runs[record.event.run_id] = RunStatus.PENDING
+            case RunStarted():
+                assert record.run_id is not None
+                assert run_may_become(runs[record.run_id], RunStatus.RUNNING)
+                runs[record.run_id] = RunStatus.RUNNING
+            case RunEnded():
+                assert record.run_id is not None
+                assert run_may_become(runs[record.run_id], record.event.status)
+                runs[record.run_id] = record.event.status
+            case _:
+                assert runs[record.run_id] is RunStatus.RUNNING if record.run_id and record.attempt else True
+    assert all(status in ENDED for status in runs.values())
