@@ -72,24 +72,26 @@ def parse_json(raw: bytes) -> Json:
 
 
 def _check(value: Json) -> None:
-    """One walk, level by level: an explicit queue, because recursion is what deep input attacks."""
+    """One walk, level by level: no recursion, because that is what deep input attacks."""
     level: list[Any] = [value]
-    for _ in range(MAX_DEPTH + 1):
+    for depth in range(MAX_DEPTH + 1):
         deeper: list[Any] = []
         for item in level:
-            if isinstance(item, dict):
-                deeper.extend(item.values())  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-            elif isinstance(item, list):
-                deeper.extend(item)  # pyright: ignore[reportUnknownArgumentType]
-            elif isinstance(item, float):
-                if not isfinite(item):  # 1e999 is a number in JSON and infinite here
-                    raise FaultError(FaultCode.INVALID, "The body holds a number that is out of range.")
-            elif isinstance(item, int) and not -MAX_INTEGER < item < MAX_INTEGER:
+            if isinstance(item, dict | list):
+                if depth == MAX_DEPTH:
+                    raise FaultError(FaultCode.INVALID, f"The body is nested deeper than {MAX_DEPTH} levels.")
+                members: Any = item.values() if isinstance(item, dict) else item  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+                deeper.extend(members)
+            elif isinstance(item, float | int) and not _in_range(item):
                 raise FaultError(FaultCode.INVALID, "The body holds a number that is out of range.")
         if not deeper:
             return
         level = deeper
-    raise FaultError(FaultCode.INVALID, f"The body is nested deeper than {MAX_DEPTH} levels.")
+
+
+def _in_range(number: float) -> bool:
+    """1e999 is a number in JSON and infinite here."""
+    return isfinite(number) if isinstance(number, float) else -MAX_INTEGER < number < MAX_INTEGER
 
 
 @overload

@@ -51,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of one of the agent's own tools, made and answered: `yield ToolCall("add", {"a": 1, "b": 2}, output=3)`."""
+    """A call of one of the agent's own tools, made and answered: `yield ToolCall("add", [1, 2], output=3)`."""
 
     name: str
     input: Json = field(default=None)

@@ -212,7 +212,8 @@ class Fold:
         self.thread: Thread | None = None
         self.tasks: dict[str, Task] = {}
         self.runs: dict[str, Run] = {}
-        self.interrupts: dict[str, Interrupt] = {}
+        self.interrupts: dict[tuple[str, str], Interrupt] = {}
+        """By task and id: two tasks may be asked the same."""
         self.artifacts: dict[str, Artifact] = {}
         self._revisions: list[tuple[str | None, StateSaved]] = []
         """With the run that saved each."""
@@ -242,11 +243,11 @@ class Fold:
                 for message in event.messages:
                     self._said(message, record)
             case InterruptRaised():
-                self.interrupts[event.interrupt_id or ""] = interrupt_raised(record, event)
+                self.interrupts[task_id or "", event.interrupt_id or ""] = interrupt_raised(record, event)
             case InterruptAnswered():
-                asked = self.interrupts.get(event.interrupt_id)
+                asked = self.interrupts.get((task_id or "", event.interrupt_id))
                 if asked is not None:
-                    self.interrupts[event.interrupt_id] = interrupt_after(asked, event)
+                    self.interrupts[task_id or "", event.interrupt_id] = interrupt_after(asked, event)
             case ArtifactAdded():
                 self._artifact(event, record)
             case StateSaved():

@@ -58,6 +58,8 @@ def same_event(said: Event, again: Event) -> bool:
     if said == again:
         return True
     ours, theirs = said.model_dump(), again.model_dump()
+    if "interrupt_id" in theirs:  # the hub gives a question another id where the task was asked one of that id before
+        theirs["interrupt_id"] = None
     for name in _MINTED:
         if name in theirs and theirs[name] in (None, ""):
             ours.pop(name, None)
@@ -106,6 +108,23 @@ class Said:
                     f"{'' if said.kind != event.kind else ', with other words'}.",
                 )
         return None
+
+    def split(self, events: Sequence[Event]) -> tuple[Sequence[Event], Sequence[Event]]:
+        """What of one item's events is new, and the events of the log that the others repeat.
+
+        Raises:
+            FaultError: `agent_not_replayable`, also where the item asks questions of which only some were asked before.
+        """
+        if self._position == len(self._events):
+            return events, ()
+        pairs = [(event, self.repeats(event)) for event in events]
+        new = [event for event, said in pairs if said is None]
+        repeated = [said for _, said in pairs if said is not None]
+        if any(isinstance(e, InterruptRaised) for e in new) and any(isinstance(e, InterruptRaised) for e in repeated):
+            raise FaultError(
+                FaultCode.AGENT_NOT_REPLAYABLE, "The agent was started again and asked more than it had asked before."
+            )
+        return new, repeated
 
     @property
     def over(self) -> bool:

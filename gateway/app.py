@@ -38,7 +38,7 @@ def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
     return Hub(
         registry=registry,
         journal_url=settings.database,
-        blobs=Blobs(settings.blob_folder, settings.limits.artifact),
+        blobs=Blobs(settings.blobs_path, settings.limits.artifact),
         limits=settings.limits,
         bounds=Bounds(agent=queue.agent, thread=queue.thread, owner=queue.owner),
         fetcher=fetcher,

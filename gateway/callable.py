@@ -178,8 +178,11 @@ def _told(error: BaseException, name: str) -> BaseException:
         if task is None or task.cancelling():  # else nobody cancels us: the agent awaited something that was cancelled
             return error
     log.warning("Agent %s failed", name, exc_info=error)
-    words = str(error)[:_MAX_WORDS].encode("utf-8", "replace").decode()
     kind = type(error).__name__
+    try:
+        words = str(error)[:_MAX_WORDS].encode("utf-8", "replace").decode()
+    except Exception:
+        words = ""  # it cannot even say what it is
     return FaultError(FaultCode.AGENT_FAILED, f"{kind}: {words}" if words else kind)
 
 
@@ -209,21 +212,15 @@ class InProcess:
         try:
             while True:
                 item = await _next(going, answers, said)
-                events = going.events(item)
-                repeated: list[Event] = []
+                events, repeated = said.split(going.events(item))
+                answers = _answers_before(repeated, call, story) if going.asked else ()
                 for event in events:
-                    if (before := said.repeats(event)) is None:
-                        yield event
-                    else:
-                        repeated.append(before)
+                    yield event
                 if isinstance(item, _End) or (events and isinstance(events[-1], RunEnded)):
                     said.end()
                     return
-                answers = ()
-                if going.asked:
-                    answers = _answers_before(repeated, going.asked, call, story)
-                    if not answers:
-                        break
+                if going.asked and not answers:
+                    break
             self.parking.park(call.owner, call.task_id, going)
             pausing = True
         finally:
@@ -326,14 +323,12 @@ async def _next(going: _Call, answers: Sequence[InterruptAnswered], said: Said) 
         raise _lost(f"it was started again and raised {error.fault.message!r} where it had not before") from error
 
 
-def _answers_before(
-    repeated: Sequence[Event], asked: int, call: Invocation, story: Story | None
-) -> Sequence[InterruptAnswered]:
+def _answers_before(repeated: Sequence[Event], call: Invocation, story: Story | None) -> Sequence[InterruptAnswered]:
     """The answers to questions that are asked again; none if they are new."""
     questions = [event.interrupt_id or "" for event in repeated if isinstance(event, InterruptRaised)]
     if not questions or story is None:
         return ()
     known = {**story.answers, **{answer.interrupt_id: answer for answer in call.answers}}
-    if len(questions) != asked or not all(question in known for question in questions):
-        raise _lost("it was started again and asked other questions")
+    if not all(question in known for question in questions):
+        raise _lost("it was started again and asked what nobody had answered")
     return [known[question] for question in questions]

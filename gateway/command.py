@@ -11,6 +11,7 @@ from sqlalchemy import Connection, select
 from canonical.event import (
     Event,
     InterruptAnswered,
+    InterruptRaised,
     MessageEnded,
     MessageStarted,
     PartAdded,
@@ -35,6 +36,7 @@ __all__ = (
     "Bounds",
     "Cancelled",
     "Ids",
+    "Later",
     "Outcome",
     "Start",
     "Submitted",
@@ -93,6 +95,15 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Later:
+    """A thread's next run is one of another agent, or not due yet."""
+
+    agent: str
+    wait: int
+    """Microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cancelled:
     task: Task
     stop: str | None
@@ -112,16 +123,21 @@ class Outcome:
 
 def submit(ledger: Ledger, owner: str, ask: Submission, ids: Ids, bounds: Bounds, *, may_start: bool) -> Submitted:
     """Append a new run, and start it in the same commit if its turn is now and `may_start` says that the agent has room."""
-    state, after = _thread_for(ledger, owner, ask, ids)
-    follow = _followed(ledger, state, ask)
     if ask.task_id is not None and ledger.find_task(owner, ask.task_id) is not None:
         raise FaultError(FaultCode.CONFLICT, f"Task {ask.task_id} exists already")
     if ask.run_id is not None and ledger.find_run(owner, ask.run_id) is not None:
         raise FaultError(FaultCode.CONFLICT, f"Run {ask.run_id} exists already")
+    may_start = may_start and ask.start_after is None
+    found = _thread_for(ledger, owner, ask)
+    follow = None if found is None else _followed(found, ask)
+    if found is None and not may_start:
+        _check_bounds(ledger, owner, 0, ask.agent, bounds)
+    state = found or _make_thread(ledger, owner, ask, ids)
+    after = state.seq
     stop = _make_room(ledger, state, ask)
-    starts = may_start and state.running is None and not state.pending and ask.start_after is None
-    if not starts:
-        _check_bounds(ledger, state, ask.agent, bounds)
+    starts = may_start and state.running is None and not state.pending
+    if found is not None and not starts:
+        _check_bounds(ledger, owner, len(state.pending), ask.agent, bounds)
     if follow is None:
         task_id = ask.task_id or ids.task
         ledger.append(
@@ -161,33 +177,35 @@ def submit(ledger: Ledger, owner: str, ask: Submission, ids: Ids, bounds: Bounds
     return Submitted(receipt, begun, stop, idle=state.running is None)
 
 
-def _thread_for(ledger: Ledger, owner: str, ask: Submission, ids: Ids) -> tuple[ThreadState, int]:
-    """The thread that the submission means, made if need be, and its last seq before the submission's task."""
+def _thread_for(ledger: Ledger, owner: str, ask: Submission) -> ThreadState | None:
+    """The thread that the submission means; None if it has to be made."""
     known = ask.follow_up or ask.continues
     if known is not None:
         task = ledger.need_task(owner, known)
         if ask.thread_id is not None and ask.thread_id != task.thread_id:
             raise FaultError(FaultCode.INVALID, f"Task {known} is not of thread {ask.thread_id}")
-        state = ledger.need_thread(owner, task.thread_id)
-        return state, state.seq
+        return ledger.need_thread(owner, task.thread_id)
     thread_id = ask.thread_id
-    named = ask.alias is not None and thread_id is None
-    alias = (owner, ask.protocol, ask.agent, ask.alias)
-    if named:
-        thread_id = ledger.sql.thread_of.run(ledger.connection, alias).scalar()
-    state = None if thread_id is None else ledger.thread(owner, thread_id)
-    if state is not None:
-        return state, state.seq
-    if thread_id is not None and (ask.if_missing == "reject" or ledger.erased(owner, thread_id)):
+    if thread_id is None and ask.alias is not None:
+        thread_id = ledger.sql.thread_of.run(ledger.connection, (owner, ask.protocol, ask.agent, ask.alias)).scalar()
+    if thread_id is None:
+        return None
+    state = ledger.thread(owner, thread_id)
+    if state is None and (ask.if_missing == "reject" or ledger.erased(owner, thread_id)):
         raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
-    made = ThreadChanged(metadata=ask.thread_metadata)
-    state = ledger.create_thread(owner, thread_id or ids.thread, made)
-    if named:
-        ledger.sql.insert_alias.run(ledger.connection, (*alias, state.thread.thread_id))
+    return state
+
+
+def _make_thread(ledger: Ledger, owner: str, ask: Submission, ids: Ids) -> ThreadState:
+    thread_id = ask.thread_id or ids.thread
+    state = ledger.create_thread(owner, thread_id, ThreadChanged(metadata=ask.thread_metadata))
+    if ask.thread_id is None and ask.alias is not None:
+        ledger.sql.insert_alias.run(ledger.connection, (owner, ask.protocol, ask.agent, ask.alias, thread_id))
     for message in ask.history:
         for event in whole_message(message):
             ledger.append(state, event)
-    return state, state.seq
+    use_blobs(ledger, state, ask.history)
+    return state
 
 
 def whole_message(message: Message) -> list[Event]:
@@ -206,9 +224,11 @@ def whole_message(message: Message) -> list[Event]:
     ]
 
 
-def _followed(ledger: Ledger, state: ThreadState, ask: Submission) -> Task | None:
+def _followed(state: ThreadState, ask: Submission) -> Task | None:
     if ask.follow_up is None:
         return None
+    if ask.strategy in ("interrupt", "rollback"):
+        raise FaultError(FaultCode.INVALID, f"A follow-up cannot {ask.strategy} the task that it follows")
     task = state.tasks.get(ask.follow_up)
     if task is None:
         raise FaultError(FaultCode.TASK_ENDED, f"Task {ask.follow_up} has ended and takes no more messages")
@@ -216,6 +236,8 @@ def _followed(ledger: Ledger, state: ThreadState, ask: Submission) -> Task | Non
         raise FaultError(FaultCode.TASK_ENDED, f"Task {ask.follow_up} is being cancelled")
     if task.waiting:
         raise FaultError(FaultCode.CONFLICT, f"Task {ask.follow_up} waits for an answer")
+    if task.agent != ask.agent:
+        raise FaultError(FaultCode.INVALID, f"Task {ask.follow_up} is one of agent {task.agent}, not of {ask.agent}")
     return task
 
 
@@ -239,6 +261,7 @@ def _make_room(ledger: Ledger, state: ThreadState, ask: Submission) -> tuple[str
                 _drop_pending(ledger, state, run, reason)
     if ask.supersede:
         for task in [task for task in state.tasks.values() if task.waiting]:
+            _drop_waiting(ledger, state, task.task_id, RunReason.SUPERSEDED)
             close_questions(ledger, state, task.task_id)
             ledger.append(state, TaskChanged(state=TaskState.CANCELLED), task_id=task.task_id)
     return stop
@@ -256,15 +279,24 @@ def _drop_pending(ledger: Ledger, state: ThreadState, run: Run, reason: RunReaso
         ledger.append(state, RunRemoved(run_id=run.run_id, why="rollback"), task_id=run.task_id)
 
 
+def _drop_waiting(ledger: Ledger, state: ThreadState, task_id: str, reason: RunReason) -> None:
+    """End the runs of a task that wait for their turn: the task is over, and its further inputs go nowhere."""
+    for run in _live_of(state, task_id):
+        if run.status is RunStatus.PENDING:
+            ended = RunEnded(status=RunStatus.CANCELLED, reason=reason)
+            ledger.append(state, ended, task_id=task_id, run_id=run.run_id)
+
+
 def _live_of(state: ThreadState, task_id: str) -> list[Run]:
     return [run for run in state.runs.values() if run.task_id == task_id and run.status is not RunStatus.RESERVED]
 
 
-def _check_bounds(ledger: Ledger, state: ThreadState, agent: str, bounds: Bounds) -> None:
+def _check_bounds(ledger: Ledger, owner: str, on_thread: int, agent: str, bounds: Bounds) -> None:
+    by_agent, by_owner = ledger.waiting(owner, agent)
     for waiting, bound, what in (
-        (len(state.pending), bounds.thread, "this thread"),
-        (ledger.pending_by_agent[agent], bounds.agent, f"agent {agent}"),
-        (ledger.pending_by_owner[state.thread.owner], bounds.owner, "this caller"),
+        (on_thread, bounds.thread, "this thread"),
+        (by_agent, bounds.agent, f"agent {agent}"),
+        (by_owner, bounds.owner, "this caller"),
     ):
         if waiting >= bound:
             raise FaultError(
@@ -322,6 +354,8 @@ def answer(ledger: Ledger, owner: str, given: Answers, ids: Ids, bounds: Bounds,
     if not task.waiting or not asked:
         raise FaultError(FaultCode.NOT_AWAITING, f"Task {task.task_id} has no open question")
     values = {asked[0].interrupt_id: given.bare} if given.values is None else dict(given.values)
+    if not values:
+        raise FaultError(FaultCode.INVALID, "The answer answers no question")
     unknown = values.keys() - {question.interrupt_id for question in asked}
     if unknown:
         raise FaultError(
@@ -329,9 +363,9 @@ def answer(ledger: Ledger, owner: str, given: Answers, ids: Ids, bounds: Bounds,
             f"No open question has the id {sorted(unknown)[0]}",
             interrupts=[question.interrupt_id for question in asked],
         )
-    starts = may_start and state.running is None and not state.pending
+    starts = may_start and state.running is None and next_pending(state, ledger.clock()) is None
     if not starts and len(values) == len(asked):
-        _check_bounds(ledger, state, task.agent, bounds)
+        _check_bounds(ledger, owner, len(state.pending), task.agent, bounds)
     after = state.seq
     created = RunCreated(run_id=ids.run, cause="answer", messages=given.messages, extra=given.extra)
     ledger.append(state, created, task_id=task.task_id, run_id=ids.run)
@@ -349,9 +383,8 @@ def answer(ledger: Ledger, owner: str, given: Answers, ids: Ids, bounds: Bounds,
     begun: Start | None = None
     left = state.asked(task.task_id)
     if left:  # an answer that leaves others open is a run without activation
-        reason = RunReason.AUTH if task.state is TaskState.AUTH_REQUIRED else RunReason.INPUT
         ledger.append(state, RunStarted(attempt=1, node=task.agent), task_id=task.task_id, run_id=ids.run, attempt=1)
-        paused = RunEnded(status=RunStatus.PAUSED, reason=reason)
+        paused = RunEnded(status=RunStatus.PAUSED, reason=_waiting_reason(state, task.task_id))
         ledger.append(state, paused, task_id=task.task_id, run_id=ids.run, attempt=1)
         ledger.append(state, TaskChanged(state=_waiting_state(state, task.task_id)), task_id=task.task_id)
     elif starts:
@@ -371,6 +404,10 @@ def _waiting_state(state: ThreadState, task_id: str) -> TaskState:
     return TaskState.AUTH_REQUIRED if all(q.ask == "auth" for q in asked) else TaskState.INPUT_REQUIRED
 
 
+def _waiting_reason(state: ThreadState, task_id: str) -> RunReason:
+    return RunReason.AUTH if _waiting_state(state, task_id) is TaskState.AUTH_REQUIRED else RunReason.INPUT
+
+
 def _start(ledger: Ledger, state: ThreadState, run: Run, created: RunCreated | None = None) -> Start:
     task = state.tasks[run.task_id]
     attempt = run.attempt + 1
@@ -383,23 +420,38 @@ def _start(ledger: Ledger, state: ThreadState, run: Run, created: RunCreated | N
 
 
 def next_pending(state: ThreadState, now: int) -> Run | None:
-    """The run whose turn it is: the oldest that is due and whose task waits for nobody."""
+    """The run whose turn it is: the oldest that is due and whose task waits for nobody. An answer goes before the other
+    inputs of its task, which were made while the agent was at work on what it then asked about."""
     if state.running is not None:
         return None
-    for run in state.pending:
-        if (run.start_after is None or run.start_after <= now) and not state.tasks[run.task_id].waiting:
-            return run
+    pending = state.pending
+    for run in pending:
+        if _due(run, now) and not state.tasks[run.task_id].waiting:
+            answers = (other for other in pending if other.task_id == run.task_id and other.cause == "answer")
+            return next(answers, run)
     return None
 
 
-def start(ledger: Ledger, owner: str, thread_id: str, agent: str) -> Start | str | None:
-    """Start the thread's next run if it is one of `agent`; otherwise say whose it is, or None if nothing can start."""
+def _due(run: Run, now: int) -> bool:
+    return run.start_after is None or run.start_after <= now
+
+
+def start(ledger: Ledger, owner: str, thread_id: str, agent: str) -> Start | Later | None:
+    """Start the thread's next run if it is one of `agent`; otherwise say whose it is and when, or None if nothing can
+    start that nobody else will see to."""
     state = ledger.thread(owner, thread_id)
-    run = None if state is None else next_pending(state, ledger.clock())
-    if state is None or run is None:
+    if state is None or state.running is not None:
         return None
+    now = ledger.clock()
+    run = next_pending(state, now)
+    if run is None:
+        scheduled = [run for run in state.pending if not _due(run, now)]
+        if not scheduled:
+            return None
+        run = min(scheduled, key=lambda run: run.start_after or 0)
+        return Later(state.tasks[run.task_id].agent, (run.start_after or 0) - now)
     wanted = state.tasks[run.task_id].agent
-    return _start(ledger, state, run) if wanted == agent else wanted
+    return _start(ledger, state, run) if wanted == agent else Later(wanted, 0)
 
 
 def append(
@@ -409,12 +461,33 @@ def append(
     files: Sequence[FilePart] = (),
 ) -> None:
     """Events of a running run. Raises conflict if the run has ended or was started again: its pump is fenced."""
-    state = _fenced(ledger, start)
-    task_id, run_id, attempt = start.task.task_id, start.run.run_id, start.run.attempt
+    _say(ledger, _fenced(ledger, start), start, events, files)
+
+
+def _say(
+    ledger: Ledger,
+    state: ThreadState,
+    start: Start,
+    events: Sequence[tuple[Event, bytes]],
+    files: Sequence[FilePart] = (),
+) -> None:
+    """Append what the run's agent said, and note the files that it named."""
+    owner, task_id, run_id = start.owner, start.task.task_id, start.run.run_id
     for event, body in events:
-        ledger.append(state, event, task_id=task_id, run_id=run_id, attempt=attempt, body=body)
+        said: bytes | None = body
+        if isinstance(event, InterruptRaised) and ledger.has_asked(owner, task_id, event.interrupt_id or ""):
+            event, said = _asked_anew(ledger, owner, task_id, event), None
+        ledger.append(state, event, task_id=task_id, run_id=run_id, attempt=start.run.attempt, body=said)
     for part in files:
         use_blob(ledger, state, part)
+
+
+def _asked_anew(ledger: Ledger, owner: str, task_id: str, asked: InterruptRaised) -> InterruptRaised:
+    """The question under an id of its own: the agent gave it one that an earlier question of the task has."""
+    number = 2
+    while ledger.has_asked(owner, task_id, f"{asked.interrupt_id}-{number}"):
+        number += 1
+    return asked.model_copy(update={"interrupt_id": f"{asked.interrupt_id}-{number}"})
 
 
 def bound_runs(connection: Connection, pk: int, agent: str) -> list[Run]:
@@ -444,19 +517,14 @@ def end(
     """End an activation and say what becomes of its task. Returns the agent of the thread's next run, if one waits."""
     state = _fenced(ledger, start)
     task_id, run_id, attempt = start.task.task_id, start.run.run_id, start.run.attempt
-    for event, body in closing:
-        ledger.append(state, event, task_id=task_id, run_id=run_id, attempt=attempt, body=body)
-    for part in files:
-        use_blob(ledger, state, part)
+    _say(ledger, state, start, closing, files)
     status, reason, fault = outcome.status, outcome.reason, outcome.fault
     if state.tasks[task_id].state is TaskState.CANCELLING:
         # Cancel was committed first: whatever the agent did since, the task ends cancelled.
         status, fault = RunStatus.CANCELLED, None
-        reason = reason if reason in (RunReason.SUPERSEDED, RunReason.ROLLED_BACK) else RunReason.CALLER
+        reason = reason if reason in (RunReason.SUPERSEDED, RunReason.ROLLED_BACK) else _displaced(state, start.run)
     elif status is RunStatus.SUCCESS and state.asked(task_id):
-        status = RunStatus.PAUSED
-        auth = _waiting_state(state, task_id) is TaskState.AUTH_REQUIRED
-        reason = RunReason.AUTH if auth else RunReason.INPUT
+        status, reason = RunStatus.PAUSED, _waiting_reason(state, task_id)
     ledger.append(
         state,
         RunEnded(status=status, reason=reason, fault=fault, output=outcome.output, usage=outcome.usage or {}),
@@ -471,23 +539,24 @@ def end(
     return None if following is None else state.tasks[following.task_id].agent
 
 
+def _displaced(state: ThreadState, run: Run) -> RunReason:
+    """Why a run was cancelled, as the inputs that wait tell it: after a restart nobody else knows."""
+    for waiting in state.pending:
+        if waiting.first_seq > run.first_seq and waiting.strategy in ("interrupt", "rollback"):
+            return RunReason.SUPERSEDED if waiting.strategy == "interrupt" else RunReason.ROLLED_BACK
+    return RunReason.CALLER
+
+
 def _settle_task(ledger: Ledger, state: ThreadState, task_id: str, status: RunStatus, fault: Fault | None) -> None:
     """The task's state after a run of it ended."""
     if status is RunStatus.PAUSED:
         ledger.append(state, TaskChanged(state=_waiting_state(state, task_id)), task_id=task_id)
         return
-    waiting = _live_of(state, task_id)
     if status is RunStatus.SUCCESS:
-        if not waiting:
+        if not _live_of(state, task_id):
             ledger.append(state, TaskChanged(state=TaskState.COMPLETED), task_id=task_id)
         return
-    for run in waiting:  # the task is over: its further inputs go nowhere
-        ledger.append(
-            state,
-            RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER),
-            task_id=task_id,
-            run_id=run.run_id,
-        )
+    _drop_waiting(ledger, state, task_id, RunReason.CALLER)
     close_questions(ledger, state, task_id)
     ended = TaskState.CANCELLED if status is RunStatus.CANCELLED else TaskState.FAILED
     ledger.append(state, TaskChanged(state=ended, fault=fault), task_id=task_id)
@@ -514,10 +583,7 @@ def cancel(ledger: Ledger, owner: str, task_id: str) -> Cancelled:
     if task.state is TaskState.CANCELLING:
         return Cancelled(task, running.run_id if running else None)
     ledger.append(state, TaskChanged(state=TaskState.CANCELLING), task_id=task_id)
-    for run in runs:
-        if run.status is RunStatus.PENDING:
-            ended = RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER)
-            ledger.append(state, ended, task_id=task_id, run_id=run.run_id)
+    _drop_waiting(ledger, state, task_id, RunReason.CALLER)
     close_questions(ledger, state, task_id)
     cancelling = state.tasks[task_id]
     if running is not None:
@@ -526,13 +592,13 @@ def cancel(ledger: Ledger, owner: str, task_id: str) -> Cancelled:
     return Cancelled(replace(cancelling, state=TaskState.CANCELLED, changed_at=state.at, last_seq=state.seq), None)
 
 
-def restart(ledger: Ledger, lost: Start, closing: Sequence[tuple[Event, bytes]] = ()) -> Start:
-    """Begin the next attempt of a run whose pump is gone. `closing` ends what the lost attempt left open."""
+def restart(ledger: Ledger, lost: Start, closing: Sequence[tuple[Event, bytes]] | None = None) -> Start:
+    """Begin the next attempt of a run whose pump is gone. With `closing`, which ends what the lost attempt left open, the
+    agent says everything again, and asks again what it had asked."""
     state = _fenced(ledger, lost)
-    for event, body in closing:
-        ledger.append(
-            state, event, task_id=lost.task.task_id, run_id=lost.run.run_id, attempt=lost.run.attempt, body=body
-        )
+    if closing is not None:
+        _say(ledger, state, lost, closing)
+        close_questions(ledger, state, lost.task.task_id)
     return _start(ledger, state, state.runs[lost.run.run_id])
 
 

@@ -1,207 +1,277 @@
-"""The settings: one frozen model of babelgate.yaml, flags and BABELGATE_… variables, read once at start.
+"""The settings: one frozen model of babelgate.yaml. `gateway.source` fills it from flags, environment and file.
 
-A flag goes before a variable, a variable before the file, the file before the default. `${NAME}` in the file is replaced
-by that environment variable; one that is not set is an error that names it.
+The JSON schema of the file is made from this model, so its field docstrings are what people read in their editor.
 """
 
-import ipaddress
-import os
+import json
 import re
-from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, cast
+from urllib.parse import urlsplit
 
-import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    PositiveInt,
     SecretStr,
-    ValidationError,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from canonical.agent import AGENT_NAME
 
-__all__ = ("DEMO", "AgentSettings", "ConfigError", "Limits", "Settings", "Timeouts", "load", "schema")
+__all__ = ("DEMO", "AgentSettings", "Limits", "Network", "Queue", "Settings", "Timeout", "schema")
 
-DEMO: Final = ("echo", "stream", "ask", "approve", "files", "steps", "json", "tools", "slow", "fail")
-"""The demo agents, served where no agent is configured."""
-
-_UNITS: Final = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30}
-_SIZE: Final = re.compile(r"^\s*(\d+)\s*([KMG]?B?)\s*$", re.IGNORECASE)
-_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-
-
-class ConfigError(Exception):
-    """A mistake in the configuration, in one line."""
+_UNITS: Final = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]*)")
 
 
 def _size(value: object) -> object:
-    if isinstance(value, str):
-        match = _SIZE.match(value)
-        if match is None:
-            raise ValueError("give a size such as 64MB, 512KB or a number of bytes")
-        unit = match.group(2).upper()
-        return int(match.group(1)) * _UNITS[unit if unit.endswith("B") or not unit else unit + "B"]
-    return value
+    """64MB → 67108864. KB, MB and GB are powers of 1024; KiB, MiB and GiB are the same."""
+    if not isinstance(value, str):
+        return value
+    match = _SIZE.fullmatch(value.strip().upper().replace("IB", "B"))
+    if match is None or match[2] not in _UNITS:
+        raise ValueError("a size is a number of bytes, or a number with a unit, such as 64MB")
+    return int(float(match[1]) * _UNITS[match[2]])
 
 
-def _network(value: str) -> str:
-    try:
-        return str(ipaddress.ip_network(value, strict=False))
-    except ValueError:
-        raise ValueError(f"{value} is not a network such as 10.0.0.0/8 or 127.0.0.1") from None
-
-
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Size = Annotated[
     int,
     BeforeValidator(_size),
     Field(gt=0),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": _SIZE.pattern}]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"^\d+(\.\d+)?\s*([KMGT]i?B|B)?$"}]}
+    ),
 ]
-"""Bytes, as a number or as `64MB`."""
-Seconds = Annotated[float, Field(gt=0)]
-NetworkText = Annotated[str, AfterValidator(_network)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+def _listed(value: object) -> object:
+    """Lists in variables are JSON or words with commas between."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        try:
+            return json.loads(value)
+        except ValueError:
+            raise ValueError('a list is JSON, such as ["a", "b"], or words with commas between') from None
+    return [word.strip() for word in value.split(",") if word.strip()]
 
 
-class Network(_Section):
-    allow: tuple[NetworkText, ...] = ()
+def _network(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return ip_network(value, strict=False)
+    except ValueError:
+        raise ValueError("an address or a network, such as 10.0.0.0/8 or ::1") from None
+
+
+IPNetwork = Annotated[
+    IPv4Network | IPv6Network, BeforeValidator(_network), WithJsonSchema({"type": "string", "examples": ["10.0.0.0/8"]})
+]
+Networks = Annotated[tuple[IPNetwork, ...], NoDecode, BeforeValidator(_listed)]
+
+
+def _http_url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+    except ValueError:
+        raise ValueError("an http:// or https:// URL") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("an http:// or https:// URL")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("a URL without a user and password; credentials go into headers")
+    if parts.query or parts.fragment:
+        raise ValueError("a URL without ? and #")
+    return value.rstrip("/")
+
+
+HttpUrl = Annotated[str, AfterValidator(_http_url), Field(json_schema_extra={"format": "uri"})]
+
+
+def _origin(value: str) -> str:
+    if value == "*":
+        return value
+    parts = urlsplit(_http_url(value))
+    if parts.path:
+        raise ValueError("an origin is scheme, host and port: https://app.example.com")
+    return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+Origin = Annotated[str, AfterValidator(_origin)]
+
+
+def _agent_name(value: str) -> str:
+    if not AGENT_NAME.fullmatch(value):
+        raise ValueError(
+            "an agent's name is 1 to 63 of a-z, 0-9, '-', '_' and '.', with a letter or digit at both ends"
+        )
+    return value
+
+
+AgentName = Annotated[str, AfterValidator(_agent_name)]
+
+
+def _owner(value: str) -> str:
+    if not value or len(value) > 128 or not value.isprintable():
+        raise ValueError("an owner's name is 1 to 128 printable characters")
+    return value
+
+
+Owner = Annotated[str, AfterValidator(_owner)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+
+
+class Timeout(Section):
+    """Seconds. A plain number is the total."""
+
+    connect: Seconds = 5.0
+    """Until the agent's server takes the connection."""
+    read: Seconds | None = None
+    """Of silence in the middle of an answer. Without it, an agent at work may be silent for as long as it likes."""
+    total: Seconds | None = None
+    """Of one run. Without it, `limits.run` holds."""
+
+
+def _timeout(value: object) -> object:
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        return {"total": value}
+    return value
+
+
+class AgentSettings(Section):
+    """One agent: `python` for one in this process, `url` for one that is a server."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["python"]}, {"required": ["url"]}]})
+
+    python: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")] | None = None
+    """`module:name` of a function, a generator, or an object with `run(call)`; the working directory is on the path."""
+    url: HttpUrl | None = None
+    """Of the agent's own server."""
+    protocol: Literal["acp"] | None = None
+    """What the server speaks; found out by asking if it is not given."""
+    agent: str | None = None
+    """Which of the server's agents, by the server's own name for it."""
+    headers: dict[str, SecretStr] = {}
+    """Sent with every request to the server. `${VAR}` takes a value from the environment."""
+    timeout: Annotated[Timeout, BeforeValidator(_timeout, json_schema_input_type=Seconds | Timeout)] = Timeout()
+    """Seconds of a run, or `{connect, read, total}`."""
+    concurrency: PositiveInt | None = None
+    """How many runs may be active at once; no limit without it."""
+    continuable: bool = False
+    """A finished ACP run takes another message, as in early ACP."""
+    idempotent: bool = False
+    """A run that a crash of the gateway cut off may be started again."""
+    replay: bool = True
+    """A paused generator that is gone after a restart may run again from its start with the recorded answers."""
+    description: str | None = None
+    """What callers are told of the agent; by default the agent's own words."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "AgentSettings":
+        if (self.python is None) == (self.url is None):
+            raise ValueError("an agent has either python: module:name or url: http://…")
+        if self.python is not None:
+            for name in ("protocol", "agent", "headers"):
+                if getattr(self, name):
+                    raise ValueError(f"{name} is for agents with a url, and this one has python")
+        return self
+
+
+DEMO: Final = ("echo", "stream", "ask", "approve", "files", "steps", "json", "tools", "slow", "fail")
+"""The agents of `gateway.demo`: what is served where none are configured."""
+
+
+def _demo() -> dict[str, AgentSettings]:
+    return {name: AgentSettings(python=f"gateway.demo:{name}") for name in DEMO}
+
+
+class Network(Section):
+    allow: Networks = ()
     """Non-public addresses that webhooks and session fetches may reach."""
 
 
-class Queue(_Section):
-    """How many runs may wait."""
+class Queue(Section):
+    """How many runs may wait. The next one is refused, and told to come back later."""
 
-    agent: int = Field(default=1000, ge=0)
-    thread: int = Field(default=100, ge=0)
-    owner: int = Field(default=5000, ge=0)
+    agent: PositiveInt = 1000
+    thread: PositiveInt = 100
+    owner: PositiveInt = 5000
 
 
-class Limits(_Section):
+class Limits(Section):
+    """Sizes are bytes or text such as 64MB; times are seconds."""
+
     body: Size = 64 * 2**20
     """Of a request."""
     artifact: Size = 256 * 2**20
-    """Of one stored file."""
+    """Of one file."""
     event: Size = 8 * 2**20
-    """Of one event in the log."""
+    """Of one text or data part that an agent says."""
     inline: Size = 2**20
-    """Files up to this size travel inside messages; larger ones by URL."""
-    run: Seconds = 3600
-    """How long a run may take, where its agent says nothing else."""
-    ephemeral_ttl: Seconds = 60
-    input_ttl: Seconds = 604800
-    cancel_grace: Seconds = 5
-    """How long a cancelled agent has before its run is ended without it."""
+    """Files up to this size travel inside messages, larger ones by URL."""
+    run: Seconds = 3600.0
+    """Of one run, if its agent has no timeout of its own."""
+    ephemeral_ttl: Seconds = 60.0
+    """Until a stateless conversation is erased after its end."""
+    input_ttl: Seconds = 604800.0
+    """Until a question that nobody answers fails its task."""
+    cancel_grace: Seconds = 5.0
+    """That an agent has to end after a cancel."""
     queue: Queue = Queue()
 
 
-class Timeouts(_Section):
-    """Seconds, towards an upstream."""
-
-    connect: Seconds = 5
-    read: Seconds | None = None
-    """Silence on a stream; none by default, because agents think."""
-    total: Seconds | None = None
-    """Of a run."""
-
-
-class AgentSettings(_Section):
-    python: str | None = None
-    """`module:name` of a callable, a generator function or an Agent."""
-    url: str | None = None
-    protocol: Literal["acp"] | None = None
-    agent: str | None = None
-    """The upstream's own name of it, where a server has several."""
-    headers: Mapping[str, SecretStr] = {}
-    description: str | None = None
-    timeout: Seconds | Timeouts | None = None
-    """Of a run, or `{connect, read, total}`."""
-    concurrency: int | None = Field(default=None, ge=1)
-    continuable: bool = False
-    """A terminal ACP run of it takes another message."""
-    idempotent: bool = False
-    """It may be started again after a crash."""
-    replay: bool = True
-    """A paused generator may run again from its start."""
-
-    @model_validator(mode="after")
-    def _one_source(self) -> "AgentSettings":
-        if (self.python is None) == (self.url is None):
-            raise ValueError("give either python: module:name or url: http://…")
-        if self.url is not None and not self.url.startswith(("http://", "https://")):
-            raise ValueError(f"url: {self.url} does not begin with http:// or https://")
-        if self.python is not None and ":" not in self.python:
-            raise ValueError(f"python: {self.python} is not module:name")
-        return self
-
-    @property
-    def timeouts(self) -> Timeouts:
-        if isinstance(self.timeout, Timeouts):
-            return self.timeout
-        return Timeouts() if self.timeout is None else Timeouts(total=self.timeout)
-
-
 class Settings(BaseSettings):
+    """babelgate.yaml. Every key can also be a variable: limits.body is BABELGATE_LIMITS__BODY."""
+
     model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", env_prefix="BABELGATE_", env_nested_delimiter="__", nested_model_default_partial_update=True
+        frozen=True,
+        extra="forbid",
+        env_prefix="BABELGATE_",
+        env_nested_delimiter="__",
+        use_attribute_docstrings=True,
+        hide_input_in_errors=True,
     )
 
     host: str = "127.0.0.1"
-    port: int = Field(default=8000, ge=0, le=65535)
-    public_url: str | None = None
-    """What every URL that the gateway hands out begins with."""
-    database: str = "sqlite:///babelgate.db"
-    default_agent: str | None = None
-    """The agent of calls that name none; the first one where nothing is said."""
-    keys: Mapping[str, SecretStr] = {}
-    """Owner → API key. Without keys there is one owner, `default`, and only loopback is served."""
-    network: Network = Network()
+    """Address to listen on."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    """Port to listen on; 0 takes a free one."""
+    public_url: HttpUrl | None = None
+    """Where callers reach the gateway: every URL that it hands out begins with this."""
+    database: Annotated[str, Field(pattern=r"^sqlite:///.+$")] = "sqlite:///babelgate.db"
+    """Where everything is kept: `sqlite:///` and a file."""
     durability: Literal["process", "power"] = "process"
-    """What an acknowledgement survives: a killed process, or power loss as well."""
+    """What a committed change survives: a killed process, or also a loss of power."""
     blobs: Path | None = None
-    """The folder of stored files; beside the database by default."""
-    trusted_proxies: tuple[NetworkText, ...] = ()
-    """Peers whose X-Forwarded-* headers are believed."""
-    cors: tuple[str, ...] = ()
-    """Origins of browsers; loopback ones by default."""
-    limits: Limits = Limits()
-    agents: Mapping[str, AgentSettings] = {}
+    """Folder of the files that callers and agents send; by default beside the database."""
+    default_agent: AgentName | None = None
+    """Of calls that name no agent; by default the first one."""
+    keys: dict[Owner, SecretStr] = {}
+    """API keys by owner. Without any, every caller is the owner `default`."""
     allow_anonymous: bool = False
-    """Serve other addresses than loopback without keys."""
-
-    @model_validator(mode="after")
-    def _names(self) -> "Settings":
-        for name in self.agents:
-            if not AGENT_NAME.match(name):
-                raise ValueError(
-                    f"agents: {name} is not a name: use lower-case letters, digits, '-', '_' and '.', 63 at most"
-                )
-        if self.default_agent is not None and self.agents and self.default_agent not in self.agents:
-            raise ValueError(f"default_agent: {self.default_agent} is not one of the agents: {', '.join(self.agents)}")
-        keys = [key.get_secret_value() for key in self.keys.values()]
-        if any(len(key) < 8 for key in keys):
-            raise ValueError("keys: a key needs at least 8 characters")
-        if len(set(keys)) < len(keys):
-            raise ValueError("keys: two owners have the same key")
-        if self.public_url is not None and not self.public_url.startswith(("http://", "https://")):
-            raise ValueError(f"public_url: {self.public_url} does not begin with http:// or https://")
-        return self
-
-    @property
-    def blob_folder(self) -> Path:
-        if self.blobs is not None:
-            return self.blobs
-        path = self.database.removeprefix("sqlite:///")
-        return Path(path).with_suffix(".blobs") if path != self.database else Path("babelgate.blobs")
+    """Listen on an address that others can reach, though there are no keys."""
+    network: Network = Network()
+    trusted_proxies: Networks = ()
+    """Addresses whose X-Forwarded-* headers are believed."""
+    cors: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(_listed)] = ()
+    """Origins whose pages may call the gateway, `*` for all; by default those of this machine."""
+    limits: Limits = Limits()
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    agents: dict[AgentName, AgentSettings] = Field(default_factory=_demo)
+    """By name. Without any, the ten demo agents."""
 
     @classmethod
     def settings_customise_sources(
@@ -212,90 +282,34 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings,)  # `load` merges the sources itself, to say where a mistake is
+        """`gateway.source` reads the environment: a settings value that is made by hand is what it says."""
+        return (init_settings,)
 
+    @field_validator("keys")
+    @classmethod
+    def _distinct(cls, keys: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        owners: dict[str, str] = {}
+        for owner, secret in keys.items():
+            key = secret.get_secret_value()
+            if not key or not key.isascii() or not key.isprintable() or " " in key:
+                raise ValueError(f"the key of {owner} is not printable ASCII without spaces")
+            if key in owners:
+                raise ValueError(f"{owners[key]} and {owner} have the same key")
+            owners[key] = owner
+        return keys
 
-def load(file: Path | None = None, environ: Mapping[str, str] | None = None, **flags: Any) -> Settings:
-    """Read the settings. `flags` are those that were given, by field name; None means not given.
+    @property
+    def database_path(self) -> Path:
+        return Path(self.database.removeprefix("sqlite:///"))
 
-    Raises:
-        ConfigError: one line a mistake.
-    """
-    environ = os.environ if environ is None else environ
-    merged = _merge(_from_file(file, environ), _from_environment(environ))
-    merged = _merge(merged, {name: value for name, value in flags.items() if value is not None})
-    try:
-        return Settings(**merged)
-    except ValidationError as error:
-        where = f"{file}: " if file is not None else ""
-        raise ConfigError("\n".join(where + line for line in _lines(error))) from None
-
-
-def _from_file(file: Path | None, environ: Mapping[str, str]) -> dict[str, Any]:
-    if file is None:
-        return {}
-    try:
-        loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{file}: there is no such file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: not YAML: {' '.join(str(error).split())}") from None
-    if loaded is None:
-        return {}
-    if not isinstance(loaded, dict):
-        raise ConfigError(f"{file}: the top level must be keys and values")
-    return _expand(loaded, environ, str(file))
-
-
-def _expand(value: Any, environ: Mapping[str, str], where: str) -> Any:
-    """Replace `${NAME}` in every string."""
-    if isinstance(value, dict):
-        return {str(key): _expand(inner, environ, f"{where}: {key}") for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_expand(inner, environ, where) for inner in value]
-    if not isinstance(value, str):
-        return value
-
-    def replaced(match: "re.Match[str]") -> str:
-        if match.group(1) not in environ:
-            raise ConfigError(f"{where}: the environment variable {match.group(1)} is not set")
-        return environ[match.group(1)]
-
-    return _VARIABLE.sub(replaced, value)
-
-
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    class Source(EnvSettingsSource):
-        def _load_env_vars(self) -> Mapping[str, str | None]:
-            return {name.lower(): value for name, value in environ.items()}
-
-    try:
-        found = Source(Settings)()
-    except ValueError as error:  # a variable that should hold JSON and does not
-        raise ConfigError(f"BABELGATE_…: {error}") from None
-    return found
-
-
-def _merge(under: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(under)
-    for key, value in over.items():
-        before = merged.get(key)
-        merged[key] = _merge(before, value) if isinstance(before, dict) and isinstance(value, Mapping) else value
-    return merged
-
-
-def _lines(error: ValidationError) -> list[str]:
-    lines: list[str] = []
-    for mistake in error.errors(include_url=False, include_input=False):
-        where = ".".join(str(step) for step in mistake["loc"])
-        words = mistake["msg"].removeprefix("Value error, ")
-        if mistake["type"] == "extra_forbidden":
-            words = "there is no such setting"
-        lines.append(f"{where}: {words}" if where else words)
-    return lines
+    @property
+    def blobs_path(self) -> Path:
+        return self.blobs or self.database_path.with_suffix(".blobs")
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of babelgate.yaml."""
-    made = Settings.model_json_schema(mode="validation")
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made, "title": "babelgate.yaml"}
+    """The JSON schema of babelgate.yaml."""
+    made = Settings.model_json_schema()
+    made["title"] = "babelgate.yaml"
+    made["properties"]["agents"].pop("default", None)
+    return cast("dict[str, Any]", {"$schema": "https://json-schema.org/draft/2020-12/schema", **made})

@@ -1,8 +1,8 @@
 """Calls to addresses that callers name: webhooks, and the messages of sessions that other servers keep.
 
 Whoever names a URL must not reach through the gateway what only the gateway can reach. So a host name is resolved once,
-every address it leads to is judged, and the connection is made to a judged address: a name that leads elsewhere a moment
-later changes nothing. No redirect is followed, no proxy of the environment is asked, no cookie is kept.
+every address it leads to is judged, and the connection is made to a judged address: a name that leads elsewhere a
+moment later changes nothing. No redirect is followed, no proxy of the environment is asked, no cookie is kept.
 """
 
 import asyncio
@@ -32,12 +32,14 @@ _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
 _UNICAST: Final = ipaddress.IPv6Network("2000::/3")
 """All that IANA gives out as global IPv6 unicast; the rest of the space is special, one way or another."""
 _SPECIAL: Final = (
-    # Not global by IANA's registries of special-purpose addresses, and taken for global by some versions of `ipaddress`.
+    # Not global by IANA's registries of special-purpose addresses; some versions of `ipaddress` take them for global.
     ipaddress.IPv4Network("192.0.0.0/24"),
     ipaddress.IPv4Network("192.88.99.0/24"),
     ipaddress.IPv6Network("2001::/23"),
     ipaddress.IPv6Network("3fff::/20"),
 )
+_OURS: Final = frozenset({"host", "connection", "accept-encoding", "content-length", "transfer-encoding"})
+"""Headers that are the call's own, whatever a caller wants to send along."""
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
@@ -48,9 +50,6 @@ class Pinned:
     url: httpx.URL
     host: str
     addresses: tuple[str, ...]
-
-    def at(self, address: str) -> httpx.URL:
-        return self.url.copy_with(host=address)
 
 
 async def lookup(host: str, port: int) -> Sequence[str]:
@@ -81,8 +80,8 @@ class Fetcher:
 
     @property
     def _transport(self) -> httpx.AsyncHTTPTransport:
-        """Made at the first call: certificates take time to load. A connection is not used twice, because a pool knows its
-        connections by address, and one made for a host must not carry the requests of another."""
+        """Made at the first call: certificates take time to load. A connection is not used twice, because a pool knows
+        its connections by address, and one made for a host must not carry the requests of another."""
         if self._made is None:
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
             tls = self._tls or httpx.create_ssl_context()
@@ -149,6 +148,8 @@ class Fetcher:
             raise TimeoutError("no answer in time") from None
         except (httpx.TransportError, httpx.InvalidURL, ssl.SSLError) as error:
             raise ConnectionError(str(error) or type(error).__name__) from error
+        except UnicodeError as error:
+            raise FaultError(FaultCode.INVALID, "The headers of the call hold what HTTP cannot carry") from error
 
     @asynccontextmanager
     async def _sent(
@@ -164,23 +165,22 @@ class Fetcher:
     async def _answer(self, pinned: Pinned, method: str, headers: Mapping[str, str], body: bytes) -> httpx.Response:
         """From the first address that can be connected to."""
         own = {"Host": pinned.url.netloc.decode("ascii"), "Connection": "close", "Accept-Encoding": "identity"}
-        given = {name: value for name, value in headers.items() if name.title() not in own}
-        extensions = {
-            "sni_hostname": pinned.host,
-            "timeout": dict.fromkeys(("read", "write", "pool"), self._total_timeout)
-            | {"connect": self._connect_timeout},
-        }
-        for address in pinned.addresses[:-1]:
+        given = {name: value for name, value in headers.items() if name.lower() not in _OURS}
+        timeouts = {"connect": self._connect_timeout}
+        for number, address in enumerate(pinned.addresses, start=1):
             request = httpx.Request(
-                method, pinned.at(address), headers=given | own, content=body, extensions=extensions
+                method,
+                pinned.url.copy_with(host=address),
+                headers=given | own,
+                content=body,
+                extensions={"sni_hostname": pinned.host, "timeout": timeouts},
             )
             try:
                 return await self._transport.handle_async_request(request)
             except (httpx.ConnectError, httpx.ConnectTimeout):
-                continue
-        last = pinned.at(pinned.addresses[-1])
-        request = httpx.Request(method, last, headers=given | own, content=body, extensions=extensions)
-        return await self._transport.handle_async_request(request)
+                if number == len(pinned.addresses):
+                    raise
+        raise AssertionError("a pinned URL has an address")
 
     async def _body(self, url: str, response: httpx.Response) -> bytes:
         chunks: list[bytes] = []
@@ -211,7 +211,8 @@ def _parsed(url: str) -> httpx.URL:
 
 
 def _embedded(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one leads to: mapped (RFC 4291 §2.5.5.2), 6to4 (RFC 3056 §2), NAT64 (RFC 6052 §2.1)."""
+    """The IPv4 address that an IPv6 one leads to: mapped (RFC 4291 §2.5.5.2), 6to4 (RFC 3056 §2), NAT64 (RFC 6052
+    §2.1)."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:

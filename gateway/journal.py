@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, select
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from canonical.event import EVENT, Record
 from canonical.fault import FaultCode, FaultError
@@ -26,7 +26,7 @@ from gateway.database import LockFile, migrate, open_engine, sqlite_path
 from gateway.ledger import Ledger, Published, Sql, latest_pk, table_of
 from gateway.table import EventRow
 
-__all__ = ("Journal",)
+__all__ = ("Journal", "Unstored")
 
 T = TypeVar("T")
 log = logging.getLogger("babelgate.journal")
@@ -52,6 +52,13 @@ class _Spoiled(Exception):
     """A command failed after it had changed something."""
 
 
+class Unstored(FaultError):
+    """The database refused a whole transaction, as on a full disk: the same command may succeed later."""
+
+    def __init__(self) -> None:
+        super().__init__(FaultCode.INTERNAL, "The gateway could not store this; nothing was changed.")
+
+
 class Journal:
     def __init__(
         self,
@@ -69,6 +76,7 @@ class Journal:
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._failed: str | None = None
+        self._closed = False
         path = sqlite_path(url)
         self._lock = LockFile(path) if path is not None else None
         self._writer: Engine | None = None
@@ -97,11 +105,11 @@ class Journal:
         with self._writer.begin() as connection:
             self._ledger.begin(connection)
             self._ledger.next_pk = latest_pk(connection) + 1
-            self._ledger.count_again()
         self._readers = open_engine(self.url, writes=False, power=self._power)
 
     async def close(self) -> None:
         """Commit what is queued, then let go of the database."""
+        self._closed = True
         if self._thread is not None:
             self._queue.put(None)
             await asyncio.to_thread(self._thread.join)
@@ -124,7 +132,10 @@ class Journal:
         """Queue a command; the future resolves after its commit. A FaultError of the command is the future's. A command may
         be run twice, and only the second time counts, so it must not do anything but through the ledger."""
         done: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_Write(command, done))
+        if self._closed:
+            done.set_exception(FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down."))
+        else:
+            self._queue.put(_Write(command, done))
         return done
 
     def _write_forever(self) -> None:
@@ -161,29 +172,21 @@ class Journal:
                     ledger.begin(connection)
                     results = [_Result(write, *self._plain(write)) for write in group]
                     published = ledger.finish()
-            except (_Spoiled, IntegrityError):
+            except OperationalError:
+                raise
+            except Exception:
                 with connection.begin():
-                    ledger.begin(connection)
                     ledger.forget()
+                    ledger.begin(connection)
                     results = [_Result(write, *self._guarded(connection, write)) for write in group]
                     published = ledger.finish()
             self._failed = None
         except Exception as error:
             log.exception("a group of %d commands could not be stored", len(group))
             self._failed = f"{type(error).__name__}: {error.__cause__ or error}"
-            fault = FaultError(FaultCode.INTERNAL, "The gateway could not store this; nothing was changed.")
-            results, published = [_Result(write, None, fault) for write in group], []
-            self._forget(connection)
+            results, published = [_Result(write, None, Unstored()) for write in group], []
+            ledger.forget()
         self._loop.call_soon_threadsafe(self._deliver, published, results)
-
-    def _forget(self, connection: Connection) -> None:
-        """After a transaction that could not be stored: memory goes back to what is in the database."""
-        try:
-            with connection.begin():
-                self._ledger.begin(connection)
-                self._ledger.forget()
-        except SQLAlchemyError:
-            log.exception("the database cannot be read")
 
     def _plain(self, write: _Write) -> tuple[Any, BaseException | None]:
         """A command as nearly all go: it succeeds, or refuses before it changes anything."""
@@ -194,7 +197,7 @@ class Journal:
             if self._ledger.touched != touched:
                 raise _Spoiled from error
             return None, error
-        except SQLAlchemyError:
+        except OperationalError:
             raise
         except Exception as error:
             raise _Spoiled from error
@@ -206,25 +209,23 @@ class Journal:
         try:
             result = write.run(ledger)
             ledger.flush()
+        except OperationalError:
+            raise
         except Exception as error:
             connection.exec_driver_sql("ROLLBACK TO command")
+            connection.exec_driver_sql("RELEASE command")
             del ledger.published[shown:]
             ledger.forget()
             if isinstance(error, FaultError):
                 return None, error
             if isinstance(error, IntegrityError):
                 return None, FaultError(FaultCode.CONFLICT, "An id in this request is taken already.")
-            if isinstance(error, SQLAlchemyError):
-                raise
             log.exception("a command failed")
             return None, FaultError(FaultCode.INTERNAL, "The gateway failed to do this; nothing was changed.")
-        finally:
-            connection.exec_driver_sql("RELEASE command")
+        connection.exec_driver_sql("RELEASE command")
         return result, None
 
-    def _deliver(
-        self, published: Sequence[Published], results: Sequence[_Result]
-    ) -> None:
+    def _deliver(self, published: Sequence[Published], results: Sequence[_Result]) -> None:
         if published:
             for pk, records in groupby(sorted(published, key=lambda p: p.pk), key=lambda p: p.pk):
                 self.channels.publish(pk, [p.record for p in records])
@@ -243,6 +244,8 @@ class Journal:
 
     async def query(self, read: Callable[[Connection], T]) -> T:
         """Run a read in a transaction of its own, on a reader's thread."""
+        if self._closed:
+            raise FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down.")
         return await self._loop.run_in_executor(self._pool, self._query, read)
 
     def _query(self, read: Callable[[Connection], T]) -> T:

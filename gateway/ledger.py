@@ -41,7 +41,20 @@ from canonical.thread import Interrupt, Run, Task, Thread
 from gateway.statement import Statement, inserting
 from gateway.table import AliasRow, EventRow, InterruptRow, MetaRow, RunRow, TaskRow, ThreadRow, TombstoneRow
 
-__all__ = ("INTERRUPT", "RUN", "TASK", "THREAD", "Ledger", "Published", "Sql", "ThreadState", "latest_pk", "read_meta", "table_of", "write_meta")
+__all__ = (
+    "INTERRUPT",
+    "RUN",
+    "TASK",
+    "THREAD",
+    "Ledger",
+    "Published",
+    "Sql",
+    "ThreadState",
+    "latest_pk",
+    "read_meta",
+    "table_of",
+    "write_meta",
+)
 
 THREAD: TypeAdapter[Thread] = TypeAdapter(Thread)
 TASK: TypeAdapter[Task] = TypeAdapter(Task)
@@ -108,10 +121,23 @@ class Sql:
         )
         self.update_interrupt = Statement(
             update(interrupt)
-            .where(interrupt.c.owner == bindparam("b_owner"), interrupt.c.interrupt_id == bindparam("b_id"))
+            .where(
+                interrupt.c.owner == bindparam("b_owner"),
+                interrupt.c.task_id == bindparam("b_task"),
+                interrupt.c.interrupt_id == bindparam("b_id"),
+            )
             .values(action=bindparam("b_action"), body=bindparam("b_body")),
             dialect,
-            ("b_owner", "b_id", "b_action", "b_body"),
+            ("b_owner", "b_task", "b_id", "b_action", "b_body"),
+        )
+        self.asked = Statement(
+            select(interrupt.c.seq).where(
+                interrupt.c.owner == bindparam("owner"),
+                interrupt.c.task_id == bindparam("task"),
+                interrupt.c.interrupt_id == bindparam("id"),
+            ),
+            dialect,
+            ("owner", "task", "id"),
         )
         self.thread = Statement(
             select(thread.c.pk, thread.c.body).where(
@@ -184,8 +210,8 @@ class ThreadState:
     """Not terminal."""
     runs: dict[str, Run] = field(default_factory=dict[str, Run])
     """Reserved, pending and running, oldest first."""
-    interrupts: dict[str, Interrupt] = field(default_factory=dict[str, Interrupt])
-    """Unanswered, oldest first."""
+    interrupts: dict[tuple[str, str], Interrupt] = field(default_factory=dict[tuple[str, str], Interrupt])
+    """Unanswered, by task and id, oldest first."""
 
     @property
     def running(self) -> Run | None:
@@ -216,7 +242,7 @@ class _Rows:
         self.threads: dict[int, tuple[ThreadState, bool]] = {}
         self.tasks: dict[tuple[str, str], tuple[ThreadState, Task, bool]] = {}
         self.runs: dict[tuple[str, str], tuple[ThreadState, Run, bool]] = {}
-        self.interrupts: dict[tuple[str, str], tuple[ThreadState, Interrupt, int]] = {}
+        self.interrupts: dict[tuple[str, str, str], tuple[ThreadState, Interrupt, int]] = {}
         """With the seq of the record that raised it, 0 if the row exists."""
 
 
@@ -230,10 +256,11 @@ class Ledger:
         self.published: list[Published] = []
         self.touched = 0
         """Goes up with every change, so that a command can be seen to have failed before it changed anything."""
-        self.pending_by_agent: Counter[str] = Counter()
-        self.pending_by_owner: Counter[str] = Counter()
         self.next_pk = 1
-        self._counted: dict[tuple[str, str], str] = {}
+        self._by_agent: Counter[str] = Counter()
+        self._by_owner: Counter[str] = Counter()
+        self._counted: dict[tuple[str, str], str] | None = None
+        """The agents of pending runs; None until they are counted."""
         self._cached = cached
         self._states: OrderedDict[tuple[str, str], ThreadState] = OrderedDict()
         self._events: list[tuple[Any, ...]] = []
@@ -260,7 +287,7 @@ class Ledger:
         self._states.clear()
         self._events = []
         self._rows = _Rows()
-        self.count_again()
+        self._counted = None
 
     def flush(self) -> None:
         """Write what is buffered, a table at a time: each call into the database gives up the interpreter's lock, and
@@ -332,7 +359,7 @@ class Ledger:
             state.runs[run.run_id] = run
         for (body,) in self.sql.open_interrupts.run(self.connection, (pk,)):
             interrupt = INTERRUPT.validate_json(body)
-            state.interrupts[interrupt.interrupt_id] = interrupt
+            state.interrupts[interrupt.task_id, interrupt.interrupt_id] = interrupt
         return state
 
     # Tasks and runs that may have ended long ago
@@ -357,6 +384,12 @@ class Ledger:
             return changed[1], changed[0].thread.thread_id
         row = self.sql.run.run(self.connection, (owner, run_id)).first()
         return None if row is None else (RUN.validate_json(row[0]), row[2])
+
+    def has_asked(self, owner: str, task_id: str, interrupt_id: str) -> bool:
+        """Whether the task has a question of this id, open or not."""
+        if (owner, task_id, interrupt_id) in self._rows.interrupts:
+            return True
+        return self.sql.asked.run(self.connection, (owner, task_id, interrupt_id)).first() is not None
 
     # The log
 
@@ -415,10 +448,11 @@ class Ledger:
                     self._note_run(state, run_after(found[0], record), new=False)
             case InterruptRaised():
                 raised = interrupt_raised(record, event)
-                state.interrupts[raised.interrupt_id] = raised
-                self._rows.interrupts[state.thread.owner, raised.interrupt_id] = (state, raised, record.seq)
+                state.interrupts[raised.task_id, raised.interrupt_id] = raised
+                key = (state.thread.owner, raised.task_id, raised.interrupt_id)
+                self._rows.interrupts[key] = (state, raised, record.seq)
             case InterruptAnswered():
-                asked = state.interrupts.pop(event.interrupt_id)
+                asked = state.interrupts.pop((record.task_id or "", event.interrupt_id))
                 self._note_answer(state, interrupt_after(asked, event))
             case _:
                 pass
@@ -441,12 +475,12 @@ class Ledger:
         known = self._rows.runs.get(key)
         self._rows.runs[key] = (state, run, new or (known is not None and known[2]))
         if run.status is RunStatus.PENDING:
-            self.count_pending(key[0], run.run_id, self._agent_of(state, run))
+            self._count(key[0], run.run_id, self._agent_of(state, run))
         else:
             self._discount(key[0], run.run_id)
 
     def _note_answer(self, state: ThreadState, interrupt: Interrupt) -> None:
-        key = (state.thread.owner, interrupt.interrupt_id)
+        key = (state.thread.owner, interrupt.task_id, interrupt.interrupt_id)
         known = self._rows.interrupts.get(key)
         self._rows.interrupts[key] = (state, interrupt, 0 if known is None else known[2])
 
@@ -505,12 +539,12 @@ class Ledger:
     def _write_interrupts(self, rows: _Rows) -> None:
         new: list[tuple[Any, ...]] = []
         changed: list[tuple[Any, ...]] = []
-        for (owner, interrupt_id), (state, asked, seq) in rows.interrupts.items():
+        for (owner, task_id, interrupt_id), (state, asked, seq) in rows.interrupts.items():
             body = INTERRUPT.dump_json(asked)
             if seq:
-                new.append((owner, interrupt_id, state.pk, asked.task_id, asked.run_id, seq, asked.action, body))
+                new.append((owner, task_id, interrupt_id, state.pk, asked.run_id, seq, asked.action, body))
             else:
-                changed.append((owner, interrupt_id, asked.action, body))
+                changed.append((owner, task_id, interrupt_id, asked.action, body))
         self._many(self.sql.insert_interrupt, new)
         self._many(self.sql.update_interrupt, changed)
 
@@ -523,27 +557,34 @@ class Ledger:
 
     # Bounds on what waits
 
-    def count_pending(self, owner: str, run_id: str, agent: str) -> None:
-        if (owner, run_id) not in self._counted:
-            self._counted[owner, run_id] = agent
-            self.pending_by_agent[agent] += 1
-            self.pending_by_owner[owner] += 1
+    def waiting(self, owner: str, agent: str) -> tuple[int, int]:
+        """How many runs of the agent wait, and how many of the owner."""
+        if self._counted is None:
+            self._count_again()
+        return self._by_agent[agent], self._by_owner[owner]
 
-    def count_again(self) -> None:
+    def _count(self, owner: str, run_id: str, agent: str) -> None:
+        if self._counted is not None and (owner, run_id) not in self._counted:
+            self._counted[owner, run_id] = agent
+            self._by_agent[agent] += 1
+            self._by_owner[owner] += 1
+
+    def _discount(self, owner: str, run_id: str) -> None:
+        agent = None if self._counted is None else self._counted.pop((owner, run_id), None)
+        if agent is not None:
+            self._by_agent[agent] -= 1
+            self._by_owner[owner] -= 1
+
+    def _count_again(self) -> None:
         """Read the counts from the rows."""
-        self._counted.clear()
-        self.pending_by_agent.clear()
-        self.pending_by_owner.clear()
+        self.flush()
+        self._counted = {}
+        self._by_agent.clear()
+        self._by_owner.clear()
         run = table_of(RunRow)
         waiting = select(run.c.owner, run.c.run_id, run.c.agent).where(run.c.status == str(RunStatus.PENDING))
         for owner, run_id, agent in self.connection.execute(waiting):
-            self.count_pending(owner, run_id, agent)
-
-    def _discount(self, owner: str, run_id: str) -> None:
-        agent = self._counted.pop((owner, run_id), None)
-        if agent is not None:
-            self.pending_by_agent[agent] -= 1
-            self.pending_by_owner[owner] -= 1
+            self._count(owner, run_id, agent)
 
 
 def latest_pk(connection: Connection) -> int:

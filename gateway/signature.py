@@ -4,15 +4,19 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import partial
-from typing import Any, Literal, cast, is_typeddict
+from typing import Any, Literal, cast, get_args, get_type_hints
 
 from pydantic import BaseModel, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+from typing_extensions import TypedDict, is_typeddict
 
 from canonical import AgentInfo, Invocation
 from canonical.agent import AGENT_NAME
 from canonical.value import JsonObject
 
 __all__ = ("Signature", "describe", "signature_of")
+
+_typed_dict: Any = TypedDict
+"""Called with members that only run time knows."""
 
 Takes = Literal["nothing", "text", "call"]
 
@@ -35,7 +39,9 @@ def signature_of(target: object) -> Signature:
     if isinstance(target, type):
         raise TypeError(f"{target.__name__} is a class: name an instance of it, or a function")
     if not callable(target):
-        raise TypeError(f"a {type(target).__name__} is no agent: it cannot be called and has no method run(call)")
+        raise TypeError(
+            f"a value of type {type(target).__name__} is no agent: it cannot be called and has no method run(call)"
+        )
     try:
         signature = inspect.signature(target, eval_str=True)
     except NameError:  # an annotation that is only there for type checkers: the words of the others still count
@@ -104,6 +110,20 @@ def output_schema(returns: object) -> JsonObject | None:
     if not structured and not (isinstance(returns, type) and issubclass(returns, BaseModel)):
         return None
     try:
-        return TypeAdapter(cast("Any", returns)).json_schema(mode="serialization")
+        return TypeAdapter(cast("Any", _readable(returns))).json_schema(mode="serialization")
     except (PydanticSchemaGenerationError, PydanticUserError):
         return None
+
+
+def _readable(annotation: Any) -> Any:
+    """The annotation with every TypedDict in it made anew: before Python 3.12, pydantic reads only those that
+    typing_extensions made."""
+    if is_typeddict(annotation):
+        members = get_type_hints(annotation, include_extras=True)
+        readable: dict[str, Any] = {name: _readable(member) for name, member in members.items()}
+        return _typed_dict(annotation.__name__, readable, total=annotation.__total__)
+    arguments = get_args(annotation)
+    if not arguments or not hasattr(annotation, "__origin__"):
+        return annotation
+    made = tuple(_readable(argument) for argument in arguments)
+    return annotation if made == arguments else annotation.__origin__[made]

@@ -141,9 +141,9 @@ class InterruptRow(Row, table=True):
     )
 
     owner: str = Field(primary_key=True)
+    task_id: str = Field(primary_key=True)
     interrupt_id: str = Field(primary_key=True)
     thread_pk: int = Field(sa_type=BigInteger)
-    task_id: str
     run_id: str
     seq: int
     """Of the record that raised it."""

@@ -62,6 +62,7 @@ _RAW = (
     RunEnded,
 )
 """Events that are an agent's to say."""
+_OF_THE_GATEWAY = tuple(set(get_args(get_args(Event)[0])) - set(_RAW))
 _QUESTIONS = (Ask, InterruptRaised)
 _SAYABLE = (Message, Artifact, Step, ToolCall, *_PARTS, *_RAW)
 
@@ -115,7 +116,7 @@ def _nested(value: object, depth: int) -> Json:
         return _object(cast("Mapping[object, object]", value), depth)
     if isinstance(value, list | tuple):
         return [as_json(member, depth + 1) for member in cast("Sequence[object]", value)]
-    raise _invalid(f"a {type(value).__name__}, which is not JSON")
+    raise _invalid(f"a value of type {type(value).__name__}, which is not JSON")
 
 
 def _object(value: Mapping[object, object], depth: int) -> Json:
@@ -135,6 +136,8 @@ class Utterance:
         self._artifacts = 0
         self._message = False
         self._part = False
+        self._numbered: list[int] = []
+        """Open parts that the author numbers."""
         self._step: str | None = None
 
     def say(self, item: object) -> Sequence[Event]:
@@ -146,7 +149,7 @@ class Utterance:
         except ValidationError as error:
             wrong = error.errors(include_url=False, include_context=False)[0]
             where = ".".join(str(step) for step in wrong["loc"])
-            raise _invalid(f"a {type(item).__name__} with a wrong {where}: {wrong['msg']}") from error
+            raise _invalid(f"a value of type {type(item).__name__} with a wrong {where}: {wrong['msg']}") from error
 
     def answer(self, value: object) -> list[Event]:
         """The events of a returned value: text is a whole message, other JSON the structured output."""
@@ -160,6 +163,8 @@ class Utterance:
         if _all(value, _SAYABLE):
             said = [event for item in cast("Sequence[object]", value) for event in self.say(item)]
             return [*said, *self.close()]
+        if isinstance(value, _OF_THE_GATEWAY):
+            self._say_json(value)
         output = as_json(value)
         whole = PartAdded(part=DataPart(data=output))
         return [*self.close(), MessageStarted(), whole, MessageEnded(), RunEnded(output=output)]
@@ -191,8 +196,13 @@ class Utterance:
         self._part = False
         return [PartEnded()]
 
+    def _end_parts(self) -> list[Event]:
+        events = [*self._end_part(), *(PartEnded(index=index) for index in self._numbered)]
+        self._numbered.clear()
+        return events
+
     def _end_message(self) -> list[Event]:
-        events = self._end_part()
+        events = self._end_parts()
         if self._message:
             self._message = False
             events.append(MessageEnded())
@@ -222,6 +232,8 @@ class Utterance:
     def _say_json(self, item: object) -> Sequence[Event]:
         if item is None:
             return ()
+        if isinstance(item, _OF_THE_GATEWAY):
+            raise _invalid(f"the event {type(item).__name__}, which is the gateway's to say")
         if isinstance(item, str):
             return self._token(check_text(str(item)))
         if _all(item, _QUESTIONS):
@@ -287,12 +299,12 @@ class Utterance:
         return [*self.close(), raised]
 
     def _say_raw(self, event: Event) -> list[Event]:
-        """An event of the author's own: what it opens may go on with tokens, and is closed like the rest. Authors that
-        number parts themselves may have several open: those are theirs to end."""
+        """An event of the author's own: what it opens may go on with tokens, and is closed like the rest. An author
+        that numbers parts may have several open."""
         before: list[Event] = []
         match event:
             case PartAdded() | PartEnded() if event.index is not None:
-                pass
+                self._number(event, event.index)
             case MessageStarted():
                 before = self._end_message()
                 self._message = True
@@ -302,10 +314,16 @@ class Utterance:
             case PartEnded():
                 self._part = False
             case MessageEnded():
-                before = self._end_part()
+                before = self._end_parts()
                 self._message = False
             case InterruptRaised() | RunEnded():
                 before = self.close()
             case _:
                 pass
         return [*before, event]
+
+    def _number(self, event: PartAdded | PartEnded, index: int) -> None:
+        if isinstance(event, PartAdded) and event.open:
+            self._numbered.append(index)
+        elif index in self._numbered:
+            self._numbered.remove(index)

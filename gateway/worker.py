@@ -5,8 +5,9 @@ may use in the next, and one context, so that its context variables stay.
 """
 
 import asyncio
+import inspect
 from collections.abc import Callable
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from queue import SimpleQueue
 from threading import Thread
 from typing import Any
@@ -35,7 +36,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[tuple[Any, Any]] = loop.create_future()
         if self._thread is None:
-            self._thread = Thread(target=self._work, name=self._name, daemon=True)
+            self._thread = Thread(target=_work, args=(self._jobs, self._context), name=self._name, daemon=True)
             self._thread.start()
         self._jobs.put((function, args, loop, done))
         cancelled: asyncio.CancelledError | None = None
@@ -44,9 +45,11 @@ class Worker:
                 await asyncio.wait((done,))
             except asyncio.CancelledError as error:
                 cancelled = error
-        if cancelled is not None:
-            raise cancelled
         value, error = done.result()
+        if cancelled is not None:
+            if inspect.iscoroutine(value):
+                value.close()  # nobody will await it
+            raise cancelled
         if error is not None:
             raise error
         return value
@@ -56,16 +59,21 @@ class Worker:
         if self._thread is not None:
             self._jobs.put(None)
 
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            function, args, loop, done = job
-            value, error = None, None
-            try:
-                value = self._context.run(function, *args)
-            except BaseException as raised:  # handed to the caller, whatever it is
-                error = raised
-            try:
-                loop.call_soon_threadsafe(done.set_result, (value, error))
-            except RuntimeError:  # the loop is closed: nobody waits any more
-                return
-            del job, function, args, done, value, error
+    def __del__(self) -> None:
+        self.stop()
+
+
+def _work(jobs: "SimpleQueue[_Job | None]", context: Context) -> None:
+    """The thread. It does not hold the worker, so that one which nobody has any more can end it."""
+    while (job := jobs.get()) is not None:
+        function, args, loop, done = job
+        value, error = None, None
+        try:
+            value = context.run(function, *args)
+        except BaseException as raised:  # handed to the caller, whatever it is
+            error = raised
+        try:
+            loop.call_soon_threadsafe(done.set_result, (value, error))
+        except RuntimeError:  # the loop is closed: nobody waits any more
+            return
+        del job, function, args, done, value, error

@@ -1,9 +1,10 @@
 """The referee: follows what one run says and refuses what may not follow."""
 
+import hashlib
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from canonical import EVENT, Event, Fault, Message, Part, RunStatus
+from canonical import EVENT, Event, Fault, FilePart, Message, Part, RunStatus
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -101,6 +102,17 @@ class Heard:
         return [event.model_dump(exclude=_IDS) for event in self.events]
 
 
+def _kept(event: Event, given: object) -> Event:
+    """With the hash of a file's bytes in their place."""
+    part: object = getattr(given, "part", None)
+    if not isinstance(event, PartAdded | ArtifactAdded) or not isinstance(part, FilePart) or part.inline is None:
+        return event
+    blob = hashlib.sha256(part.inline).hexdigest()
+    return event.model_copy(
+        update={"part": part.model_copy(update={"blob": blob, "size": len(part.inline), "inline": None})}
+    )
+
+
 class Referee:
     """Follows one run and refuses what may not follow. Fills ids as the hub does."""
 
@@ -126,7 +138,7 @@ class Referee:
         if isinstance(told, RunEnded):
             self._ended(told)
             return None
-        filled = self._fill(told)
+        filled = _kept(self._fill(told), event)
         self.heard.events.append(filled)
         return filled
 

@@ -234,7 +234,7 @@ def test_a_question_is_open_until_it_is_answered():
     assert [interrupt.interrupt_id for interrupt in seen.open_interrupts("t")] == ["i", "j"]
     assert seen.open_interrupts("another") == []
     seen.apply(Record(3, 30, "t", "s", 0, InterruptAnswered(interrupt_id="i", value="yes")))
-    answered = seen.interrupts["i"]
+    answered = seen.interrupts["t", "i"]
     assert [interrupt.interrupt_id for interrupt in seen.open_interrupts()] == ["j"]
     assert (answered.action, answered.answer, answered.ask, answered.raised_at) == ("answer", "yes", "approval", 10)
 

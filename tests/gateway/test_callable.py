@@ -1,553 +1,20 @@
-"""Python callables as agents."""
+"""Calls of agents in process: how they fail, ask, are cancelled, and start over."""
 
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from contextlib import aclosing
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, TypedDict, cast
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pydantic import BaseModel
 
-from canonical import (
-    AgentInfo,
-    Artifact,
-    Ask,
-    DataPart,
-    Declined,
-    Event,
-    FaultCode,
-    FilePart,
-    Invocation,
-    Message,
-    ReasoningPart,
-    Step,
-    TextPart,
-    ToolCall,
-)
-from canonical.event import (
-    ArtifactAdded,
-    Custom,
-    InterruptRaised,
-    MessageEnded,
-    MessageStarted,
-    PartAdded,
-    PartDelta,
-    PartEnded,
-    RunEnded,
-    RunStarted,
-    StepEnded,
-    StepStarted,
-    ToolEnded,
-    ToolStarted,
-)
-from conformance.contract import Dialogue, Heard, check_agent
-from gateway.callable import InProcess, wrap
-from tests import strategies
-
-pytestmark = pytest.mark.filterwarnings("error")
-
-
-def agent(target: object, **options: Any) -> InProcess:
-    made = wrap(target, "agent", **options)[1]
-    assert isinstance(made, InProcess)
-    return made
-
-
-async def tell(target: object, said: str | Message | dict[str, Any] = "hi") -> Heard:
-    return await Dialogue(agent(target)).say(said)
-
-
-async def within(awaited: Awaitable[Any]) -> Any:
-    return await asyncio.wait_for(awaited, 5)
-
-
-def kinds(events: list[Event]) -> list[str]:
-    return [event.kind for event in events]
-
-
-# The forms
-
-
-class Greeter:
-    """Greets.
-
-    More about it."""
-
-    def __call__(self, text: str) -> str:
-        return f"hello {text}"
-
-
-class AsyncGreeter:
-    async def __call__(self, text: str) -> str:
-        """Greets too."""
-        return f"hello {text}"
-
-
-def plain(text: str) -> str:
-    return f"hello {text}"
-
-
-async def awaited(text: str) -> str:
-    return f"hello {text}"
-
-
-def generated(text: str) -> Iterator[str]:
-    yield "hello "
-    yield text
-
-
-async def async_generated(text: str) -> AsyncIterator[str]:
-    yield "hello "
-    yield text
-
-
-def untyped(text):  # type: ignore[no-untyped-def]
-    return f"hello {text}"
-
-
-def stringly(text: "str") -> "str":
-    return f"hello {text}"
-
-
-def of_the_call(call: Invocation) -> str:
-    return f"hello {call.text}"
-
-
-def of_the_call_by_name(call: "Invocation") -> str:
-    return f"hello {call.text}"
-
-
-def prefixed(greeting: str, text: str) -> str:
-    return f"{greeting} {text}"
-
-
-def with_defaults(text: str, mark: str = "", *, more: str = "", **rest: object) -> str:
-    return f"hello {text}{mark}{more}"
-
-
-def gives_a_coroutine(text: str) -> Awaitable[str]:
-    return awaited(text)
-
-
-def gives_a_generator(text: str) -> Iterator[str]:
-    return generated(text)
-
-
-def gives_an_async_generator(text: str) -> AsyncIterator[str]:
-    return async_generated(text)
-
-
-FORMS = [
-    Greeter(),
-    AsyncGreeter(),
-    Greeter().__call__,
-    plain,
-    awaited,
-    generated,
-    async_generated,
-    untyped,
-    stringly,
-    of_the_call,
-    of_the_call_by_name,
-    partial(prefixed, "hello"),
-    with_defaults,
-    gives_a_coroutine,
-    gives_a_generator,
-    gives_an_async_generator,
-    lambda text: f"hello {text}",  # type: ignore[misc]
-]
-
-
-@pytest.mark.parametrize("target", FORMS)
-async def test_every_form_answers_and_passes_the_contract(target: object):
-    assert (await tell(target, "you")).text == "hello you"
-    await check_agent(lambda: agent(target))
-
-
-async def test_a_function_may_take_nothing():
-    def clock() -> str:
-        return "noon"
-
-    assert (await tell(clock)).text == "noon"
-
-
-async def test_an_object_that_is_an_agent_stays_as_it_is():
-    class Native:
-        """Speaks events."""
-
-        async def run(self, call: Invocation) -> AsyncIterator[Event]:
-            yield Custom(value=call.text)
-
-    native = Native()
-    info, wrapped = wrap(native, "native")
-    assert wrapped is native
-    assert info.description == "Speaks events."
-
-
-@pytest.mark.parametrize(
-    ("target", "complaint"),
-    [
-        (5, "a int is no agent"),
-        (Greeter, "Greeter is a class"),
-        (lambda a, b: a, "needs 'b' too"),  # type: ignore[misc]
-        (lambda *, a: a, "needs 'a' too"),  # type: ignore[misc]
-    ],
-)
-def test_what_cannot_be_called_as_an_agent_is_refused_in_one_line(target: object, complaint: str):
-    with pytest.raises(TypeError, match=complaint) as raised:
-        wrap(target, "agent")
-    assert "\n" not in str(raised.value)
-
-
-def test_an_argument_of_another_type_is_refused():
-    def wrong(number: int) -> str:
-        return str(number)
-
-    with pytest.raises(TypeError, match="'number' is annotated int"):
-        wrap(wrong, "agent")
-
-
-@pytest.mark.parametrize("name", ["Echo", "", "a b", "a\n"])
-def test_a_name_that_no_agent_has_is_refused(name: str):
-    with pytest.raises(TypeError, match="no name for an agent"):
-        wrap(plain, name)
-
-
-# What is known of an agent
-
-
-class Count(TypedDict):
-    words: int
-
-
-class Model(BaseModel):
-    words: int
-
-
-@dataclass
-class Data:
-    words: int
-
-
-@pytest.mark.parametrize("returned", [Count, Model, Data])
-def test_the_schema_of_a_structured_output_is_published(returned: Any):
-    def count(text: str): ...
-
-    count.__annotations__["return"] = returned
-    info, _ = wrap(count, "count")
-    assert info.schemas["output"]["properties"] == {"words": {"title": "Words", "type": "integer"}}
-    assert info.output_types == ("application/json",)
-
-
-def test_a_plain_dict_is_an_object_and_text_has_no_schema():
-    def some(text: str) -> dict[str, int]: ...
-
-    assert wrap(some, "some")[0].schemas["output"] == {"type": "object", "additionalProperties": {"type": "integer"}}
-    assert wrap(plain, "plain")[0].schemas == {}
-    assert wrap(async_generated, "generated")[0].schemas == {}
-
-
-def test_the_first_paragraph_of_the_docstring_is_the_description():
-    def documented(text: str) -> str:
-        """Does
-        one thing.
-
-        And how.
-        """
-        return text
-
-    assert wrap(documented, "a")[0].description == "Does one thing."
-    assert wrap(partial(documented), "a")[0].description == "Does one thing."
-    assert wrap(Greeter(), "a")[0].description == "Greets."
-    assert wrap(AsyncGreeter(), "a")[0].description == "Greets too."
-    assert wrap(plain, "a")[0].description == ""
-
-
-def test_an_agent_that_knows_better_says_so():
-    class Known(Greeter):
-        info = AgentInfo(name="ignored", description="Better.", version="2")
-
-    info, _ = wrap(Known(), "known")
-    assert (info.name, info.description, info.version) == ("known", "Better.", "2")
-
-
-# What is said
-
-
-async def test_the_answer_of_a_function_is_one_whole_message_in_three_events():
-    heard = await tell(awaited)
-    assert kinds(heard.events) == ["message_started", "part_added", "message_ended"]
-
-
-@pytest.mark.parametrize("form", [plain, awaited])
-async def test_an_empty_answer_stays_an_empty_answer(form: Callable[[str], object]):
-    def empty(text: str) -> str:
-        return ""
-
-    async def empty_too(text: str) -> str:
-        return ""
-
-    for target in (empty, empty_too):
-        assert [message.parts for message in (await tell(target)).messages] == [(TextPart(text=""),)]
-
-
-async def test_tokens_are_deltas_of_one_message_cut_where_the_agent_cut_them():
-    def talk(text: str) -> Iterator[str]:
-        yield from ("a", "b", "", "c")
-
-    assert (await tell(talk)).words == [
-        event.model_dump(exclude={"message_id", "extra"})
-        for event in (
-            MessageStarted(),
-            PartAdded(index=0, part=TextPart(text="a"), open=True),
-            PartDelta(index=0, text="b"),
-            PartDelta(index=0, text="c"),
-            PartEnded(index=0),
-            MessageEnded(),
-        )
-    ]
-
-
-async def test_nothing_returned_and_nothing_yielded_say_nothing():
-    def nothing(text: str) -> None: ...
-
-    def nothing_either(text: str) -> Iterator[str]:
-        yield from ()
-
-    def none(text: str) -> Iterator[None]:
-        yield None
-
-    for target in (nothing, nothing_either, none):
-        heard = await tell(target)
-        assert (heard.events, heard.fault) == ([], None)
-
-
-async def test_parts_join_the_open_message_and_messages_stand_alone():
-    def talk(text: str) -> Iterator[object]:
-        yield "a"
-        yield DataPart(data={"n": 1})
-        yield "b"
-        yield Message.of("so far", phase="progress")
-        yield "c"
-
-    heard = await tell(talk)
-    assert [message.parts for message in heard.messages] == [
-        (TextPart(text="a"), DataPart(data={"n": 1}), TextPart(text="b")),
-        (TextPart(text="so far"),),
-        (TextPart(text="c"),),
-    ]
-    assert [message.phase for message in heard.messages] == ["answer", "progress", "answer"]
-    assert heard.text == "abc"
-
-
-async def test_a_step_ends_where_the_next_begins_or_with_the_run():
-    def work(text: str) -> Iterator[object]:
-        yield Step("plan", input={"for": text})
-        yield "p"
-        yield Step("do")
-
-    heard = await tell(work)
-    steps = [event for event in heard.events if isinstance(event, StepStarted | StepEnded)]
-    assert [(event.kind, event.name) for event in steps] == [
-        ("step_started", "plan"),
-        ("step_ended", "plan"),
-        ("step_started", "do"),
-        ("step_ended", "do"),
-    ]
-    assert steps[0].step_id == steps[1].step_id != steps[2].step_id
-    assert isinstance(steps[0], StepStarted) and steps[0].input == {"for": "hi"}
-
-
-async def test_a_tool_call_is_made_and_answered():
-    def work(text: str) -> Iterator[object]:
-        yield ToolCall("count", {"text": text}, output=2)
-
-    started, ended = (await tell(work)).events
-    assert isinstance(started, ToolStarted) and isinstance(ended, ToolEnded)
-    assert (started.name, started.input, ended.output, started.call_id) == ("count", {"text": "hi"}, 2, ended.call_id)
-
-
-async def test_an_artifact_is_added_part_by_part_under_one_id():
-    def work(text: str) -> Iterator[object]:
-        yield Artifact.of("a.txt", "text")
-        yield Artifact(name="b", parts=(TextPart(text="1"), TextPart(text="2"), TextPart(text="3")), description="d")
-
-    whole, *pieces = cast("list[ArtifactAdded]", (await tell(work)).events)
-    assert isinstance(whole.part, FilePart)
-    assert (whole.name, whole.append, whole.last, whole.part.media_type) == ("a.txt", False, True, "text/plain")
-    assert [(piece.append, piece.last) for piece in pieces] == [(False, False), (True, False), (True, True)]
-    assert len({piece.artifact_id for piece in pieces}) == 1
-    assert {piece.description for piece in pieces} == {"d"}
-
-
-@pytest.mark.parametrize("value", [{"a": [1, None]}, [1, 2], 5, 2.5, True, Model(words=1), Data(words=1), (1, 2)])
-async def test_json_from_a_function_is_structured_output_and_said_as_data(value: Any):
-    def structured(text: str) -> Any:
-        return value
-
-    heard = await tell(structured)
-    expected = {"words": 1} if isinstance(value, Model | Data) else [1, 2] if value == (1, 2) else value
-    assert heard.ended is not None and heard.ended.output == expected
-    assert [message.parts for message in heard.messages] == [(DataPart(data=expected),)]
-
-
-async def test_json_from_a_generator_is_data():
-    def talk(text: str) -> Iterator[object]:
-        yield {"a": 1}
-        yield [1, 2]
-
-    heard = await tell(talk)
-    assert [message.parts for message in heard.messages] == [(DataPart(data={"a": 1}), DataPart(data=[1, 2]))]
-    assert heard.ended is None
-
-
-async def test_data_that_the_agent_changes_afterwards_was_said_as_it_was():
-    said = {"n": [1]}
-
-    def talk(text: str) -> Iterator[object]:
-        yield said
-        said["n"].append(2)
-
-    (message,) = (await tell(talk)).messages
-    assert message.parts == (DataPart(data={"n": [1]}),)
-
-
-async def test_a_function_may_return_several_things_to_say():
-    async def work(text: str) -> list[object]:
-        return [Message.of("a"), Artifact.of("f", b"1"), Step("s")]
-
-    assert kinds((await tell(work)).events) == [
-        "message_started",
-        "part_added",
-        "message_ended",
-        "artifact_added",
-        "step_started",
-        "step_ended",
-    ]
-
-
-async def test_what_a_generator_returns_ends_its_answer():
-    def work(text: str) -> Generator[str, None, dict[str, int]]:
-        yield "a"
-        return {"n": 1}
-
-    heard = await tell(work)
-    assert heard.ended is not None and heard.ended.output == {"n": 1}
-    assert [message.parts for message in heard.messages] == [(TextPart(text="a"),), (DataPart(data={"n": 1}),)]
-
-
-async def test_canonical_events_are_said_as_they_are_and_mix_with_tokens():
-    def talk(text: str) -> Iterator[object]:
-        yield MessageStarted(message_id="m", name="planner")
-        yield "a"
-        yield PartAdded(part=ReasoningPart(text="hm"), open=True)
-        yield PartDelta(text="!")
-        yield "?"
-        yield Custom(name="c", value=1)
-        yield RunEnded(output={"done": True})
-        raise AssertionError("not reached")
-
-    heard = await tell(talk)
-    assert [message.parts for message in heard.messages] == [(TextPart(text="a"), ReasoningPart(text="hm!?"))]
-    assert heard.ended is not None and heard.ended.output == {"done": True}
-    assert heard.fault is None
-
-
-async def test_an_agent_that_numbers_its_parts_may_have_several_open():
-    def talk(text: str) -> Iterator[object]:
-        yield MessageStarted(message_id="m")
-        yield PartAdded(message_id="m", index=0, part=TextPart(text="a"), open=True)
-        yield PartAdded(message_id="m", index=1, part=ReasoningPart(text="x"), open=True)
-        yield PartDelta(message_id="m", index=0, text="b")
-        yield PartDelta(message_id="m", index=1, text="y")
-        yield PartEnded(message_id="m", index=0)
-        yield PartEnded(message_id="m", index=1)
-        yield MessageEnded(message_id="m")
-
-    (message,) = (await tell(talk)).messages
-    assert message.parts == (TextPart(text="ab"), ReasoningPart(text="xy"))
-
-
-def nested(levels: int) -> Any:
-    value: Any = 1
-    for _ in range(levels):
-        value = [value]
-    return value
-
-
-@pytest.mark.parametrize(
-    ("value", "complaint"),
-    [
-        (object(), "a object, which is not JSON"),
-        ({"a": {1, 2}}, "a set, which is not JSON"),
-        (b"bytes", "a bytes, which is not JSON"),
-        ({1: 2}, "a key of type int"),
-        ([float("nan")], "the float nan"),
-        (float("inf"), "the float inf"),
-        ("\ud800", "lone surrogate"),
-        ({"\udfff": 1}, "lone surrogate"),
-        (nested(65), "deeper than 64 levels"),
-        (nested(1000), "deeper than 64 levels"),
-        (TextPart(text="\ud800"), "lone surrogate"),
-        (DataPart(data={"a": float("nan")}), "the float nan"),
-        (Message(parts=(TextPart(text="\ud800"),)), "lone surrogate"),
-        (Ask("\ud800"), "lone surrogate"),
-        (Ask("?", value=float("nan")), "the float nan"),
-        (Ask(cast("Any", 5)), "a Ask with a wrong text"),
-        (Step(cast("Any", 5)), "a Step with a wrong name"),
-        (Step("s", input=cast("Any", object())), "a object, which is not JSON"),
-        (ToolCall("t", output=cast("Any", {1, 2})), "a set, which is not JSON"),
-        (Artifact(name="empty"), "an Artifact without parts"),
-        (Custom(value={"a": float("inf")}), "the float inf"),
-        (RunStarted(), "a RunStarted, which is the gateway's to say"),
-        (Ask, "a type, which is not JSON"),
-    ],
-)
-async def test_what_cannot_be_said_is_the_agents_fault_and_ends_only_its_run(value: object, complaint: str):
-    def returns(text: str) -> object:
-        return value
-
-    async def yields(text: str) -> AsyncIterator[object]:
-        yield value
-        raise AssertionError("not reached")
-
-    for target in (returns, yields):
-        heard = await tell(target)
-        assert heard.fault is not None
-        assert heard.fault.code is FaultCode.AGENT_INVALID
-        assert complaint in heard.fault.message
-
-
-@given(strategies.json_values(max_leaves=8))
-@settings(max_examples=50)
-async def test_all_json_that_a_function_returns_is_its_output(value: Any):
-    async def structured(text: str) -> Any:
-        return value
-
-    heard = await tell(structured)
-    if isinstance(value, str):
-        assert heard.text == value
-    elif value is not None:
-        assert heard.ended is not None and heard.ended.output == value
-    assert heard.fault is None
-
-
-@given(st.lists(strategies.texts(), max_size=6))
-@settings(max_examples=50)
-async def test_all_tokens_of_a_generator_are_its_answer(tokens: list[str]):
-    async def talk(text: str) -> AsyncIterator[str]:
-        for token in tokens:
-            yield token
-
-    assert (await tell(talk)).text == "".join(tokens)
-
+from canonical import Artifact, Ask, Declined, Event, FaultCode, FaultError, Invocation, Message, Step
+from canonical.event import InterruptRaised, MessageStarted, PartAdded, PartDelta
+from conformance.contract import Dialogue, check_agent
+from conformance.contract.dialogue import started
+from tests.gateway.talk import agent, tell, within
 
 # Failing
 
@@ -601,18 +68,11 @@ async def test_an_exception_is_told_in_its_own_words_and_logged(
 
 
 async def test_a_fault_of_the_agents_own_keeps_its_words():
-    def refuse(text: str) -> str:
-        raise FaultErrorOf
-
-    FaultErrorOf = replace_fault()
-    heard = await tell(refuse)
-    assert heard.fault == FaultErrorOf.fault
-
-
-def replace_fault() -> Any:
-    from canonical import FaultError
-
-    return FaultError(FaultCode.UNSUPPORTED, "Only German", language="de")
+    for target in raising(FaultError(FaultCode.UNSUPPORTED, "Only German", language="de")):
+        heard = await tell(target)
+        assert heard.fault is not None
+        assert (heard.fault.code, heard.fault.message) == (FaultCode.UNSUPPORTED, "Only German")
+        assert heard.fault.details == {"language": "de"}
 
 
 async def test_a_stop_iteration_in_a_function_does_not_hang():
@@ -627,3 +87,519 @@ async def test_very_long_words_of_an_exception_are_cut():
 
     heard = await tell(fail)
     assert heard.fault is not None and len(heard.fault.message) < 20_000
+
+
+# Asking
+
+
+async def name_asker(text: str) -> AsyncGenerator[object, Any]:
+    yield "Well. "
+    name = yield Ask("Name?")
+    yield f"Hello {name} {text}"
+
+
+def sync_name_asker(text: str) -> Generator[object, Any, None]:
+    yield "Well. "
+    name = yield Ask("Name?")
+    yield f"Hello {name} {text}"
+
+
+async def raw_asker(text: str) -> AsyncGenerator[object, Any]:
+    yield "Well. "
+    name = yield InterruptRaised(message=Message.of("Name?"))
+    yield f"Hello {name} {text}"
+
+
+ASKERS = [name_asker, sync_name_asker, raw_asker]
+
+
+@pytest.mark.parametrize("asker", ASKERS)
+async def test_a_question_pauses_the_run_and_its_answer_goes_on(asker: object):
+    dialogue = Dialogue(agent(asker))
+    paused = await dialogue.say("there")
+    assert [question.message.text for question in paused.questions] == ["Name?"]
+    assert paused.text == "Well. "
+    answered = await dialogue.answer("Ann")
+    assert answered.text == "Hello Ann there"
+    assert answered.questions == []
+
+
+@pytest.mark.parametrize("asker", ASKERS)
+async def test_everything_is_closed_before_a_question(asker: object):
+    heard = await Dialogue(agent(asker)).say("x")
+    assert [event.kind for event in heard.events][-3:] == ["part_ended", "message_ended", "interrupt_raised"]
+
+
+@pytest.mark.parametrize("asker", ASKERS)
+async def test_agents_that_ask_pass_the_contract(asker: object):
+    await check_agent(lambda: agent(asker))
+
+
+async def test_several_questions_are_asked_at_once_and_answered_in_order():
+    async def asker(text: str) -> AsyncGenerator[object, Any]:
+        got = yield [Ask("a"), Ask("b")]
+        yield f"{got!r}"
+        got = yield (Ask("c"), Ask("d"))
+        yield f"{got!r}"
+
+    dialogue = Dialogue(agent(asker))
+    assert len((await dialogue.say("x")).questions) == 2
+    second = await dialogue.answer("1", {"n": 2})
+    assert second.text == "['1', {'n': 2}]"
+    assert (await dialogue.answer(None, 4)).text == "(None, 4)"
+
+
+async def test_one_question_in_a_list_is_answered_by_a_list():
+    async def asker(text: str) -> AsyncGenerator[object, Any]:
+        (got,) = yield [Ask("a")]
+        yield f"{got}"
+
+    dialogue = Dialogue(agent(asker))
+    await dialogue.say("x")
+    assert (await dialogue.answer("1")).text == "1"
+
+
+async def test_a_question_carries_its_schema_kind_and_value():
+    async def asker(text: str) -> AsyncGenerator[object, Any]:
+        yield Ask("May I?", schema={"type": "boolean"}, kind="approval", value={"action": "write"})
+
+    (question,) = (await Dialogue(agent(asker)).say("x")).questions
+    assert (question.ask, question.answer_schema, question.value) == (
+        "approval",
+        {"type": "boolean"},
+        {"action": "write"},
+    )
+
+
+@pytest.mark.parametrize("parked", [1, 0])
+async def test_a_declined_question_raises_at_its_yield(parked: int):
+    def asker(text: str) -> Generator[object, Any, None]:
+        try:
+            yield [Ask("a"), Ask("b")]
+        except Declined as declined:
+            yield f"{declined.answers}"
+
+    dialogue = Dialogue(agent(asker, parked=parked))
+    await dialogue.say("x")
+    heard = await dialogue.reply(("answer", "yes"), ("decline", None))
+    assert heard.text == "('yes', None)"
+
+
+async def test_an_agent_that_needs_its_answer_fails_when_it_is_declined():
+    dialogue = Dialogue(agent(name_asker))
+    await dialogue.say("x")
+    heard = await dialogue.decline()
+    assert heard.fault is not None
+    assert heard.fault.message == "Declined: The caller declined to answer."
+
+
+async def test_a_function_that_asks_is_called_again_with_the_answers():
+    async def asker(call: Invocation) -> Ask | str:
+        return f"Hello {call.answers[0].value}" if call.answers else Ask("Name?")
+
+    def sync_asker(call: Invocation) -> list[Ask] | str:
+        return f"Hello {call.answers[0].value}" if call.answers else [Ask("Name?")]
+
+    for target in (asker, sync_asker):
+        dialogue = Dialogue(agent(target))
+        assert len((await dialogue.say("x")).questions) == 1
+        assert (await dialogue.answer("Ann")).text == "Hello Ann"
+
+
+async def test_a_paused_agent_keeps_what_it_had():
+    """What it holds (here: an object of its own) is the same after the answer."""
+    kept: list[object] = []
+
+    async def asker(text: str) -> AsyncGenerator[object, Any]:
+        kept.append(object())
+        mine = kept[-1]
+        yield Ask("?")
+        assert kept == [mine]
+        yield "kept"
+
+    dialogue = Dialogue(agent(asker))
+    await dialogue.say("x")
+    assert (await dialogue.answer("y")).text == "kept"
+
+
+# Starting over
+
+
+@pytest.mark.parametrize("asker", ASKERS)
+async def test_a_paused_agent_that_is_gone_goes_on_as_if_it_were_not(asker: object):
+    parked, gone = Dialogue(agent(asker)), Dialogue(agent(asker, parked=0))
+    for dialogue in (parked, gone):
+        await dialogue.say("there")
+    assert (await gone.answer("Ann")).words == (await parked.answer("Ann")).words
+
+
+async def everything(call: Invocation) -> AsyncGenerator[object, Any]:
+    yield Step("plan")
+    yield "thinking"
+    yield Message.of("working on it", phase="progress")
+    yield Artifact.of("a.txt", f"for {call.text}")
+    yield Artifact(name="b", parts=(*Artifact.of("x", b"1").parts, *Artifact.of("y", b"2").parts))
+    first = yield Ask("first?")
+    yield f"first {first}"
+    yield {"data": first}
+    second, third = yield [Ask("second?"), Ask("third?")]
+    yield MessageStarted(message_id="own")
+    yield PartAdded(message_id="own", index=0, part=Message.of("left ").parts[0], open=True)
+    yield PartDelta(message_id="own", index=0, text="open")
+    fourth = yield Ask("fourth?")
+    yield f"{len(call.history)} {first} {second} {third} {fourth} {call.text} {call.cause} {call.run_id[:0]}"
+
+
+@pytest.mark.parametrize(
+    "restarts", [(True, True, True), (False, True, False), (True, False, True), (False, False, True)]
+)
+async def test_an_agent_may_start_over_at_any_of_its_questions(restarts: tuple[bool, ...]):
+    dialogue = Dialogue(agent(everything))
+    heard = await dialogue.say("input")
+    for restarted, answers in zip(restarts, (["1"], ["2", "3"], ["4"]), strict=True):
+        if restarted:
+            dialogue.agent = agent(everything)
+        heard = await dialogue.answer(*answers)
+        assert heard.fault is None
+    assert heard.text == "0 1 2 3 4 input input "
+
+
+async def test_what_was_said_before_is_not_said_again():
+    dialogue = Dialogue(agent(everything))
+    first = await dialogue.say("input")
+    dialogue.agent = agent(everything)
+    second = await dialogue.answer("1")
+    assert [message.text for message in first.messages] == ["thinking", "working on it"]
+    assert [message.text for message in second.messages] == ["first 1"]
+    assert not any(event.kind == "artifact_added" for event in second.events)
+
+
+async def test_a_follow_up_starts_afresh_and_its_question_is_its_own():
+    dialogue = Dialogue(agent(name_asker))
+    await dialogue.say("one")
+    await dialogue.answer("Ann")
+    await dialogue.say("two", cause="follow_up")
+    dialogue.agent = agent(name_asker)
+    assert (await dialogue.answer("Bob")).text == "Hello Bob two"
+
+
+async def test_an_agent_that_says_something_else_the_second_time_is_not_replayable():
+    count = iter(range(10))
+
+    async def forgetful(text: str) -> AsyncGenerator[object, Any]:
+        yield f"try {next(count)}"
+        yield Ask("?")
+
+    dialogue = Dialogue(agent(forgetful, parked=0))
+    await dialogue.say("x")
+    heard = await dialogue.answer("y")
+    assert heard.fault is not None and heard.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
+    assert heard.events == []
+
+
+@pytest.mark.parametrize("what", ["ends", "raises", "asks more", "asks less", "another file"])
+async def test_every_other_course_is_a_divergence(what: str):
+    calls = iter(range(10))
+
+    async def forgetful(text: str) -> AsyncGenerator[object, Any]:
+        again = next(calls) > 0
+        yield Artifact.of("a", b"other" if again and what == "another file" else b"file")
+        if again and what == "ends":
+            return
+        if again and what == "raises":
+            raise RuntimeError("boom")
+        if again and what == "asks more":
+            yield [Ask("a"), Ask("b"), Ask("c")]
+        yield [Ask("a")] if again and what == "asks less" else [Ask("a"), Ask("b")]
+        yield "over"
+
+    dialogue = Dialogue(agent(forgetful, parked=0))
+    await dialogue.say("x")
+    heard = await dialogue.answer("1", "2")
+    assert heard.fault is not None
+    assert heard.fault.code is FaultCode.AGENT_NOT_REPLAYABLE, heard.fault
+    assert heard.events == []
+
+
+async def test_an_agent_that_is_not_to_be_run_again_fails_at_once():
+    calls: list[str] = []
+
+    async def once(text: str) -> AsyncGenerator[object, Any]:
+        calls.append(text)
+        yield Ask("?")
+
+    dialogue = Dialogue(agent(once, parked=0, replay=False))
+    await dialogue.say("x")
+    heard = await dialogue.answer("y")
+    assert heard.fault is not None and heard.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
+    assert calls == ["x"]
+
+
+async def test_an_agent_that_is_not_to_be_run_again_goes_on_while_it_is_parked():
+    dialogue = Dialogue(agent(name_asker, replay=False))
+    await dialogue.say("there")
+    assert (await dialogue.answer("Ann")).text == "Hello Ann there"
+
+
+async def test_records_that_do_not_tell_are_no_reason_to_guess():
+    dialogue = Dialogue(agent(name_asker, parked=0))
+    await dialogue.say("x")
+    dialogue.records.clear()
+    heard = await dialogue.answer("y")
+    assert heard.fault is not None and heard.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
+
+
+async def test_the_oldest_parked_agent_makes_room_and_starts_over_when_it_is_answered():
+    closed: list[str] = []
+
+    async def asker(text: str) -> AsyncGenerator[object, Any]:
+        try:
+            name = yield Ask("Name?")
+            yield f"{name} {text}"
+        finally:
+            closed.append(text)
+
+    target = agent(asker, parked=2)
+    dialogues = [Dialogue(target) for _ in range(3)]
+    for number, dialogue in enumerate(dialogues):
+        await dialogue.say(str(number))
+    assert len(target.parking) == 2
+    answers = [await dialogue.answer("Ann") for dialogue in dialogues]
+    assert [answer.text for answer in answers] == ["Ann 0", "Ann 1", "Ann 2"]
+    await target.close()
+    assert sorted(closed) == ["0", "0", "1", "2"]
+
+
+# Cancelling
+
+
+async def consume(target: Any, said: str = "x") -> list[Event]:
+    events: list[Event] = []
+    async with aclosing(started(target, Dialogue(target).call(said))) as run:
+        async for event in run:
+            events.append(event)
+    return events
+
+
+async def test_cancelling_reaches_an_async_agent_where_it_waits():
+    waiting, cleaned = asyncio.Event(), asyncio.Event()
+
+    async def waiter(text: str) -> AsyncIterator[str]:
+        try:
+            yield "a"
+            waiting.set()
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            cleaned.set()
+            raise
+
+    async def plainly(text: str) -> str:
+        return "".join([token async for token in waiter(text)])
+
+    for target in (waiter, plainly):
+        waiting.clear()
+        cleaned.clear()
+        run = asyncio.ensure_future(consume(agent(target)))
+        await within(waiting.wait())
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await within(run)
+        assert cleaned.is_set()
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_closing_the_run_closes_the_generator_where_it_yields(sync: bool):
+    closed: list[str] = []
+
+    def endless(text: str) -> Iterator[str]:
+        try:
+            while True:
+                yield "a"
+        finally:
+            closed.append("sync")
+
+    async def async_endless(text: str) -> AsyncIterator[str]:
+        try:
+            while True:
+                yield "a"
+        finally:
+            closed.append("async")
+
+    target = agent(endless if sync else async_endless)
+    async with aclosing(started(target, Dialogue(target).call("x"))) as run:
+        assert await within(anext(run)) is not None
+    assert closed == ["sync" if sync else "async"]
+
+
+async def test_a_cancelled_function_in_a_thread_keeps_its_run_until_it_ends():
+    started, release, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def stubborn(text: str) -> str:
+        started.set()
+        release.wait(5)
+        ended.set()
+        return "late"
+
+    def stubborn_generator(text: str) -> Iterator[str]:
+        yield stubborn(text)
+
+    for target in (stubborn, stubborn_generator):
+        for flag in (started, release, ended):
+            flag.clear()
+        run = asyncio.ensure_future(consume(agent(target)))
+        await within(asyncio.to_thread(started.wait))
+        run.cancel()
+        for _ in range(3):
+            await asyncio.wait((run,), timeout=0.01)
+            run.cancel()  # again: it makes no difference
+            assert not run.done()
+        release.set()
+        with pytest.raises(asyncio.CancelledError):
+            await within(run)
+        assert ended.is_set()
+
+
+async def test_what_an_agent_raises_while_it_is_closed_is_logged_and_goes_no_further(caplog: pytest.LogCaptureFixture):
+    async def clumsy(text: str) -> AsyncIterator[str]:
+        try:
+            yield "a"
+        finally:
+            raise RuntimeError("clumsy")
+
+    async def stubborn(text: str) -> AsyncIterator[str]:
+        try:
+            yield "a"
+        finally:
+            yield "b"
+
+    for target in (clumsy, stubborn):
+        caplog.clear()
+        made = agent(target)
+        async with aclosing(started(made, Dialogue(made).call("x"))) as run:
+            await anext(run)
+        assert len(caplog.records) == 1
+
+
+# Threads and contexts
+
+
+async def test_synchronous_agents_run_off_the_event_loop_each_in_a_thread_of_its_own():
+    threads: set[int] = set()
+    together = threading.Barrier(40)
+
+    def blocking(text: str) -> Iterator[str]:
+        mine = threading.get_ident()
+        threads.add(mine)
+        together.wait(5)  # forty at once: none waits for another's thread
+        yield "a"
+        assert threading.get_ident() == mine
+        yield "b"
+        assert threading.get_ident() == mine
+
+    target = agent(blocking)
+    heard = await asyncio.gather(*(Dialogue(target).say("x") for _ in range(40)))
+    assert [one.fault for one in heard] == [None] * 40
+    assert len(threads) == 40
+    assert threading.get_ident() not in threads
+
+
+async def test_threads_end_with_their_calls():
+    def steps(text: str) -> Generator[object, Any, None]:
+        yield "a"
+        yield Ask("?")
+        yield "b"
+
+    def plainly(text: str) -> str:
+        return text
+
+    def fails(text: str) -> str:
+        raise RuntimeError(text)
+
+    others = set(threading.enumerate())
+
+    def of_agents() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == "agent-agent"} - others
+
+    target = agent(steps)
+    dialogue = Dialogue(target)
+    await dialogue.say("x")
+    assert len(of_agents()) == 1
+    await dialogue.answer("y")
+    await dialogue.say("again", "follow_up")
+    await target.close()
+    await Dialogue(agent(plainly)).say("x")
+    await Dialogue(agent(fails)).say("x")
+    for thread in of_agents():
+        await within(asyncio.to_thread(thread.join))
+    assert of_agents() == set()
+
+
+async def test_context_variables_reach_and_stay_with_a_synchronous_agent():
+    variable: ContextVar[str] = ContextVar("variable", default="unset")
+
+    def seeing(text: str) -> Generator[object, Any, None]:
+        yield variable.get()
+        variable.set("own")
+        yield f" {variable.get()}"
+        yield Ask("?")
+        yield variable.get()
+
+    variable.set("callers")
+    dialogue = Dialogue(agent(seeing))
+    assert (await dialogue.say("x")).text == "callers own"
+    variable.set("changed")
+    assert (await dialogue.answer("y")).text == "own"
+    assert variable.get() == "changed"
+
+
+async def test_the_task_that_ended_while_it_was_paused_frees_its_agent():
+    closed = asyncio.Event()
+
+    async def asker(text: str) -> AsyncGenerator[object, Any]:
+        try:
+            yield Ask("?")
+        finally:
+            closed.set()
+
+    target = agent(asker)
+    dialogue = Dialogue(target)
+    await dialogue.say("x")
+    target.forget(dialogue.owner, dialogue.task_id)
+    await within(closed.wait())
+    assert len(target.parking) == 0
+
+
+async def test_an_iterable_that_is_no_generator_is_said_too():
+    class Countdown:
+        def __init__(self) -> None:
+            self.left = 3
+
+        def __aiter__(self) -> "Countdown":
+            return self
+
+        async def __anext__(self) -> str:
+            self.left -= 1
+            if self.left < 0:
+                raise StopAsyncIteration
+            return str(self.left)
+
+    def counts(text: str) -> Countdown:
+        return Countdown()
+
+    assert (await tell(counts)).text == "210"
+
+
+async def test_a_step_that_is_open_at_a_question_ends_there():
+    async def asker(text: str) -> AsyncGenerator[object, Any]:
+        yield Step("a")
+        yield Ask("?")
+        yield Step("b")
+
+    dialogue = Dialogue(agent(asker, parked=0))
+    assert [event.kind for event in (await dialogue.say("x")).events] == [
+        "step_started",
+        "step_ended",
+        "interrupt_raised",
+    ]
+    assert [event.kind for event in (await dialogue.answer("y")).events] == ["step_started", "step_ended"]

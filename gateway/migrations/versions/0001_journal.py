@@ -43,14 +43,14 @@ def upgrade() -> None:
     op.create_table(
         "interrupt",
         sa.Column("owner", sa.String(), nullable=False),
+        sa.Column("task_id", sa.String(), nullable=False),
         sa.Column("interrupt_id", sa.String(), nullable=False),
         sa.Column("thread_pk", sa.BigInteger(), nullable=False),
-        sa.Column("task_id", sa.String(), nullable=False),
         sa.Column("run_id", sa.String(), nullable=False),
         sa.Column("seq", sa.Integer(), nullable=False),
         sa.Column("action", sa.String(), nullable=True),
         sa.Column("body", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("owner", "interrupt_id"),
+        sa.PrimaryKeyConstraint("owner", "task_id", "interrupt_id"),
     )
     op.create_index(
         "interrupt_open",

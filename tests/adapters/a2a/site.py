@@ -72,7 +72,7 @@ class Fetcher:
     """Receives what the gateway would post."""
 
     def __init__(self) -> None:
-        self.posted: "asyncio.Queue[Posted]" = asyncio.Queue()
+        self.posted: asyncio.Queue[Posted] = asyncio.Queue()
 
     async def check(self, url: str) -> None:
         if "127.0.0.1" in url:

@@ -1,0 +1,55 @@
+import json
+from typing import Any
+
+from adapters.a2a import adapter
+from canonical import Message, Record, TaskState, TextPart, Webhook
+from tests.adapters.a2a.log import CONTEXT, Log, streamed, task_of
+from tests.adapters.a2a.schema import check
+
+HELLO = Message(message_id="in", role="user", parts=(TextPart(text="Hello"),))
+LOG = Log(HELLO).start().add(*streamed("m", "one", " two")).done().records
+
+
+def hook(dialect: str, **config: Any) -> Webhook:
+    return Webhook(webhook_id="w", task_id="t", dialect=dialect, url="https://x", config=config)
+
+
+def posted(dialect: str, records: list[Record], **config: Any) -> list[Any]:
+    writer = adapter.webhooks[dialect](hook(dialect, **config), task_of(records), CONTEXT)
+    return [json.loads(body) for record in records for body in writer.write(record)]
+
+
+def test_a_0_3_receiver_is_posted_the_whole_task_after_every_event_that_changes_it() -> None:
+    bodies = [check("task", "0.3", body) for body in posted("a2a-0.3", LOG)]
+    assert [body["status"]["state"] for body in bodies] == ["submitted", *["working"] * 4, "completed"]
+    assert [body["artifacts"][0]["parts"][0]["text"] for body in bodies[2:]] == ["one", *["one two"] * 3]
+
+
+def test_a_1_0_receiver_is_posted_a_stream_response_per_event_the_task_first() -> None:
+    bodies = [check("event", "1.0", body) for body in posted("a2a-1.0", LOG)]
+    assert [next(iter(body)) for body in bodies] == [
+        "task",
+        "statusUpdate",
+        "artifactUpdate",
+        "artifactUpdate",
+        "artifactUpdate",
+        "statusUpdate",
+    ]
+
+
+def test_the_token_and_the_credentials_go_into_headers_of_every_post() -> None:
+    for dialect, media in (("a2a-0.3", "application/json"), ("a2a-1.0", "application/a2a+json")):
+        given = hook(dialect, token="t0k", schemes=["Bearer", "Basic"], credentials="s3cret")
+        assert dict(adapter.webhooks[dialect](given, task_of(LOG), CONTEXT).headers()) == {
+            "Content-Type": media,
+            "X-A2A-Notification-Token": "t0k",
+            "Authorization": "Bearer s3cret",
+        }
+        plain = adapter.webhooks[dialect](hook(dialect), task_of(LOG), CONTEXT).headers()
+        assert dict(plain) == {"Content-Type": media}
+
+
+def test_a_question_is_posted_like_any_other_change() -> None:
+    log = Log(HELLO).start().paused().records
+    assert posted("a2a-1.0", log)[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    assert posted("a2a-0.3", log)[-1]["status"]["state"] == TaskState.INPUT_REQUIRED.replace("_", "-")

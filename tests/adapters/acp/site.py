@@ -1,0 +1,121 @@
+"""A whole gateway for the tests of ACP: the real hub on a database of its own, agents in process, every route."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from adapters._sse import Frames
+from gateway import demo
+from gateway.app import create_app, open_hub
+from gateway.callable import wrap
+from gateway.config import DEMO, Settings
+from gateway.fetch import Fetcher
+from gateway.hub import Hub
+from gateway.registry import Fronted, Registry
+from tests.bridge import client
+
+__all__ = ("BOUND", "NOBODY", "Site", "message", "opened", "texts")
+
+BOUND = 10
+"""Seconds within which whatever a test waits for must come."""
+NOBODY = "00000000-0000-4000-8000-000000000000"
+"""A well-formed id of nothing."""
+
+
+def message(*contents: str, **more: Any) -> dict[str, Any]:
+    return {"role": "user", "parts": [{"content": content} for content in contents], **more}
+
+
+def texts(messages: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What each message says in unnamed text parts."""
+    return [
+        "".join(part["content"] or "" for part in said["parts"] if part["name"] is None and part["metadata"] is None)
+        for said in messages
+    ]
+
+
+@dataclass
+class Site:
+    hub: Hub
+    app: Any
+    http: httpx.AsyncClient
+    gate: asyncio.Event
+    """Lets the agent `gated` go on."""
+
+    async def post(self, path: str, body: Any) -> httpx.Response:
+        return await self.http.post(f"/acp{path}", content=json.dumps(body))
+
+    async def get(self, path: str, **headers: str) -> httpx.Response:
+        return await self.http.get(f"/acp{path}", headers=headers)
+
+    async def create(self, agent: str, text: str = "Hello", **more: Any) -> httpx.Response:
+        return await self.post("/runs", {"agent_name": agent, "input": [message(text)], **more})
+
+    async def run(self, agent: str, text: str = "Hello", **more: Any) -> Any:
+        answer = await self.create(agent, text, **more)
+        assert answer.status_code in (200, 202), answer.text
+        return answer.json()
+
+    async def resume(self, run_id: str, answer: str | dict[str, Any], mode: str = "sync") -> httpx.Response:
+        said = message(answer) if isinstance(answer, str) else answer
+        return await self.post(f"/runs/{run_id}", {"await_resume": {"type": "message", "message": said}, "mode": mode})
+
+    async def events(self, run_id: str) -> list[Any]:
+        return (await self.get(f"/runs/{run_id}/events")).json()["events"]
+
+    async def until(self, run_id: str, *statuses: str) -> Any:
+        """The run when it has come to one of these; the gateway tells, nobody asks again and again."""
+        async with asyncio.timeout(BOUND):
+            async with self.http.stream(
+                "GET", f"/acp/runs/{run_id}/events", headers={"Accept": "text/event-stream"}
+            ) as response:
+                frames = Frames()
+                async for chunk in response.aiter_bytes():
+                    for found in frames.feed(chunk):
+                        event = json.loads(found.data)
+                        if event.get("run", {}).get("status") in statuses:
+                            return event["run"]
+        raise AssertionError(f"the run never came to {statuses}")
+
+
+@asynccontextmanager
+async def opened(
+    folder: Path,
+    agents: Mapping[str, Any] | None = None,
+    *,
+    fronted: Sequence[Fronted] = (),
+    continuable: Sequence[str] = (),
+    base_url: str = "http://127.0.0.1:8000",
+    **settings: Any,
+) -> AsyncGenerator[Site]:
+    gate = asyncio.Event()
+
+    async def gated(text: str) -> AsyncGenerator[str]:
+        """Says one word, and another when the gate opens."""
+        yield "first"
+        await gate.wait()
+        yield " second"
+
+    made = Settings(database=f"sqlite:///{folder}/hub.db", **settings)
+    targets = {name: getattr(demo, name) for name in DEMO} | {"gated": gated} | dict(agents or {})
+    known = [Fronted(*wrap(target, name)) for name, target in targets.items()]
+    known = [
+        Fronted(each.info.model_copy(update={"continuable": each.info.name in continuable}), each.agent)
+        for each in known
+    ]
+    registry = Registry([*known, *fronted], "echo")
+    hub = open_hub(made, registry, Fetcher(made.network.allow))
+    await hub.start()
+    try:
+        app = create_app(hub, registry, made)
+        async with client(app, base_url) as http:
+            yield Site(hub, app, http, gate)
+    finally:
+        gate.set()
+        await hub.stop()

@@ -1,0 +1,673 @@
+"""ACP's endpoints over a whole gateway: what official clients need, and every trap on the way."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+
+from adapters._sse import Frames
+from canonical import Ask, Invocation, Message, Scope, TextPart
+from canonical.event import TaskCreated
+from tests.adapters.acp.site import BOUND, NOBODY, Site, message, opened, texts
+
+
+def kinds(events: list[Any]) -> list[str]:
+    return [event["type"] for event in events]
+
+
+def told(answer: httpx.Response) -> list[Any]:
+    return [json.loads(found.data) for found in Frames().all([answer.content])]
+
+
+def fault(answer: httpx.Response) -> tuple[int, str]:
+    body = answer.json()
+    assert set(body) == {"code", "message", "data"}
+    assert body["message"]
+    return answer.status_code, body["code"]
+
+
+# Agents
+
+
+async def test_ping_answers_an_empty_object(site: Site) -> None:
+    answer = await site.get("/ping")
+    assert (answer.status_code, answer.json()) == (200, {})
+
+
+async def test_without_limit_and_offset_all_agents_are_listed_as_no_client_pages(site: Site) -> None:
+    agents = (await site.get("/agents")).json()["agents"]
+    assert len(agents) == 11
+    assert len((await site.get("/agents?limit=3")).json()["agents"]) == 3
+    assert (await site.get("/agents?limit=3&offset=2")).json()["agents"] == agents[2:5]
+    assert (await site.get("/agents?offset=10")).json()["agents"] == agents[10:]
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "limit=-1", "offset=-1", "offset=x", "limit="])
+async def test_limit_and_offset_have_their_range(site: Site, query: str) -> None:
+    assert fault(await site.get(f"/agents?{query}")) == (422, "invalid_input")
+
+
+async def test_a_manifest_has_every_field_and_its_lists_of_types_are_never_empty(site: Site) -> None:
+    manifest = (await site.get("/agents/echo")).json()
+    assert manifest["name"] == "echo"
+    assert isinstance(manifest["description"], str)
+    assert manifest["input_content_types"]
+    assert manifest["output_content_types"]
+    assert manifest["metadata"]["recommended_models"] is None
+    assert "status" not in manifest
+
+
+async def test_agents_are_advertised_as_labels_and_found_under_any_name_they_have(tmp_path: Path) -> None:
+    async def slow_echo(text: str) -> str:
+        return text
+
+    async with opened(tmp_path, {"slow_echo": slow_echo, "a.b": slow_echo, "a-b": slow_echo}) as site:
+        names = [agent["name"] for agent in (await site.get("/agents")).json()["agents"]]
+        assert {"slow-echo", "a.b", "a-b"} <= set(names)
+        assert "slow_echo" not in names
+        for name in ("slow_echo", "slow-echo"):
+            assert (await site.get(f"/agents/{name}")).json()["name"] == "slow-echo"
+            run = await site.run(name)
+            assert run["agent_name"] == "slow-echo"
+            assert run["output"][0]["role"] == "agent/slow-echo"
+        assert re.fullmatch(r"user|agent(/[a-zA-Z0-9_\-]+)?", (await site.run("a.b"))["output"][0]["role"])
+
+
+async def test_below_the_path_of_one_agent_that_agent_is_alone(site: Site) -> None:
+    agents = (await site.http.get("/agent/echo/acp/agents")).json()["agents"]
+    assert [agent["name"] for agent in agents] == ["echo"]
+
+
+# Runs: the three modes
+
+
+async def test_sync_answers_200_with_the_completed_run(site: Site) -> None:
+    answer = await site.create("echo", mode="sync")
+    run = answer.json()
+    assert answer.status_code == 200
+    assert (run["status"], texts(run["output"]), run["error"]) == ("completed", ["Hello"], None)
+    assert run["output"][0]["role"] == "agent/echo"
+    assert run["finished_at"] >= run["created_at"]
+
+
+async def test_mode_missing_on_create_is_sync(site: Site) -> None:
+    assert (await site.create("echo")).json()["status"] == "completed"
+
+
+async def test_async_answers_202_and_created_however_fast_the_agent_is(site: Site) -> None:
+    for _ in range(20):
+        answer = await site.create("echo", mode="async")
+        assert (answer.status_code, answer.json()["status"], answer.json()["output"]) == (202, "created", [])
+        run_id = answer.json()["run_id"]
+        assert (await site.until(run_id, "completed"))["run_id"] == run_id
+
+
+async def test_stream_answers_200_and_closes_at_the_terminal_event(site: Site) -> None:
+    answer = await site.create("stream", "one two", mode="stream")
+    assert answer.status_code == 200
+    assert kinds(told(answer)) == [
+        "run.created",
+        "run.in-progress",
+        "message.created",
+        "message.part",
+        "message.part",
+        "message.completed",
+        "run.completed",
+    ]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async", "stream"])
+async def test_the_run_id_header_stands_on_every_answer_of_a_create(site: Site, mode: str) -> None:
+    answer = await site.create("echo", mode=mode)
+    run_id = answer.headers["run-id"]
+    assert str(UUID(run_id)) == run_id
+    assert (await site.get(f"/runs/{run_id}")).json()["run_id"] == run_id
+
+
+async def test_a_frame_is_data_and_json_and_nothing_else(site: Site) -> None:
+    """No id, no event, no comments, no [DONE]: with an id line and a ping the Python client fails."""
+    answer = await site.create("stream", "one two", mode="stream")
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    frames = answer.text.split("\n\n")
+    assert frames.pop() == ""
+    for frame in frames:
+        assert frame.startswith("data: {")
+        assert "\n" not in frame
+        json.loads(frame.removeprefix("data: "))
+
+
+async def test_the_first_token_is_seen_before_the_agent_goes_on(site: Site) -> None:
+    body = {"agent_name": "gated", "input": [message("x")], "mode": "stream"}
+    said: list[str] = []
+    async with asyncio.timeout(BOUND), site.http.stream("POST", "/acp/runs", json=body) as response:
+        frames = Frames()
+        async for chunk in response.aiter_bytes():
+            for found in frames.feed(chunk):
+                event = json.loads(found.data)
+                if event["type"] == "message.part":
+                    said.append(event["part"]["content"])
+                    site.gate.set()
+    assert said == ["first", " second"]
+
+
+async def test_the_list_of_events_equals_the_stream_down_to_the_times(site: Site) -> None:
+    for agent in ("stream", "steps", "tools", "json", "files", "fail"):
+        answer = await site.create(agent, "one two", mode="stream")
+        assert await site.events(answer.headers["run-id"]) == told(answer)
+
+
+async def test_a_stream_is_the_same_bytes_whenever_it_is_read(site: Site) -> None:
+    live = await site.create("stream", "one two", mode="stream")
+    path = f"/runs/{live.headers['run-id']}/events"
+    again = await site.get(path, Accept="text/event-stream")
+    assert again.content == live.content
+    rest = await site.get(f"{path}?after=3", Accept="text/event-stream")
+    assert rest.content == b"".join(frame + b"\n\n" for frame in live.content.split(b"\n\n")[3:-1])
+
+
+async def test_after_leaves_out_so_many_events_of_the_list(site: Site) -> None:
+    run_id = (await site.create("stream", "one two", mode="stream")).headers["run-id"]
+    path = f"/runs/{run_id}/events"
+    assert (await site.get(f"{path}?after=5")).json()["events"] == (await site.events(run_id))[5:]
+    assert (await site.get(f"{path}?after=99")).json()["events"] == []
+    assert fault(await site.get(f"{path}?after=x")) == (422, "invalid_input")
+
+
+async def test_a_live_run_can_be_followed_by_whoever_comes_later(site: Site) -> None:
+    run_id = (await site.run("gated", mode="async"))["run_id"]
+    path = f"/acp/runs/{run_id}/events"
+    seen: list[str] = []
+    async with asyncio.timeout(BOUND):
+        async with site.http.stream("GET", path, headers={"Accept": "text/event-stream"}) as response:
+            frames = Frames()
+            async for chunk in response.aiter_bytes():
+                for found in frames.feed(chunk):
+                    seen.append(json.loads(found.data)["type"])
+                    if seen[-1] == "message.part":
+                        site.gate.set()
+    assert seen == kinds(await site.events(run_id))
+    assert seen[-1] == "run.completed"
+
+
+async def test_times_end_in_z_and_the_name_of_what_is_no_artifact_is_null(site: Site) -> None:
+    """The TypeScript client refuses `+00:00`, and takes "" for the name of an artifact."""
+    answer = await site.create("steps", "x", mode="stream")
+    times = re.findall(r'"(?:created_at|completed_at|finished_at)":"([^"]*)"', answer.text)
+    assert times
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", time) for time in times)
+    assert set(re.findall(r'"name":([^,]*)', answer.text)) == {"null"}
+
+
+async def test_a_failure_of_the_agent_is_no_failure_of_the_call(site: Site) -> None:
+    answer = await site.create("fail", "Boom")
+    run = answer.json()
+    assert (answer.status_code, run["status"]) == (200, "failed")
+    assert run["error"] == {"code": "server_error", "message": "RuntimeError: Boom", "data": None}
+    assert texts(run["output"]) == ["Failing."]
+    assert kinds(await site.events(run["run_id"]))[-1] == "run.failed"
+
+
+async def test_a_whole_message_is_told_once_by_its_parts(tmp_path: Path) -> None:
+    async def whole(text: str) -> Message:
+        return Message(parts=(TextPart(text="a"), TextPart(text="b")))
+
+    async with opened(tmp_path, {"whole": whole}) as site:
+        events = told(await site.create("whole", mode="stream"))
+    assert "".join(e["part"]["content"] for e in events if e["type"] == "message.part") == "ab"
+    assert [e["message"]["parts"] for e in events if e["type"] == "message.created"] == [[]]
+
+
+async def test_empty_input_and_empty_parts_are_taken(site: Site) -> None:
+    for given in ([], [{"role": "user", "parts": []}]):
+        answer = await site.post("/runs", {"agent_name": "echo", "input": given})
+        assert answer.json()["status"] == "completed"
+
+
+async def test_an_empty_text_stays_empty_and_is_said(site: Site) -> None:
+    assert texts((await site.run("echo", ""))["output"]) == [""]
+
+
+async def test_every_answer_about_a_run_names_it_for_the_other_protocols(site: Site) -> None:
+    answer = await site.create("echo")
+    run = answer.json()
+    for about in (answer, await site.get(f"/runs/{run['run_id']}"), await site.get(f"/runs/{run['run_id']}/events")):
+        assert about.headers["babelgate-task"] == run["run_id"]
+        assert about.headers["babelgate-thread"] == run["session_id"]
+    assert (await site.get(f"/runs/{run['run_id']}")).headers["babelgate-run"] == answer.headers["babelgate-run"]
+
+
+async def test_what_gets_lost_stands_in_a_header_of_unary_answers(site: Site) -> None:
+    answer = await site.create("steps")
+    assert answer.headers["babelgate-loss"].startswith('step="')
+    assert "babelgate-loss" not in (await site.create("echo")).headers
+
+
+async def test_a_run_of_any_protocol_is_an_acp_run(site: Site) -> None:
+    body = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "SendMessage",
+        "params": {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}},
+    }
+    answer = await site.http.post("/a2a/echo", json=body, headers={"A2A-Version": "1.0"})
+    run = (await site.get(f"/runs/{answer.json()['result']['task']['id']}")).json()
+    assert (run["status"], texts(run["output"])) == ("completed", ["Hi"])
+
+
+# Files
+
+
+async def test_files_go_in_and_out_as_named_parts(site: Site) -> None:
+    parts = [
+        {"content": "Some text"},
+        {"name": "note.txt", "content": "A note"},
+        {"name": "b.bin", "content": "AAEC", "content_encoding": "base64", "content_type": "application/octet-stream"},
+    ]
+    run = (await site.post("/runs", {"agent_name": "files", "input": [{"role": "user", "parts": parts}]})).json()
+    named = {part["name"]: part for said in run["output"] for part in said["parts"]}
+    assert list(named) == ["note.txt", "b.bin", "report.txt"]
+    assert (named["note.txt"]["content"], named["note.txt"]["content_encoding"]) == ("A note", "plain")
+    assert (named["b.bin"]["content"], named["b.bin"]["content_encoding"]) == ("AAEC", "base64")
+    assert named["report.txt"]["content_encoding"] == "base64"
+
+
+async def test_a_large_file_is_shown_by_its_url_and_served_as_bytes_that_no_browser_shows(tmp_path: Path) -> None:
+    async with opened(tmp_path, limits={"inline": 10}) as site:
+        run = await site.run("files", "A text of more than ten bytes")
+        [part] = run["output"][0]["parts"]
+        assert (part["name"], part["content"]) == ("report.txt", None)
+        assert part["content_url"].startswith("http://127.0.0.1:8000/acp/resources/")
+        answer = await site.http.get(part["content_url"])
+    assert answer.content == b"A text of more than ten bytes"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+async def test_a_url_in_the_input_is_passed_on_and_never_fetched(tmp_path: Path) -> None:
+    async def urls(call: Invocation) -> str:
+        return ", ".join(file.url or "?" for file in call.files)
+
+    async with opened(tmp_path, {"urls": urls}) as site:
+        parts = [{"content_type": "image/png", "content_url": "http://127.0.0.1:1/x.png"}]
+        answer = await site.post("/runs", {"agent_name": "urls", "input": [{"role": "user", "parts": parts}]})
+    assert texts(answer.json()["output"]) == ["http://127.0.0.1:1/x.png"]
+
+
+# Await and resume
+
+
+async def test_sync_returns_where_the_agent_asks_and_the_question_is_a_message(site: Site) -> None:
+    run = await site.run("ask")
+    assert (run["status"], run["finished_at"]) == ("awaiting", None)
+    assert run["await_request"]["type"] == "message"
+    assert texts([run["await_request"]["message"]]) == ["What is your name?"]
+
+
+async def test_a_stream_closes_where_the_agent_asks(site: Site) -> None:
+    assert kinds(told(await site.create("ask", mode="stream"))) == ["run.created", "run.in-progress", "run.awaiting"]
+
+
+async def test_resume_sync_blocks_to_the_end(site: Site) -> None:
+    run = await site.run("ask")
+    answer = await site.resume(run["run_id"], "Ada")
+    assert answer.status_code == 200
+    assert (answer.json()["status"], texts(answer.json()["output"])) == ("completed", ["Hello, Ada."])
+    assert answer.json()["await_request"] is None
+
+
+async def test_resume_async_answers_202_and_in_progress_however_fast_the_agent_is(site: Site) -> None:
+    for _ in range(20):
+        run = await site.run("ask")
+        answer = await site.resume(run["run_id"], "Ada", "async")
+        assert (answer.status_code, answer.json()["status"]) == (202, "in-progress")
+        assert (await site.until(run["run_id"], "completed"))["status"] == "completed"
+
+
+async def test_resume_stream_begins_with_in_progress_and_holds_only_what_comes_after(site: Site) -> None:
+    run = await site.run("ask")
+    answer = await site.resume(run["run_id"], "Ada", "stream")
+    events = told(answer)
+    assert kinds(events) == [
+        "run.in-progress",
+        "message.created",
+        "message.part",
+        "message.completed",
+        "run.completed",
+    ]
+    assert (await site.events(run["run_id"]))[-5:] == events
+
+
+async def test_the_run_id_header_is_not_on_a_resume(site: Site) -> None:
+    run = await site.run("ask")
+    assert "run-id" not in (await site.resume(run["run_id"], "Ada")).headers
+
+
+async def test_two_questions_at_once_are_asked_one_at_a_time_the_oldest_first(site: Site) -> None:
+    run = await site.run("approve")
+    assert texts([run["await_request"]["message"]])[0].startswith("May I write the file?")
+    yes = {"role": "user", "parts": [{"content_type": "application/json", "content": '{"approved": true}'}]}
+    no = {"role": "user", "parts": [{"content_type": "application/json", "content": '{"approved": false}'}]}
+    events = told(await site.resume(run["run_id"], yes, "stream"))
+    assert kinds(events) == ["run.in-progress", "run.awaiting"]
+    assert texts([events[-1]["run"]["await_request"]["message"]])[0].startswith("May I send the message?")
+    done = (await site.resume(run["run_id"], no)).json()
+    assert texts(done["output"]) == ["write: approved\nsend: not approved\n"]
+
+
+async def test_a_question_shows_its_data_and_the_schema_of_its_answer_as_parts(site: Site) -> None:
+    run = await site.run("approve")
+    _, value, schema = run["await_request"]["message"]["parts"]
+    assert (value["content_type"], json.loads(value["content"])) == ("application/json", {"action": "write"})
+    assert schema["content_type"] == "application/schema+json"
+    assert json.loads(schema["content"])["required"] == ["approved"]
+
+
+async def test_awaiting_twice_in_one_run_works(tmp_path: Path) -> None:
+    async def twice(text: str) -> AsyncGenerator[Any, Any]:
+        first = yield Ask("First name?")
+        last = yield Ask("Last name?")
+        yield f"{first} {last}"
+
+    async with opened(tmp_path, {"twice": twice}) as site:
+        run = await site.run("twice")
+        second = (await site.resume(run["run_id"], "Ada")).json()
+        assert (second["status"], texts([second["await_request"]["message"]])) == ("awaiting", ["Last name?"])
+        assert texts((await site.resume(run["run_id"], "Lovelace")).json()["output"]) == ["Ada Lovelace"]
+
+
+async def test_the_open_message_is_closed_before_the_await_and_another_opened_after_it(tmp_path: Path) -> None:
+    async def asks(text: str) -> AsyncGenerator[Any, Any]:
+        yield "Before."
+        yield Ask("Well?")
+        yield "After."
+
+    async with opened(tmp_path, {"asks": asks}) as site:
+        run = await site.run("asks")
+        await site.resume(run["run_id"], "Yes")
+        events = kinds(await site.events(run["run_id"]))
+        output = (await site.get(f"/runs/{run['run_id']}")).json()["output"]
+    assert events[2:6] == ["message.created", "message.part", "message.completed", "run.awaiting"]
+    assert events[7:10] == ["message.created", "message.part", "message.completed"]
+    assert texts(output) == ["Before.", "After."]
+
+
+async def test_an_agent_that_needs_a_login_awaits_with_the_question_as_text(tmp_path: Path) -> None:
+    async def login(text: str) -> AsyncGenerator[Any, Any]:
+        yield Ask("Log in at https://login.example.com", kind="auth")
+        yield "In."
+
+    async with opened(tmp_path, {"login": login}) as site:
+        run = await site.run("login")
+    assert run["status"] == "awaiting"
+    assert texts([run["await_request"]["message"]]) == ["Log in at https://login.example.com"]
+
+
+async def test_resuming_a_run_that_asked_nothing_is_403(site: Site) -> None:
+    run = await site.run("stream")
+    answer = await site.resume(run["run_id"], "Hello?")
+    assert fault(answer) == (403, "server_error")
+    assert answer.json()["message"] == f"Run {run['run_id']} has no await request"
+    working = await site.run("gated", mode="async")
+    assert fault(await site.resume(working["run_id"], "Hello?")) == (403, "server_error")
+
+
+async def test_a_completed_run_that_once_awaited_is_not_brought_back_as_a_zombie(site: Site) -> None:
+    run = await site.run("ask")
+    await site.resume(run["run_id"], "Ada")
+    assert fault(await site.resume(run["run_id"], "Again")) == (403, "server_error")
+    assert (await site.get(f"/runs/{run['run_id']}")).json()["status"] == "completed"
+
+
+async def test_mode_missing_on_resume_is_422(site: Site) -> None:
+    run = await site.run("ask")
+    body = {"await_resume": {"type": "message", "message": message("Ada")}}
+    assert fault(await site.post(f"/runs/{run['run_id']}", body)) == (422, "invalid_input")
+
+
+async def test_a_run_id_in_the_body_of_a_resume_is_not_needed_and_must_not_be_another(site: Site) -> None:
+    run = await site.run("ask")
+    body = {"await_resume": {"type": "message", "message": message("Ada")}, "mode": "sync", "run_id": NOBODY}
+    assert fault(await site.post(f"/runs/{run['run_id']}", body)) == (422, "invalid_input")
+    body["run_id"] = run["run_id"]
+    assert (await site.post(f"/runs/{run['run_id']}", body)).json()["status"] == "completed"
+
+
+async def test_an_answer_that_is_no_message_is_the_answer_itself(site: Site) -> None:
+    run = await site.run("approve")
+    for expected in ("awaiting", "completed"):
+        answer = await site.post(f"/runs/{run['run_id']}", {"await_resume": {"approved": True}, "mode": "sync"})
+        assert answer.json()["status"] == expected
+    assert texts(answer.json()["output"]) == ["write: approved\nsend: approved\n"]
+
+
+# Continuable agents
+
+
+async def test_a_terminal_run_of_a_continuable_agent_goes_on_under_its_id(site: Site) -> None:
+    run = await site.run("echo", "One")
+    events = told(await site.resume(run["run_id"], "Two", "stream"))
+    assert kinds(events)[0] == "run.in-progress"
+    assert (events[0]["run"]["run_id"], events[0]["run"]["finished_at"]) == (run["run_id"], None)
+    assert kinds(events)[-1] == "run.completed"
+    answer = await site.resume(run["run_id"], "Three", "async")
+    assert (answer.status_code, answer.json()["status"]) == (202, "in-progress")
+    done = (await site.resume(run["run_id"], "Four")).json()
+    assert (done["status"], done["session_id"]) == ("completed", run["session_id"])
+    assert texts(done["output"]) == ["One", "Two", "Three", "Four"]
+    assert kinds(await site.events(run["run_id"])).count("run.created") == 1
+
+
+async def test_what_continues_a_run_is_a_task_of_its_own_for_the_other_protocols(site: Site) -> None:
+    run = await site.run("echo", "One")
+    answer = await site.resume(run["run_id"], "Two")
+    assert answer.headers["babelgate-task"] != run["run_id"]
+    records = await site.hub.records("default", Scope(run["session_id"]))
+    made = [record.event for record in records if isinstance(record.event, TaskCreated)]
+    assert [task.continues for task in made] == [None, run["run_id"]]
+
+
+# Cancel
+
+
+async def test_cancel_needs_no_body_answers_202_and_cancelling(site: Site) -> None:
+    run = await site.run("gated", mode="async")
+    answer = await site.http.post(f"/acp/runs/{run['run_id']}/cancel")
+    assert (answer.status_code, answer.json()["status"], answer.json()["finished_at"]) == (202, "cancelling", None)
+    done = await site.until(run["run_id"], "cancelled")
+    assert (done["status"], done["error"]) == ("cancelled", None)
+    assert done["finished_at"] is not None
+
+
+async def test_no_event_tells_of_cancelling(site: Site) -> None:
+    run = await site.run("gated", mode="async")
+    await site.http.post(f"/acp/runs/{run['run_id']}/cancel")
+    await site.until(run["run_id"], "cancelled")
+    events = kinds(await site.events(run["run_id"]))
+    assert "run.cancelling" not in events
+    assert events[-1] == "run.cancelled"
+
+
+async def test_a_run_can_be_cancelled_straight_after_it_was_created(site: Site) -> None:
+    for _ in range(10):
+        run = await site.run("gated", mode="async")
+        assert (await site.http.post(f"/acp/runs/{run['run_id']}/cancel")).status_code == 202
+        await site.until(run["run_id"], "cancelled")
+
+
+async def test_an_awaiting_run_can_be_cancelled_and_then_not_answered(site: Site) -> None:
+    run = await site.run("ask")
+    answer = await site.http.post(f"/acp/runs/{run['run_id']}/cancel")
+    assert (answer.status_code, answer.json()["status"]) == (202, "cancelling")
+    done = (await site.get(f"/runs/{run['run_id']}")).json()
+    assert (done["status"], done["await_request"]) == ("cancelled", None)
+    assert fault(await site.resume(run["run_id"], "Ada")) == (403, "server_error")
+
+
+async def test_cancelling_a_terminal_run_is_403(site: Site) -> None:
+    run = await site.run("stream")
+    assert fault(await site.http.post(f"/acp/runs/{run['run_id']}/cancel")) == (403, "server_error")
+
+
+async def test_a_caller_that_hangs_up_does_not_cancel_the_run(site: Site) -> None:
+    body = {"agent_name": "gated", "input": [message("x")], "mode": "stream"}
+    async with site.http.stream("POST", "/acp/runs", json=body) as response:
+        run_id = response.headers["run-id"]
+        await anext(response.aiter_bytes())
+    site.gate.set()
+    assert texts((await site.until(run_id, "completed"))["output"]) == ["first second"]
+
+
+async def test_a_sync_caller_gets_the_run_as_it_is_when_the_gateway_stops(tmp_path: Path) -> None:
+    working = asyncio.Event()
+
+    async def held(text: str) -> AsyncGenerator[str]:
+        yield "first"
+        working.set()
+        await asyncio.Event().wait()
+
+    async with opened(tmp_path, {"held": held}) as site:
+        waiting = asyncio.ensure_future(site.create("held"))
+        async with asyncio.timeout(BOUND):
+            await working.wait()
+            site.hub.journal.channels.close_all()
+            answer = await waiting
+    assert (answer.status_code, answer.json()["status"]) == (200, "in-progress")
+
+
+# Faults
+
+
+async def test_what_is_not_there_is_404_not_found(site: Site) -> None:
+    for path in (f"/runs/{NOBODY}", f"/runs/{NOBODY}/events", f"/sessions/{NOBODY}", "/agents/nope", "/nope"):
+        assert fault(await site.get(path)) == (404, "not_found"), path
+    assert fault(await site.create("nope")) == (404, "not_found")
+    assert fault(await site.resume(NOBODY, "x")) == (404, "not_found")
+    assert fault(await site.http.post(f"/acp/runs/{NOBODY}/cancel")) == (404, "not_found")
+
+
+async def test_the_words_of_404_are_those_of_the_sdk(site: Site) -> None:
+    assert (await site.create("nope")).json() == {
+        "code": "not_found",
+        "message": "Agent nope not found",
+        "data": None,
+    }
+    assert (await site.get(f"/runs/{NOBODY}")).json()["message"] == f"Run {NOBODY} not found"
+    assert (await site.get(f"/sessions/{NOBODY}")).json()["message"] == f"Session {NOBODY} not found"
+
+
+async def test_a_resource_that_is_not_there_is_404_and_not_500(site: Site) -> None:
+    run = await site.run("echo")
+    for name in ("x", f"{NOBODY}.0", f"{run['run_id']}.99", f"{run['run_id']}.x", "0" * 64, "..%2F..%2Fetc%2Fpasswd"):
+        assert fault(await site.get(f"/resources/{name}")) == (404, "not_found"), name
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
+async def test_a_wrong_method_is_405_server_error(site: Site, method: str) -> None:
+    path = "/acp/agents" if method != "GET" else f"/acp/runs/{NOBODY}/cancel"
+    assert fault(await site.http.request(method, path)) == (405, "server_error")
+
+
+GOOD = {"agent_name": "echo", "input": [message("Hello")]}
+BAD = {
+    "no agent": {"input": []},
+    "no input": {"agent_name": "echo"},
+    "input is no list": {"agent_name": "echo", "input": "Hello"},
+    "a bad role": {"agent_name": "echo", "input": [{"role": "system", "parts": []}]},
+    "a bad mode": {**GOOD, "mode": "later"},
+    "a bad uuid": {**GOOD, "session_id": "mine"},
+    "a bad session": {**GOOD, "session": {"id": "mine", "history": []}},
+    "no parts": {"agent_name": "echo", "input": [{"role": "user"}]},
+    "content and content_url": {
+        "agent_name": "echo",
+        "input": [{"role": "user", "parts": [{"content": "x", "content_url": "http://x"}]}],
+    },
+    "not base64": {
+        "agent_name": "echo",
+        "input": [{"role": "user", "parts": [{"content": "!", "content_encoding": "base64"}]}],
+    },
+    "a bad encoding": {
+        "agent_name": "echo",
+        "input": [{"role": "user", "parts": [{"content": "x", "content_encoding": "hex"}]}],
+    },
+    "a list": [],
+    "a number": 1,
+}
+
+
+@pytest.mark.parametrize("body", BAD.values(), ids=BAD)
+async def test_a_body_that_is_not_what_it_should_be_is_422(site: Site, body: Any) -> None:
+    assert fault(await site.post("/runs", body)) == (422, "invalid_input")
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"\xff", b"[" * 100_000, b'{"a": NaN}', b"null"])
+async def test_a_body_that_is_no_json_is_422(site: Site, raw: bytes) -> None:
+    run = await site.run("ask")
+    for path in ("/acp/runs", f"/acp/runs/{run['run_id']}"):
+        assert fault(await site.http.post(path, content=raw)) == (422, "invalid_input")
+
+
+async def test_an_id_that_is_no_uuid_is_422(site: Site) -> None:
+    for path in ("/runs/mine", "/runs/mine/events", "/sessions/mine", "/session/mine"):
+        assert fault(await site.get(path)) == (422, "invalid_input")
+    assert fault(await site.http.post("/acp/runs/mine/cancel")) == (422, "invalid_input")
+
+
+async def test_a_body_without_content_type_is_read_as_the_python_client_sends_none(site: Site) -> None:
+    request = site.http.build_request("POST", "/acp/runs", content=json.dumps(GOOD))
+    assert "content-type" not in request.headers
+    assert (await site.http.send(request)).json()["status"] == "completed"
+
+
+async def test_a_body_over_the_limit_is_413(tmp_path: Path) -> None:
+    async with opened(tmp_path, limits={"body": 1000}) as site:
+        assert fault(await site.create("echo", "x" * 2000)) == (413, "invalid_input")
+
+
+async def test_parts_without_content_and_with_unknown_metadata_are_legal(site: Site) -> None:
+    parts = [
+        {"metadata": {"kind": "trajectory", "message": "Hm."}},
+        {"metadata": {"kind": "citation", "url": "https://example.com"}},
+        {"metadata": {"kind": "mood", "value": "good"}},
+        {"content": "Hello", "color": "blue"},
+        {},
+    ]
+    answer = await site.post("/runs", {"agent_name": "echo", "input": [{"role": "user", "parts": parts}]})
+    assert (answer.json()["status"], texts(answer.json()["output"])) == ("completed", ["Hello"])
+
+
+async def test_another_owner_sees_nothing(tmp_path: Path) -> None:
+    keys = {"alice": "alice-key", "bob": "bob-secret"}
+    async with opened(tmp_path, keys=keys) as site:
+        assert (await site.get("/ping")).status_code == 200
+        nobody = await site.get("/agents")
+        assert fault(nobody)[0] == 401
+        assert nobody.headers["www-authenticate"] == "Bearer"
+        site.http.headers["Authorization"] = "Bearer alice-key"
+        run = await site.run("ask")
+        done = await site.run("files", "x")
+        site.http.headers["Authorization"] = "Bearer bob-secret"
+        for path in (
+            f"/runs/{run['run_id']}",
+            f"/runs/{run['run_id']}/events",
+            f"/sessions/{run['session_id']}",
+            f"/resources/{done['run_id']}.0",
+        ):
+            assert fault(await site.get(path)) == (404, "not_found")
+        assert fault(await site.resume(run["run_id"], "x")) == (404, "not_found")
+        assert fault(await site.http.post(f"/acp/runs/{run['run_id']}/cancel")) == (404, "not_found")
+        own = await site.run("echo", session_id=run["session_id"])
+        assert own["session_id"] == run["session_id"]
+
+
+async def test_ids_of_runs_and_sessions_are_uuids(site: Site) -> None:
+    run = await site.run("echo")
+    assert UUID(run["run_id"])
+    assert UUID(run["session_id"])
+    chosen = str(uuid4())
+    assert (await site.run("echo", session_id=chosen.upper()))["session_id"] == chosen

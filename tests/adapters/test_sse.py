@@ -1,0 +1,154 @@
+"""Server-Sent Events, written and read."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import pairwise
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from litestar import Litestar, Request, Response, get
+
+from adapters._sse import HEARTBEAT, Frame, Frames, event_stream, frame, read_frames
+from canonical import FaultCode, FaultError
+from tests.bridge import client
+from tests.serving import serving
+
+BOUND = 5
+
+
+def test_a_frame_is_its_data_and_nothing_else_unless_asked() -> None:
+    assert frame(b'{"a":1}') == b'data: {"a":1}\n\n'
+    assert frame(b"x", id="7-0", event="values") == b"event: values\nid: 7-0\ndata: x\n\n"
+
+
+def test_data_with_line_breaks_becomes_several_data_lines() -> None:
+    assert frame(b"a\nb\r\nc") == b"data: a\ndata: b\ndata: c\n\n"
+
+
+def test_an_id_cannot_break_out_of_its_line() -> None:
+    assert frame(b"x", id="1\ndata: evil") == b"id: 1 data: evil\ndata: x\n\n"
+
+
+READINGS = {
+    "lf": (b"data: a\n\ndata: b\n\n", [Frame(b"a"), Frame(b"b")]),
+    "crlf": (b"data: a\r\n\r\n", [Frame(b"a")]),
+    "cr": (b"data: a\r\rdata: b\r\r", [Frame(b"a"), Frame(b"b")]),
+    "several data lines": (b"data: a\ndata: b\n\n", [Frame(b"a\nb")]),
+    "comments": (b": ping\n\ndata: a\n\n: ping\n\n", [Frame(b"a")]),
+    "event and id": (b"event: x\nid: 1\ndata: a\n\ndata: b\n\n", [Frame(b"a", "x", "1"), Frame(b"b", "message", "1")]),
+    "one space is taken off": (b"data:a\n\ndata:  a\n\n", [Frame(b"a"), Frame(b" a")]),
+    "a byte order mark": (b"\xef\xbb\xbfdata: a\n\n", [Frame(b"a")]),
+    "unknown fields": (b"retry: 5\nwhat: x\nnoise\ndata: a\n\n", [Frame(b"a")]),
+    "an event without data": (b"event: x\n\ndata: a\n\n", [Frame(b"a")]),
+    "an unfinished end": (b"data: a\n\ndata: b\n", [Frame(b"a")]),
+}
+
+
+@pytest.mark.parametrize(("raw", "frames"), READINGS.values(), ids=READINGS)
+def test_streams_are_read_as_the_specification_says(raw: bytes, frames: list[Frame]) -> None:
+    assert Frames().all([raw]) == frames
+
+
+@given(st.sampled_from(list(READINGS.values())), st.lists(st.integers(0, 60)))
+def test_it_does_not_matter_where_a_stream_is_cut(reading: tuple[bytes, list[Frame]], cuts: list[int]) -> None:
+    raw, frames = reading
+    edges = [0, *sorted(cuts), len(raw)]
+    assert Frames().all(raw[start:end] for start, end in pairwise(edges)) == frames
+
+
+@given(st.lists(st.binary()))
+def test_any_bytes_can_be_read(chunks: list[bytes]) -> None:
+    Frames().all(chunks)
+
+
+@given(st.text(alphabet=st.characters(exclude_characters="\r\n", codec="utf-8")))
+def test_what_is_written_is_read(text: str) -> None:
+    assert Frames().all([frame(text.encode())]) == [Frame(text.encode())]
+
+
+def test_an_event_over_the_limit_is_a_fault_of_the_agent() -> None:
+    for chunks in ([b"data: " + b"a" * 100], [b"a" * 60, b"a" * 60], [b"data: aaaaaaaaa\n"] * 20):
+        with pytest.raises(FaultError) as caught:
+            Frames(limit=100).all(chunks)
+        assert caught.value.fault.code is FaultCode.AGENT_INVALID
+
+
+class Source:
+    """An endless stream that notes how it ended."""
+
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        try:
+            yield frame(b"1")
+            await asyncio.Event().wait()
+        finally:
+            self.closed.set()
+
+
+def app(frames: Any, ping: float | None = None) -> Litestar:
+    @get("/")
+    async def stream(request: Request[Any, Any, Any]) -> Response[Any]:
+        return event_stream(frames(), ping=ping, headers={"Babelgate-Run": "r"})
+
+    return Litestar([stream], openapi_config=None)
+
+
+async def three() -> AsyncIterator[bytes]:
+    for number in range(3):
+        yield frame(str(number).encode())
+
+
+async def test_bytes_go_out_untouched_with_the_headers_of_a_stream() -> None:
+    async with client(app(three)) as http:
+        answer = await http.get("/")
+    assert answer.content == b"data: 0\n\ndata: 1\n\ndata: 2\n\n"
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-store"
+    assert answer.headers["babelgate-run"] == "r"
+
+
+@pytest.mark.parametrize("transport", ["bridge", "socket"])
+async def test_the_iterator_is_closed_when_the_reader_leaves(transport: str) -> None:
+    source = Source()
+
+    async def leave(http: httpx.AsyncClient) -> None:
+        async with http.stream("GET", "/") as response:
+            assert await anext(response.aiter_bytes()) == b"data: 1\n\n"
+        async with asyncio.timeout(BOUND):
+            await source.closed.wait()
+
+    if transport == "bridge":
+        async with client(app(source.frames)) as http:
+            await leave(http)
+        return
+    async with serving(app(source.frames)) as url, httpx.AsyncClient(base_url=url, trust_env=False) as http:
+        await leave(http)
+
+
+async def test_a_silent_stream_says_that_it_lives_if_asked_to() -> None:
+    source = Source()
+    async with client(app(source.frames, ping=0.01)) as http, http.stream("GET", "/") as response:
+        chunks = response.aiter_bytes()
+        async with asyncio.timeout(BOUND):
+            assert [await anext(chunks) for _ in range(3)] == [b"data: 1\n\n", HEARTBEAT, HEARTBEAT]
+
+
+async def test_no_task_goes_on_polling_after_a_stream() -> None:
+    async with client(app(three)) as http:
+        await http.get("/")
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    assert [task.get_coro().__qualname__ for task in left] == []  # type: ignore[union-attr]
+
+
+async def test_frames_are_read_from_an_answer_as_they_come() -> None:
+    source = Source()
+    async with client(app(source.frames)) as http, http.stream("GET", "/") as response:
+        frames = read_frames(response)
+        async with asyncio.timeout(BOUND):
+            assert await anext(frames) == Frame(b"1")
+        await frames.aclose()

@@ -1,0 +1,63 @@
+"""A whole gateway on loopback, in the test's own process: real hub, real SQLite, real sockets."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from gateway.app import create_app, open_hub
+from gateway.callable import wrap
+from gateway.config import Settings
+from gateway.fetch import Fetcher
+from gateway.hub import Hub
+from gateway.registry import Fronted, Registry, connect
+from tests.serving import serving
+
+__all__ = ("Running", "running")
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    url: str
+    hub: Hub
+    http: httpx.AsyncClient
+    """With the gateway as its base URL and no timeout on reading."""
+    settings: Settings
+
+
+@asynccontextmanager
+async def running(
+    folder: Path,
+    agents: Mapping[str, object] | None = None,
+    *,
+    fronted: Mapping[str, Fronted] | None = None,
+    **settings: Any,
+) -> AsyncGenerator[Running]:
+    """Serve Python callables and Agents by name (the demo agents if there are none), on a database in `folder`. The same
+    folder again is a restart. `settings` are those of babelgate.yaml; loopback may be fetched unless they say otherwise."""
+    given: dict[str, Any] = {"database": f"sqlite:///{folder / 'gateway.db'}", "network": {"allow": ["127.0.0.0/8"]}}
+    loaded = Settings.model_validate({**given, **settings})
+    if agents is None and fronted is None:
+        registry = await connect(loaded)
+    else:
+        found = [Fronted(*wrap(target, name)) for name, target in (agents or {}).items()]
+        registry = Registry([*found, *(fronted or {}).values()], loaded.default_agent)
+    fetcher = Fetcher(loaded.network.allow)
+    hub = open_hub(loaded, registry, fetcher)
+    await hub.start()
+    try:
+        async with (
+            serving(create_app(hub, registry, loaded)) as url,
+            httpx.AsyncClient(base_url=url, timeout=httpx.Timeout(30)) as http,
+        ):
+            try:
+                yield Running(url, hub, http, loaded)
+            finally:
+                hub.journal.channels.close_all()
+    finally:
+        await hub.stop()
+        await registry.aclose()
+        await fetcher.aclose()
