@@ -22,7 +22,7 @@ fix: .venv/dev.stamp
 accept: .venv/dev.stamp
 	@$(BIN)/python -m pytest --accept
 docs: .venv/dev.stamp
-	@$(BIN)/python -m tests.generate
+	@$(BIN)/python -m docs.generate
 lock: .venv/dev.stamp
 	@$(PIP) install uv
 	@$(BIN)/python tests/lock.py $(LOCK)

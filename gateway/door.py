@@ -52,7 +52,8 @@ class Door:
         version: str,
         instance: Callable[[], str],
     ) -> None:
-        self._app = app
+        self.app = app
+        """What is behind the door."""
         self._default = default_agent
         self._knows = knows
         self._encode = encode
@@ -65,7 +66,7 @@ class Door:
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
         answer = _Answer(send, scope, self._banner(), self._cross_origin(headers))
@@ -100,7 +101,7 @@ class Door:
         inner["state"]["caller"] = Caller(owner, base_url, agent, keyed=bool(self._keys))
         if scope["method"] == "HEAD":
             inner["method"] = "GET"
-        await self._app(inner, receive, answer)
+        await self.app(inner, receive, answer)
 
     def _owner(self, path: str, headers: Mapping[bytes, bytes]) -> str:
         """Whose key it is. Raises unauthenticated."""

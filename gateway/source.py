@@ -35,8 +35,8 @@ class ConfigError(Exception):
 
 
 def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
-    """The settings. `path` = the file, None = no file. An agent in `flags` replaces one of the same name, and where `flags`
-    have `agents`, though empty, there are no demo agents. Raises ConfigError with all mistakes."""
+    """The settings. `path` = the file, None = no file. An agent in `flags` replaces one of the same name, and where
+    `flags` have `agents`, though empty, there are no demo agents. Raises ConfigError with all mistakes."""
     given = dict(flags or {})
     variables = _variables()
     file = read_file(path) if path is not None else {}

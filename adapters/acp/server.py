@@ -91,8 +91,8 @@ class Server:
         infos = infos[start:] if limit is None else infos[start : start + limit]
         return _json(w.AgentsListResponse(agents=[encode_agent(info, self._advertised(info.name)) for info in infos]))
 
-    async def get_agent(self, name: str) -> Response[Any]:
-        info = self._agent(name)
+    async def get_agent(self, request: Asked) -> Response[Any]:
+        info = self._agent(request.path_params["name"])
         return _json(encode_agent(info, self._advertised(info.name)))
 
     def _agent(self, name: str) -> AgentInfo:
@@ -102,7 +102,7 @@ class Server:
         except FaultError as error:
             ours = self._labels().get(name)
             if error.fault.code is not FaultCode.NOT_FOUND or ours is None:
-                raise
+                raise _missing(error, f"Agent {name} not found") from error
             return self._hub.agent(ours)
 
     def _labels(self) -> Mapping[str, str]:
@@ -156,9 +156,9 @@ class Server:
         reading = Reading(self._hub, who.owner, [receipt.task], view, stop_after=receipt.seq)
         return await _followed(reading, body.mode, headers)
 
-    async def resume_run(self, request: Asked, run_id: str) -> Response[Any]:
+    async def resume_run(self, request: Asked) -> Response[Any]:
         who = caller(request)
-        tasks, view = await self._find(who, run_id)
+        tasks, view = await self._find(who, request)
         body = validate(w.RunResumeRequest, await read_json(request))
         if body.run_id not in (None, view.run_id):
             raise FaultError(FaultCode.INVALID, "run_id: it is not the run of the path")
@@ -198,16 +198,16 @@ class Server:
                 raise FaultError(FaultCode.NOT_AWAITING, f"Run {run_id} has no await request") from error
             raise
 
-    async def get_run(self, request: Asked, run_id: str) -> Response[Any]:
+    async def get_run(self, request: Asked) -> Response[Any]:
         who = caller(request)
-        tasks, view = await self._find(who, run_id)
+        tasks, view = await self._find(who, request)
         writer = await Reading(self._hub, who.owner, tasks, view).snapshot()
         headers = {**run_headers(tasks[-1], writer.run_id), **loss_header(writer.losses)}
         return _json(writer.run(), 200, headers)
 
-    async def cancel_run(self, request: Asked, run_id: str) -> Response[Any]:
+    async def cancel_run(self, request: Asked) -> Response[Any]:
         who = caller(request)
-        tasks, view = await self._find(who, run_id)
+        tasks, view = await self._find(who, request)
         try:
             await self._hub.cancel(who.owner, tasks[-1].task_id)
         except FaultError as error:
@@ -220,12 +220,12 @@ class Server:
         run = writer.run().model_copy(update={"status": "cancelling", "finished_at": None})
         return _json(run, 202, {**run_headers(tasks[-1], writer.run_id), **loss_header(writer.losses)})
 
-    async def list_events(self, request: Asked, run_id: str) -> Response[Any]:
+    async def list_events(self, request: Asked) -> Response[Any]:
         """The events so far as JSON; with `Accept: text/event-stream` as a stream that goes on. Both after the first
         `after`."""
         who = caller(request)
         after = _number(request, "after", 0) or 0
-        tasks, view = await self._find(who, run_id)
+        tasks, view = await self._find(who, request)
         last = tasks[-1].last_seq
         reading = Reading(self._hub, who.owner, tasks, view, skip=after, stop_after=last, end=last)
         headers = run_headers(tasks[-1])
@@ -236,8 +236,8 @@ class Server:
         headers |= loss_header(reading.writer.losses)
         return Response(body, media_type="application/json", headers=headers)
 
-    async def _find(self, who: Caller, run_id: str) -> tuple[Sequence[Task], View]:
-        task_id = _uuid(run_id, "run_id")
+    async def _find(self, who: Caller, request: Asked) -> tuple[Sequence[Task], View]:
+        task_id = _uuid(request.path_params["run_id"], "run_id")
         try:
             chain = await self._hub.chain(who.owner, task_id)
         except FaultError as error:
@@ -255,9 +255,9 @@ class Server:
 
     # Sessions and resources
 
-    async def get_session(self, request: Asked, session_id: str) -> Response[Any]:
+    async def get_session(self, request: Asked) -> Response[Any]:
         who = caller(request)
-        thread_id = _uuid(session_id, "session_id")
+        thread_id = _uuid(request.path_params["session_id"], "session_id")
         try:
             await self._hub.thread(who.owner, thread_id)
         except FaultError as error:
@@ -267,8 +267,9 @@ class Server:
         entries = transcript(thread_id, records, base_url=who.base_url, advertised=self._advertised)
         return _json(w.Session(id=thread_id, history=[entry.url for entry in entries]))
 
-    async def get_resource(self, request: Asked, resource_id: str) -> Response[Any]:
+    async def get_resource(self, request: Asked) -> Response[Any]:
         who = caller(request)
+        resource_id: str = request.path_params["resource_id"]
         if _is_hash(resource_id):
             return await self._file(who, resource_id)
         message = await self._resource(who, resource_id)

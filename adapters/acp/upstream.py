@@ -64,7 +64,7 @@ class Upstream:
 
     @asynccontextmanager
     async def opened(self, method: str, path: str, body: bytes | None = None) -> AsyncGenerator[httpx.Response]:
-        """An answer whose body is still to be read. Raises agent_unreachable, agent_timeout, and a refusal as a fault."""
+        """An answer whose body is still to be read. Raises agent_unreachable, agent_timeout, agent_failed."""
         headers = {**self._headers, "Accept": "text/event-stream, application/json"}
         if body is not None:  # the official client leaves it out, and newer servers of its own kind refuse that
             headers["Content-Type"] = "application/json"

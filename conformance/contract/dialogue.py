@@ -73,7 +73,6 @@ class Dialogue:
             run_id=str(uuid4()), cause=cause, messages=messages, data=None if isinstance(said, Message) else said
         )
         self._record(run, run.run_id)
-        self._record(RunStarted(), run.run_id)
         call = Invocation(
             owner=self.owner,
             agent="agent",
@@ -93,6 +92,7 @@ class Dialogue:
         return tuple(self.records)
 
     async def play(self, call: Invocation) -> Heard:
+        self._record(RunStarted(), call.run_id)
         referee = Referee()
         heard = referee.heard
         bound = asyncio.timeout(self.bound)

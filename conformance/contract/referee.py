@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass, field
+from typing import cast, get_args
 from uuid import uuid4
 
 from canonical import EVENT, Event, Fault, FilePart, Message, Part, RunStatus
@@ -29,6 +30,7 @@ from canonical.state import ENDED
 
 __all__ = ("Broken", "Heard", "Referee")
 
+_EVENTS = get_args(get_args(Event)[0])
 _FREE = (StateSaved, Custom, Native, LossNoted, UpstreamBound)
 _OF_A_MESSAGE = (PartAdded, PartDelta, PartEnded, MessageEnded)
 _ACTIVITY = (ToolStarted, ToolEnded, StepStarted, StepEnded)
@@ -127,8 +129,10 @@ class Referee:
 
     def see(self, event: object) -> Event | None:
         """The event with its ids; None for RunEnded."""
+        if not isinstance(event, _EVENTS):
+            raise Broken("events are canonical and fit into a log", f"a {type(event).__name__}")
         try:
-            told = EVENT.validate_json(EVENT.dump_json(event))  # type: ignore[arg-type]
+            told = EVENT.validate_json(EVENT.dump_json(cast("Event", event)))
         except ValueError as error:
             raise Broken("events are canonical and fit into a log", f"{type(event).__name__}: {error}") from error
         if self.heard.ended is not None:

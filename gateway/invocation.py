@@ -1,0 +1,111 @@
+"""What an agent is given for one activation, read from the log."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from canonical.agent import AgentInfo, Invocation
+from canonical.event import InterruptAnswered, Record, RunCreated, RunStarted
+from canonical.fault import FaultCode, FaultError
+from canonical.fold import Fold
+from canonical.message import FilePart, Message
+from canonical.thread import Interrupt
+from gateway import command
+from gateway.blob import Blobs
+from gateway.command import Start
+from gateway.journal import Journal
+
+__all__ = ("Invocations",)
+
+
+class Invocations:
+    def __init__(self, journal: Journal, blobs: Blobs) -> None:
+        self._journal = journal
+        self._blobs = blobs
+
+    async def make(self, start: Start, info: AgentInfo) -> Invocation:
+        task, run = start.task, start.run
+        created = start.created or await self._created(start)
+        past = partial(self._task_records, start)
+        call = Invocation(
+            owner=start.owner,
+            agent=task.agent,
+            thread_id=start.thread_id,
+            task_id=task.task_id,
+            run_id=run.run_id,
+            attempt=run.attempt,
+            cause=created.cause,
+            messages=tuple([await self._loaded(message) for message in created.messages]),
+            data=created.data,
+            config=created.config,
+            metadata=task.metadata,
+            past=past,
+        )
+        if created.cause == "answer":
+            call = replace(call, answers=_answers(Fold(start.thread_id, start.owner, await past())))
+        if run.first_seq > 3 or task.first_seq > 2:  # not the first run of a new thread
+            call = replace(call, upstream=await self._upstream(start))
+            if not info.remembers:
+                call = replace(call, history=_history(start, await self.span(start.pk)))
+        return call
+
+    async def of_run(self, start: Start) -> list[Record]:
+        """The records of a run so far."""
+        return [r for r in await self.span(start.pk, start.run.first_seq - 1) if r.run_id == start.run.run_id]
+
+    async def span(self, pk: int, after: int = 0) -> list[Record]:
+        records: list[Record] = []
+        while page := await self._journal.page(pk, after, 2048):
+            records += page
+            after = page[-1].seq
+        return records
+
+    async def _created(self, start: Start) -> RunCreated:
+        seq = start.run.first_seq
+        for record in await self._journal.page(start.pk, seq - 1, 1):
+            if isinstance(record.event, RunCreated):
+                return record.event
+        raise FaultError(FaultCode.INTERNAL, f"Run {start.run.run_id} has no input in the log")
+
+    async def _loaded(self, message: Message) -> Message:
+        if not any(isinstance(part, FilePart) and part.blob for part in message.parts):
+            return message
+        parts = [await self._blobs.load(part) if isinstance(part, FilePart) else part for part in message.parts]
+        return message.model_copy(update={"parts": tuple(parts)})
+
+    async def _task_records(self, start: Start) -> Sequence[Record]:
+        records = await self.span(start.pk, start.task.first_seq - 1)
+        return [record for record in records if record.task_id == start.task.task_id]
+
+    async def _upstream(self, start: Start) -> dict[str, str]:
+        """The upstream's ids: of the thread from the agent's last run on it, of the task from the task's last run."""
+        runs = await self._journal.query(partial(command.bound_runs, pk=start.pk, agent=start.task.agent))
+        ids: dict[str, str] = {}
+        for run in runs:
+            if not run.removed:
+                thread_wide = run.task_id != start.task.task_id
+                ids |= {k: v for k, v in run.upstream.items() if not (thread_wide and k in ("task", "run"))}
+        return ids
+
+
+def _history(start: Start, records: Sequence[Record]) -> tuple[Message, ...]:
+    """What was said on the thread before this run started, run by run in the order of their turns: an input that waited
+    stands in the log before the answers that it waited for, and one that still waits was not said yet."""
+    fold = Fold(start.thread_id, start.owner, records)
+    said = Fold(start.thread_id, start.owner, (r for r in records if r.run_id is None)).messages()
+    for run_id in dict.fromkeys(r.run_id for r in records if isinstance(r.event, RunStarted)):
+        if run_id is not None and run_id != start.run.run_id:
+            said += fold.messages(run_id=run_id)
+    return tuple(message for message in said if message.phase == "answer")
+
+
+def _answers(fold: Fold) -> tuple[InterruptAnswered, ...]:
+    """To all the questions that the task's last pause was for."""
+    answered = [asked for asked in fold.interrupts.values() if asked.action in ("answer", "decline")]
+    last = max(answered, key=lambda asked: asked.raised_at).run_id if answered else None
+    return tuple(_answer(asked) for asked in answered if asked.run_id == last)
+
+
+def _answer(asked: Interrupt) -> InterruptAnswered:
+    action = "decline" if asked.action == "decline" else "answer"
+    return InterruptAnswered(interrupt_id=asked.interrupt_id, action=action, value=asked.answer)

@@ -1,0 +1,204 @@
+"""Sessions: what they record, and how one is held on several servers."""
+
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from litestar import Litestar, Request, Response, get
+
+from canonical import Invocation
+from tests.adapters.acp.site import NOBODY, Site, message, opened, texts
+from tests.serving import serving
+
+
+async def history(site: Site, session_id: str) -> list[Any]:
+    """The messages behind a session's URLs."""
+    session = (await site.get(f"/sessions/{session_id}")).json()
+    return [(await site.http.get(url)).json() for url in session["history"]]
+
+
+def said(messages: list[Any]) -> list[tuple[str, str]]:
+    return [(each["role"], text) for each, text in zip(messages, texts(messages), strict=True)]
+
+
+async def recall(call: Invocation) -> str:
+    """What was said before, by whom."""
+    return "; ".join(f"{said.role}: {said.text}" for said in call.history)
+
+
+async def test_a_run_without_a_session_gets_one_of_its_own(site: Site) -> None:
+    first, second = await site.run("echo"), await site.run("echo")
+    assert first["session_id"] != second["session_id"]
+
+
+async def test_an_unknown_session_is_made_with_its_id_and_a_known_one_goes_on(site: Site) -> None:
+    session_id = str(uuid4())
+    for text in ("One", "Two"):
+        assert (await site.run("echo", text, session_id=session_id))["session_id"] == session_id
+    assert said(await history(site, session_id)) == [
+        ("user", "One"),
+        ("agent/echo", "One"),
+        ("user", "Two"),
+        ("agent/echo", "Two"),
+    ]
+
+
+async def test_both_paths_of_a_session_answer_the_same(site: Site) -> None:
+    """The OpenAPI has /session, the SDK and every client /sessions."""
+    run = await site.run("echo")
+    plural, singular = [await site.get(f"/{path}/{run['session_id']}") for path in ("sessions", "session")]
+    assert plural.json() == singular.json()
+    assert (plural.json()["id"], plural.json()["state"]) == (run["session_id"], None)
+
+
+async def test_the_urls_of_a_history_are_absolute_and_begin_where_the_caller_did(site: Site) -> None:
+    run = await site.run("echo")
+    session = (await site.get(f"/sessions/{run['session_id']}")).json()
+    assert all(url.startswith("http://127.0.0.1:8000/acp/resources/") for url in session["history"])
+    below = (await site.http.get(f"/agent/echo/acp/sessions/{run['session_id']}")).json()
+    assert all(url.startswith("http://127.0.0.1:8000/agent/echo/acp/resources/") for url in below["history"])
+    assert (await site.http.get(below["history"][0])).json()["parts"][0]["content"] == "Hello"
+
+
+async def test_runs_that_failed_were_cancelled_or_await_record_nothing(site: Site) -> None:
+    session_id = str(uuid4())
+    await site.run("fail", "Boom", session_id=session_id)
+    run = await site.run("ask", session_id=session_id)
+    assert await history(site, session_id) == []
+    await site.http.post(f"/acp/runs/{run['run_id']}/cancel")
+    assert await history(site, session_id) == []
+
+
+async def test_what_was_asked_and_answered_is_recorded_with_the_run(site: Site) -> None:
+    run = await site.run("ask", "Hi")
+    await site.resume(run["run_id"], "Ada")
+    assert said(await history(site, run["session_id"])) == [
+        ("user", "Hi"),
+        ("user", "Ada"),
+        ("agent/ask", "Hello, Ada."),
+    ]
+
+
+async def test_a_run_is_recorded_before_its_caller_sees_that_it_is_completed(site: Site) -> None:
+    for _ in range(10):
+        run = await site.run("echo")
+        assert len((await site.get(f"/sessions/{run['session_id']}")).json()["history"]) == 2
+
+
+async def test_the_agent_remembers_the_session(tmp_path: Path) -> None:
+    async with opened(tmp_path, {"recall": recall}) as site:
+        session_id = str(uuid4())
+        await site.run("echo", "One", session_id=session_id)
+        run = await site.run("recall", "And?", session_id=session_id)
+    assert texts(run["output"]) == ["user: One; agent: One"]
+
+
+async def test_a_session_and_the_id_of_another_is_400(site: Site) -> None:
+    session = {"id": str(uuid4()), "history": []}
+    answer = await site.create("echo", session=session, session_id=str(uuid4()))
+    assert (answer.status_code, answer.json()) == (
+        400,
+        {"code": "invalid_input", "message": "Session ID mismatch", "data": None},
+    )
+    assert (await site.run("echo", session=session, session_id=session["id"]))["session_id"] == session["id"]
+
+
+# Sessions on several servers
+
+
+class Elsewhere:
+    """Another server, which keeps the messages of sessions."""
+
+    def __init__(self) -> None:
+        self.fetched: list[str] = []
+        self.answers: dict[str, bytes] = {}
+
+    def app(self) -> Litestar:
+        @get("/{name:path}")
+        async def resource(request: Request[Any, Any, Any]) -> Response[Any]:
+            name = request.url.path.strip("/")
+            self.fetched.append(name)
+            # The SDK's own server gives resources no Content-Type.
+            return Response(self.answers[name], status_code=200 if name in self.answers else 404)
+
+        return Litestar([resource], openapi_config=None)
+
+    def keep(self, name: str, **said: Any) -> None:
+        self.answers[name] = json.dumps(said).encode()
+
+
+@pytest.fixture
+async def elsewhere() -> AsyncGenerator[tuple[Elsewhere, str]]:
+    server = Elsewhere()
+    server.keep("1", role="user", parts=[{"content": "One"}])
+    server.keep("2", role="agent/other", parts=[{"content": "Uno"}])
+    async with serving(server.app()) as url:
+        yield server, url
+
+
+LOOPBACK = {"allow": ["127.0.0.0/8"]}
+
+
+async def test_the_history_of_another_server_is_fetched_and_kept_under_its_own_urls(
+    tmp_path: Path, elsewhere: tuple[Elsewhere, str]
+) -> None:
+    server, url = elsewhere
+    session = {"id": str(uuid4()), "history": [f"{url}/1", f"{url}/2"]}
+    async with opened(tmp_path, {"recall": recall}, network=LOOPBACK) as site:
+        run = await site.run("recall", "And?", session=session)
+        assert texts(run["output"]) == ["user: One; agent: Uno"]
+        assert sorted(server.fetched) == ["1", "2"]
+        known = (await site.get(f"/sessions/{session['id']}")).json()
+        assert known["history"][:2] == session["history"]
+        assert len(known["history"]) == 4
+        server.fetched.clear()
+        again = await site.run("recall", "And now?", session=known)
+        assert server.fetched == []
+        assert again["session_id"] == session["id"]
+        assert texts(again["output"])[0].startswith("user: One; agent: Uno; user: And?; agent: ")
+
+
+async def test_addresses_that_are_not_allowed_are_not_fetched(tmp_path: Path, elsewhere: tuple[Elsewhere, str]) -> None:
+    server, url = elsewhere
+    async with opened(tmp_path) as site:
+        for address in (f"{url}/1", "file:///etc/passwd", "http://169.254.169.254/latest", "nonsense"):
+            answer = await site.create("echo", session={"id": str(uuid4()), "history": [address]})
+            assert (answer.status_code, answer.json()["code"]) == (422, "invalid_input"), address
+    assert server.fetched == []
+
+
+async def test_what_is_fetched_must_be_a_message(tmp_path: Path, elsewhere: tuple[Elsewhere, str]) -> None:
+    server, url = elsewhere
+    server.answers |= {"text": b"Hello", "role": b'{"role": "system", "parts": []}', "nan": b"NaN"}
+    async with opened(tmp_path, network=LOOPBACK) as site:
+        for name in ("text", "role", "nan"):
+            answer = await site.create("echo", session={"id": str(uuid4()), "history": [f"{url}/{name}"]})
+            assert (answer.status_code, answer.json()["code"]) == (422, "invalid_input"), name
+
+
+async def test_our_own_urls_in_a_new_session_are_read_here_and_only_if_they_are_the_callers(tmp_path: Path) -> None:
+    async with opened(tmp_path, {"recall": recall}) as site:
+        first = await site.run("echo", "One")
+        known = (await site.get(f"/sessions/{first['session_id']}")).json()
+        run = await site.run("recall", "And?", session={"id": str(uuid4()), "history": known["history"]})
+        assert texts(run["output"]) == ["user: One; agent: One"]
+        foreign = f"http://127.0.0.1:8000/acp/resources/{NOBODY}.0"
+        answer = await site.create("recall", session={"id": str(uuid4()), "history": [foreign]})
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid_input")
+
+
+async def test_a_descriptor_has_a_bound(site: Site) -> None:
+    session = {"id": str(uuid4()), "history": [f"http://127.0.0.1:1/{n}" for n in range(1001)]}
+    assert (await site.create("echo", session=session)).status_code == 422
+
+
+async def test_files_of_a_session_are_in_its_resources(site: Site) -> None:
+    parts = [{"name": "note.txt", "content": "A note"}, {"content": "Text"}]
+    run = (await site.post("/runs", {"agent_name": "files", "input": [{"role": "user", "parts": parts}]})).json()
+    given, returned = await history(site, run["session_id"])
+    assert [part["content"] for part in given["parts"]] == ["A note", "Text"]
+    assert [part["name"] for part in returned["parts"]] == ["note.txt", "report.txt"]
+    assert message("x")["role"] == given["role"]

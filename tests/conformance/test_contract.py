@@ -1,0 +1,251 @@
+"""The contract of agents: who keeps it passes, and every way to break it is noticed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from canonical import Agent, Event, Fault, FaultCode, FaultError, Invocation, Message, RunStatus, TextPart
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    InterruptRaised,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    RunEnded,
+    StepEnded,
+    StepStarted,
+    TaskChanged,
+    ToolEnded,
+    ToolStarted,
+)
+from conformance.contract import Broken, Dialogue, check_agent
+
+TEXT = TextPart(text="x")
+
+
+class Scripted:
+    """Says what it is told to."""
+
+    def __init__(self, *events: Any) -> None:
+        self.events = events
+
+    async def run(self, call: Invocation) -> AsyncIterator[Event]:
+        for event in self.events:
+            yield event
+
+
+async def broken(make: Callable[[], Any], **options: Any) -> str:
+    with pytest.raises(Broken) as raised:
+        await asyncio.wait_for(check_agent(make, **{"bound": 0.2, **options}), 20)
+    return raised.value.rule
+
+
+LEGAL: list[tuple[Event, ...]] = [
+    (),
+    (RunEnded(),),
+    (MessageStarted(), PartAdded(part=TEXT), MessageEnded()),
+    (MessageStarted(), PartAdded(part=TEXT, open=True), PartDelta(text="y"), PartEnded(), MessageEnded()),
+    (MessageStarted(), PartAdded(part=TEXT, open=True)),
+    (
+        MessageStarted(message_id="a"),
+        MessageStarted(message_id="b"),
+        PartAdded(message_id="a", part=TEXT, open=True),
+        PartAdded(message_id="b", index=0, part=TEXT),
+        PartDelta(message_id="a", index=0, text="z"),
+        MessageEnded(message_id="b"),
+    ),
+    (ToolStarted(name="t"), StepStarted(name="t"), ToolEnded(name="t"), StepEnded(name="t")),
+    (StepStarted(name="left open"), ToolStarted(name="left open")),
+    (ArtifactAdded(artifact_id="a", part=TEXT, last=False), ArtifactAdded(artifact_id="a", part=TEXT, append=True)),
+    (Custom(name="c", value={"a": 1}),),
+    (
+        RunEnded(
+            status=RunStatus.ERROR,
+            reason="fault",
+            fault=Fault(code=FaultCode.AGENT_FAILED, message="no"),  # type: ignore[arg-type]
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize("events", LEGAL)
+async def test_an_agent_that_keeps_the_contract_passes(events: tuple[Event, ...]):
+    await check_agent(lambda: Scripted(*events))
+
+
+async def test_an_agent_may_fail():
+    class Failing:
+        async def run(self, call: Invocation) -> AsyncIterator[Event]:
+            yield MessageStarted()
+            raise FaultError(FaultCode.AGENT_UNREACHABLE, "gone")
+
+    await check_agent(Failing)
+
+
+@pytest.mark.parametrize(
+    ("events", "rule"),
+    [
+        (("text",), "events are canonical"),
+        ((None,), "events are canonical"),
+        ((PartAdded(part=TextPart(text="\ud800")),), "events are canonical"),
+        ((Custom.model_construct(kind="custom", name="", ns=(), value=object(), extra={}),), "events are canonical"),
+        ((TaskChanged(state="working"),), "only what is an agent's"),  # type: ignore[arg-type]
+        ((PartAdded(part=TEXT),), "in an open message"),
+        ((MessageEnded(),), "in an open message"),
+        ((MessageStarted(), MessageEnded(), PartAdded(part=TEXT)), "in an open message"),
+        ((MessageStarted(), PartDelta(text="a")), "belong to an open part"),
+        ((MessageStarted(), PartAdded(part=TEXT), PartDelta(text="a")), "belong to an open part"),
+        ((MessageStarted(), PartAdded(part=TEXT, open=True), PartEnded(), PartEnded()), "belong to an open part"),
+        ((MessageStarted(), PartAdded(part=TEXT, index=1)), "numbered in order"),
+        ((MessageStarted(), PartAdded(part=TEXT, open=True), MessageEnded()), "ends after its parts"),
+        ((MessageStarted(message_id="a"), MessageStarted(message_id="a")), "used once"),
+        ((MessageStarted(message_id=""),), "used once"),
+        ((ToolEnded(name="t"),), "what ends has started"),
+        ((StepStarted(name="a"), StepEnded(name="b")), "what ends has started"),
+        ((ArtifactAdded(part=TEXT, append=True),), "something to append to"),
+        ((RunEnded(), Custom()), "nothing follows RunEnded"),
+        ((RunEnded(status=RunStatus.RUNNING),), "a status in which a run ends"),
+        ((RunEnded(status=RunStatus.ERROR),), "says why"),
+        ((InterruptRaised(), RunEnded()), "without an open question"),
+        ((InterruptRaised(), MessageStarted()), "stops at its questions"),
+    ],
+)
+async def test_what_may_not_follow_is_noticed(events: tuple[Any, ...], rule: str):
+    assert rule in await broken(lambda: Scripted(*events))
+
+
+async def test_a_run_that_is_no_iterator_is_noticed():
+    class Coroutine:
+        async def run(self, call: Invocation) -> list[Event]:
+            return []
+
+    assert "gives an async iterator" in await broken(Coroutine)
+
+
+async def test_a_run_that_does_not_end_is_noticed():
+    class Endless:
+        async def run(self, call: Invocation) -> AsyncIterator[Event]:
+            await asyncio.Event().wait()
+            yield Custom()
+
+    assert "ends within its bound" in await broken(Endless)
+
+
+async def test_an_agent_that_never_stops_asking_is_noticed():
+    assert "comes to an end" in await broken(lambda: Scripted(InterruptRaised()))
+
+
+async def test_an_agent_that_will_not_be_cancelled_is_noticed():
+    class Stubborn:
+        async def run(self, call: Invocation) -> AsyncIterator[Event]:
+            yield Custom()
+            for _ in range(5):
+                await asyncio.sleep(0)
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                await asyncio.sleep(0.5)
+            yield Custom()
+
+    assert "cancelled run ends" in await broken(Stubborn)
+
+
+async def test_an_agent_that_cannot_be_closed_is_noticed():
+    class Clinging:
+        async def run(self, call: Invocation) -> AsyncIterator[Event]:
+            try:
+                yield Custom()
+            finally:
+                yield Custom()
+
+    assert "closing is clean" in await broken(Clinging)
+
+
+async def test_an_agent_that_leaves_a_task_behind_is_noticed():
+    left: list[asyncio.Task[None]] = []
+
+    class Untidy:
+        async def run(self, call: Invocation) -> AsyncIterator[Event]:
+            left.append(asyncio.ensure_future(asyncio.sleep(60)))
+            yield Custom()
+
+    assert "nothing running behind" in await broken(Untidy)
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
+async def test_an_agent_whose_runs_mix_is_noticed():
+    class Mixing:
+        def __init__(self) -> None:
+            self.text = ""
+
+        async def run(self, call: Invocation) -> AsyncIterator[Event]:
+            self.text = call.text
+            await asyncio.sleep(0)
+            yield Custom(value=self.text)
+
+    assert "do not mix" in await broken(Mixing)
+
+
+async def test_an_agent_that_says_something_else_each_time_is_noticed_unless_that_is_allowed():
+    numbers = iter(range(10_000))
+
+    class Random:
+        async def run(self, call: Invocation) -> AsyncIterator[Event]:
+            yield Custom(value=next(numbers))
+
+    assert "say the same" in await broken(Random)
+    await check_agent(Random, same=False)
+
+
+async def test_an_agent_that_changes_its_call_is_noticed():
+    class Greedy:
+        async def run(self, call: Invocation) -> AsyncIterator[Event]:
+            call.config.clear()
+            yield Custom()
+
+    assert "does not change its call" in await broken(Greedy)
+
+
+async def test_an_agent_that_goes_on_after_its_end_is_noticed():
+    class Undead:
+        def __init__(self) -> None:
+            self.said = 0
+
+        def run(self, call: Invocation) -> "Undead":
+            return self
+
+        def __aiter__(self) -> "Undead":
+            return self
+
+        async def __anext__(self) -> Event:
+            self.said += 1
+            if self.said % 2 == 0:
+                raise StopAsyncIteration
+            return Custom()
+
+        async def aclose(self) -> None: ...
+
+    assert "stays ended" in await broken(Undead)
+
+
+async def test_a_dialogue_goes_over_questions_and_remembers():
+    class Asking:
+        async def run(self, call: Invocation) -> AsyncIterator[Event]:
+            if call.cause != "answer":
+                yield InterruptRaised(message=Message.of("Name?"))
+                return
+            yield MessageStarted()
+            yield PartAdded(part=TextPart(text=f"{call.answers[0].value} {len(call.history)} {len(await call.past())}"))
+
+    agent: Agent = Asking()
+    dialogue = Dialogue(agent)
+    assert [question.message.text for question in (await dialogue.say("hi")).questions] == ["Name?"]
+    assert (await dialogue.answer("Ann")).text == "Ann 2 9"
+    assert [message.text for message in dialogue.history] == ["hi", "Name?", "Ann", "Ann 2 9"]
