@@ -61,7 +61,7 @@ class Submission:
     thread_metadata: JsonObject = field(default_factory=dict[str, object])
     """Merged into the thread's, if the thread is created by this call."""
     history: tuple[Message, ...] = ()
-    """Earlier messages of a conversation that was held elsewhere; said on the thread before the input, if it is new."""
+    """Messages of the conversation that were said elsewhere and are news here; said on the thread before the input."""
     strategy: Strategy = "enqueue"
     supersede: bool = False
     """A paused task of the thread is cancelled by this input (LangGraph); otherwise its questions stay open."""

@@ -78,9 +78,10 @@ def _own(hub: Hub, registry: Registry) -> Sequence[Any]:
     async def index(request: Request[Any, Any, Any]) -> dict[str, Any]:
         who = caller(request)
         agent = who.agent or "agent"
+        alone = who.base_url.endswith(f"/agent/{agent}")
         return {
             "babelgate": version("babelgate"),
-            "agents": [fronted.info.name for fronted in registry.all()],
+            "agents": [agent] if alone else [fronted.info.name for fronted in registry.all()],
             "protocols": [
                 {"protocol": example.label, "url": example.url, "example": example.curl}
                 for adapter in ADAPTERS
@@ -93,10 +94,14 @@ def _own(hub: Hub, registry: Registry) -> Sequence[Any]:
         return {"status": "ok"}
 
     @get("/readyz")
-    async def readyz() -> Response[dict[str, Any]]:
+    async def readyz(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
         why = await hub.ready()
-        agents = {f.info.name: f"broken: {f.broken}" if f.broken else "ok" for f in registry.all()}
-        body = {"status": "ok" if why is None else "failing", "journal": why or "ok", "agents": agents}
+        known = caller(request).owner != ""  # reasons name paths and hosts, and this is open to all
+        agents = {
+            f.info.name: (f"broken: {f.broken}" if known else "broken") if f.broken else "ok" for f in registry.all()
+        }
+        journal = "ok" if why is None else why if known else "failing"
+        body = {"status": "ok" if why is None else "failing", "journal": journal, "agents": agents}
         return Response(body, status_code=200 if why is None else 503)
 
     return (index, healthz, readyz)

@@ -6,7 +6,9 @@ import hashlib
 import os
 import re
 import tempfile
+import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +27,8 @@ class Blobs:
         self.folder = folder
         self.limit = limit
         """Bytes of one file."""
+        self._sweeping = threading.Lock()
+        """A file is not removed between the look that finds it and the touch that makes it young."""
 
     def path(self, blob: str) -> Path:
         if not _HASH.match(blob):
@@ -37,10 +41,24 @@ class Blobs:
         if len(data) > self.limit:
             raise FaultError(FaultCode.TOO_LARGE, f"A file of {len(data)} bytes: the limit is {self.limit}")
         blob = hashlib.sha256(data).hexdigest()
-        path = self.path(blob)
-        if path.exists():
-            os.utime(path)  # young again: the sweep leaves it alone until an event names it
+        if self._touch(blob):
             return blob
+        try:
+            self._write(self.path(blob), data)
+        except OSError as error:
+            raise FaultError(FaultCode.INTERNAL, "The gateway could not store a file.") from error
+        return blob
+
+    def _touch(self, blob: str) -> bool:
+        """Make a stored file young again: the sweep leaves it alone until an event names it."""
+        with self._sweeping:
+            try:
+                os.utime(self.path(blob))
+            except FileNotFoundError:
+                return False
+            return True
+
+    def _write(self, path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         file, name = tempfile.mkstemp(dir=path.parent)
         try:
@@ -57,7 +75,6 @@ class Blobs:
             os.fsync(folder)
         finally:
             os.close(folder)
-        return blob
 
     def get(self, blob: str) -> bytes:
         try:
@@ -70,14 +87,21 @@ class Blobs:
         may be on their way into an event."""
         removed = 0
         for path in self.folder.glob("??/*"):
-            if path.name not in used and path.stat().st_mtime < older_than:
-                path.unlink(missing_ok=True)
-                removed += 1
+            if path.name in used:
+                continue
+            with self._sweeping, suppress(FileNotFoundError):
+                if path.stat().st_mtime < older_than:
+                    path.unlink()
+                    removed += 1
         return removed
 
     async def keep(self, part: Part) -> Part:
-        """The part as the log may hold it: the bytes that it carried are in the store."""
-        if not isinstance(part, FilePart) or part.inline is None:
+        """The part as the log may hold it: the bytes that it carried, or that it names, are in the store."""
+        if not isinstance(part, FilePart) or (part.inline is None and part.blob is None):
+            return part
+        if part.inline is None:
+            if not await asyncio.to_thread(self._touch, part.blob or ""):
+                raise FaultError(FaultCode.NOT_FOUND, "No such file")
             return part
         blob = await asyncio.to_thread(self.put, part.inline)
         return part.model_copy(update={"blob": blob, "size": len(part.inline), "inline": None})
@@ -85,7 +109,7 @@ class Blobs:
     async def keep_all(self, messages: Iterable[Message]) -> tuple[Message, ...]:
         kept: list[Message] = []
         for message in messages:
-            if any(isinstance(part, FilePart) and part.inline is not None for part in message.parts):
+            if any(isinstance(part, FilePart) for part in message.parts):
                 parts = [await self.keep(part) for part in message.parts]
                 message = message.model_copy(update={"parts": tuple(parts)})
             kept.append(message)

@@ -20,7 +20,7 @@ from canonical.value import Json
 from gateway.parking import Parking
 from gateway.signature import Signature, describe, signature_of
 from gateway.utterance import Utterance
-from gateway.worker import Worker
+from gateway.worker import Worker, Workers
 
 __all__ = ("InProcess", "wrap")
 
@@ -118,7 +118,8 @@ class _SyncSteps:
             self._generator.close()
             return
         try:
-            await self._worker.do(self._generator.close)
+            if not self._worker.busy:
+                await self._worker.do(self._generator.close)
         finally:
             self._worker.stop()
 
@@ -198,6 +199,7 @@ class InProcess:
         self.parking = parking
         self._signature = signature
         self._replay = replay
+        self._workers = Workers(f"agent-{name}")
         self._blocks = _blocks(signature.function)
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
@@ -227,9 +229,10 @@ class InProcess:
             if not pausing:
                 await going.close()
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close all that is parked."""
         await self.parking.close()
+        self._workers.close()
 
     def forget(self, owner: str, task_id: str) -> None:
         """The task ended while it was paused: what is parked for it will not be needed."""
@@ -253,7 +256,7 @@ class InProcess:
 
     async def _start(self, call: Invocation) -> "_Call | _End":
         """Call it. A generator has run nothing of its own then; anything else has, and that is its end."""
-        worker = Worker(f"agent-{self.name}")
+        worker = self._workers.worker()
         value: object = None
         try:
             function, arguments = self._signature.function, self._signature.arguments(call)

@@ -27,7 +27,7 @@ class Channel:
         self.closed = False
         self._ring = ring
         self._records: deque[Record] = deque()
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: dict[asyncio.Future[None], None] = {}
 
     def publish(self, records: Sequence[Record]) -> None:
         self._records.extend(records)
@@ -46,8 +46,12 @@ class Channel:
             return []
         return list(records) if behind == len(records) else list(records)[-behind:]
 
+    def forget(self) -> None:
+        """The log was changed under records that are in memory: readers take pages from the journal."""
+        self._records.clear()
+
     def wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
+        waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -60,8 +64,11 @@ class Channel:
     async def more(self) -> None:
         """Wait for the next publication or the close."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        await waiter
+        self._waiters[waiter] = None
+        try:
+            await waiter
+        finally:  # a reader that goes leaves nothing behind, however long the thread is silent
+            self._waiters.pop(waiter, None)
 
 
 class Channels:

@@ -1,5 +1,6 @@
-"""What callers and the engine do to a thread, as decisions on its `ThreadState`. Each function runs whole in the writer's
-transaction: it checks first, raises before it changes anything, and appends events. First commit wins.
+"""What callers and the engine do to a thread, as decisions on its `ThreadState`. Each function runs whole in the
+writer's transaction: it checks first, raises before it changes anything where it can, and appends events. First commit
+wins.
 """
 
 import json
@@ -122,7 +123,8 @@ class Outcome:
 
 
 def submit(ledger: Ledger, owner: str, ask: Submission, ids: Ids, bounds: Bounds, *, may_start: bool) -> Submitted:
-    """Append a new run, and start it in the same commit if its turn is now and `may_start` says that the agent has room."""
+    """Append a new run, and start it in the same commit if its turn is now and `may_start` says that the agent has
+    room."""
     if ask.task_id is not None and ledger.find_task(owner, ask.task_id) is not None:
         raise FaultError(FaultCode.CONFLICT, f"Task {ask.task_id} exists already")
     if ask.run_id is not None and ledger.find_run(owner, ask.run_id) is not None:
@@ -133,11 +135,12 @@ def submit(ledger: Ledger, owner: str, ask: Submission, ids: Ids, bounds: Bounds
     if found is None and not may_start:
         _check_bounds(ledger, owner, 0, ask.agent, bounds)
     state = found or _make_thread(ledger, owner, ask, ids)
-    after = state.seq
     stop = _make_room(ledger, state, ask)
     starts = may_start and state.running is None and not state.pending
     if found is not None and not starts:
         _check_bounds(ledger, owner, len(state.pending), ask.agent, bounds)
+    _say_history(ledger, state, ask)
+    after = state.seq
     if follow is None:
         task_id = ask.task_id or ids.task
         ledger.append(
@@ -201,11 +204,14 @@ def _make_thread(ledger: Ledger, owner: str, ask: Submission, ids: Ids) -> Threa
     state = ledger.create_thread(owner, thread_id, ThreadChanged(metadata=ask.thread_metadata))
     if ask.thread_id is None and ask.alias is not None:
         ledger.sql.insert_alias.run(ledger.connection, (owner, ask.protocol, ask.agent, ask.alias, thread_id))
+    return state
+
+
+def _say_history(ledger: Ledger, state: ThreadState, ask: Submission) -> None:
     for message in ask.history:
         for event in whole_message(message):
             ledger.append(state, event)
     use_blobs(ledger, state, ask.history)
-    return state
 
 
 def whole_message(message: Message) -> list[Event]:
@@ -440,18 +446,25 @@ def start(ledger: Ledger, owner: str, thread_id: str, agent: str) -> Start | Lat
     """Start the thread's next run if it is one of `agent`; otherwise say whose it is and when, or None if nothing can
     start that nobody else will see to."""
     state = ledger.thread(owner, thread_id)
-    if state is None or state.running is not None:
+    if state is None:
         return None
     now = ledger.clock()
     run = next_pending(state, now)
-    if run is None:
-        scheduled = [run for run in state.pending if not _due(run, now)]
-        if not scheduled:
-            return None
-        run = min(scheduled, key=lambda run: run.start_after or 0)
-        return Later(state.tasks[run.task_id].agent, (run.start_after or 0) - now)
-    wanted = state.tasks[run.task_id].agent
-    return _start(ledger, state, run) if wanted == agent else Later(wanted, 0)
+    if run is not None and state.tasks[run.task_id].agent == agent:
+        return _start(ledger, state, run)
+    return _following(state, now)
+
+
+def _following(state: ThreadState, now: int) -> Later | None:
+    """Whose the thread's next run is, and when."""
+    run = next_pending(state, now)
+    if run is not None:
+        return Later(state.tasks[run.task_id].agent, 0)
+    scheduled = [run for run in state.pending if not _due(run, now)]
+    if state.running is not None or not scheduled:
+        return None
+    run = min(scheduled, key=lambda run: run.start_after or 0)
+    return Later(state.tasks[run.task_id].agent, (run.start_after or 0) - now)
 
 
 def append(
@@ -513,8 +526,8 @@ def end(
     outcome: Outcome,
     closing: Sequence[tuple[Event, bytes]] = (),
     files: Sequence[FilePart] = (),
-) -> str | None:
-    """End an activation and say what becomes of its task. Returns the agent of the thread's next run, if one waits."""
+) -> Later | None:
+    """End an activation and say what becomes of its task. Returns what the thread's next run is, if one waits."""
     state = _fenced(ledger, start)
     task_id, run_id, attempt = start.task.task_id, start.run.run_id, start.run.attempt
     _say(ledger, state, start, closing, files)
@@ -535,8 +548,7 @@ def end(
     _settle_task(ledger, state, task_id, status, fault)
     if reason is RunReason.ROLLED_BACK:
         ledger.append(state, RunRemoved(run_id=run_id, why="rollback"), task_id=task_id)
-    following = next_pending(state, ledger.clock())
-    return None if following is None else state.tasks[following.task_id].agent
+    return _following(state, ledger.clock())
 
 
 def _displaced(state: ThreadState, run: Run) -> RunReason:
@@ -593,8 +605,8 @@ def cancel(ledger: Ledger, owner: str, task_id: str) -> Cancelled:
 
 
 def restart(ledger: Ledger, lost: Start, closing: Sequence[tuple[Event, bytes]] | None = None) -> Start:
-    """Begin the next attempt of a run whose pump is gone. With `closing`, which ends what the lost attempt left open, the
-    agent says everything again, and asks again what it had asked."""
+    """Begin the next attempt of a run whose pump is gone. With `closing`, which ends what the lost attempt left open,
+    the agent says everything again, and asks again what it had asked."""
     state = _fenced(ledger, lost)
     if closing is not None:
         _say(ledger, state, lost, closing)

@@ -37,6 +37,9 @@ _EXPOSED: Final = (
     "Babelgate, Babelgate-Loss, Babelgate-Run, Babelgate-Task, Babelgate-Thread, Content-Location, ETag, Location, "
     "Run-ID, X-Pagination-Next, X-Pagination-Total, X-Request-Id"
 )
+_STAND_INS: Final = {"HEAD": "GET", "OPTIONS": "TRACE"}
+"""HEAD is a GET whose body is kept back. No path has TRACE: the 405 to it lists a path's methods, where the framework's own
+answer to OPTIONS lists those of one of the path's handlers."""
 _IDS: Final = {b"babelgate-thread": "thread", b"babelgate-task": "task", b"babelgate-run": "run"}
 
 
@@ -60,8 +63,9 @@ class Door:
         self._banner = lambda: f"{version}; instance={instance()}".encode()
         self._keys = [(owner, key.get_secret_value().encode()) for owner, key in settings.keys.items()]
         self._public_url = settings.public_url.rstrip("/") if settings.public_url else None
-        self._proxies = [ipaddress.ip_network(network) for network in settings.trusted_proxies]
+        self._proxies = settings.trusted_proxies
         self._origins = frozenset(settings.cors)
+        self._public_origin = "/".join(self._public_url.split("/")[:3]).lower() if self._public_url else None
         self._body_limit = settings.limits.body
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
@@ -90,17 +94,17 @@ class Door:
                 inner["path"] = path
                 inner["raw_path"] = path.encode()
                 base_url = f"{base_url}/agent/{agent}"
-                if path.startswith("/agent/") or not self._knows(agent):
-                    raise FaultError(FaultCode.NOT_FOUND, f"Agent {agent} not found")
+            self._same_site(headers)
             answer.owner = owner = self._owner(inner["path"], headers)
+            if match is not None and (inner["path"].startswith("/agent/") or not self._knows(agent or "")):
+                raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {agent!r} here.")
         except FaultError as error:
             request: Request[Any, Any, Any] = Request(inner)  # type: ignore[arg-type]
             response = self._encode(error.fault, request)
             await response.to_asgi_response(None, request)(inner, receive, answer)  # type: ignore[arg-type]
             return
         inner["state"]["caller"] = Caller(owner, base_url, agent, keyed=bool(self._keys))
-        if scope["method"] == "HEAD":
-            inner["method"] = "GET"
+        inner["method"] = _STAND_INS.get(scope["method"], scope["method"])
         await self.app(inner, receive, answer)
 
     def _owner(self, path: str, headers: Mapping[bytes, bytes]) -> str:
@@ -121,9 +125,19 @@ class Door:
             FaultCode.UNAUTHENTICATED, "An API key is needed: send Authorization: Bearer <key>, or X-Api-Key: <key>."
         )
 
+    def _same_site(self, headers: Mapping[bytes, bytes]) -> None:
+        """Without keys, whoever can reach the gateway may call it, and so could every page that is open in a browser on
+        this machine: a POST of plain text needs no preflight. But browsers say whose page it is."""
+        origin = headers.get(b"origin")
+        if self._keys or origin is None or self._permitted(origin.decode("latin-1")):
+            return
+        raise FaultError(
+            FaultCode.UNAUTHENTICATED, "Pages of this origin may not call the gateway: add it to cors in the settings."
+        )
+
     def _base_url(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
-        """Where the caller reached us. The Host header is believed only if it names loopback, or comes through a trusted
-        proxy: answers must not carry addresses that a stranger chose."""
+        """Where the caller reached us. The Host header is believed only if it names loopback, or comes through a
+        trusted proxy: answers must not carry addresses that a stranger chose."""
         if self._public_url is not None:
             return self._public_url
         scheme = scope.get("scheme", "http")
@@ -144,15 +158,20 @@ class Door:
         origin = headers.get(b"origin")
         if origin is None:
             return []
-        text = origin.decode("latin-1")
-        allowed = text in self._origins or "*" in self._origins if self._origins else _LOOPBACK.match(text)
-        if not allowed:
+        if not self._permitted(origin.decode("latin-1")):
             return [(b"vary", b"Origin")]
         return [
             (b"access-control-allow-origin", origin),
             (b"access-control-expose-headers", _EXPOSED.encode()),
             (b"vary", b"Origin"),
         ]
+
+    def _permitted(self, origin: str) -> bool:
+        if origin == self._public_origin:
+            return True
+        if self._origins:
+            return origin in self._origins or "*" in self._origins
+        return _LOOPBACK.fullmatch(origin) is not None
 
 
 def _within(address: str, networks: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
@@ -173,6 +192,11 @@ async def _preflight(answer: "_Answer", headers: Mapping[bytes, bytes]) -> None:
     await answer({"type": "http.response.body", "body": b""})
 
 
+def _with_head(allow: bytes) -> bytes:
+    methods = {method.strip() for method in allow.split(b",")}
+    return b", ".join(sorted(methods | {b"HEAD", b"OPTIONS"} if b"GET" in methods else methods | {b"OPTIONS"}))
+
+
 class _Answer:
     """`send`, with the headers that every answer has, and what the log line needs."""
 
@@ -186,6 +210,8 @@ class _Answer:
         self._request_id = uuid4().hex[:16] if log.isEnabledFor(logging.INFO) else ""
         self._headers = [(b"babelgate", banner), *cross_origin]
         self._head = scope["method"] == "HEAD"
+        # As it was sent, percent-encoded: a line feed in a path would begin a log line of the caller's own.
+        self._path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii", "backslashreplace")
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -197,9 +223,11 @@ class _Answer:
             if self._request_id:
                 headers.append((b"x-request-id", self._request_id.encode()))
             message = {**message, "headers": headers}
-        elif self._head:
-            message = {**message, "body": b""}
+        elif self._head:  # its headers are the answer; a stream would go on for as long as the run does
+            return
         await self._send(message)
+        if self._head:
+            await self._send({"type": "http.response.body", "body": b""})
 
     def log(self) -> None:
         """One line: no bodies, no query (it may hold a secret), no header values but our own ids."""
@@ -210,7 +238,7 @@ class _Answer:
                 "%s %s %s %d %.1fms owner=%s%s",
                 self._request_id,
                 self._scope["method"],
-                self._scope["path"],
+                self._path,
                 self._status,
                 milliseconds,
                 self.owner or "-",

@@ -1,34 +1,35 @@
 """The engine: whose turn it is, and one pump for each active run.
 
-A pump owns the agent's iterator: it takes its events, passes them through a recorder into the journal, and ends the run.
-Nothing else touches the iterator, so cancelling the pump is the cancel.
+A pump owns the agent's iterator: it takes its events, passes them through a recorder into the journal, and ends the
+run. Nothing else touches the iterator, so cancelling the pump is the cancel.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from canonical.agent import DETACH, Agent, AgentInfo, Invocation, Reattachable
-from canonical.event import ArtifactAdded, Event, InterruptAnswered, PartAdded, Record, RunCreated
+from canonical.event import ArtifactAdded, Event, InterruptRaised, PartAdded, Record
 from canonical.fault import Fault, FaultCode, FaultError
-from canonical.fold import Fold
-from canonical.message import FilePart, Message
+from canonical.message import FilePart
 from canonical.replay import said_by_agent, unseen
 from canonical.state import RunReason, RunStatus, TaskState
-from canonical.thread import Interrupt
 from gateway import command
 from gateway.blob import Blobs
-from gateway.command import Outcome, Start
-from gateway.journal import Journal
+from gateway.channel import Channel
+from gateway.command import Later, Outcome, Start
+from gateway.invocation import Invocations
+from gateway.journal import Journal, Unstored
+from gateway.ledger import Ledger
 from gateway.recorder import Recorder, files_of
 
 __all__ = ("Engine", "Fronted", "Tasks")
 
+T = TypeVar("T")
 log = logging.getLogger("babelgate.engine")
 
 _BATCH = 64
@@ -93,18 +94,29 @@ class _Slots:
 @dataclass(slots=True, eq=False)
 class _Pump:
     start: Start
+    channel: Channel
     task: "asyncio.Task[Outcome] | None" = None
     recorder: Recorder | None = None
     reason: RunReason | None = None
     """Why it is being stopped."""
     buffer: list[tuple[Event, bytes]] = field(default_factory=list[tuple[Event, bytes]])
     files: list[FilePart] = field(default_factory=list[FilePart])
+    flushing: bool = False
+    """A flush is due as soon as the agent waits for something."""
+    storing: "asyncio.Future[None] | None" = None
+    """The append on its way. There is one at a time: if it is refused, nothing that was said after it is stored."""
     refused: FaultError | None = None
     """The journal refused an append."""
-    flushing: bool = False
+    ended: bool = False
+    """What is left to store goes with the end of the run."""
     abandoned: bool = False
     """The run was ended without waiting for the agent any longer."""
     detached: bool = False
+    """The gateway stops, and the run is left to the next start."""
+    expired: Outcome | None = None
+    """It took too long."""
+    timer: asyncio.TimerHandle | None = None
+    """Of the bound on its time, or of the grace that it has after a cancel."""
 
 
 class Engine:
@@ -120,6 +132,7 @@ class Engine:
     ) -> None:
         self._journal = journal
         self._blobs = blobs
+        self._invocations = Invocations(journal, blobs)
         self._find = find
         self._run_timeout = run_timeout
         self._grace = cancel_grace
@@ -171,20 +184,28 @@ class Engine:
             slots.waiting.append((owner, thread_id))
         self._serve(agent, slots)
 
-    def offer_at(self, owner: str, thread_id: str, agent: str, seconds: float) -> None:
-        """The same, later."""
+    def _offer_next(self, owner: str, thread_id: str, later: Later | None) -> None:
+        """The same, for what the journal says comes next."""
+        if later is None:
+            return
+        if later.wait <= 0:
+            self.offer(owner, thread_id, later.agent)
+            return
 
         def due() -> None:
             self._timers.discard(timer)
-            self.offer(owner, thread_id, agent)
+            self.offer(owner, thread_id, later.agent)
 
-        timer = asyncio.get_running_loop().call_later(max(0.0, seconds), due)
+        timer = asyncio.get_running_loop().call_later(later.wait / 1e6, due)
         self._timers.add(timer)
 
     async def _claim(self, owner: str, thread_id: str, agent: str) -> None:
         """With a slot in hand: start the thread's next run."""
         try:
-            claimed = await self._journal.write(lambda ledger: command.start(ledger, owner, thread_id, agent))
+            claimed = await self._written(lambda ledger: command.start(ledger, owner, thread_id, agent))
+        except FaultError as error:
+            log.warning("the next run of thread %s was not started: %s", thread_id, error)
+            claimed = None
         except BaseException:
             self.release(agent)
             raise
@@ -192,16 +213,15 @@ class Engine:
             self.begin(claimed)
             return
         self.release(agent)
-        if claimed is not None:
-            self.offer(owner, thread_id, claimed)
+        self._offer_next(owner, thread_id, claimed)
 
     # Pumps
 
     def begin(self, start: Start, past: Sequence[Record] | None = None) -> None:
         """Run the agent; the slot is taken already. With `past`, the run's records, the upstream is re-attached to."""
-        pump = _Pump(start)
+        pump = _Pump(start, self._journal.channels.get(start.pk))
+        pump.channel.pinned += 1
         self._pumps[start.run.run_id] = pump
-        self._journal.channels.get(start.pk).pinned += 1
         task = asyncio.get_running_loop().create_task(self._drive(pump, past), name=f"run {start.run.run_id}")
         pump.task = task
         task.add_done_callback(lambda _: self._finish(pump))
@@ -214,8 +234,10 @@ class Engine:
             return
         pump.reason = reason
         pump.task.cancel()
-        timer = asyncio.get_running_loop().call_later(self._grace, lambda: self._abandon(pump))
-        pump.task.add_done_callback(lambda _: timer.cancel())
+        if pump.timer is not None:
+            pump.timer.cancel()
+        outcome = Outcome(RunStatus.CANCELLED, reason)
+        pump.timer = asyncio.get_running_loop().call_later(self._grace, self._abandon, pump, outcome)
 
     def forget_run(self, run_id: str) -> None:
         """The run was erased: stop the agent, there is nothing left to write to."""
@@ -225,49 +247,67 @@ class Engine:
             pump.reason = RunReason.CALLER
             pump.task.cancel()
 
-    def _abandon(self, pump: _Pump) -> None:
-        if pump.task is not None and not pump.task.done() and not self._stopping:
-            pump.abandoned = True
-            outcome = Outcome(RunStatus.CANCELLED, pump.reason or RunReason.CALLER)
+    def _abandon(self, pump: _Pump, outcome: Outcome) -> None:
+        if pump.task is not None and not (pump.task.done() or pump.abandoned or self._stopping):
+            pump.abandoned = pump.ended = True
             self._tasks.spawn(self._end(pump, outcome), f"abandon {pump.start.run.run_id}")
 
     async def _drive(self, pump: _Pump, past: Sequence[Record] | None) -> Outcome:
         """Take the agent's events until it ends, and say how it did."""
         start = pump.start
-        pump.recorder = Recorder(start.task.agent, self._event_limit)
+        recorder = pump.recorder = Recorder(start.task.agent, self._event_limit)
         try:
             fronted = self._find(start.task.agent)
             if fronted.agent is None:
                 raise FaultError(FaultCode.AGENT_UNREACHABLE, f"Agent {fronted.info.name}: {fronted.broken}")
-            async with asyncio.timeout(fronted.total_timeout or self._run_timeout):
-                call = await self._invocation(start, fronted)
-                events = self._events(fronted.agent, call, pump.recorder, past)
-                async with aclosing(cast(Any, events)):
-                    await self._take(pump, events)
+            seconds = fronted.total_timeout or self._run_timeout
+            pump.timer = asyncio.get_running_loop().call_later(seconds, self._expire, pump, seconds)
+            call = await self._invocations.make(start, fronted.info)
+            events = self._events(fronted.agent, call, recorder, past)
+            try:
+                await self._take(pump, recorder, events)
+            finally:
+                aclose = getattr(events, "aclose", None)
+                if aclose is not None:  # an iterator need not be a generator
+                    await aclose()
         except FaultError as error:
-            return Outcome(RunStatus.ERROR, RunReason.FAULT, error.fault)
-        except TimeoutError as error:
-            return self._timed_out(start, error)
+            return pump.expired or Outcome(RunStatus.ERROR, RunReason.FAULT, error.fault)
         except asyncio.CancelledError:
-            if pump.refused is not None:
-                return Outcome(RunStatus.ERROR, RunReason.FAULT, pump.refused.fault)
-            return Outcome(RunStatus.CANCELLED, pump.reason or RunReason.CALLER)
-        except Exception as error:
+            return self._cancelled(pump)
+        except (Exception, SystemExit) as error:
+            if pump.expired is not None:
+                return pump.expired
             log.exception("agent %s failed in run %s", start.task.agent, start.run.run_id)
-            fault = Fault(code=FaultCode.AGENT_FAILED, message=f"{type(error).__name__}: {error}")
-            return Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
-        ended = pump.recorder.ended
+            words = f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode()
+            return Outcome(RunStatus.ERROR, RunReason.FAULT, Fault(code=FaultCode.AGENT_FAILED, message=words))
+        ended = recorder.ended
         if ended is None:
             return Outcome()
         return Outcome(ended.status, ended.reason, ended.fault, ended.output, ended.usage)
 
-    def _timed_out(self, start: Start, error: TimeoutError) -> Outcome:
-        if str(error):  # the agent's own
-            fault = Fault(code=FaultCode.AGENT_FAILED, message=f"TimeoutError: {error}")
-            return Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
-        seconds = self._find(start.task.agent).total_timeout or self._run_timeout
+    def _expire(self, pump: _Pump, seconds: float) -> None:
+        """The run took too long: cancel it, and end it without its agent if that takes longer than the grace."""
+        if pump.reason is not None or pump.task is None:
+            return
         fault = Fault(code=FaultCode.AGENT_TIMEOUT, message=f"The agent did not end within {seconds:g} seconds")
-        return Outcome(RunStatus.TIMEOUT, RunReason.FAULT, fault)
+        pump.expired = Outcome(RunStatus.TIMEOUT, RunReason.FAULT, fault)
+        pump.task.cancel()
+        pump.timer = asyncio.get_running_loop().call_later(self._grace, self._abandon, pump, pump.expired)
+
+    def _cancelled(self, pump: _Pump) -> Outcome:
+        """What a cancellation that came out of the agent means. Raises it again if the run is to be let go of."""
+        if pump.reason is not None:
+            return Outcome(RunStatus.CANCELLED, pump.reason)
+        if pump.expired is not None:
+            return pump.expired
+        if pump.refused is not None:
+            fault = Fault(code=pump.refused.fault.code, message="The gateway could not store what the agent said.")
+            return Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise asyncio.CancelledError
+        fault = Fault(code=FaultCode.AGENT_FAILED, message="The agent awaited something that was cancelled")
+        return Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
 
     def _events(
         self, agent: Agent, call: Invocation, recorder: Recorder, past: Sequence[Record] | None
@@ -275,160 +315,126 @@ class Engine:
         if past is None:
             return agent.run(call)
         recorder.replay(past)
-        return unseen(cast(Reattachable, agent).reattach(call), said_by_agent(past, call.run_id))
+        return unseen(cast("Reattachable", agent).reattach(call), said_by_agent(past, call.run_id))
 
-    async def _take(self, pump: _Pump, events: AsyncIterator[Event]) -> None:
-        recorder = pump.recorder
-        assert recorder is not None
+    async def _take(self, pump: _Pump, recorder: Recorder, events: AsyncIterator[Event]) -> None:
         async for event in events:
-            if isinstance(event, PartAdded | ArtifactAdded) and isinstance(event.part, FilePart):
-                event = event.model_copy(update={"part": await self._blobs.keep(event.part)})
+            if isinstance(event, PartAdded | ArtifactAdded | InterruptRaised):
+                event = await self._kept(event)
             recorded = recorder.record(event)
             if recorded is None:
                 continue
             pump.files += files_of(recorded[0])
             pump.buffer.append(recorded)
             if len(pump.buffer) >= _BATCH:
-                await self._flush(pump)
+                await self._room(pump)
             elif not pump.flushing:
                 # Runs as soon as the agent waits for something: what it said before goes out together.
                 pump.flushing = True
                 asyncio.get_running_loop().call_soon(self._flush_soon, pump)
 
+    async def _kept(self, event: PartAdded | ArtifactAdded | InterruptRaised) -> Event:
+        """The event with its files in the store."""
+        try:
+            if isinstance(event, InterruptRaised):
+                (message,) = await self._blobs.keep_all((event.message,))
+                return event if message is event.message else event.model_copy(update={"message": message})
+            part = await self._blobs.keep(event.part)
+            return event if part is event.part else event.model_copy(update={"part": part})
+        except FaultError as error:
+            if error.fault.blame == "caller":
+                raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a file: {error.fault.message}") from error
+            raise
+
+    async def _room(self, pump: _Pump) -> None:
+        """Wait until what was said is stored: an agent is not ahead of the journal by more than a batch or two."""
+        while len(pump.buffer) >= _BATCH and pump.refused is None:
+            if pump.storing is None:
+                self._flush(pump)
+            elif not pump.storing.done():
+                await asyncio.wait((pump.storing,))
+            else:
+                await asyncio.sleep(0)
+
     def _flush_soon(self, pump: _Pump) -> None:
         pump.flushing = False
-        if pump.buffer and not pump.abandoned:
+        if pump.buffer and pump.storing is None and pump.refused is None and not pump.ended:
             self._flush(pump)
 
-    def _flush(self, pump: _Pump) -> Awaitable[None]:
+    def _flush(self, pump: _Pump) -> None:
         events, pump.buffer = pump.buffer, []
         files, pump.files = pump.files, []
-        done = self._journal.write(partial(command.append, start=pump.start, events=events, files=files))
-        done.add_done_callback(partial(self._flushed, pump))
-        return done
+        pump.storing = self._journal.write(partial(command.append, start=pump.start, events=events, files=files))
+        pump.storing.add_done_callback(partial(self._flushed, pump))
 
     def _flushed(self, pump: _Pump, done: "asyncio.Future[None]") -> None:
-        error = None if done.cancelled() else done.exception()
-        if isinstance(error, FaultError) and pump.refused is None and pump.reason is None:
-            pump.refused = error
-            if pump.task is not None:
-                pump.task.cancel()
+        pump.storing = None
+        error = done.exception()
+        if error is None:
+            self._flush_soon(pump)
+            return
+        pump.refused = error if isinstance(error, FaultError) else Unstored()
+        if pump.reason is None and pump.task is not None:
+            pump.task.cancel()
 
     def _finish(self, pump: _Pump) -> None:
         """The agent has ended."""
-        self._journal.channels.get(pump.start.pk).pinned -= 1
+        task, agent = pump.task, pump.start.task.agent
+        assert task is not None
+        pump.ended = True
+        pump.channel.pinned -= 1
+        if pump.timer is not None:
+            pump.timer.cancel()
         del self._pumps[pump.start.run.run_id]
-        agent = pump.start.task.agent
-        assert pump.task is not None
-        if pump.abandoned or (pump.detached and _was_cancelled(pump.task)):
-            self._flush_soon(pump)
+        if not task.cancelled():
+            outcome = task.result()
+            stopped = pump.reason is not None or pump.expired is not None
+            left = pump.detached and not stopped and outcome.status is not RunStatus.SUCCESS
+        else:  # let go of, or cancelled before it ran at all
+            outcome = Outcome(RunStatus.CANCELLED, pump.reason or RunReason.CALLER)
+            left = pump.reason is None
+        if pump.abandoned or left:
             self.release(agent)
             return
-        if pump.task.cancelled():  # before it ran at all
-            outcome = Outcome(RunStatus.CANCELLED, pump.reason or RunReason.CALLER)
-        else:
-            outcome = pump.task.result()
         self._tasks.spawn(self._end(pump, outcome, releases=agent), f"end {pump.start.run.run_id}")
 
     async def _end(self, pump: _Pump, outcome: Outcome, releases: str | None = None) -> None:
         start = pump.start
-        closing = [*pump.buffer, *(pump.recorder.close() if pump.recorder is not None else [])]
-        files = pump.files
-        pump.buffer, pump.files = [], []
-
+        later: Later | None = None
         try:
-            following = await self._written(
-                partial(command.end, start=start, outcome=outcome, closing=closing, files=files)
-            )
-        except FaultError:  # fenced: another attempt or an erasure came first
-            following = None
+            closing, files = await self._left(pump)
+            write = partial(command.end, start=start, outcome=outcome, closing=closing, files=files)
+            later = await self._written(write)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.CONFLICT:  # that is the fence: an erasure or another end came first
+                log.exception("the end of run %s was not stored", start.run.run_id)
         finally:
             if releases is not None:
                 self.release(releases)
-        if following is not None:
-            self.offer(start.owner, start.thread_id, following)
+        self._offer_next(start.owner, start.thread_id, later)
 
-    async def _written(self, write: Callable[[Any], str | None]) -> str | None:
-        """Write the end of a run, again and again while the disk refuses it: a run must not stay open for ever."""
+    async def _left(self, pump: _Pump) -> tuple[list[tuple[Event, bytes]], list[FilePart]]:
+        """What goes into the log before the end: what was not stored yet, and the ends of what is open."""
+        if pump.storing is not None:
+            await asyncio.wait((pump.storing,))
+        if pump.refused is not None:  # some of it is lost: what the log holds decides what is open
+            recorder = Recorder(pump.start.task.agent, self._event_limit)
+            recorder.replay(await self._invocations.of_run(pump.start))
+            return recorder.close(), []
+        closing = pump.buffer + (pump.recorder.close() if pump.recorder is not None else [])
+        files, pump.buffer, pump.files = pump.files, [], []
+        return closing, files
+
+    async def _written(self, write: Callable[[Ledger], T]) -> T:
+        """Write again and again while the disk refuses it: a run must not stay open, or wait, for ever."""
         pause = 0.1
         while True:
             try:
                 return await self._journal.write(write)
-            except FaultError as error:
-                if error.fault.code is not FaultCode.INTERNAL or self._journal.failed is None:
-                    raise
-                log.error("the end of a run could not be stored, trying again in %.1f s: %s", pause, error)
+            except Unstored as error:
+                log.error("a step of a run could not be stored, trying again in %.1f s: %s", pause, error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 10)
-
-    # What the agent is given
-
-    async def _invocation(self, start: Start, fronted: Fronted) -> Invocation:
-        task, run = start.task, start.run
-        created = start.created or await self._created(start)
-        past = partial(self._task_records, start)
-        call = Invocation(
-            owner=start.owner,
-            agent=task.agent,
-            thread_id=start.thread_id,
-            task_id=task.task_id,
-            run_id=run.run_id,
-            attempt=run.attempt,
-            cause=created.cause,
-            messages=tuple([await self._loaded(message) for message in created.messages]),
-            data=created.data,
-            config=created.config,
-            metadata=task.metadata,
-            past=past,
-        )
-        if created.cause == "answer":
-            fold = Fold(start.thread_id, start.owner, await past())
-            raised = [asked for asked in fold.interrupts.values() if asked.action in ("answer", "decline")]
-            last = raised[-1].run_id if raised else None
-            call = replace(call, answers=_answers([asked for asked in raised if asked.run_id == last]))
-        if run.first_seq > 3 or task.first_seq > 2:  # not the first run of a new thread
-            call = replace(call, upstream=await self._upstream(start))
-            if not fronted.info.remembers:
-                call = replace(call, history=await self._history(start))
-        return call
-
-    async def _created(self, start: Start) -> RunCreated:
-        seq = start.run.first_seq
-        for record in await self._journal.page(start.pk, seq - 1, 1):
-            if isinstance(record.event, RunCreated):
-                return record.event
-        raise FaultError(FaultCode.INTERNAL, f"Run {start.run.run_id} has no input in the log")
-
-    async def _loaded(self, message: Message) -> Message:
-        if not any(isinstance(part, FilePart) and part.blob for part in message.parts):
-            return message
-        parts = [await self._blobs.load(part) if isinstance(part, FilePart) else part for part in message.parts]
-        return message.model_copy(update={"parts": tuple(parts)})
-
-    async def _task_records(self, start: Start) -> Sequence[Record]:
-        records = await self._span(start.pk, start.task.first_seq - 1)
-        return [record for record in records if record.task_id == start.task.task_id]
-
-    async def _span(self, pk: int, after: int, until: int | None = None) -> list[Record]:
-        records: list[Record] = []
-        while page := await self._journal.page(pk, after, 2048, until):
-            records += page
-            after = page[-1].seq
-        return records
-
-    async def _history(self, start: Start) -> tuple[Message, ...]:
-        """What was said on the thread before this run."""
-        fold = Fold(start.thread_id, start.owner, await self._span(start.pk, 0, start.run.first_seq - 1))
-        return tuple(message for message in fold.messages() if message.phase == "answer")
-
-    async def _upstream(self, start: Start) -> dict[str, str]:
-        """The upstream's ids: of the thread from the agent's last run on it, of the task from the task's last run."""
-        runs = await self._journal.query(partial(command.bound_runs, pk=start.pk, agent=start.task.agent))
-        ids: dict[str, str] = {}
-        for run in runs:
-            thread_wide = run.task_id != start.task.task_id
-            ids |= {k: v for k, v in run.upstream.items() if not (thread_wide and k in ("task", "run"))}
-        return ids
 
     # Stopping and coming back
 
@@ -450,8 +456,8 @@ class Engine:
         await self._tasks.stop()
 
     async def recover(self, lost: Start) -> None:
-        """Continue a run that was active when the gateway ended, or end it with a fault that says why it cannot go on."""
-        records = [r for r in await self._span(lost.pk, lost.run.first_seq - 1) if r.run_id == lost.run.run_id]
+        """Continue a run that was active when the gateway ended, or end it with a fault that says why it cannot."""
+        records = await self._invocations.of_run(lost)
         recorder = Recorder(lost.task.agent, self._event_limit)
         recorder.replay(records)
         fronted: Fronted | None
@@ -470,30 +476,14 @@ class Engine:
                 return
         fault = Fault(
             code=FaultCode.GATEWAY_RESTARTED,
-            message="The gateway stopped while the agent was at work, and the agent can neither be asked for the rest nor be "
-            "started again safely. Send the request again, or declare the agent idempotent.",
+            message="The gateway stopped while the agent was at work, and the agent can neither be asked for the rest "
+            "nor be started again safely. Send the request again, or declare the agent idempotent.",
         )
         outcome = Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
         closing = recorder.close()
-        following = await self._journal.write(lambda ledger: command.end(ledger, lost, outcome, closing))
-        if following is not None:
-            self.offer(lost.owner, lost.thread_id, following)
+        later = await self._journal.write(lambda ledger: command.end(ledger, lost, outcome, closing))
+        self._offer_next(lost.owner, lost.thread_id, later)
 
     def _resume(self, start: Start, past: Sequence[Record] | None) -> None:
         self._slots_of(start.task.agent).used += 1
         self.begin(start, past)
-
-
-def _was_cancelled(task: "asyncio.Task[Outcome]") -> bool:
-    return task.cancelled() or task.result().status is RunStatus.CANCELLED
-
-
-def _answers(asked: Sequence[Interrupt]) -> tuple[InterruptAnswered, ...]:
-    return tuple(
-        InterruptAnswered(
-            interrupt_id=question.interrupt_id,
-            action="decline" if question.action == "decline" else "answer",
-            value=question.answer,
-        )
-        for question in asked
-    )

@@ -1,6 +1,8 @@
 """Erasure: threads that go for good, and runs whose content goes while their numbers stay."""
 
-from sqlalchemy import bindparam, select, update
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, bindparam, select, update
 
 from canonical.event import (
     EVENT,
@@ -24,7 +26,7 @@ from canonical.event import (
 )
 from canonical.fault import FaultCode, FaultError
 from canonical.message import Message, TextPart
-from gateway.ledger import Ledger, table_of
+from gateway.ledger import INTERRUPT, RUN, Ledger, table_of
 from gateway.table import (
     AliasRow,
     BlobUseRow,
@@ -36,13 +38,23 @@ from gateway.table import (
     WebhookRow,
 )
 
-__all__ = ("emptied", "erase_thread", "remove_run")
+__all__ = ("Erased", "emptied", "erase_thread", "remove_run")
 
 
-def erase_thread(ledger: Ledger, owner: str, thread_id: str) -> tuple[int, list[str]]:
-    """Delete a thread's rows and log and leave a tombstone. Returns its key and the runs that were running."""
+@dataclass(frozen=True, slots=True)
+class Erased:
+    pk: int
+    running: str | None
+    """The run that was running."""
+    open: frozenset[str]
+    """Ids of tasks and runs that had not ended."""
+
+
+def erase_thread(ledger: Ledger, owner: str, thread_id: str) -> Erased:
+    """Delete a thread's rows and log and leave a tombstone."""
     state = ledger.need_thread(owner, thread_id)
-    running = [state.running.run_id] if state.running is not None else []
+    running = None if state.running is None else state.running.run_id
+    erased = Erased(state.pk, running, frozenset((*state.tasks, *state.runs)))
     ledger.forget_thread(state)
     connection, pk = ledger.connection, state.pk
     for row in (EventRow, TaskRow, RunRow, InterruptRow, BlobUseRow):
@@ -54,30 +66,79 @@ def erase_thread(ledger: Ledger, owner: str, thread_id: str) -> tuple[int, list[
     thread = table_of(ThreadRow)
     connection.execute(thread.delete().where(thread.c.pk == pk))
     ledger.sql.insert_tombstone.run(connection, (owner, thread_id, ledger.clock()))
-    return pk, running
+    return erased
 
 
-def remove_run(ledger: Ledger, owner: str, run_id: str) -> None:
-    """Hide an ended run and empty its events under their numbers."""
+def remove_run(ledger: Ledger, owner: str, run_id: str) -> int:
+    """Hide an ended run and empty its events under their numbers, and what the rows hold of them. Returns the thread's
+    key."""
     found = ledger.find_run(owner, run_id)
     if found is None or found[0].removed:
         raise FaultError(FaultCode.NOT_FOUND, f"Run {run_id} not found")
     run, thread_id = found
-    ledger.flush()
     if not run.ended:
         raise FaultError(FaultCode.CONFLICT, f"Run {run_id} is {run.status}: cancel it first")
     state = ledger.need_thread(owner, thread_id)
+    if run.task_id in state.tasks:
+        raise FaultError(FaultCode.CONFLICT, f"Run {run_id} is of a task that has not ended: cancel it first")
+    ledger.append(state, RunRemoved(run_id=run_id, why="deleted"), task_id=run.task_id)
+    ledger.flush()
+    connection = ledger.connection
     event = table_of(EventRow)
     mine = (event.c.thread_pk == state.pk) & (event.c.run_id == run_id)
-    rows = ledger.connection.execute(select(event.c.seq, event.c.body).where(mine)).all()
-    if rows:
-        ledger.connection.execute(
-            update(event)
-            .where(event.c.thread_pk == state.pk, event.c.seq == bindparam("b_seq"))
-            .values(body=bindparam("b_body")),
-            [{"b_seq": seq, "b_body": EVENT.dump_json(emptied(EVENT.validate_json(body)))} for seq, body in rows],
+    rows = connection.execute(select(event.c.seq, event.c.body).where(mine)).all()
+    connection.execute(
+        update(event)
+        .where(event.c.thread_pk == state.pk, event.c.seq == bindparam("b_seq"))
+        .values(body=bindparam("b_body")),
+        [{"b_seq": seq, "b_body": EVENT.dump_json(emptied(EVENT.validate_json(body)))} for seq, body in rows],
+    )
+    _empty_rows(connection, owner, run_id, state.pk)
+    _drop_blobs(connection, state.pk)
+    return state.pk
+
+
+def _empty_rows(connection: Connection, owner: str, run_id: str, pk: int) -> None:
+    """What the rows of the run and of its task's questions repeat of the events."""
+    run, asked = table_of(RunRow), table_of(InterruptRow)
+    mine = (run.c.owner == owner) & (run.c.run_id == run_id)
+    task_id, body = connection.execute(select(run.c.task_id, run.c.body).where(mine)).one()
+    emptied_run = RUN.dump_json(replace(RUN.validate_json(body), output=None))
+    connection.execute(update(run).where(mine).values(body=emptied_run))
+    answered = _answered_by(connection, pk, run_id)
+    for interrupt_id, body in connection.execute(
+        select(asked.c.interrupt_id, asked.c.body).where(asked.c.owner == owner, asked.c.task_id == task_id)
+    ).all():
+        question = INTERRUPT.validate_json(body)
+        if question.run_id == run_id:
+            question = replace(question, message=_empty_message(question.message), value=None)
+        if interrupt_id in answered:
+            question = replace(question, answer=None)
+        connection.execute(
+            update(asked)
+            .where(asked.c.owner == owner, asked.c.task_id == task_id, asked.c.interrupt_id == interrupt_id)
+            .values(body=INTERRUPT.dump_json(question))
         )
-    ledger.append(state, RunRemoved(run_id=run_id, why="deleted"), task_id=run.task_id)
+
+
+def _answered_by(connection: Connection, pk: int, run_id: str) -> set[str]:
+    event = table_of(EventRow)
+    mine = connection.execute(select(event.c.body).where(event.c.thread_pk == pk, event.c.run_id == run_id))
+    events = [EVENT.validate_json(body) for (body,) in mine]
+    return {event.interrupt_id for event in events if isinstance(event, InterruptAnswered)}
+
+
+def _drop_blobs(connection: Connection, pk: int) -> None:
+    """Files that no event of the thread names any more are not the thread's: the sweep takes them if nobody else's."""
+    event, uses = table_of(EventRow), table_of(BlobUseRow)
+    blobs = [blob for (blob,) in connection.execute(select(uses.c.blob).where(uses.c.thread_pk == pk))]
+    if not blobs:
+        return
+    unnamed = set(blobs)
+    for (body,) in connection.execute(select(event.c.body).where(event.c.thread_pk == pk)):
+        unnamed -= {blob for blob in unnamed if blob.encode() in body}
+    for blob in unnamed:
+        connection.execute(uses.delete().where(uses.c.thread_pk == pk, uses.c.blob == blob))
 
 
 def _empty_message(message: Message) -> Message:

@@ -1,196 +1,227 @@
-"""Calls to addresses that callers name: webhooks, and messages that a session keeps elsewhere.
+"""Calls to addresses that callers name: webhooks, and the messages of sessions that other servers keep.
 
-Who can name an address can make the gateway knock at doors that only it can reach. So a host is resolved once, each of
-its addresses must be public or allowed by the settings, the connection goes to an address that was checked and no other
-(a second look at the name could give another one), and redirects are not followed.
+Whoever names a URL must not reach through the gateway what only the gateway can reach. So a host name is resolved once,
+every address it leads to is judged, and the connection is made to a judged address: a name that leads elsewhere a
+moment later changes nothing. No redirect is followed, no proxy of the environment is asked, no cookie is kept.
 """
 
 import asyncio
-import socket
+import ipaddress
+import re
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import Final
 
 import httpx
 
 from canonical.fault import FaultCode, FaultError
 
-__all__ = ("Fetcher", "Pinned", "Resolver")
+__all__ = ("Fetcher", "Pinned", "Resolve", "lookup")
 
-IPAddress = IPv4Address | IPv6Address
-Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-"""(host, port) → the addresses of a host, as text. Raises OSError."""
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""(host, port) → addresses. Raises OSError for a name that leads nowhere."""
 
-DOCUMENT: Final = 1024 * 1024
-"""Bytes of a document that is fetched."""
-CONNECT: Final = 5.0
-TOTAL: Final = 30.0
-"""Seconds until a connection stands, and until a whole call is over."""
+_PORTS: Final = {"http": 80, "https": 443}
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
+"""Names in their ASCII form and addresses; no zone (`fe80::1%eth0`) and nothing that is percent-encoded."""
 
-_EMBEDDED: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
-"""IPv6 addresses that end in the IPv4 address that is meant: NAT64 (RFC 6052), and the old "compatible" form."""
+_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
+"""All that IANA gives out as global IPv6 unicast; the rest of the space is special, one way or another."""
+_SPECIAL: Final = (
+    # Not global by IANA's registries of special-purpose addresses; some versions of `ipaddress` take them for global.
+    ipaddress.IPv4Network("192.0.0.0/24"),
+    ipaddress.IPv4Network("192.88.99.0/24"),
+    ipaddress.IPv6Network("2001::/23"),
+    ipaddress.IPv6Network("3fff::/20"),
+)
+_OURS: Final = frozenset({"host", "connection", "accept-encoding", "content-length", "transfer-encoding"})
+"""Headers that are the call's own, whatever a caller wants to send along."""
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """A URL and the addresses that were checked: the only ones to connect to."""
+    """A URL that may be called, and where: every one of its addresses passed."""
 
     url: httpx.URL
+    host: str
     addresses: tuple[str, ...]
 
 
-async def resolve(host: str, port: int) -> Sequence[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+async def lookup(host: str, port: int) -> Sequence[str]:
+    """What the system's resolver says; it also knows the spellings of an address that look like none (`127.1`)."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=1)  # SOCK_STREAM: each address once
+    return [str(entry[4][0]) for entry in found]
 
 
 class Fetcher:
     def __init__(
         self,
-        allow: Sequence[IPv4Network | IPv6Network] = (),
+        allow: Sequence[str | Network] = (),
         *,
-        agent: str = "Babelgate",
-        resolver: Resolver = resolve,
+        connect_timeout: float = 5,
+        total_timeout: float = 30,
+        limit: int = 16 * 2**20,
+        resolve: Resolve = lookup,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`allow` = networks that may be reached though they are not public; `agent` = the User-Agent."""
-        self._allow = tuple(allow)
-        self._agent = agent
-        self._resolve = resolver
+        """`allow`: networks that are not public and may be called all the same. `limit`: bytes of an answer."""
+        self._allow = tuple(ipaddress.ip_network(network, strict=False) for network in allow)
+        self._connect_timeout = connect_timeout
+        self._total_timeout = total_timeout
+        self._limit = limit
+        self._resolve = resolve
         self._tls = tls
-        self._client: httpx.AsyncClient | None = None
+        self._made: httpx.AsyncHTTPTransport | None = None
+
+    @property
+    def _transport(self) -> httpx.AsyncHTTPTransport:
+        """Made at the first call: certificates take time to load. A connection is not used twice, because a pool knows
+        its connections by address, and one made for a host must not carry the requests of another."""
+        if self._made is None:
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+            tls = self._tls or httpx.create_ssl_context()
+            self._made = httpx.AsyncHTTPTransport(verify=tls, trust_env=False, limits=limits)
+        return self._made
 
     async def aclose(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
+        made, self._made = self._made, None
+        if made is not None:
+            await made.aclose()
 
     async def check(self, url: str) -> Pinned:
-        """Raises invalid for a URL that must not be called, or cannot be."""
-        try:
-            parsed = httpx.URL(url)
-        except (httpx.InvalidURL, ValueError) as error:
-            raise FaultError(FaultCode.INVALID, "url: it is not a URL") from error
-        if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise FaultError(FaultCode.INVALID, "url: only http:// and https:// URLs are called")
-        if parsed.userinfo:
-            raise FaultError(FaultCode.INVALID, "url: a user or password in a URL is not accepted")
+        """Resolve the host and judge every address. Raises invalid."""
+        parsed = _parsed(url)
         host = parsed.raw_host.decode("ascii")
         try:
-            async with asyncio.timeout(CONNECT):
-                addresses = await self._resolve(host, parsed.port or (443 if parsed.scheme == "https" else 80))
-        except (OSError, UnicodeError) as error:
-            raise FaultError(FaultCode.INVALID, f"url: the host {host} cannot be resolved") from error
-        if not addresses or not all(self._allowed(address) for address in addresses):
-            raise FaultError(FaultCode.INVALID, f"url: the host {host} is not public, and the settings do not allow it")
-        return Pinned(parsed, tuple(addresses))
+            async with asyncio.timeout(self._connect_timeout):
+                addresses = tuple(dict.fromkeys(await self._resolve(host, parsed.port or _PORTS[parsed.scheme])))
+        except (OSError, UnicodeError):  # TimeoutError is an OSError; a label of 64 characters is no Unicode to Python
+            addresses = ()
+        if not addresses:
+            raise FaultError(FaultCode.INVALID, f"The host of the URL cannot be found: {host}")
+        if not all(self._permitted(address) for address in addresses):
+            raise FaultError(
+                FaultCode.INVALID,
+                f"The host of the URL is not a public address: {host}. "
+                "The gateway calls others only where its setting network.allow names them.",
+            )
+        return Pinned(parsed, host, addresses)
 
-    async def get(self, url: str, limit: int = DOCUMENT) -> bytes:
-        """A small document. Raises invalid, whatever goes wrong: it is the caller who named the URL."""
-        pinned = await self.check(url)
-        host = pinned.url.host
+    def _permitted(self, text: str) -> bool:
         try:
-            async with asyncio.timeout(TOTAL), self._opened("GET", pinned, {}, None) as response:
-                if response.status_code != 200:
-                    raise FaultError(FaultCode.INVALID, f"url: {host} answered {response.status_code}")
-                if "content-encoding" in response.headers:  # a few bytes could unpack to gigabytes
-                    raise FaultError(FaultCode.INVALID, f"url: {host} answered compressed, which was not asked for")
-                chunks: list[bytes] = []
-                size = 0
-                async for chunk in response.aiter_raw():
-                    size += len(chunk)
-                    if size > limit:
-                        raise FaultError(FaultCode.INVALID, f"url: {host} answered with more than {limit} bytes")
-                    chunks.append(chunk)
-                return b"".join(chunks)
-        except TimeoutError as error:
-            raise FaultError(FaultCode.INVALID, f"url: {host} did not answer in time") from error
+            address = ipaddress.ip_address(text)
+        except ValueError:
+            return False
+        inner = _embedded(address)
+        return _public(inner) or any(candidate in network for candidate in (address, inner) for network in self._allow)
+
+    async def get(self, url: str) -> bytes:
+        """The body of a 2xx answer. Raises invalid, for whatever else comes of it: the caller named the URL."""
+        try:
+            async with self._bounded(url), self._sent("GET", url, {"Accept": "application/json, */*"}, b"") as response:
+                if not 200 <= response.status_code < 300:
+                    raise FaultError(FaultCode.INVALID, f"{url} answers with the status {response.status_code}")
+                if response.headers.get("content-encoding", "identity") != "identity":
+                    raise FaultError(FaultCode.INVALID, f"{url} answers in a content encoding that was not asked for")
+                return await self._body(url, response)
         except OSError as error:
-            raise FaultError(FaultCode.INVALID, f"url: {host} cannot be reached") from error
+            raise FaultError(FaultCode.INVALID, f"{url} cannot be fetched: {error}") from error
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
-        """The status of the answer, of which nothing more is read. Raises invalid for a URL that must not be called,
-        and OSError where no answer came."""
-        pinned = await self.check(url)
-        async with asyncio.timeout(TOTAL), self._opened("POST", pinned, headers, body) as response:
+        """The status of the answer, whose body nobody reads. Raises invalid for a URL that may not be called, and
+        ConnectionError or TimeoutError where it cannot be."""
+        async with self._bounded(url), self._sent("POST", url, headers, body) as response:
             return response.status_code
 
     @asynccontextmanager
-    async def _opened(
-        self, method: str, pinned: Pinned, headers: Mapping[str, str], body: bytes | None
+    async def _bounded(self, url: str) -> AsyncGenerator[None]:
+        """The bound on all of a call: a server that sends a byte now and then keeps every other timeout from firing."""
+        try:
+            async with asyncio.timeout(self._total_timeout):
+                yield
+        except (TimeoutError, httpx.TimeoutException):
+            raise TimeoutError("no answer in time") from None
+        except (httpx.TransportError, httpx.InvalidURL, ssl.SSLError) as error:
+            raise ConnectionError(str(error) or type(error).__name__) from error
+        except UnicodeError as error:
+            raise FaultError(FaultCode.INVALID, "The headers of the call hold what HTTP cannot carry") from error
+
+    @asynccontextmanager
+    async def _sent(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes
     ) -> AsyncGenerator[httpx.Response]:
-        """Raises OSError for whatever the network or the other side does."""
+        pinned = await self.check(url)
+        response = await self._answer(pinned, method, headers, body)
         try:
-            response = await self._send(method, pinned, headers, body)
-            try:
-                yield response
-            finally:
-                await response.aclose()
-        except httpx.TimeoutException as error:
-            raise TimeoutError(str(error)) from error
-        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
-            raise ConnectionError(f"{type(error).__name__}: {error}") from error
+            yield response
+        finally:
+            await response.aclose()
 
-    async def _send(self, method: str, pinned: Pinned, given: Mapping[str, str], body: bytes | None) -> httpx.Response:
-        headers = httpx.Headers({"User-Agent": self._agent, "Accept-Encoding": "identity"})
-        headers.update(given)
-        headers["Host"] = pinned.url.netloc.decode("ascii")
-        # Certificates are checked for the name, though the connection goes to a number.
-        extensions = {"sni_hostname": pinned.url.raw_host.decode("ascii")}
-        error: httpx.ConnectError | httpx.ConnectTimeout | None = None
-        for address in pinned.addresses:
-            url = pinned.url.copy_with(host=address)
-            request = self._http.build_request(method, url, headers=headers, content=body, extensions=extensions)
-            try:
-                return await self._http.send(request, stream=True)
-            except (httpx.ConnectError, httpx.ConnectTimeout) as failed:
-                error = failed
-        assert error is not None
-        raise error
-
-    @property
-    def _http(self) -> httpx.AsyncClient:
-        if self._client is None:
-            # No connection is kept: hosts may share an address, and one's connection must not carry the other's call.
-            # No proxies from the environment: they would resolve the name once more.
-            self._client = httpx.AsyncClient(
-                limits=httpx.Limits(max_connections=100, max_keepalive_connections=0),
-                timeout=httpx.Timeout(TOTAL, connect=CONNECT),
-                verify=self._tls or httpx.create_ssl_context(),
-                trust_env=False,
-                follow_redirects=False,
+    async def _answer(self, pinned: Pinned, method: str, headers: Mapping[str, str], body: bytes) -> httpx.Response:
+        """From the first address that can be connected to."""
+        own = {"Host": pinned.url.netloc.decode("ascii"), "Connection": "close", "Accept-Encoding": "identity"}
+        given = {name: value for name, value in headers.items() if name.lower() not in _OURS}
+        timeouts = {"connect": self._connect_timeout}
+        for number, address in enumerate(pinned.addresses, start=1):
+            request = httpx.Request(
+                method,
+                pinned.url.copy_with(host=address),
+                headers=given | own,
+                content=body,
+                extensions={"sni_hostname": pinned.host, "timeout": timeouts},
             )
-        return self._client
+            try:
+                return await self._transport.handle_async_request(request)
+            except (httpx.ConnectError, httpx.ConnectTimeout):
+                if number == len(pinned.addresses):
+                    raise
+        raise AssertionError("a pinned URL has an address")
 
-    def _allowed(self, text: str) -> bool:
-        try:
-            addresses = list(_meant(ip_address(text)))
-        except ValueError:
-            return False
-        if any(address in network for address in addresses for network in self._allow):
-            return True
-        return all(_public(address) for address in addresses)
-
-
-def _meant(address: IPAddress) -> Iterator[IPAddress]:
-    """The address, and the one that is wrapped in it."""
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is not None:
-            yield address.ipv4_mapped
-            return
-        if address.sixtofour is not None:
-            yield address.sixtofour
-        if any(address in network for network in _EMBEDDED):
-            yield IPv4Address(int(address) & 0xFFFFFFFF)
-    yield address
+    async def _body(self, url: str, response: httpx.Response) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in response.aiter_raw():
+            size += len(chunk)
+            if size > self._limit:
+                raise FaultError(FaultCode.INVALID, f"{url} answers with more than {self._limit} bytes")
+            chunks.append(chunk)
+        return b"".join(chunks)
 
 
-def _public(address: IPAddress) -> bool:
-    if address.is_multicast or address.is_unspecified or address.is_loopback or address.is_link_local:
+def _parsed(url: str) -> httpx.URL:
+    """The URL, read by the same parser that the call is made with: two that differ are a way in."""
+    try:
+        parsed = httpx.URL(url)
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise FaultError(FaultCode.INVALID, f"Not a URL: {error}") from error
+    if parsed.scheme not in _PORTS:
+        raise FaultError(FaultCode.INVALID, "The URL must begin with http:// or https://")
+    if parsed.userinfo:
+        raise FaultError(FaultCode.INVALID, "The URL must not hold a user name or a password")
+    if not _HOST.fullmatch(parsed.raw_host.decode("ascii")):
+        raise FaultError(FaultCode.INVALID, "The URL names no host that can be called")
+    if parsed.port is not None and not 0 < parsed.port < 65536:
+        raise FaultError(FaultCode.INVALID, f"The URL names a port that is none: {parsed.port}")
+    return parsed
+
+
+def _embedded(address: Address) -> Address:
+    """The IPv4 address that an IPv6 one leads to: mapped (RFC 4291 §2.5.5.2), 6to4 (RFC 3056 §2), NAT64 (RFC 6052
+    §2.1)."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address
+
+
+def _public(address: Address) -> bool:
+    if isinstance(address, ipaddress.IPv6Address) and address not in _UNICAST:
         return False
-    if isinstance(address, IPv6Address) and address.is_site_local:
-        return False
-    return address.is_global
+    special = address.is_multicast or address.is_reserved or any(address in network for network in _SPECIAL)
+    return address.is_global and not special

@@ -109,6 +109,8 @@ class Hub:
         self._deliverer = Deliverer(self.journal, fetcher, writers)
         self._tasks = Tasks()
         self._keys: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._erasures = 0
+        """How many threads were erased: a key that was read meanwhile may be one of theirs."""
         self._live: set[tuple[str, str]] = set()
         """(owner, id) of tasks that are not terminal and of runs that have not ended."""
 
@@ -153,16 +155,15 @@ class Hub:
         for found in live:
             if found.run.status is RunStatus.RUNNING:
                 await self.engine.recover(Start(found.owner, found.thread_id, found.task, found.run, found.pk))
-        now = self._clock()
         for found in live:
             if found.run.status is RunStatus.PENDING:
-                await self._requeue(found, now)
+                await self._requeue(found)
         for due in await self.journal.query(view.due_webhooks):
             task = await self.journal.query(partial(view.task, owner=due.owner, task_id=due.webhook.task_id))
             if task is not None:
                 await self._follow(due, task)
 
-    async def _requeue(self, found: LiveRun, now: int) -> None:
+    async def _requeue(self, found: LiveRun) -> None:
         try:
             self.registry.get(found.agent)
         except FaultError:
@@ -177,11 +178,7 @@ class Hub:
                 )
             )
             return
-        wait = ((found.run.start_after or 0) - now) / 1e6
-        if wait > 0:
-            self.engine.offer_at(found.owner, found.thread_id, found.agent, wait)
-        else:
-            self.engine.offer(found.owner, found.thread_id, found.agent)
+        self.engine.offer(found.owner, found.thread_id, found.agent)
 
     async def _sweep_forever(self) -> None:
         while True:
@@ -205,6 +202,9 @@ class Hub:
                     self._live.discard((owner, entry.record.task_id or ""))
                 case _:
                     pass
+        self._trim_keys()
+
+    def _trim_keys(self) -> None:
         while len(self._keys) > 10_000:
             self._keys.popitem(last=False)
 
@@ -226,6 +226,8 @@ class Hub:
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
         agent = self._working(submission.agent).info.name
+        if submission.start_after is not None and not 0 <= submission.start_after < 2**63:
+            raise FaultError(FaultCode.INVALID, "The time to start at is out of range")
         if submission.webhook is not None:
             await self._fetcher.check(submission.webhook.url)
         ask = replace(submission, agent=agent, messages=await self._kept(submission.messages))
@@ -233,20 +235,13 @@ class Hub:
             ask = replace(ask, history=await self._kept(ask.history))
         ids = Ids(mint(), mint(), mint())
         reserved = self.engine.reserve(agent)
-        submitted = await self._submitted(
+        return await self._submitted(
             owner,
             agent,
+            ask.webhook,
             reserved,
             lambda ledger: command.submit(ledger, owner, ask, ids, self._bounds, may_start=reserved),
         )
-        receipt = submitted.receipt
-        if submitted.start is None and ask.start_after is not None:
-            wait = (ask.start_after - self._clock()) / 1e6
-            self.engine.offer_at(owner, receipt.thread_id, agent, wait)
-        if ask.webhook is not None:
-            hook = replace(ask.webhook, task_id=receipt.task_id)
-            await self._follow(Due(owner, receipt.thread_id, hook, receipt.seq), receipt.task)
-        return receipt
 
     async def answer(self, owner: str, answers: Answers) -> Receipt:
         task = await self.task(owner, answers.task_id)
@@ -255,25 +250,31 @@ class Hub:
         given = replace(answers, messages=await self._kept(answers.messages))
         ids = Ids(mint(), mint(), mint())
         reserved = self.engine.reserve(task.agent)
-        submitted = await self._submitted(
+        return await self._submitted(
             owner,
             task.agent,
+            given.webhook,
             reserved,
             lambda ledger: command.answer(ledger, owner, given, ids, self._bounds, may_start=reserved),
         )
-        if given.webhook is not None:
-            hook = replace(given.webhook, task_id=task.task_id)
-            await self._follow(Due(owner, task.thread_id, hook, submitted.receipt.seq), task)
-        return submitted.receipt
 
-    async def _submitted(self, owner: str, agent: str, reserved: bool, run: Callable[[Ledger], Submitted]) -> Submitted:
+    async def _submitted(
+        self, owner: str, agent: str, webhook: Webhook | None, reserved: bool, run: Callable[[Ledger], Submitted]
+    ) -> Receipt:
         """Commit, and see to it that what was committed runs, whatever becomes of the caller meanwhile."""
         done = self.journal.write(run)
-        done.add_done_callback(partial(self._dispatch, owner, agent, reserved))
-        return await asyncio.shield(done)
+        done.add_done_callback(partial(self._dispatch, owner, agent, webhook, reserved))
+        return (await asyncio.shield(done)).receipt
 
-    def _dispatch(self, owner: str, agent: str, reserved: bool, done: "asyncio.Future[Submitted]") -> None:
+    def _dispatch(
+        self, owner: str, agent: str, webhook: Webhook | None, reserved: bool, done: "asyncio.Future[Submitted]"
+    ) -> None:
         submitted = None if done.exception() is not None else done.result()
+        if submitted is not None and webhook is not None:
+            receipt = submitted.receipt
+            hook = replace(webhook, task_id=receipt.task_id)
+            due = Due(owner, receipt.thread_id, hook, receipt.seq)
+            self._tasks.spawn(self._follow(due, receipt.task), f"webhook of {receipt.task_id}")
         if submitted is not None and submitted.stop is not None:
             self.engine.stop_run(*submitted.stop)
         if submitted is not None and submitted.start is not None:
@@ -302,14 +303,31 @@ class Hub:
             self.engine.stop_run(run_id)
 
     async def delete_thread(self, owner: str, thread_id: str) -> None:
-        pk, running = await self.journal.write(lambda ledger: erase.erase_thread(ledger, owner, thread_id))
+        done = self.journal.write(lambda ledger: erase.erase_thread(ledger, owner, thread_id))
+        done.add_done_callback(partial(self._forget_thread, owner, thread_id))
+        await asyncio.shield(done)
+
+    def _forget_thread(self, owner: str, thread_id: str, done: "asyncio.Future[erase.Erased]") -> None:
+        """Its readers end and its agent is stopped, whatever became of the caller meanwhile."""
+        if done.exception() is not None:
+            return
+        erased = done.result()
+        self._erasures += 1
         self._keys.pop((owner, thread_id), None)
-        self.journal.channels.close(pk)
-        for run_id in running:
-            self.engine.forget_run(run_id)
+        self._live.difference_update((owner, open_id) for open_id in erased.open)
+        self.journal.channels.close(erased.pk)
+        if erased.running is not None:
+            self.engine.forget_run(erased.running)
 
     async def remove_run(self, owner: str, run_id: str) -> None:
-        await self.journal.write(lambda ledger: erase.remove_run(ledger, owner, run_id))
+        done = self.journal.write(lambda ledger: erase.remove_run(ledger, owner, run_id))
+        done.add_done_callback(self._reread)
+        await asyncio.shield(done)
+
+    def _reread(self, done: "asyncio.Future[int]") -> None:
+        """What readers still had in memory of the run is not shown any more."""
+        if done.exception() is None:
+            self.journal.channels.get(done.result()).forget()
 
     # Reading
 
@@ -367,8 +385,11 @@ class Hub:
             while True:
                 batch = channel.after(after)
                 if batch is None:
+                    closed = channel.closed
+                    if closed and self.journal.closed:
+                        return
                     batch = await self.journal.page(pk, after)
-                    if not batch and channel.seq > after:
+                    if not batch and channel.seq > after and not closed:
                         continue  # published while the page was read
                 if batch:
                     after = batch[-1].seq
@@ -388,12 +409,15 @@ class Hub:
             channel.readers -= 1
 
     async def _key(self, owner: str, thread_id: str) -> int:
-        key = self._keys.get((owner, thread_id))
-        if key is None:
+        while (key := self._keys.get((owner, thread_id))) is None:
+            erasures = self._erasures
             key = await self.journal.query(partial(view.thread_key, owner=owner, thread_id=thread_id))
             if key is None:
                 raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
-            self._keys[owner, thread_id] = key
+            if self._erasures == erasures:
+                self._keys[owner, thread_id] = key
+                self._trim_keys()
+                break
         return key
 
     async def _inlined(self, record: Record) -> Record:

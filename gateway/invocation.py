@@ -75,7 +75,14 @@ class Invocations:
 
     async def _task_records(self, start: Start) -> Sequence[Record]:
         records = await self.span(start.pk, start.task.first_seq - 1)
-        return [record for record in records if record.task_id == start.task.task_id]
+        return [await self._with_input(record) for record in records if record.task_id == start.task.task_id]
+
+    async def _with_input(self, record: Record) -> Record:
+        """With the files of an input: an agent that starts over gets them again."""
+        if not isinstance(record.event, RunCreated) or not record.event.messages:
+            return record
+        messages = tuple([await self._loaded(message) for message in record.event.messages])
+        return replace(record, event=record.event.model_copy(update={"messages": messages}))
 
     async def _upstream(self, start: Start) -> dict[str, str]:
         """The upstream's ids: of the thread from the agent's last run on it, of the task from the task's last run."""
@@ -102,7 +109,7 @@ def _history(start: Start, records: Sequence[Record]) -> tuple[Message, ...]:
 def _answers(fold: Fold) -> tuple[InterruptAnswered, ...]:
     """To all the questions that the task's last pause was for."""
     answered = [asked for asked in fold.interrupts.values() if asked.action in ("answer", "decline")]
-    last = max(answered, key=lambda asked: asked.raised_at).run_id if answered else None
+    last = answered[-1].run_id if answered else None
     return tuple(_answer(asked) for asked in answered if asked.run_id == last)
 
 

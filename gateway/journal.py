@@ -126,6 +126,10 @@ class Journal:
         """Why the last transaction could not be stored, until one is."""
         return self._failed
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     # Writing
 
     def write(self, command: Callable[[Ledger], T]) -> "asyncio.Future[T]":

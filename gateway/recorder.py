@@ -6,7 +6,7 @@ log of a run is legal whatever the agent does.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -35,23 +35,29 @@ from canonical.event import (
     UpstreamBound,
 )
 from canonical.fault import Fault, FaultCode, FaultError
-from canonical.message import DataPart, FilePart
+from canonical.message import DataPart, FilePart, Part, ToolResultPart
+from canonical.state import RunReason, RunStatus
 
 __all__ = ("Recorder", "check_json", "files_of", "mint")
 
 _FREE = (LossNoted, UpstreamBound, Custom, Native)
+_GROWING = ("text", "reasoning", "refusal", "tool_call")
+"""Parts that deltas can add to."""
 _MAX_DEPTH = 64
 
 
-_randomness = b""
+_randomness: Iterator[bytes] = iter(())
 
 
 def mint() -> str:
-    """A random UUID. Randomness is drawn from the system for many at once: the call costs more than the rest."""
+    """A random UUID. Randomness is drawn from the system for many at once: the call costs more than the rest. Taking from
+    the iterator is one step of the interpreter, so two threads never take the same."""
     global _randomness
-    if len(_randomness) < 16:
-        _randomness = os.urandom(4096)
-    drawn, _randomness = _randomness[:16], _randomness[16:]
+    drawn = next(_randomness, None)
+    if drawn is None:
+        fresh = os.urandom(4096)
+        _randomness = iter([fresh[i : i + 16] for i in range(16, 4096, 16)])
+        drawn = fresh[:16]
     return str(UUID(bytes=drawn, version=4))
 
 
@@ -103,6 +109,7 @@ class Recorder:
         self._steps: dict[str, StepStarted] = {}
         self._tools: dict[str, ToolStarted] = {}
         self._artifacts: set[str] = set()
+        self._asked: set[str] = set()
 
     def replay(self, records: Iterable[Record]) -> None:
         """Take over from an earlier attempt of the same run: what it left open is open here."""
@@ -117,13 +124,30 @@ class Recorder:
             FaultError: agent_invalid.
         """
         if self.ended is not None:
-            raise FaultError(FaultCode.AGENT_INVALID, f"The agent said {event.kind} after it had ended its run")
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent said {_kind(event)} after it had ended its run")
         if isinstance(event, RunEnded):
-            check_json(event.output)
-            self.ended = event
+            self.ended = self._end(event)
             return None
         settled = self._settle(event)
         return settled, self._encode(settled)
+
+    def _end(self, event: RunEnded) -> RunEnded:
+        """The end as the log may hold it. How a run ended is the agent's to say, why it was ended is not."""
+        self._encode(event)
+        fault = event.fault
+        match event.status:
+            case RunStatus.SUCCESS:
+                reason, fault = RunReason.DONE, None
+            case RunStatus.PAUSED if self._asked:
+                return event.model_copy(update={"status": RunStatus.SUCCESS, "reason": RunReason.DONE, "fault": None})
+            case RunStatus.CANCELLED:
+                reason = RunReason.CALLER
+            case RunStatus.ERROR | RunStatus.TIMEOUT:
+                reason = RunReason.FAULT
+                fault = fault or Fault(code=FaultCode.AGENT_FAILED, message="The agent failed")
+            case status:
+                raise FaultError(FaultCode.AGENT_INVALID, f"The agent ended its run as {status} with no open question")
+        return event.model_copy(update={"reason": reason, "fault": fault})
 
     def close(self) -> list[tuple[Event, bytes]]:
         """Events that end what is still open: parts, messages, tools, steps."""
@@ -148,7 +172,8 @@ class Recorder:
             _check_event(event)
             body = EVENT.dump_json(event)
         except (PydanticSerializationError, UnicodeEncodeError, RecursionError, ValueError) as error:
-            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {event.kind} that is not JSON") from error
+            words = f"The agent gave a {event.kind} that is not JSON"
+            raise FaultError(FaultCode.AGENT_INVALID, words) from error
         if len(body) > self.limit:
             raise FaultError(
                 FaultCode.AGENT_INVALID,
@@ -169,6 +194,8 @@ class Recorder:
                 return event.model_copy(update={"message_id": message_id, "node": event.node or self.node})
             case PartAdded():
                 message = self._message(event.message_id, event.kind)
+                if event.open and event.part.kind not in _GROWING:
+                    raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave an open {event.part.kind} part")
                 index = message.parts
                 message.parts += 1
                 if event.open:
@@ -195,9 +222,13 @@ class Recorder:
                 message = event.message
                 if message.message_id is None:
                     message = message.model_copy(update={"message_id": self._mint()})
+                interrupt_id = event.interrupt_id or self._mint()
+                if interrupt_id in self._asked:
+                    raise FaultError(FaultCode.AGENT_INVALID, f"The agent asked question {interrupt_id} twice")
+                self._asked.add(interrupt_id)
                 return event.model_copy(
                     update={
-                        "interrupt_id": event.interrupt_id or self._mint(),
+                        "interrupt_id": interrupt_id,
                         "message": message,
                         "node": event.node or self.node,
                     }
@@ -207,8 +238,7 @@ class Recorder:
             case _ if isinstance(event, _FREE):
                 return event
             case _:
-                kind = getattr(event, "kind", type(event).__name__)
-                raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {kind}, which is not its to say")
+                raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {_kind(event)}, which is not its to say")
 
     def _message(self, message_id: str | None, kind: str) -> _Message:
         """The open message that an event means: the named one, or the newest."""
@@ -278,17 +308,38 @@ _SAID = (
     StepStarted,
     StepEnded,
     ArtifactAdded,
+    InterruptRaised,
 )
+
+
+def _kind(event: object) -> str:
+    return str(getattr(event, "kind", type(event).__name__))
 
 
 def _check_event(event: Event) -> None:
     """Look into the fields that pydantic takes as they come. It checked the rest when the event was made."""
     match event:
-        case PartAdded() | ArtifactAdded():
-            if isinstance(event.part, DataPart):
-                check_json(event.part.data)
-        case InterruptRaised() | Custom():
+        case PartAdded():
+            _check_part(event.part)
+        case ArtifactAdded():
+            _check_part(event.part)
+            check_json(event.metadata)
+        case MessageStarted() if event.metadata:
+            check_json(event.metadata)
+        case MessageEnded() if event.usage:
+            check_json(event.usage)
+        case InterruptRaised():
             check_json(event.value)
+            check_json(event.answer_schema)
+            check_json(event.message.metadata)
+            check_json(dict(event.message.extra))
+            for part in event.message.parts:
+                _check_part(part)
+        case Custom():
+            check_json(event.value)
+        case RunEnded():
+            check_json(event.output)
+            check_json(event.usage)
         case ToolStarted() | StepStarted():
             check_json(event.input)
         case ToolEnded():
@@ -304,6 +355,17 @@ def _check_event(event: Event) -> None:
             pass
     if event.extra:
         check_json(dict(event.extra))
+
+
+def _check_part(part: Part) -> None:
+    if isinstance(part, DataPart):
+        check_json(part.data)
+    elif isinstance(part, ToolResultPart):
+        check_json(part.output)
+    if part.metadata:
+        check_json(part.metadata)
+    if part.extra:
+        check_json(dict(part.extra))
 
 
 def files_of(event: Event) -> list[FilePart]:

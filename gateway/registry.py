@@ -21,7 +21,7 @@ from adapters.acp.client import Client, discover
 from adapters.acp.manifest import upstream_name
 from canonical import Agent, AgentInfo, FaultCode, FaultError
 from canonical.agent import AGENT_NAME
-from gateway.callable import wrap
+from gateway.callable import InProcess, wrap
 from gateway.config import AgentSettings, Settings, Timeout
 
 __all__ = ("Fronted", "Registry", "agent_name", "agent_uuid", "connect")
@@ -90,9 +90,9 @@ class Registry:
                 self._agents[name] = replace(each, agent=None, broken="its URL leads back to this gateway")
 
     async def aclose(self) -> None:
-        """Let go of connections to upstreams."""
+        """Let go of connections to upstreams, and of agents that wait for answers."""
         for each in self._agents.values():
-            if isinstance(each.agent, Client):
+            if isinstance(each.agent, Client | InProcess):
                 await each.agent.aclose()
 
 

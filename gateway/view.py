@@ -114,9 +114,10 @@ def tasks(connection: Connection, owner: str, where: TaskFilter, limit: int, cur
 def _cursor(text: str) -> tuple[int, str]:
     try:
         at, task_id = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        if type(at) is not int or type(task_id) is not str:
+        if type(at) is not int or type(task_id) is not str or not -(2**63) <= at < 2**63:
             raise ValueError
-    except ValueError:
+        task_id.encode()
+    except (ValueError, TypeError, RecursionError):
         raise FaultError(FaultCode.INVALID, "The page token is not one that this gateway gave out") from None
     return at, task_id
 

@@ -4,14 +4,15 @@ registrant's dialect and posted, and the cursor moves after the receiver's 2xx: 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from sqlalchemy import update
 
 from canonical.event import Record, TaskChanged
-from canonical.fault import FaultError
+from canonical.fault import FaultCode, FaultError
 from canonical.hub import Scope, Webhook
 from canonical.state import TERMINAL
 from canonical.thread import Task
@@ -80,23 +81,33 @@ class Deliverer:
         """The writer sees the task from its first record, so that its snapshots are whole; what was delivered is not posted
         again."""
         key = (due.owner, task.task_id, due.webhook.webhook_id)
+        of_task = (due.owner, Scope.task(task), task.first_seq - 1)
         try:
-            async for records in read(due.owner, Scope.task(task), task.first_seq - 1):
-                for record in records:
-                    bodies = list(writer.write(record))
-                    if record.seq <= due.delivered_seq:
-                        continue
-                    for body in bodies:
-                        if not await self._post(due.webhook, writer.headers(), body):
-                            await self._move(due, record.seq, done=True)
+            async with aclosing(cast("AsyncGenerator[Sequence[Record]]", read(*of_task))) as batches:
+                async for records in batches:
+                    for record in records:
+                        if not await self._tell(due, writer, record):
                             return
-                    event = record.event
-                    done = isinstance(event, TaskChanged) and event.state in TERMINAL
-                    if bodies or done:
-                        await self._move(due, record.seq, done=done)
+        except FaultError as error:
+            if error.fault.code not in (FaultCode.NOT_FOUND, FaultCode.SHUTTING_DOWN):  # erased; told at the next start
+                raise
         finally:
             if self._running.get(key) is asyncio.current_task():
                 del self._running[key]
+
+    async def _tell(self, due: Due, writer: Writer, record: Record) -> bool:
+        """Whether there is more to tell."""
+        bodies = list(writer.write(record))
+        new = record.seq > due.delivered_seq
+        for body in bodies if new else ():
+            if not await self._post(due.webhook, writer.headers(), body):
+                await self._move(due, record.seq, done=True)
+                return False
+        event = record.event
+        done = isinstance(event, TaskChanged) and event.state in TERMINAL
+        if done or (bodies and new):
+            await self._move(due, max(record.seq, due.delivered_seq), done=done)
+        return not done
 
     async def _post(self, webhook: Webhook, headers: Mapping[str, str], body: bytes) -> bool:
         """Whether the receiver took it, in the end."""

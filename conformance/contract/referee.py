@@ -72,6 +72,7 @@ class Heard:
     def messages(self) -> list[Message]:
         """Whole, in order, also those left open."""
         parts: dict[str, list[Part]] = {}
+        deltas: dict[tuple[str, int], list[str]] = {}
         started: list[MessageStarted] = []
         for event in self.events:
             if isinstance(event, MessageStarted):
@@ -80,9 +81,9 @@ class Heard:
             elif isinstance(event, PartAdded):
                 parts[event.message_id or ""].append(event.part)
             elif isinstance(event, PartDelta):
-                of = parts[event.message_id or ""]
-                index = event.index or 0
-                of[index] = extend_part(of[index], event.text)
+                deltas.setdefault((event.message_id or "", event.index or 0), []).append(event.text)
+        for (message_id, index), texts in deltas.items():
+            parts[message_id][index] = extend_part(parts[message_id][index], "".join(texts))
         return [
             Message(
                 message_id=event.message_id,
@@ -126,6 +127,7 @@ class Referee:
         """(kind, id) → name, of tools and steps."""
         self._seen: set[str] = set()
         self._artifacts: set[str] = set()
+        self._asked = False
 
     def see(self, event: object) -> Event | None:
         """The event with its ids; None for RunEnded."""
@@ -137,7 +139,7 @@ class Referee:
             raise Broken("events are canonical and fit into a log", f"{type(event).__name__}: {error}") from error
         if self.heard.ended is not None:
             raise Broken("nothing follows RunEnded", told.kind)
-        if self.heard.questions and isinstance(told, MessageStarted | ArtifactAdded | ToolStarted | StepStarted):
+        if self._asked and isinstance(told, MessageStarted | ArtifactAdded | ToolStarted | StepStarted):
             raise Broken("a run stops at its questions", f"{told.kind} after interrupt_raised")
         if isinstance(told, RunEnded):
             self._ended(told)
@@ -151,7 +153,7 @@ class Referee:
             raise Broken("RunEnded has a status in which a run ends", event.status)
         if event.status in (RunStatus.ERROR, RunStatus.TIMEOUT) and event.fault is None:
             raise Broken("a run that failed says why", f"status {event.status} without a fault")
-        if event.status is RunStatus.SUCCESS and (event.fault is not None or self.heard.questions):
+        if event.status is RunStatus.SUCCESS and (event.fault is not None or self._asked):
             raise Broken("a run succeeds without a fault and without an open question", "it has one")
         self.heard.ended = event
         self.heard.fault = event.fault
@@ -173,6 +175,7 @@ class Referee:
                 self._artifacts.add(artifact_id)
                 return event.model_copy(update={"artifact_id": artifact_id})
             case InterruptRaised():
+                self._asked = True
                 said = event.message.model_copy(update={"message_id": event.message.message_id or str(uuid4())})
                 return event.model_copy(update={"interrupt_id": self._new(event.interrupt_id), "message": said})
             case _ if isinstance(event, _FREE):

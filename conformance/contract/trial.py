@@ -18,7 +18,7 @@ STRANGE: tuple[str | Message | dict[str, Any], ...] = (
     "",
     "\0",
     "\u2028 \U0001f600",
-    "x" * 100_000,
+    "x" * 10_000,
     Message(role="user"),
     {},
     {"a": [None, {}]},

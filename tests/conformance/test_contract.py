@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from canonical import Agent, Event, Fault, FaultCode, FaultError, Invocation, Message, RunStatus, TextPart
+from canonical import Agent, Event, Fault, FaultCode, FaultError, Invocation, Message, RunReason, RunStatus, TextPart
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -39,9 +39,9 @@ class Scripted:
             yield event
 
 
-async def broken(make: Callable[[], Any], **options: Any) -> str:
+async def broken(make: Callable[[], Any]) -> str:
     with pytest.raises(Broken) as raised:
-        await asyncio.wait_for(check_agent(make, **{"bound": 0.2, **options}), 20)
+        await asyncio.wait_for(check_agent(make, bound=0.2), 20)
     return raised.value.rule
 
 
@@ -66,8 +66,8 @@ LEGAL: list[tuple[Event, ...]] = [
     (
         RunEnded(
             status=RunStatus.ERROR,
-            reason="fault",
-            fault=Fault(code=FaultCode.AGENT_FAILED, message="no"),  # type: ignore[arg-type]
+            reason=RunReason.FAULT,
+            fault=Fault(code=FaultCode.AGENT_FAILED, message="no"),
         ),
     ),
 ]

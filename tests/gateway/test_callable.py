@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from canonical import Artifact, Ask, Declined, Event, FaultCode, FaultError, Invocation, Message, Step
+from canonical.agent import DETACH
 from canonical.event import InterruptRaised, MessageStarted, PartAdded, PartDelta
 from conformance.contract import Dialogue, check_agent
 from conformance.contract.dialogue import started
@@ -366,7 +367,7 @@ async def test_the_oldest_parked_agent_makes_room_and_starts_over_when_it_is_ans
     assert len(target.parking) == 2
     answers = [await dialogue.answer("Ann") for dialogue in dialogues]
     assert [answer.text for answer in answers] == ["Ann 0", "Ann 1", "Ann 2"]
-    await target.close()
+    await target.aclose()
     assert sorted(closed) == ["0", "0", "1", "2"]
 
 
@@ -460,6 +461,27 @@ async def test_a_cancelled_function_in_a_thread_keeps_its_run_until_it_ends():
         assert ended.is_set()
 
 
+@pytest.mark.parametrize("generator", [True, False])
+async def test_a_gateway_that_stops_does_not_wait_for_a_function_in_a_thread(generator: bool):
+    began, release = threading.Event(), threading.Event()
+
+    def stubborn(text: str) -> str:
+        began.set()
+        release.wait(5)
+        return "late"
+
+    def stubborn_generator(text: str) -> Iterator[str]:
+        yield stubborn(text)
+
+    run = asyncio.ensure_future(consume(agent(stubborn_generator if generator else stubborn)))
+    await within(asyncio.to_thread(began.wait))
+    run.cancel(DETACH)
+    with pytest.raises(asyncio.CancelledError):
+        await within(run)
+    assert not release.is_set()
+    release.set()
+
+
 async def test_what_an_agent_raises_while_it_is_closed_is_logged_and_goes_no_further(caplog: pytest.LogCaptureFixture):
     async def clumsy(text: str) -> AsyncIterator[str]:
         try:
@@ -504,7 +526,7 @@ async def test_synchronous_agents_run_off_the_event_loop_each_in_a_thread_of_its
     assert threading.get_ident() not in threads
 
 
-async def test_threads_end_with_their_calls():
+async def test_threads_end_with_their_agents():
     def steps(text: str) -> Generator[object, Any, None]:
         yield "a"
         yield Ask("?")
@@ -521,18 +543,14 @@ async def test_threads_end_with_their_calls():
     def of_agents() -> set[threading.Thread]:
         return {thread for thread in threading.enumerate() if thread.name == "agent-agent"} - others
 
-    target = agent(steps)
-    dialogue = Dialogue(target)
-    await dialogue.say("x")
-    assert len(of_agents()) == 1
-    await dialogue.answer("y")
-    await dialogue.say("again", "follow_up")
-    await target.close()
-    await Dialogue(agent(plainly)).say("x")
-    await Dialogue(agent(fails)).say("x")
+    targets = [agent(steps), agent(plainly), agent(fails)]
+    for target in targets:
+        await Dialogue(target).say("x")
+    assert len(of_agents()) == 3
+    for target in targets:
+        await target.aclose()
     for thread in of_agents():
         await within(asyncio.to_thread(thread.join))
-    assert of_agents() == set()
 
 
 async def test_context_variables_reach_and_stay_with_a_synchronous_agent():

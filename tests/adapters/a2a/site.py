@@ -15,7 +15,7 @@ from litestar.exceptions import HTTPException
 
 from adapters._request import Caller
 from adapters.a2a import adapter
-from canonical import Agent, AgentInfo, Artifact, Ask, DataPart, Fault, FaultCode, FaultError, Message, TextPart
+from canonical import Agent, AgentInfo, Artifact, Ask, DataPart, Fault, FaultCode, FaultError, Message, Scope, TextPart
 from canonical.event import Custom, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
 from canonical.message import AnnotationPart, ReasoningPart, RefusalPart
 from gateway import demo
@@ -25,7 +25,7 @@ from gateway.command import Bounds
 from gateway.hub import Hub
 from tests.bridge import Bridge
 
-__all__ = ("Posted", "Site", "answer_of", "events_of", "message", "message_0_3", "opened")
+__all__ = ("Posted", "Site", "answer_of", "events_of", "message", "message_0_3", "opened", "until")
 
 BOUND = 10
 """Seconds within which whatever a test waits for must come."""
@@ -52,8 +52,10 @@ class Fronted:
 class Registry:
     def __init__(self, agents: Mapping[str, Any]) -> None:
         self._agents = {name: Fronted(*wrap(target, name)) for name, target in agents.items()}
+        self.also_known_as: dict[str, str] = {}
 
     def get(self, name: str) -> Fronted:
+        name = self.also_known_as.get(name, name)
         if name not in self._agents:
             raise FaultError(FaultCode.NOT_FOUND, f"Agent {name} not found")
         return self._agents[name]
@@ -150,11 +152,12 @@ AGENTS: Mapping[str, Any] = {
 @dataclass
 class Site:
     hub: Hub
-    app: Litestar
+    also_known_as: dict[str, str]
     client: httpx.AsyncClient
     fetcher: Fetcher
     gates: Gates
     caller: Caller = field(default_factory=lambda: Caller("default", "http://gateway", "echo"))
+    body_limit: int = 10_000_000
 
     async def rpc(self, agent: str, method: str, params: Any = None, **more: Any) -> httpx.Response:
         headers = {} if "/" in method else {"A2A-Version": "1.0"}
@@ -197,7 +200,7 @@ class Site:
         return answer["error"]
 
 
-def app_of(hub: Hub, who: Callable[[], Caller]) -> Litestar:
+def app_of(hub: Hub, site: Callable[[], Site]) -> Litestar:
     def as_fault(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
         if isinstance(error, FaultError):
             return adapter.encode_fault(error.fault, request)
@@ -208,7 +211,7 @@ def app_of(hub: Hub, who: Callable[[], Caller]) -> Litestar:
         return adapter.encode_fault(Fault(code=code, message="Not here."), request)
 
     async def before(request: Request[Any, Any, Any]) -> None:
-        request.scope["state"]["caller"] = who()
+        request.scope["state"] |= {"caller": site().caller, "body_limit": site().body_limit}
 
     return Litestar(
         route_handlers=list(adapter.routes(hub)),
@@ -223,8 +226,9 @@ def app_of(hub: Hub, who: Callable[[], Caller]) -> Litestar:
 async def opened(folder: Path, agents: Mapping[str, Any] | None = None, **limits: Any) -> AsyncGenerator[Site]:
     gates = Gates()
     fetcher = Fetcher()
+    registry = Registry({**AGENTS, "gated": gates.gated, **(agents or {})})
     hub = Hub(
-        registry=Registry({**AGENTS, "gated": gates.gated, **(agents or {})}),
+        registry=registry,
         journal_url=f"sqlite:///{folder}/hub.db",
         blobs=Blobs(folder / "blobs", 10_000_000),
         limits=Limits(**limits),
@@ -234,10 +238,10 @@ async def opened(folder: Path, agents: Mapping[str, Any] | None = None, **limits
     )
     await hub.start()
     site: Site
-    app = app_of(hub, lambda: site.caller)
+    app = app_of(hub, lambda: site)
     try:
         async with httpx.AsyncClient(transport=Bridge(app), base_url="http://gateway", timeout=BOUND) as client:
-            site = Site(hub, app, client, fetcher, gates)
+            site = Site(hub, registry.also_known_as, client, fetcher, gates)
             yield site
     finally:
         gates.gate.set()
@@ -271,3 +275,13 @@ def events_of(response: httpx.Response) -> list[Any]:
 def answer_of(task: Any) -> str:
     """The text of a task's artifacts."""
     return "".join(part.get("text", "") for artifact in task.get("artifacts", ()) for part in artifact["parts"])
+
+
+async def until(site: Site, task_id: str, kind: str, count: int = 1) -> None:
+    """Wait until so many records of a kind are committed on the task's thread."""
+    task = await site.hub.task(site.caller.owner, task_id)
+    async with asyncio.timeout(BOUND):
+        async for records in site.hub.read(site.caller.owner, Scope(task.thread_id)):
+            count -= sum(record.event.kind == kind for record in records)
+            if count <= 0:
+                return

@@ -9,7 +9,7 @@ import pytest
 
 from adapters._request import Caller
 from tests.adapters.a2a.schema import check
-from tests.adapters.a2a.site import BOUND, Site, answer_of, events_of, message, message_0_3
+from tests.adapters.a2a.site import BOUND, Site, answer_of, events_of, message, message_0_3, until
 
 
 async def sent(site: Site, agent: str, params: Any, **more: Any) -> Any:
@@ -87,8 +87,7 @@ async def test_a_blocking_send_answers_the_working_task_when_the_gateway_shuts_d
     async with site.stream("gated", "SendStreamingMessage", message("x")) as events:
         task_id = (await anext(events))["task"]["id"]
         follow = asyncio.ensure_future(sent(site, "gated", message("more", taskId=task_id)))
-        while len((await site.result("gated", "GetTask", {"id": task_id})).get("history", ())) < 2:
-            await asyncio.sleep(0)
+        await until(site, task_id, "run_created", 2)
         site.hub.journal.channels.close_all()
         task = await asyncio.wait_for(follow, BOUND)
     assert (task["id"], state(task)) == (task_id, "working")

@@ -113,7 +113,7 @@ async def opened(
     hub = open_hub(made, registry, Fetcher(made.network.allow))
     await hub.start()
     try:
-        app = create_app(hub, registry, made)
+        app: Any = create_app(hub, registry, made)
         async with client(app, base_url) as http:
             yield Site(hub, app, http, gate)
     finally:

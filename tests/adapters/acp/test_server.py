@@ -224,7 +224,8 @@ async def test_a_whole_message_is_told_once_by_its_parts(tmp_path: Path) -> None
 
 
 async def test_empty_input_and_empty_parts_are_taken(site: Site) -> None:
-    for given in ([], [{"role": "user", "parts": []}]):
+    inputs: list[Any] = [[], [{"role": "user", "parts": []}]]
+    for given in inputs:
         answer = await site.post("/runs", {"agent_name": "echo", "input": given})
         assert answer.json()["status"] == "completed"
 
@@ -574,7 +575,7 @@ async def test_a_wrong_method_is_405_server_error(site: Site, method: str) -> No
 
 
 GOOD = {"agent_name": "echo", "input": [message("Hello")]}
-BAD = {
+BAD: dict[str, Any] = {
     "no agent": {"input": []},
     "no input": {"agent_name": "echo"},
     "input is no list": {"agent_name": "echo", "input": "Hello"},

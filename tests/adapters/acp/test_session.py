@@ -97,7 +97,7 @@ async def test_the_agent_remembers_the_session(tmp_path: Path) -> None:
 
 
 async def test_a_session_and_the_id_of_another_is_400(site: Site) -> None:
-    session = {"id": str(uuid4()), "history": []}
+    session: dict[str, Any] = {"id": str(uuid4()), "history": []}
     answer = await site.create("echo", session=session, session_id=str(uuid4()))
     assert (answer.status_code, answer.json()) == (
         400,
@@ -202,3 +202,20 @@ async def test_files_of_a_session_are_in_its_resources(site: Site) -> None:
     assert [part["content"] for part in given["parts"]] == ["A note", "Text"]
     assert [part["name"] for part in returned["parts"]] == ["note.txt", "report.txt"]
     assert message("x")["role"] == given["role"]
+
+
+async def test_a_session_that_comes_back_from_another_server_brings_only_what_is_new(
+    tmp_path: Path, elsewhere: tuple[Elsewhere, str]
+) -> None:
+    server, url = elsewhere
+    async with opened(tmp_path, {"recall": recall}, network=LOOPBACK) as site:
+        first = await site.run("echo", "Zero")
+        known = (await site.get(f"/sessions/{first['session_id']}")).json()
+        known["history"] += [f"{url}/1", f"{url}/2"]
+        run = await site.run("recall", "And?", session=known)
+        heard = texts(run["output"])[0].split("; ")
+        assert sorted(heard) == ["agent: Uno", "agent: Zero", "user: One", "user: Zero"]
+        assert sorted(server.fetched) == ["1", "2"]
+        after = (await site.get(f"/sessions/{first['session_id']}")).json()
+        assert after["history"][:4] == known["history"]
+        assert len(after["history"]) == 6

@@ -1,0 +1,55 @@
+"""The tables of docs/configuration.md: every key of the settings, its default, and what it means."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from gateway.config import schema
+
+__all__ = ("tables",)
+
+
+def tables() -> str:
+    """The keys of the file, then those of one agent."""
+    made = schema()
+    sections = made["$defs"]
+    agent = sections["AgentSettings"]
+    return "\n".join(
+        (
+            *_table(_rows(made, sections, "")),
+            "",
+            "### One agent",
+            "",
+            *_table(_rows(agent, sections, "")),
+        )
+    )
+
+
+def _table(rows: Iterator[tuple[str, str, str]]) -> Iterator[str]:
+    yield "| key | default | |"
+    yield "|---|---|---|"
+    for key, default, meaning in rows:
+        yield f"| `{key}` | {default} | {meaning.replace('|', chr(92) + '|')} |"
+
+
+def _rows(section: dict[str, Any], sections: dict[str, Any], prefix: str) -> Iterator[tuple[str, str, str]]:
+    for name, each in section["properties"].items():
+        inner = sections.get(each.get("$ref", "").rpartition("/")[2])
+        if inner is not None:
+            yield from _rows(inner, sections, f"{prefix}{name}.")
+            continue
+        yield f"{prefix}{name}", _default(name, each), each.get("description", _allowed(each))
+
+
+def _allowed(each: dict[str, Any]) -> str:
+    return " or ".join(f"`{value}`" for value in each.get("enum", ()))
+
+
+def _default(name: str, each: dict[str, Any]) -> str:
+    default = each.get("default")
+    if isinstance(default, bool):
+        return str(default).lower()
+    if name in ("body", "artifact", "event", "inline") and isinstance(default, int):
+        return f"{default // 2**20}MB"
+    if isinstance(default, float):
+        return f"{default:g}"
+    return f"`{default}`" if isinstance(default, str) else str(default) if isinstance(default, int) else ""

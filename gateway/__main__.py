@@ -1,0 +1,7 @@
+"""`python -m gateway` is `babelgate`."""
+
+from gateway.cli import main
+
+__all__ = ()
+
+main()

@@ -1,0 +1,63 @@
+"""The socket that the gateway listens on."""
+
+import errno
+import ipaddress
+import socket
+
+from gateway.cli.refusal import USAGE, Refusal
+
+__all__ = ("base_url", "bind", "is_loopback")
+
+
+def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    """IPv4 where a name has both. Raises Refusal."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        raise Refusal(f"--host {host}: there is no such address on this machine", code=USAGE) from None
+    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return family, (str(address[0]), port)
+
+
+def is_loopback(host: str) -> bool:
+    """Raises Refusal for what is no address of this machine."""
+    _, (address, _) = _resolve(host, 0)
+    return ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Raises Refusal. TCP is named outright: only then does asyncio turn Nagle's algorithm off, which costs 40 ms a
+    call."""
+    family, address = _resolve(host, port)
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind(address)
+        # Only now is the port ours: with SO_REUSEADDR, two that do not listen yet can both be bound to it.
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        raise Refusal(_why(host, port, error)) from None
+    listener.setblocking(False)
+    return listener
+
+
+def _why(host: str, port: int, error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"port {port} of {host} is in use: stop what listens there, or choose another with --port"
+        case errno.EACCES | errno.EPERM:
+            return f"port {port} of {host} may not be listened on by this user: choose another with --port, above 1023"
+        case errno.EADDRNOTAVAIL:
+            return f"--host {host}: there is no such address on this machine"
+        case _:
+            return f"cannot listen on port {port} of {host}: {error.strerror}"
+
+
+def base_url(listener: socket.socket) -> str:
+    """Where this machine reaches it."""
+    host, port = listener.getsockname()[:2]
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if address.is_unspecified:
+        host = "127.0.0.1" if address.version == 4 else "::1"
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

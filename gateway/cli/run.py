@@ -1,0 +1,115 @@
+"""`babelgate run`: one task of an agent, on the terminal."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Final, cast
+
+import click
+
+from canonical.value import Json, JsonObject
+from gateway.cli.line_a2a import A2aLine
+from gateway.cli.line_acp import AcpLine
+from gateway.cli.refusal import USAGE, Refusal
+from gateway.cli.speech import Asked, Failed, Heard, Line, Noted, Said
+
+__all__ = ("reading", "run")
+
+_LINES: Final[Mapping[str, Callable[[str, str, str | None], Line]]] = {"acp": AcpLine, "a2a": A2aLine}
+_YES_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
+
+
+def run(name: str, text: str, protocol: str, url: str, key: str | None) -> None:
+    """Until the agent is done. Raises Refusal if it fails."""
+    if not url.startswith(("http://", "https://")):
+        raise Refusal(f"--url {url}: a URL begins with http:// or https://", code=USAGE)
+    line = _LINES[protocol](url.rstrip("/"), name, key)
+    with asyncio.Runner() as runner:
+        try:
+            asked = runner.run(_show(line.send(text)))
+            while asked:
+                # Between two runs of the loop, so that Ctrl-C ends the reading.
+                answers = [(question, _ask(question)) for question in asked]
+                asked = runner.run(_show(line.answer(answers)))
+        except Failed as error:
+            raise Refusal(" ".join(str(error).split())) from None
+        finally:
+            runner.run(line.aclose())
+
+
+async def _show(heard: AsyncGenerator[Heard]) -> list[Asked]:
+    """What is said goes to stdout, as it comes; the rest to stderr."""
+    asked: list[Asked] = []
+    open_line = False
+    try:
+        async with aclosing(heard):
+            async for each in heard:
+                match each:
+                    case Said():
+                        click.echo(each.text, nl=False)
+                        if each.text:
+                            open_line = not each.text.endswith("\n")
+                    case Noted():
+                        if open_line and sys.stdout.isatty():
+                            click.echo(err=True)
+                        click.echo(click.style(f"[{each.text}]", dim=True), err=True)
+                    case Asked():
+                        asked.append(each)
+    finally:
+        if open_line:
+            click.echo()
+    return asked
+
+
+def _ask(question: Asked) -> Json:
+    click.echo(click.style(question.text or "The agent awaits an answer.", bold=True), err=True)
+    hint, read = reading(question.schema)
+    while True:
+        click.echo(f"{hint}> ", nl=False, err=True)
+        line = sys.stdin.readline()
+        if not line:
+            raise Refusal("the agent asks, and there is no answer to give it")
+        try:
+            return read(line.rstrip("\r\n"))
+        except ValueError as error:
+            click.echo(str(error), err=True)
+
+
+def reading(schema: JsonObject | None) -> tuple[str, Callable[[str], Json]]:
+    """How an answer of this schema is asked for, and how a line becomes one."""
+    kind = (schema or {}).get("type")
+    properties: Any = (schema or {}).get("properties")
+    if schema is None or kind == "string":
+        return "", lambda text: text
+    if kind == "boolean":
+        return "[y/n] ", _yes_no
+    if kind == "object" and isinstance(properties, dict) and len(cast("JsonObject", properties)) == 1:
+        ((name, inner),) = cast("JsonObject", properties).items()
+        hint, read = reading(cast("JsonObject", inner) if isinstance(inner, dict) else None)
+        return hint or f"[{name}] ", lambda text: _object(text) or {name: read(text)}
+    return f"[JSON: {json.dumps(schema)}] ", _json
+
+
+def _yes_no(text: str) -> Json:
+    try:
+        return _YES_NO[text.strip().lower()]
+    except KeyError:
+        raise ValueError("Answer y or n.") from None
+
+
+def _json(text: str) -> Json:
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"Answer in JSON: {error}") from None
+
+
+def _object(text: str) -> JsonObject | None:
+    """The whole answer in JSON, which is always taken."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return cast("JsonObject", found) if isinstance(found, dict) else None

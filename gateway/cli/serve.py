@@ -1,0 +1,162 @@
+"""`babelgate serve`: from the settings to a gateway that listens, and from a signal to one that is gone."""
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import uvicorn
+from sqlalchemy.exc import SQLAlchemyError
+
+from canonical import FaultError
+from gateway.app import create_app, open_hub
+from gateway.cli.banner import banner
+from gateway.cli.listener import base_url, bind, is_loopback
+from gateway.cli.refusal import USAGE, Refusal
+from gateway.cli.target import read_targets
+from gateway.config import Settings
+from gateway.fetch import Fetcher
+from gateway.hub import Hub
+from gateway.registry import connect
+from gateway.source import ConfigError, load
+
+try:
+    from uvloop import new_event_loop
+except ImportError:  # no wheel for this system: everything works, a little slower
+    from asyncio import new_event_loop
+
+__all__ = ("serve",)
+
+_PATIENCE: Final = 3
+"""Seconds that answers which do not end by themselves have when the gateway stops. Streams and waits end at once."""
+_KEEP_ALIVE: Final = 75
+"""Seconds that an idle connection stays. Clients keep theirs for about 5 to 60; who closes last races with nobody."""
+
+
+def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any]) -> None:
+    """Until a signal. Raises Refusal."""
+    wanted = read_targets(targets)
+    given = {**flags, "agents": wanted.agents} if targets else flags
+    try:
+        settings = load(config, given)
+    except ConfigError as error:
+        raise Refusal(*error.problems, code=USAGE) from None
+    if not is_loopback(settings.host) and not settings.keys and not settings.allow_anonymous:
+        raise Refusal(
+            f"{settings.host} can be reached by others and there are no API keys: set keys in the configuration or in "
+            "BABELGATE_KEYS, or let anyone in with --allow-anonymous",
+            code=USAGE,
+        )
+    _log(settings.log_level)
+    with bind(settings.host, settings.port) as listener, asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(_serve(settings, wanted.servers, listener))
+
+
+def _log(level: str) -> None:
+    """Our own lines at the level that was asked for; of the libraries, what goes wrong."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        level=logging.DEBUG if level == "debug" else logging.WARNING,
+    )
+    logging.getLogger("babelgate").setLevel(level.upper())
+
+
+async def _serve(settings: Settings, servers: Sequence[str], listener: socket.socket) -> None:
+    registry = await connect(settings, servers)
+    fetcher = Fetcher(settings.network.allow)
+    hub = open_hub(settings, registry, fetcher)
+    try:
+        await _start(hub, settings)
+        try:
+            registry.disown(hub.instance)
+            url = settings.public_url or base_url(listener)
+
+            def ready() -> None:
+                click.echo("\n".join(banner(settings, url, registry)))
+
+            app = create_app(hub, registry, settings)
+            await _Server(app, ready=ready, let_go=hub.journal.channels.close_all).serve(sockets=[listener])
+        finally:
+            await hub.stop()
+    finally:
+        await registry.aclose()
+        await fetcher.aclose()
+
+
+async def _start(hub: Hub, settings: Settings) -> None:
+    try:
+        await hub.start()
+    except FaultError as error:
+        raise Refusal(error.fault.message) from None
+    except (OSError, SQLAlchemyError) as error:
+        reason = " ".join(str(getattr(error, "orig", None) or error).split())
+        raise Refusal(f"{settings.database} cannot be opened: {reason}") from None
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, which stops on a signal in the order that a gateway needs, and does not wake up ten times a second."""
+
+    def __init__(self, app: Any, *, ready: Callable[[], None], let_go: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                ws="none",
+                log_config=None,
+                log_level="warning",
+                access_log=False,  # the door writes a line a request
+                proxy_headers=False,  # and reads X-Forwarded-* of those who are trusted
+                server_header=False,
+                timeout_keep_alive=_KEEP_ALIVE,
+                timeout_graceful_shutdown=_PATIENCE,
+            )
+        )
+        self._ready = ready
+        self._let_go = let_go
+        self._asked = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    async def main_loop(self) -> None:
+        """Once a second, for the Date header (RFC 9110 §6.6.1)."""
+        while not self.should_exit:
+            await self.on_tick(0)
+            try:
+                async with asyncio.timeout(1):
+                    await self._asked.wait()
+            except TimeoutError:
+                continue
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Readers of the log end first: then every answer that is on its way has an end, and the hub is still there for
+        what the answer says last."""
+        self._let_go()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """A signal that was obeyed is done with. uvicorn would raise it again at the end, and the exit code would say
+        that something went wrong."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    def _stop(self) -> None:
+        """At the second signal, answers are not waited for any longer."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._asked.set()

@@ -1,0 +1,25 @@
+"""`babelgate validate`."""
+
+import json
+from pathlib import Path
+
+import click
+
+from gateway.cli.refusal import USAGE, Refusal
+from gateway.config import schema
+from gateway.source import ConfigError, load
+
+__all__ = ("show_schema", "validate")
+
+
+def validate(file: Path) -> None:
+    """Raises Refusal with a line for every mistake."""
+    try:
+        settings = load(file)
+    except ConfigError as error:
+        raise Refusal(*error.problems, code=USAGE) from None
+    click.echo(f"{file}: valid; agents: {', '.join(settings.agents)}")
+
+
+def show_schema() -> None:
+    click.echo(json.dumps(schema(), indent=2))

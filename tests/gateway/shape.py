@@ -1,0 +1,158 @@
+"""What an error looks like in each protocol, written from the protocols' documents and not from the adapters."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, cast
+
+import httpx
+
+from tests.gateway.route import Words
+
+__all__ = ("MAX_ERROR", "check_error", "error_of")
+
+MAX_ERROR: Final = 16_384
+"""Bytes of an error: what a caller sent is not sent back in full."""
+
+_LEAKS: Final = re.compile(r'Traceback|File "|\.py\b|<html|<!doctype|site-packages|pydantic|sqlalchemy|litestar', re.I)
+
+_ACP_CODES: Final = {400: {"invalid_input"}, 401: {"invalid_input"}, 403: {"server_error"}, 404: {"not_found"}}
+_ACP_CODES |= {405: {"server_error"}, 409: {"invalid_input"}, 413: {"invalid_input"}, 422: {"invalid_input"}}
+
+_RPC_REASONS: Final = {
+    -32700: {"PARSE_ERROR"},
+    -32600: {"INVALID_REQUEST", "TOO_LARGE"},
+    -32601: {"METHOD_NOT_FOUND", "NOT_FOUND"},
+    -32602: {"INVALID_PARAMS"},
+    -32000: {"UNAUTHENTICATED"},
+    -32001: {"TASK_NOT_FOUND"},
+    -32002: {"TASK_NOT_CANCELABLE"},
+    -32004: {"UNSUPPORTED_OPERATION"},
+    -32005: {"CONTENT_TYPE_NOT_SUPPORTED"},
+    -32009: {"VERSION_NOT_SUPPORTED"},
+}
+"""A2A 1.0, 5.4, and JSON-RPC 2.0, 5.1; the gateway's own where they have none."""
+
+_REST: Final = {
+    400: {"INVALID_ARGUMENT", "FAILED_PRECONDITION"},
+    401: {"UNAUTHENTICATED"},
+    404: {"NOT_FOUND"},
+    405: {"UNIMPLEMENTED"},
+    409: {"ABORTED"},
+    413: {"INVALID_ARGUMENT"},
+}
+"""google.rpc.Code by status (A2A 1.0.1, 11.6)."""
+
+
+def check_error(words: Words, response: httpx.Response) -> None:
+    """The answer is an error in these words, and tells nothing of what is inside."""
+    text = response.text
+    assert not _LEAKS.search(text), f"the answer leaks: {text[:300]}"
+    assert len(response.content) <= MAX_ERROR, f"{len(response.content)} bytes of error"
+    assert response.status_code < 500, f"{response.status_code}: {text[:300]}"
+    _CHECKS[words](response)
+
+
+def error_of(words: Words, response: httpx.Response) -> bool:
+    """Whether the answer is an error; JSON-RPC says so inside of a 200."""
+    if response.status_code >= 400:
+        return True
+    return words == "rpc" and "error" in _envelope(response)
+
+
+def _json(response: httpx.Response, status: int | None = None) -> Any:
+    assert response.headers["content-type"] == "application/json", response.headers["content-type"]
+    if status is not None:
+        assert response.status_code == status
+    return json.loads(response.content)
+
+
+def _keys(value: Any, required: set[str], optional: frozenset[str] = frozenset()) -> Mapping[str, Any]:
+    assert isinstance(value, dict), value
+    found = cast("dict[str, Any]", value)
+    assert required <= set(found) <= required | optional, f"members {sorted(found)}"
+    return found
+
+
+def _message(value: object) -> None:
+    assert isinstance(value, str), value
+    assert value.strip(), "an error says what is wrong"
+
+
+def _acp(response: httpx.Response) -> None:
+    """OpenAPI 0.2.0, components.schemas.Error: the TypeScript client takes no other code than these three."""
+    error = _keys(_json(response), {"code", "message", "data"})
+    assert error["code"] in _ACP_CODES[response.status_code], (response.status_code, error)
+    _message(error["message"])
+
+
+def _envelope(response: httpx.Response) -> Mapping[str, Any]:
+    """One answer of JSON-RPC: as JSON, or as the only event of a stream, which clients of 0.3 insist on."""
+    kind = response.headers["content-type"]
+    if kind.startswith("text/event-stream"):
+        lines = [line for line in response.text.splitlines() if line.startswith("data:")]
+        return json.loads(lines[0].removeprefix("data:")) if lines else {}
+    return json.loads(response.content) if response.content else {}
+
+
+def _rpc(response: httpx.Response) -> None:
+    """JSON-RPC 2.0, 5.1: over HTTP its errors have status 200; one found before the request was read has HTTP's."""
+    if not response.headers["content-type"].startswith("text/event-stream"):
+        _json(response)
+    reply = _keys(_envelope(response), {"jsonrpc", "id", "error"})
+    assert reply["jsonrpc"] == "2.0"
+    assert reply["id"] is None or isinstance(reply["id"], str | int | float)
+    assert response.status_code in (200, 401, 404, 413), response.status_code
+    error = _keys(reply["error"], {"code", "message"}, frozenset({"data"}))
+    assert error["code"] in _RPC_REASONS, error
+    _message(error["message"])
+    if "data" in error:  # 1.0: an array of google.rpc details (9.5)
+        assert _details(error["data"]) in _RPC_REASONS[error["code"]] | {"CONFLICT"}, error
+
+
+def _details(value: Any) -> str:
+    """The reason of the one ErrorInfo."""
+    assert isinstance(value, list), value
+    details = cast("list[Mapping[str, Any]]", value)
+    info = _keys(details[0], {"@type", "reason", "domain", "metadata"})
+    assert info["@type"] == "type.googleapis.com/google.rpc.ErrorInfo"
+    assert re.fullmatch(r"[A-Z][A-Z0-9_]+", info["reason"])
+    assert info["domain"] in ("a2a-protocol.org", "babelgate")
+    assert all(isinstance(each, str) for each in info["metadata"].values())
+    for more in details[1:]:
+        _keys(more, {"@type", "fieldViolations"})
+        assert more["@type"] == "type.googleapis.com/google.rpc.BadRequest"
+        for violation in more["fieldViolations"]:
+            _keys(violation, {"field", "description"})
+    return info["reason"]
+
+
+def _rest(response: httpx.Response) -> None:
+    """A2A 1.0, 11.6: a google.rpc.Status as AIP-193 writes it."""
+    error = _keys(_keys(_json(response), {"error"})["error"], {"code", "status", "message", "details"})
+    assert error["code"] == response.status_code
+    assert error["status"] in _REST[response.status_code], error
+    _message(error["message"])
+    _details(error["details"])
+
+
+def _rest_0_3(response: httpx.Response) -> None:
+    """A2A 0.3 leaves it open; its SDK's server sends `message` alone, and clients show it."""
+    error = _keys(_json(response), {"message", "code"})
+    _message(error["message"])
+    assert isinstance(error["code"], int)
+
+
+def _own(response: httpx.Response) -> None:
+    error = _keys(_keys(_json(response), {"error"})["error"], {"code", "message"})
+    assert re.fullmatch(r"[a-z_]+", error["code"])
+    _message(error["message"])
+
+
+_CHECKS: Final[Mapping[Words, Callable[[httpx.Response], None]]] = {
+    "acp": _acp,
+    "rpc": _rpc,
+    "rest": _rest,
+    "rest-0.3": _rest_0_3,
+    "own": _own,
+}

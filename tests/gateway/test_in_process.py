@@ -1,0 +1,218 @@
+"""Agents in process behind the real hub: what survives a restart, and what an agent cannot break."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canonical import (
+    Answers,
+    Artifact,
+    Ask,
+    Declined,
+    FaultCode,
+    FilePart,
+    Fold,
+    Hub,
+    Invocation,
+    Message,
+    Receipt,
+    Record,
+    RunStatus,
+    Scope,
+    Step,
+    Submission,
+    TaskState,
+    TextPart,
+    ToolCall,
+)
+from canonical.event import InterruptRaised, RunEnded
+from tests.gateway.talk import within
+from tests.running import running
+
+
+async def submit(hub: Hub, agent: str, *parts: Any) -> Receipt:
+    message = Message(
+        role="user", parts=tuple(TextPart(text=part) if isinstance(part, str) else part for part in parts)
+    )
+    return await hub.submit("o", Submission(agent=agent, messages=(message,)))
+
+
+async def follow(hub: Hub, receipt: Receipt) -> list[Record]:
+    """The records of a run, when it has ended."""
+
+    async def read() -> list[Record]:
+        records: list[Record] = []
+        async for batch in hub.read("o", Scope(receipt.thread_id, "run", receipt.run_id)):
+            records += batch
+        return records
+
+    return await within(read())
+
+
+async def answer(hub: Hub, receipt: Receipt, *values: Any, action: Any = "answer") -> list[Record]:
+    """Answer all open questions; the records of the run that goes on."""
+    questions = await hub.open_interrupts("o", receipt.task_id)
+    answers = {question.interrupt_id: value for question, value in zip(questions, values, strict=True)}
+    return await follow(hub, await hub.answer("o", Answers(task_id=receipt.task_id, values=answers, action=action)))
+
+
+def text(records: list[Record]) -> str:
+    return "".join(message.text for message in Fold("t", "o", records).messages() if message.role == "agent")
+
+
+def ending(records: list[Record]) -> RunEnded:
+    (ended,) = (record.event for record in records if isinstance(record.event, RunEnded))
+    return ended
+
+
+async def planner(call: Invocation) -> AsyncGenerator[object, Any]:
+    """Says everything there is to say, and asks in between."""
+    yield Step("read")
+    yield f"{len(call.history)} before. "
+    for file in call.files:
+        yield Artifact(name=file.name, parts=(FilePart(name="copy", inline=(file.inline or b"") * 2),))
+    yield ToolCall("count", {"text": call.text}, output=1)
+    yield Artifact(name="two", parts=(TextPart(text="a"), TextPart(text="b")))
+    name = yield Ask("Name?", value={"n": 1})
+    yield {"name": name}
+    yield Message.of("on the way", phase="progress")
+    try:
+        first, second = yield (Ask("First?"), Ask("Second?"))
+    except Declined as declined:
+        first, second = declined.answers
+    yield f"{call.text}: {name} {first} {second}"
+
+
+def sync_planner(text: str) -> Iterator[object]:
+    name: Any = yield Ask("Name?")
+    yield f"{text}: {name}"
+
+
+@pytest.mark.parametrize("restarts", [(False, False), (True, False), (False, True), (True, True)])
+async def test_an_agent_goes_on_at_its_questions_also_after_a_restart(tmp_path: Path, restarts: tuple[bool, bool]):
+    agents = {"planner": planner}
+    async with running(tmp_path, agents) as gateway:
+        receipt = await submit(gateway.hub, "planner", "plan", FilePart(name="f", inline=b"bytes"))
+        first = await follow(gateway.hub, receipt)
+        assert text(first) == "0 before. "
+        if not restarts[0]:
+            second = await answer(gateway.hub, receipt, "Ann")
+    async with running(tmp_path, agents) as gateway:
+        if restarts[0]:
+            second = await answer(gateway.hub, receipt, "Ann")
+        if not restarts[1]:
+            third = await answer(gateway.hub, receipt, "1", {"two": 2})
+    async with running(tmp_path, agents) as gateway:
+        if restarts[1]:
+            third = await answer(gateway.hub, receipt, "1", {"two": 2})
+        assert [ending(records).status for records in (first, second, third)] == ["paused", "paused", "success"]
+        assert text(second) == "on the way"
+        assert text(third) == "plan: Ann 1 {'two': 2}"
+        task = await gateway.hub.task("o", receipt.task_id)
+        assert task.state is TaskState.COMPLETED
+        records = await gateway.hub.records("o", Scope.task(task))
+        artifacts = list(Fold("t", "o", records).artifacts.values())
+        assert [artifact.name for artifact in artifacts] == ["f", "two"]
+        (copy,) = artifacts[0].parts
+        assert isinstance(copy, FilePart) and copy.blob is not None
+        assert (await gateway.hub.file("o", copy.blob)).inline == b"bytesbytes"
+        assert len([record for record in records if isinstance(record.event, InterruptRaised)]) == 3
+
+
+async def test_a_declined_question_reaches_the_agent_also_after_a_restart(tmp_path: Path):
+    agents = {"planner": planner}
+    async with running(tmp_path, agents) as gateway:
+        receipt = await submit(gateway.hub, "planner", "plan")
+        await follow(gateway.hub, receipt)
+        await answer(gateway.hub, receipt, "Ann")
+    async with running(tmp_path, agents) as gateway:
+        third = await answer(gateway.hub, receipt, None, None, action="decline")
+        assert text(third) == "plan: Ann None None"
+
+
+async def test_a_synchronous_agent_survives_too(tmp_path: Path):
+    async with running(tmp_path, {"sync": sync_planner}) as gateway:
+        receipt = await submit(gateway.hub, "sync", "plan")
+        await follow(gateway.hub, receipt)
+    async with running(tmp_path, {"sync": sync_planner}) as gateway:
+        assert text(await answer(gateway.hub, receipt, "Ann")) == "plan: Ann"
+
+
+async def test_an_agent_that_was_changed_while_it_waited_fails_its_task(tmp_path: Path):
+    async def before(text: str) -> AsyncGenerator[object, Any]:
+        yield "before"
+        yield Ask("?")
+
+    async def after(text: str) -> AsyncGenerator[object, Any]:
+        yield "after"
+        yield Ask("?")
+
+    async with running(tmp_path, {"a": before}) as gateway:
+        receipt = await submit(gateway.hub, "a", "x")
+        await follow(gateway.hub, receipt)
+    async with running(tmp_path, {"a": after}) as gateway:
+        ended = ending(await answer(gateway.hub, receipt, "y"))
+        assert ended.fault is not None and ended.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
+        assert (await gateway.hub.task("o", receipt.task_id)).state is TaskState.FAILED
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), float("nan"), "\ud800", nested(1000), {1: 2}, b"x", {"big": "x" * 9_000_000}, "x" * 9_000_000, 10**5000],
+    ids=["object", "nan", "surrogate", "deep", "key", "bytes", "big data", "big text", "big number"],
+)
+async def test_what_an_agent_says_wrong_ends_its_run_and_no_other(tmp_path: Path, value: object):
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    async def wrong(text: str) -> AsyncGenerator[object]:
+        yield "first"
+        yield value
+
+    async def returns_it(text: str) -> object:
+        return value
+
+    async def beside(text: str) -> AsyncGenerator[object]:
+        begun.set()
+        await release.wait()
+        yield text
+
+    async with running(tmp_path, {"wrong": wrong, "returns": returns_it, "beside": beside}) as gateway:
+        other = await submit(gateway.hub, "beside", "unharmed")
+        await within(begun.wait())
+        for agent in ("wrong", "returns"):
+            ended = ending(await follow(gateway.hub, await submit(gateway.hub, agent, "x")))
+            assert ended.status is RunStatus.ERROR
+            assert ended.fault is not None
+            assert ended.fault.code is FaultCode.AGENT_INVALID
+        release.set()
+        assert text(await follow(gateway.hub, other)) == "unharmed"
+        assert await gateway.hub.ready() is None
+
+
+async def test_cancelling_reaches_an_agent_and_its_task_ends(tmp_path: Path):
+    begun, cleaned = asyncio.Event(), asyncio.Event()
+
+    async def waits(text: str) -> AsyncGenerator[object]:
+        try:
+            yield "a"
+            begun.set()
+            await asyncio.Event().wait()
+        finally:
+            cleaned.set()
+
+    async with running(tmp_path, {"waits": waits}) as gateway:
+        receipt = await submit(gateway.hub, "waits", "x")
+        await within(begun.wait())
+        await gateway.hub.cancel("o", receipt.task_id)
+        assert ending(await follow(gateway.hub, receipt)).status is RunStatus.CANCELLED
+        await within(cleaned.wait())

@@ -1,0 +1,175 @@
+"""A caller that speaks ACP."""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar, Final
+
+from adapters.acp.carries import CARRIES
+from canonical import Carry, Feature
+from tests.pairs.caller import Caller, Data, Feed, File, Question, Said, Seen, View
+
+__all__ = ("Acp",)
+
+STATES: Final = {
+    "created": "submitted",
+    "in-progress": "working",
+    "awaiting": "input_required",
+    "cancelling": "cancelling",
+    "completed": "completed",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+SCHEMA: Final = "application/schema+json"
+
+
+def part_of(said: Said) -> dict[str, Any]:
+    match said:
+        case str():
+            return {"content_type": "text/plain", "content": said}
+        case Data():
+            return {"content_type": "application/json", "content": json.dumps(said.value)}
+        case File():
+            content = b64encode(said.content).decode()
+            encoded = {"content": content, "content_encoding": "base64"}
+            return {"name": said.name, "content_type": said.media_type, **encoded}
+
+
+def message_of(said: tuple[Said, ...]) -> dict[str, Any]:
+    return {"role": "user", "parts": [part_of(one) for one in said]}
+
+
+def question_of(run: Mapping[str, Any]) -> tuple[Question, ...]:
+    if run["status"] != "awaiting":
+        return ()
+    parts = run["await_request"]["message"]["parts"]
+    text = "".join(part["content"] for part in parts if part["content_type"] == "text/plain")
+    schemas = [json.loads(part["content"]) for part in parts if part["content_type"] == SCHEMA]
+    return (Question(text, schemas[0] if schemas else None),)
+
+
+def seen_of(run: Mapping[str, Any], output: list[dict[str, Any]]) -> Seen:
+    text, data, files, asides = "", list[Any](), dict[str, bytes](), list[str]()
+    for part in (part for message in output for part in message["parts"]):
+        content, about = part["content"], part["metadata"] or {}
+        if about.get("kind") == "trajectory":
+            asides += [about["message"]] if about["message"] is not None else []
+        if content is None:
+            continue
+        if part["name"] is not None:
+            assert part["name"] not in files
+            files[part["name"]] = b64decode(content) if part["content_encoding"] == "base64" else content.encode()
+        elif part["content_type"] == "application/json":
+            data.append(json.loads(content))
+        else:
+            assert part["content_type"] == "text/plain", part
+            text += content
+    return Seen(
+        state=STATES[run["status"]],
+        text=text,
+        data=tuple(data),
+        files=files,
+        questions=question_of(run),
+        fault=run["error"]["message"] if run["error"] else "",
+        asides=tuple(asides),
+        task_id=run["run_id"],
+        context_id=run["session_id"],
+    )
+
+
+class _View(View):
+    def __init__(self) -> None:
+        self.run: dict[str, Any] = {}
+        self.output: list[dict[str, Any]] = []
+        self.open: dict[str, Any] | None = None
+
+    def read(self, event: bytes) -> None:
+        told = json.loads(event)
+        match told["type"]:
+            case "generic":
+                pass
+            case "message.created":
+                assert self.open is None, "one message is open at a time"
+                self.open = {**told["message"], "parts": list(told["message"]["parts"])}
+            case "message.part":
+                assert self.open is not None, "a part belongs to an open message"
+                self.open["parts"].append(told["part"])
+            case "message.completed":
+                assert self.open is not None
+                assert told["message"]["parts"] == self.open["parts"], "a complete message is the sum of its parts"
+                self.output.append(told["message"])
+                self.open = None
+            case kind:
+                assert kind == ("run." + told["run"]["status"]), told
+                assert (kind == "run.created") == (self.run == {}), "a run is created once, and first"
+                assert told["run"]["output"] == self.output, "a run's output is the sum of its messages"
+                self.run = told["run"]
+
+    @property
+    def seen(self) -> Seen:
+        if not self.run:
+            return Seen(state="")
+        return seen_of(self.run, self.output if self.open is None else [*self.output, self.open])
+
+
+class Acp(Caller):
+    name: ClassVar = "acp"
+    carries: ClassVar[Mapping[Feature, Carry]] = CARRIES
+
+    def _asked(self, said: tuple[Said, ...], mode: str) -> dict[str, Any]:
+        body: dict[str, Any] = {"agent_name": self.agent, "input": [message_of(said)], "mode": mode}
+        if self.context_id is not None:
+            body["session_id"] = self.context_id
+        return {"method": "POST", "url": "/acp/runs", "json": body}
+
+    def _answered(self, task_id: str, answers: tuple[Said, ...], mode: str) -> dict[str, Any]:
+        body = {"await_resume": {"type": "message", "message": message_of(answers)}, "mode": mode}
+        return {"method": "POST", "url": f"/acp/runs/{task_id}", "json": body}
+
+    async def _run(self, status: int, /, **request: Any) -> Seen:
+        response = await self.http.request(**request)
+        assert response.status_code == status, response.text
+        run = response.json()
+        assert response.headers["babelgate-task"] == run["run_id"]
+        assert response.headers["babelgate-thread"] == run["session_id"]
+        self.context_id = run["session_id"]
+        return seen_of(run, run["output"])
+
+    async def send(self, *said: Said) -> Seen:
+        return await self._run(200, **self._asked(said, "sync"))
+
+    def stream(self, *said: Said) -> AbstractAsyncContextManager[Feed]:
+        return self._followed(_View(), **self._asked(said, "stream"))
+
+    async def answer(self, asked: Seen, *answers: Said) -> Seen:
+        return await self._run(200, **self._answered(asked.task_id, answers, "sync"))
+
+    def stream_answer(self, asked: Feed, *answers: Said) -> AbstractAsyncContextManager[Feed]:
+        return self._followed(asked.view, **self._answered(asked.ids.task, answers, "stream"))
+
+    async def cancel(self, task_id: str) -> Seen:
+        return await self._run(202, method="POST", url=f"/acp/runs/{task_id}/cancel")
+
+    async def look(self, task_id: str) -> Seen:
+        return await self._run(200, method="GET", url=f"/acp/runs/{task_id}")
+
+    async def losses(self, task_id: str) -> set[str]:
+        response = await self.http.get(f"/acp/runs/{task_id}")
+        return named(response.headers.get("babelgate-loss", ""))
+
+    def attach(self, task_id: str) -> AbstractAsyncContextManager[Feed]:
+        return self.replay(task_id)
+
+    def replay(self, task_id: str, *, view: View | None = None, skip: int = 0) -> AbstractAsyncContextManager[Feed]:
+        url = f"/acp/runs/{task_id}/events"
+        headers = {"Accept": "text/event-stream"}
+        return self._followed(view or _View(), method="GET", url=url, headers=headers, params={"after": skip})
+
+    def repeated(self, live: list[bytes]) -> list[bytes]:
+        return live
+
+
+def named(header: str) -> set[str]:
+    """The keys of an RFC 8941 dictionary whose values hold no comma before a key."""
+    return {entry.partition("=")[0].strip() for entry in header.split('", ') if entry}

@@ -1,0 +1,117 @@
+"""The agents, one for each thing that a run can do. Where the official SDKs' programs have such an agent too
+(`tests/interop/programs`), this one says the same words."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+from canonical import (
+    AnnotationPart,
+    Artifact,
+    Ask,
+    DataPart,
+    Invocation,
+    Message,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCall,
+)
+from canonical.event import Custom
+
+__all__ = ("APPROVAL", "Cast")
+
+APPROVAL = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
+
+
+class Cast:
+    """Agents that wait for their test, and tell it what it cannot see from outside."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.gate = asyncio.Semaphore(0)
+        """Whoever waits in the middle of an answer goes on with one pass."""
+        self.closed = asyncio.Event()
+        """The `finally` of an agent that was cancelled has run."""
+
+    def agents(self) -> dict[str, Callable[..., Any]]:
+        named = (self.echo, self.stream, self.ask, self.files, self.fail, self.slow, self.history, self.metadata)
+        more = (self.approve, self.data, self.count, self.progress, self.login)
+        return {agent.__name__: agent for agent in (*named, *more)}
+
+    async def echo(self, text: str) -> str:
+        """Gives the caller's text back."""
+        return text
+
+    async def stream(self, text: str) -> AsyncGenerator[str]:
+        """One token for each word; from the second on, each waits for its test."""
+        for index, word in enumerate(text.split()):
+            if index:
+                await self.gate.acquire()
+            yield word if index == 0 else f" {word}"
+
+    async def ask(self, text: str) -> AsyncGenerator[Ask | str, Any]:
+        """Asks for a name, then greets it."""
+        answer = yield Ask("What is your name?")
+        yield f"Hello, {answer}."
+
+    async def login(self, text: str) -> AsyncGenerator[Ask | str, Any]:
+        """Asks to be let in."""
+        answer = yield Ask("Who are you?", kind="auth")
+        yield f"In as {answer}."
+
+    async def approve(self, text: str) -> AsyncGenerator[list[Ask] | str, Any]:
+        """Asks for a name and an approval at once."""
+        yield "Two questions. "
+        name, approval = yield [Ask("What is your name?"), Ask("May I write?", schema=APPROVAL, kind="approval")]
+        yield f"{name} said {'yes' if approval['approved'] else 'no'}."
+
+    async def files(self, call: Invocation) -> AsyncGenerator[Artifact]:
+        """Gives each file back, and a report.txt that holds the text."""
+        for file in call.files:
+            yield Artifact(name=file.name, parts=(file,))
+        yield Artifact.of("report.txt", call.text)
+
+    async def data(self, call: Invocation) -> AsyncGenerator[Part | str]:
+        """Gives data back."""
+        for message in call.messages:
+            for part in message.parts:
+                if isinstance(part, DataPart):
+                    yield DataPart(data={"given": part.data})
+
+    def count(self, text: str) -> dict[str, Any]:
+        """Counts words: its answer is data."""
+        return {"text": text, "words": len(text.split())}
+
+    async def fail(self, text: str) -> AsyncGenerator[str]:
+        """One token, then it raises with the caller's text."""
+        yield "Before the fault."
+        raise RuntimeError(text)
+
+    async def slow(self, text: str) -> AsyncGenerator[str]:
+        """A first token, then silence until its test lets it go on or it is cancelled."""
+        try:
+            yield "first"
+            await self.gate.acquire()
+            yield " last"
+        finally:
+            self.closed.set()
+
+    async def history(self, call: Invocation) -> str:
+        """How many messages were said before this one, and the caller's text."""
+        return f"{len(call.history)} before: {call.text}"
+
+    async def progress(self, text: str) -> AsyncGenerator[Message | str]:
+        """Tells how far it is before it answers."""
+        yield Message.of("Half way.", phase="progress")
+        yield "Done."
+
+    async def metadata(self, text: str) -> AsyncGenerator[Any]:
+        """A thought, a tool call, a cited sentence, and an event of no fixed kind."""
+        yield Custom(value={"progress": 0.5})
+        yield ReasoningPart(text="Thinking about it.")
+        yield ToolCall("word_count", {"text": text}, output={"words": 2})
+        cited = AnnotationPart(url="https://example.com/source", title="A source", start=0, end=8)
+        yield Message(parts=(TextPart(text="As cited."), cited))
