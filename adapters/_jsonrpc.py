@@ -128,7 +128,7 @@ def _library_error(reply_id: RequestId, name: str, code: int) -> Reply:
     """Errors of the library itself: their data may hold the text of an exception, which is nobody's business."""
     match code:
         case -32601:
-            message, fault_code = f"There is no method {name!r}.", FaultCode.UNSUPPORTED
+            message, fault_code = f"There is no method {name[:100]!r}.", FaultCode.UNSUPPORTED
         case -32602:
             message, fault_code = "The params of a request are an object.", FaultCode.INVALID
         case _:

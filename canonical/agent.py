@@ -115,10 +115,10 @@ class Agent(Protocol):
     def run(self, call: Invocation) -> AsyncIterator[Event]:
         """Yield the events of one run.
 
-        Ids may be left None: the hub fills them. The run pauses if a question is open when the iterator ends, and is done
-        otherwise; `RunEnded` is only needed to give an output or another status. Raising ends it as failed; a `FaultError`
-        keeps its words, any other exception becomes a fault of the agent. Closing the iterator, or cancelling the task
-        that awaits it, is the cancel.
+        Ids may be left None: the hub fills them. The run pauses if a question is open when the iterator ends, and is
+        done otherwise; `RunEnded` is only needed to give an output or another status. Raising ends it as failed; a
+        `FaultError` keeps its words, any other exception becomes a fault of the agent. Closing the iterator, or
+        cancelling the task that awaits it, is the cancel.
         """
         ...
 

@@ -1,8 +1,8 @@
 """The event union: every fact that a thread's log can hold.
 
 An agent yields the events of its run; the hub adds ids, numbers and times, commits them as records, and is the only one
-that appends. Everything that any protocol shows is derived from records, so an event holds whatever an encoder needs and
-nothing that changes later.
+that appends. Everything that any protocol shows is derived from records, so an event holds whatever an encoder needs
+and nothing that changes later.
 """
 
 from dataclasses import dataclass
@@ -224,8 +224,8 @@ class StepEnded(_Event):
 
 
 class ArtifactAdded(_Event):
-    """A named output or an upload, whole or one more piece of it: with `append` the part goes to the end of what has the
-    same `artifact_id`, and `last` says that no more will come."""
+    """A named output or an upload, whole or one more piece of it: with `append` the part goes to the end of what has
+    the same `artifact_id`, and `last` says that no more will come."""
 
     kind: Literal["artifact_added"] = "artifact_added"
     artifact_id: str | None = None

@@ -1,4 +1,5 @@
-"""What went wrong, and whose fault it is. Adapters turn a code into their protocol's own error; nobody parses messages."""
+"""What went wrong, and whose fault it is. Adapters turn a code into their protocol's own error; nobody parses
+messages."""
 
 from enum import StrEnum
 from typing import Final, Literal

@@ -47,7 +47,8 @@ class Submission:
     thread_id: str | None = None
     """A UUID: of a thread of this owner, or of the thread to be created."""
     alias: str | None = None
-    """The protocol's own name of the thread, where it is no UUID; found or made, unique per owner, protocol and agent."""
+    """The protocol's own name of the thread, where it is no UUID; found or made, unique per owner, protocol and
+    agent."""
     task_id: str | None = None
     """A UUID chosen by the caller for the new task."""
     run_id: str | None = None
@@ -98,7 +99,8 @@ class Receipt:
     task_id: str
     run_id: str
     seq: int
-    """Of the last record before the run's first one: `read(scope, after=seq)` shows all of the run and nothing older."""
+    """Of the last record before the run's first one: `read(scope, after=seq)` shows all of the run and nothing
+    older."""
     task: Task
 
 
@@ -138,7 +140,8 @@ class Hub(Protocol):
     def agents(self) -> Sequence[AgentInfo]: ...
 
     def agent(self, name: str) -> AgentInfo:
-        """By name or by UUID (uuid5 of the name). Raises not_found; agent_unreachable for one that is listed as broken."""
+        """By name or by UUID (uuid5 of the name). Raises not_found; agent_unreachable for one that is listed as
+        broken."""
         ...
 
     # Writing
@@ -153,8 +156,8 @@ class Hub(Protocol):
         ...
 
     async def cancel(self, owner: str, task_id: str) -> Task:
-        """Ask for the end of a task: it is cancelling when this returns, or cancelled if no agent was at work. Asking again
-        while it is cancelling changes nothing. Raises not_found, task_ended."""
+        """Ask for the end of a task: it is cancelling when this returns, or cancelled if no agent was at work. Asking
+        again while it is cancelling changes nothing. Raises not_found, task_ended."""
         ...
 
     async def delete_thread(self, owner: str, thread_id: str) -> None:
@@ -194,15 +197,15 @@ class Hub(Protocol):
         ...
 
     async def records(self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False) -> Sequence[Record]:
-        """All committed records of a scope. `inline` fills the bytes of stored files into the parts that name them, up to
-        `limits.inline`."""
+        """All committed records of a scope. `inline` fills the bytes of stored files into the parts that name them, up
+        to `limits.inline`."""
         ...
 
     def read(
         self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
     ) -> AsyncIterator[Sequence[Record]]:
-        """Follow a scope: what is committed at once, then what comes, in batches of whatever is ready. Ends after a run's
-        RunEnded, a task's terminal TaskChanged, the erasure of a thread, and when the gateway shuts down."""
+        """Follow a scope: what is committed at once, then what comes, in batches of whatever is ready. Ends after a
+        run's RunEnded, a task's terminal TaskChanged, the erasure of a thread, and when the gateway shuts down."""
         ...
 
     async def file(self, owner: str, blob: str) -> FilePart:
@@ -222,6 +225,6 @@ class Hub(Protocol):
     # Fetching on a caller's behalf
 
     async def fetch(self, url: str) -> bytes:
-        """Get a small document from a URL that a caller named, under the gateway's rules: public addresses and allowed ones
-        only, resolved once, no redirects. Raises invalid."""
+        """Get a small document from a URL that a caller named, under the gateway's rules: public addresses and allowed
+        ones only, resolved once, no redirects. Raises invalid."""
         ...

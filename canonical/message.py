@@ -44,8 +44,9 @@ class DataPart(_Part):
 
 
 class FilePart(_Part):
-    """A file, by the hash of its bytes in the artifact store (`blob`) or by URL. The bytes themselves are never in the log:
-    `inline` holds them only on the way in, before the hub stores them, and on the way out, where a reader asked for them."""
+    """A file, by the hash of its bytes in the artifact store (`blob`) or by URL. The bytes themselves are never in the
+    log: `inline` holds them only on the way in, before the hub stores them, and on the way out, where a reader asked
+    for them."""
 
     kind: Literal["file"] = "file"
     name: str | None = None
@@ -68,8 +69,8 @@ class RefusalPart(_Part):
 
 
 class ToolCallPart(_Part):
-    """A call of a tool. `side` says who executes it: the agent itself, or the caller, whose result is then the answer to
-    an interrupt."""
+    """A call of a tool. `side` says who executes it: the agent itself, or the caller, whose result is then the answer
+    to an interrupt."""
 
     kind: Literal["tool_call"] = "tool_call"
     call_id: str
@@ -124,5 +125,6 @@ class Message(Value):
 
 
 def text_of(parts: "tuple[Part, ...] | list[Part]") -> str:
-    """The plain text of some parts: text parts joined without a separator, because streamed answers are cut anywhere."""
+    """The plain text of some parts: text parts joined without a separator, because streamed answers are cut
+    anywhere."""
     return "".join(part.text for part in parts if isinstance(part, TextPart))

@@ -112,7 +112,8 @@ class Interrupt:
 
 
 class Artifact(Value):
-    """A named output of an agent, or an upload of a caller. An author of an agent yields `Artifact.of("report.txt", text)`."""
+    """A named output of an agent, or an upload of a caller. An author of an agent yields
+    `Artifact.of("report.txt", text)`."""
 
     artifact_id: str | None = None
     name: str | None = None

@@ -17,6 +17,7 @@ Extra = Mapping[str, Any]
 
 
 class Value(BaseModel):
-    """An immutable value. Canonical is closed: an unknown field is a mistake of ours, so only wire models allow extras."""
+    """An immutable value. Canonical is closed: an unknown field is a mistake of ours, so only wire models allow
+    extras."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

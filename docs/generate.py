@@ -1,5 +1,5 @@
-"""Writes the pages that follow from the code: the fidelity matrix from `CARRIES`, the state diagrams from the transition
-tables, the keys of the settings. `make docs` runs it; a test proves that the pages are current.
+"""Writes what follows from the code into the pages: the fidelity matrix from `CARRIES`, the state diagrams from the
+transition tables, the keys of the settings. `make docs` runs it; a test proves that the pages are current.
 
     python -m docs.generate
 """
@@ -91,9 +91,9 @@ def pages() -> dict[Path, str]:
             ROOT / "docs" / "configuration.md", _BEGIN_SETTINGS, _END_SETTINGS, tables()
         ),
         ROOT / "docs" / "fidelity.md": (
-            "# Fidelity\n\nWhat each protocol carries of the canonical model: ● whole, ◐ with a loss, ○ not at all. Generated "
-            "from every adapter's `CARRIES` by `make docs`. A loss that happens is told to the caller: of a request or a "
-            "whole answer in the header `Babelgate-Loss`, of a stream in the run's metadata.\n\n"
+            "# Fidelity\n\nWhat each protocol carries of the canonical model: ● whole, ◐ with a loss, ○ not at all. "
+            "Generated from every adapter's `CARRIES` by `make docs`. A loss that happens is told to the caller: of a "
+            "request or a whole answer in the header `Babelgate-Loss`, of a stream in the run's metadata.\n\n"
             f"{matrix()}\n\n{losses()}\n"
         ),
         ROOT / "docs" / "states.md": diagrams(),

@@ -37,11 +37,7 @@ def _rows(section: dict[str, Any], sections: dict[str, Any], prefix: str) -> Ite
         if inner is not None:
             yield from _rows(inner, sections, f"{prefix}{name}.")
             continue
-        yield f"{prefix}{name}", _default(name, each), each.get("description", _allowed(each))
-
-
-def _allowed(each: dict[str, Any]) -> str:
-    return " or ".join(f"`{value}`" for value in each.get("enum", ()))
+        yield f"{prefix}{name}", _default(name, each), each["description"]
 
 
 def _default(name: str, each: dict[str, Any]) -> str:

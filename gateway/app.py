@@ -110,7 +110,10 @@ def _own(hub: Hub, registry: Registry) -> Sequence[Any]:
 def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     """Every error of a handler, in the words of the protocol whose path it is."""
     if isinstance(error, FaultError):
-        return _encode(error.fault, request)
+        response = _encode(error.fault, request)
+        if "allow" in error.fault.details:  # "The origin server MUST generate an Allow header field" (RFC 9110, 15.5.6)
+            response.headers["allow"] = ", ".join(error.fault.details["allow"])
+        return response
     if isinstance(error, HTTPException):
         code = _CODES.get(error.status_code)
         if code is None:

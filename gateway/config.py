@@ -207,8 +207,11 @@ class Queue(Section):
     """How many runs may wait. The next one is refused, and told to come back later."""
 
     agent: PositiveInt = 1000
+    """Runs that may wait for one agent; the next is refused, and told to come back later."""
     thread: PositiveInt = 100
+    """The same of one conversation."""
     owner: PositiveInt = 5000
+    """The same of one owner."""
 
 
 class Limits(Section):
@@ -270,6 +273,7 @@ class Settings(BaseSettings):
     """Origins whose pages may call the gateway, `*` for all; by default those of this machine."""
     limits: Limits = Limits()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is written to stderr: `debug`, `info`, `warning` or `error`."""
     agents: dict[AgentName, AgentSettings] = Field(default_factory=_demo)
     """By name. Without any, the ten demo agents."""
 

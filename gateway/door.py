@@ -144,11 +144,11 @@ class Door:
         host = headers.get(b"host", b"").decode("latin-1")
         client = scope.get("client")
         if self._proxies and client and _within(client[0], self._proxies):
-            scheme = headers.get(b"x-forwarded-proto", scheme.encode()).decode("latin-1").split(",")[0].strip()
+            proto = headers.get(b"x-forwarded-proto", scheme.encode()).decode("latin-1").split(",")[0].strip()
             forwarded = headers.get(b"x-forwarded-host", host.encode("latin-1")).decode("latin-1").split(",")[0].strip()
             prefix = headers.get(b"x-forwarded-prefix", b"").decode("latin-1").rstrip("/")
-            if scheme in ("http", "https") and re.fullmatch(r"[\w.\-\[\]:]+", forwarded):
-                return f"{scheme}://{forwarded}{prefix if _PREFIX.fullmatch(prefix) else ''}"
+            if proto in ("http", "https") and re.fullmatch(r"[\w.\-\[\]:]+", forwarded):
+                return f"{proto}://{forwarded}{prefix if _PREFIX.fullmatch(prefix) else ''}"
         if _LOOPBACK_HOST.match(host):
             return f"{scheme}://{host}"
         address, port = scope.get("server") or ("127.0.0.1", None)
@@ -209,24 +209,30 @@ class _Answer:
         self._ids: dict[str, str] = {}
         self._request_id = uuid4().hex[:16] if log.isEnabledFor(logging.INFO) else ""
         self._headers = [(b"babelgate", banner), *cross_origin]
-        self._head = scope["method"] == "HEAD"
+        self._bodiless = scope["method"] == "HEAD"
         # As it was sent, percent-encoded: a line feed in a path would begin a log line of the caller's own.
         self._path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii", "backslashreplace")
 
     async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._status = message["status"]
-            headers = [*message.get("headers", ()), *self._headers]
-            for name, value in headers:
-                if name in _IDS:
-                    self._ids[_IDS[name]] = value.decode("latin-1")
-            if self._request_id:
-                headers.append((b"x-request-id", self._request_id.encode()))
-            message = {**message, "headers": headers}
-        elif self._head:  # its headers are the answer; a stream would go on for as long as the run does
+        if message["type"] != "http.response.start":
+            if not self._bodiless:
+                await self._send(message)
             return
-        await self._send(message)
-        if self._head:
+        status, headers = message["status"], list(message.get("headers", ()))
+        if status == 405:
+            headers = [(name, _with_head(value) if name.lower() == b"allow" else value) for name, value in headers]
+            if self._scope["method"] == "OPTIONS":
+                self._bodiless, status = True, 204
+                headers = [(name, value) for name, value in headers if name.lower() == b"allow"]
+        self._status = status
+        headers += self._headers
+        for name, value in headers:
+            if name in _IDS:
+                self._ids[_IDS[name]] = value.decode("latin-1")
+        if self._request_id:
+            headers.append((b"x-request-id", self._request_id.encode()))
+        await self._send({**message, "status": status, "headers": headers})
+        if self._bodiless:  # ended here: a stream would go on for as long as the run does
             await self._send({"type": "http.response.body", "body": b""})
 
     def log(self) -> None:

@@ -217,6 +217,11 @@ class Engine:
 
     # Pumps
 
+    @property
+    def active(self) -> Sequence[Start]:
+        """The runs whose agents are at work and were not given up."""
+        return [pump.start for pump in self._pumps.values() if not pump.abandoned]
+
     def begin(self, start: Start, past: Sequence[Record] | None = None) -> None:
         """Run the agent; the slot is taken already. With `past`, the run's records, the upstream is re-attached to."""
         pump = _Pump(start, self._journal.channels.get(start.pk))

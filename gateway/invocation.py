@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from canonical.agent import AgentInfo, Invocation
-from canonical.event import InterruptAnswered, Record, RunCreated, RunStarted
+from canonical.event import InterruptAnswered, MessageStarted, Record, RunCreated, RunStarted
 from canonical.fault import FaultCode, FaultError
 from canonical.fold import Fold
 from canonical.message import FilePart, Message
@@ -99,9 +99,16 @@ def _history(start: Start, records: Sequence[Record]) -> tuple[Message, ...]:
     """What was said on the thread before this run started, run by run in the order of their turns: an input that waited
     stands in the log before the answers that it waited for, and one that still waits was not said yet."""
     fold = Fold(start.thread_id, start.owner, records)
-    said = Fold(start.thread_id, start.owner, (r for r in records if r.run_id is None)).messages()
-    for run_id in dict.fromkeys(r.run_id for r in records if isinstance(r.event, RunStarted)):
-        if run_id is not None and run_id != start.run.run_id:
+    beside = Fold(start.thread_id, start.owner, (record for record in records if record.run_id is None))
+    said: list[Message] = []
+    started: set[str] = {start.run.run_id}
+    for record in records:
+        run_id, event = record.run_id, record.event
+        if run_id is None and isinstance(event, MessageStarted):  # of a conversation that was held elsewhere
+            message = beside.message(event.message_id or "")
+            said += [message] if message is not None else []
+        elif run_id is not None and isinstance(event, RunStarted) and run_id not in started:
+            started.add(run_id)
             said += fold.messages(run_id=run_id)
     return tuple(message for message in said if message.phase == "answer")
 

@@ -44,6 +44,8 @@ _FREE = (LossNoted, UpstreamBound, Custom, Native)
 _GROWING = ("text", "reasoning", "refusal", "tool_call")
 """Parts that deltas can add to."""
 _MAX_DEPTH = 64
+_MAX_BITS = 4096
+"""Of an integer: Python reads none of more than 4300 digits back, and a log that cannot be read is lost."""
 
 
 _randomness: Iterator[bytes] = iter(())
@@ -66,7 +68,11 @@ def check_json(value: object, depth: int = 0) -> None:
     takes. Raises agent_invalid."""
     if depth > _MAX_DEPTH:
         raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave data nested deeper than {_MAX_DEPTH} levels")
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool):
+        return
+    if isinstance(value, int):
+        if value.bit_length() > _MAX_BITS:
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave an integer of more than {_MAX_BITS} bits")
         return
     if isinstance(value, str):
         try:

@@ -110,7 +110,7 @@ def output_schema(returns: object) -> JsonObject | None:
     if not structured and not (isinstance(returns, type) and issubclass(returns, BaseModel)):
         return None
     try:
-        return TypeAdapter(cast("Any", _readable(returns))).json_schema(mode="serialization")
+        return TypeAdapter(_readable(returns)).json_schema(mode="serialization")
     except (PydanticSchemaGenerationError, PydanticUserError):
         return None
 

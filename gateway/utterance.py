@@ -38,6 +38,8 @@ __all__ = ("Utterance", "as_json")
 
 MAX_DEPTH = 64
 """Of nested data: what every reader of JSON takes."""
+MAX_BITS = 4096
+"""Of an integer: Python reads none of more than 4300 digits back from JSON."""
 _ENVELOPE = 4
 """Levels that a canonical value puts around the author's data: message, parts, part, data."""
 
@@ -94,17 +96,24 @@ def as_json(value: object, depth: int = 0) -> Json:
     Raises:
         FaultError: agent_invalid, naming the type, for what JSON cannot say.
     """
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return check_text(value)
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return value
-        raise _invalid(f"the float {value}, which is not JSON")
+    if isinstance(value, int | float):
+        return _number(value)
     if depth >= MAX_DEPTH:
         raise _invalid(f"data nested deeper than {MAX_DEPTH} levels")
     return _nested(value, depth)
+
+
+def _number(value: float) -> float:
+    if isinstance(value, int):
+        if value.bit_length() > MAX_BITS:
+            raise _invalid(f"an integer of more than {MAX_BITS} bits")
+    elif not math.isfinite(value):
+        raise _invalid(f"the float {value}, which is not JSON")
+    return value
 
 
 def _nested(value: object, depth: int) -> Json:

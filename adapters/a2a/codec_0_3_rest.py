@@ -37,10 +37,12 @@ class Codec(codec_0_3.Codec):
                 encoded: JsonObject = {"data": {"data": data}}
                 return {**encoded, "metadata": metadata} if metadata else encoded
             case FilePart():
+                # NB: base64 twice. The official SDKs put the base64 text of the JSON-RPC types into the bytes field of
+                # the protocol buffer, and ProtoJSON encodes that again; their clients fail on bytes encoded once.
                 file: JsonObject = (
                     {"fileWithUri": self.file_url(part)}
                     if part.inline is None
-                    else {"fileWithBytes": self.encode_base64(part.inline)}
+                    else {"fileWithBytes": self.encode_base64(self.encode_base64(part.inline).encode())}
                 )
                 if part.media_type is not None:
                     file["mimeType"] = part.media_type

@@ -139,5 +139,7 @@ def rest_error(fault: Fault) -> JsonObject:
 
 def rest_error_0_3(fault: Fault) -> JsonObject:
     """The body of a REST error in 0.3, which the specification leaves open: `message` is what its SDK's server sends,
-    `code` what the same error has in JSON-RPC."""
-    return {"message": fault.message, "code": reason_of(fault).code}
+    `type` what the 0.3 side of the 1.0 SDK's client goes by, `code` what the same error has in JSON-RPC."""
+    reason = reason_of(fault)
+    words = reason.name.removesuffix("_ERROR").split("_")
+    return {"message": fault.message, "type": "".join(map(str.capitalize, words)) + "Error", "code": reason.code}

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any, Final
 
 import httpx
@@ -25,6 +25,8 @@ __all__ = ("Client", "discover")
 FIRST_WAIT: Final = 0.1
 LAST_WAIT: Final = 2.0
 """Seconds between looks at a run whose stream broke: ACP has nothing to wait on there."""
+DRAIN: Final = 0.2
+"""Seconds that a server has to end its stream after the run stopped."""
 MAX_FAILURES: Final = 5
 """Looks in a row that may fail before the agent counts as gone."""
 
@@ -205,6 +207,11 @@ async def _read_stream(reader: EventReader, response: httpx.Response) -> Events:
                 for event in _read(reader, _decoded(_parsed(frame.data))):
                     yield event
                 if reader.stopped:
+                    # Read to its end, a connection can be used again.
+                    with suppress(TimeoutError, FaultError):
+                        async with asyncio.timeout(DRAIN):
+                            async for _ in frames:
+                                pass
                     return
     except httpx.TimeoutException:
         raise

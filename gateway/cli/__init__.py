@@ -23,10 +23,10 @@ def _examples(*lines: str) -> str:
 
 
 _EXAMPLES: Final = _examples(
-    "babelgate serve                                # ./babelgate.yaml, or demo agents",
-    "babelgate serve weather=http://127.0.0.1:8333  # for clients of every protocol",
-    "babelgate serve mymodule:agent                 # a function, a generator, an object",
-    'babelgate run echo "Hello" --as a2a            # call an agent that is served',
+    "babelgate serve                                # ./babelgate.yaml, or demos",
+    "babelgate serve weather=http://127.0.0.1:8333  # an agent server, fronted",
+    "babelgate serve mymodule:agent                 # an agent in Python",
+    'babelgate run echo "Hello" --as a2a            # call a served agent',
     "babelgate validate babelgate.yaml              # find the mistakes in a file",
 )
 _SERVE: Final = _examples(

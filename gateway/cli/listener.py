@@ -3,10 +3,12 @@
 import errno
 import ipaddress
 import socket
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from gateway.cli.refusal import USAGE, Refusal
 
-__all__ = ("base_url", "bind", "is_loopback")
+__all__ = ("base_url", "bind", "is_loopback", "listen")
 
 
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
@@ -26,20 +28,34 @@ def is_loopback(host: str) -> bool:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Raises Refusal. TCP is named outright: only then does asyncio turn Nagle's algorithm off, which costs 40 ms a
-    call."""
+    """Take the port. Raises Refusal. TCP is named outright: only then does asyncio turn Nagle's algorithm off, which
+    costs 40 ms a call."""
     family, address = _resolve(host, port)
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(address)
-        # Only now is the port ours: with SO_REUSEADDR, two that do not listen yet can both be bound to it.
-        listener.listen(2048)
-    except OSError as error:
-        listener.close()
-        raise Refusal(_why(host, port, error)) from None
+    with _explained(host, port):
+        try:
+            listener.bind(address)
+        except OSError:
+            listener.close()
+            raise
     listener.setblocking(False)
     return listener
+
+
+def listen(listener: socket.socket, backlog: int = 2048) -> None:
+    """From now on callers get through. Raises Refusal: two that do not listen yet can both be bound to a port."""
+    host, port = listener.getsockname()[:2]
+    with _explained(host, port):
+        listener.listen(backlog)
+
+
+@contextmanager
+def _explained(host: str, port: int) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Refusal(_why(host, port, error)) from None
 
 
 def _why(host: str, port: int, error: OSError) -> str:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from canonical import FaultError
 from gateway.app import create_app, open_hub
 from gateway.cli.banner import banner
-from gateway.cli.listener import base_url, bind, is_loopback
+from gateway.cli.listener import base_url, bind, is_loopback, listen
 from gateway.cli.refusal import USAGE, Refusal
 from gateway.cli.target import read_targets
 from gateway.config import Settings
@@ -53,8 +53,8 @@ def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any])
             "BABELGATE_KEYS, or let anyone in with --allow-anonymous",
             code=USAGE,
         )
-    _log(settings.log_level)
     with bind(settings.host, settings.port) as listener, asyncio.Runner(loop_factory=new_event_loop) as runner:
+        _log(settings.log_level)
         runner.run(_serve(settings, wanted.servers, listener))
 
 
@@ -82,6 +82,7 @@ async def _serve(settings: Settings, servers: Sequence[str], listener: socket.so
                 click.echo("\n".join(banner(settings, url, registry)))
 
             app = create_app(hub, registry, settings)
+            listen(listener)
             await _Server(app, ready=ready, let_go=hub.journal.channels.close_all).serve(sockets=[listener])
         finally:
             await hub.stop()

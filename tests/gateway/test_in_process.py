@@ -1,7 +1,7 @@
 """Agents in process behind the real hub: what survives a restart, and what an agent cannot break."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def ending(records: list[Record]) -> RunEnded:
     return ended
 
 
-async def planner(call: Invocation) -> AsyncGenerator[object, Any]:
+async def planner(call: Invocation) -> AsyncGenerator[Any, Any]:
     """Says everything there is to say, and asks in between."""
     yield Step("read")
     yield f"{len(call.history)} before. "
@@ -76,7 +76,7 @@ async def planner(call: Invocation) -> AsyncGenerator[object, Any]:
         yield Artifact(name=file.name, parts=(FilePart(name="copy", inline=(file.inline or b"") * 2),))
     yield ToolCall("count", {"text": call.text}, output=1)
     yield Artifact(name="two", parts=(TextPart(text="a"), TextPart(text="b")))
-    name = yield Ask("Name?", value={"n": 1})
+    name: object = yield Ask("Name?", value={"n": 1})
     yield {"name": name}
     yield Message.of("on the way", phase="progress")
     try:
@@ -86,40 +86,41 @@ async def planner(call: Invocation) -> AsyncGenerator[object, Any]:
     yield f"{call.text}: {name} {first} {second}"
 
 
-def sync_planner(text: str) -> Iterator[object]:
-    name: Any = yield Ask("Name?")
+def sync_planner(text: str) -> Generator[object, Any, None]:
+    name = yield Ask("Name?")
     yield f"{text}: {name}"
 
 
-@pytest.mark.parametrize("restarts", [(False, False), (True, False), (False, True), (True, True)])
-async def test_an_agent_goes_on_at_its_questions_also_after_a_restart(tmp_path: Path, restarts: tuple[bool, bool]):
-    agents = {"planner": planner}
-    async with running(tmp_path, agents) as gateway:
-        receipt = await submit(gateway.hub, "planner", "plan", FilePart(name="f", inline=b"bytes"))
-        first = await follow(gateway.hub, receipt)
-        assert text(first) == "0 before. "
-        if not restarts[0]:
-            second = await answer(gateway.hub, receipt, "Ann")
-    async with running(tmp_path, agents) as gateway:
-        if restarts[0]:
-            second = await answer(gateway.hub, receipt, "Ann")
-        if not restarts[1]:
-            third = await answer(gateway.hub, receipt, "1", {"two": 2})
-    async with running(tmp_path, agents) as gateway:
-        if restarts[1]:
-            third = await answer(gateway.hub, receipt, "1", {"two": 2})
-        assert [ending(records).status for records in (first, second, third)] == ["paused", "paused", "success"]
-        assert text(second) == "on the way"
-        assert text(third) == "plan: Ann 1 {'two': 2}"
-        task = await gateway.hub.task("o", receipt.task_id)
-        assert task.state is TaskState.COMPLETED
-        records = await gateway.hub.records("o", Scope.task(task))
-        artifacts = list(Fold("t", "o", records).artifacts.values())
-        assert [artifact.name for artifact in artifacts] == ["f", "two"]
-        (copy,) = artifacts[0].parts
-        assert isinstance(copy, FilePart) and copy.blob is not None
-        assert (await gateway.hub.file("o", copy.blob)).inline == b"bytesbytes"
-        assert len([record for record in records if isinstance(record.event, InterruptRaised)]) == 3
+@pytest.mark.parametrize("answered", [(2,), (0, 2), (1, 1), (0, 1, 1)], ids=str)
+async def test_an_agent_goes_on_at_its_questions_also_after_a_restart(tmp_path: Path, answered: tuple[int, ...]):
+    """So many questions are answered before each restart."""
+    said: list[list[Record]] = []
+    receipt: Receipt | None = None
+    told: list[tuple[Any, ...]] = [("Ann",), ("1", {"two": 2})]
+    for count in answered:
+        async with running(tmp_path, {"planner": planner}) as gateway:
+            if receipt is None:
+                receipt = await submit(gateway.hub, "planner", "plan", FilePart(name="f", inline=b"bytes"))
+                said.append(await follow(gateway.hub, receipt))
+            for _ in range(count):
+                said.append(await answer(gateway.hub, receipt, *told.pop(0)))
+            if not told:
+                await planned(gateway.hub, receipt)
+    assert [ending(records).status for records in said] == ["paused", "paused", "success"]
+    assert [text(records) for records in said] == ["0 before. ", "on the way", "plan: Ann 1 {'two': 2}"]
+
+
+async def planned(hub: Hub, receipt: Receipt) -> None:
+    """The whole plan was said, and each of its things once."""
+    task = await hub.task("o", receipt.task_id)
+    assert task.state is TaskState.COMPLETED
+    records = await hub.records("o", Scope.task(task))
+    artifacts = list(Fold("t", "o", records).artifacts.values())
+    assert [artifact.name for artifact in artifacts] == ["f", "two"]
+    (copy,) = artifacts[0].parts
+    assert isinstance(copy, FilePart) and copy.blob is not None
+    assert (await hub.file("o", copy.blob)).inline == b"bytesbytes"
+    assert len([record for record in records if isinstance(record.event, InterruptRaised)]) == 3
 
 
 async def test_a_declined_question_reaches_the_agent_also_after_a_restart(tmp_path: Path):

@@ -267,6 +267,8 @@ def nested(levels: int) -> Any:
         ({1: 2}, "a key of type int"),
         ([float("nan")], "the float nan"),
         (float("inf"), "the float inf"),
+        pytest.param(10**5000, "an integer of more than 4096 bits", id="big"),
+        ({"n": -(10**5000)}, "an integer of more than 4096 bits"),
         ("\ud800", "lone surrogate"),
         ({"\udfff": 1}, "lone surrogate"),
         (nested(65), "deeper than 64 levels"),

@@ -123,12 +123,14 @@ class OldBuffer(Dialect):
             case Data():
                 return {"data": {"data": said.value}}
             case File():
-                return {"file": {"fileWithBytes": base64(said), "name": said.name, "mimeType": said.media_type}}
+                # The official SDKs of 0.3 put base64 text into a field of bytes, which ProtoJSON encodes again.
+                twice = b64encode(base64(said).encode()).decode()
+                return {"file": {"fileWithBytes": twice, "name": said.name, "mimeType": said.media_type}}
 
     @staticmethod
     def decode(part: Wire) -> Said:
         if "file" in part:
-            return File(part["file"].get("name", ""), b64decode(part["file"]["fileWithBytes"]))
+            return File(part["file"].get("name", ""), b64decode(b64decode(part["file"]["fileWithBytes"])))
         return Data(part["data"]["data"]) if "data" in part else part["text"]
 
 
@@ -334,7 +336,7 @@ class A2A(Caller):
         """The task as it was at `seq`, and the updates after it."""
         request = self._request("subscribe", {"id": task_id})
         request["headers"] = {**request["headers"], "Babelgate-From": str(seq)}
-        return self._followed(view or self._view(), skip, **request)
+        return self._followed(view or self._view(), skip, skip, **request)
 
     def repeated(self, live: list[bytes]) -> list[bytes]:
         return live[1:]  # it begins with the task as it is

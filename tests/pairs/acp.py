@@ -164,7 +164,7 @@ class Acp(Caller):
     def replay(self, task_id: str, *, view: View | None = None, skip: int = 0) -> AbstractAsyncContextManager[Feed]:
         url = f"/acp/runs/{task_id}/events"
         headers = {"Accept": "text/event-stream"}
-        return self._followed(view or _View(), method="GET", url=url, headers=headers, params={"after": skip})
+        return self._followed(view or _View(), skip, method="GET", url=url, headers=headers, params={"after": skip})
 
     def repeated(self, live: list[bytes]) -> list[bytes]:
         return live

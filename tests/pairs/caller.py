@@ -93,9 +93,11 @@ class View(ABC):
 class Feed:
     """A stream while its client reads it."""
 
-    def __init__(self, response: httpx.Response, view: View, *, skip: int = 0) -> None:
+    def __init__(self, response: httpx.Response, view: View, *, before: int = 0, skip: int = 0) -> None:
         self.ids = Ids.of(response.headers)
         self.view = view
+        self.before = before
+        """Frames of the task that come before those of this feed."""
         self.frames: list[bytes] = []
         """As they came, without those that were skipped."""
         self._skip = skip
@@ -195,17 +197,17 @@ class Caller(ABC):
 
     def come_back(self, feed: Feed) -> Following:
         """The frames that this feed has missed since it hung up."""
-        return self.replay(feed.ids.task, view=feed.view, skip=len(feed.frames))
+        return self.replay(feed.ids.task, view=feed.view, skip=feed.before + len(feed.frames))
 
     @abstractmethod
     def repeated(self, live: list[bytes]) -> list[bytes]:
         """Of the frames of an answer's stream, those that a replay has as well."""
 
     @asynccontextmanager
-    async def _followed(self, view: View, skip: int = 0, /, **request: Any) -> AsyncGenerator[Feed]:
+    async def _followed(self, view: View, before: int = 0, skip: int = 0, /, **request: Any) -> AsyncGenerator[Feed]:
         async with self.http.stream(**request) as response:
             if response.status_code != 200:
                 await response.aread()
             assert response.status_code == 200, response.text
             assert response.headers["content-type"].startswith("text/event-stream"), response.headers
-            yield Feed(response, view, skip=skip)
+            yield Feed(response, view, before=before, skip=skip)

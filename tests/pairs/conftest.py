@@ -1,7 +1,7 @@
 """Which pairs there are, and what one consists of."""
 
 from collections.abc import AsyncGenerator
-from pathlib import Path
+from contextlib import AsyncExitStack
 
 import pytest
 import pytest_asyncio
@@ -10,21 +10,36 @@ from tests.pairs.caller import Caller
 from tests.pairs.house import HOUSES, House
 
 
+class Houses:
+    """Each is started for the first test that asks for it, and serves all that follow in the module."""
+
+    def __init__(self, stack: AsyncExitStack, tmp: pytest.TempPathFactory) -> None:
+        self._stack = stack
+        self._tmp = tmp
+        self._started: dict[str, House] = {}
+
+    async def get(self, kind: str) -> House:
+        if kind not in self._started:
+            self._started[kind] = await self._stack.enter_async_context(HOUSES[kind](self._tmp.mktemp(kind)))
+        return self._started[kind]
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def started(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[House]:
-    """A house of the kind that the test asks for: one for all its tests in a row."""
-    folder: Path = tmp_path_factory.mktemp("house")
-    async with HOUSES[request.param](folder) as house:
-        yield house
+async def houses(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Houses]:
+    async with AsyncExitStack() as stack:
+        yield Houses(stack, tmp_path_factory)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def house(request: pytest.FixtureRequest, houses: Houses) -> House:
+    """With the kind of agents that the test asks for."""
+    found = await houses.get(request.param)
+    found.reset()
+    return found
 
 
 @pytest.fixture
-def house(started: House) -> House:
-    started.reset()
-    return started
-
-
-@pytest.fixture
-def caller(request: pytest.FixtureRequest, started: House) -> Caller:
+def caller(request: pytest.FixtureRequest, house: House) -> Caller:
+    """One who has not talked with the agent yet."""
     made, agent = request.param
-    return made(started.front.http, agent)
+    return made(house.front.http, agent)

@@ -102,6 +102,8 @@ async def acp_sdk(folder: Path) -> AsyncGenerator[House]:
         async def heard_cancel(run: Run) -> None:
             answer = await front.http.get(f"{server.url}/runs/{run.upstream['run']}")
             assert answer.json()["status"] in ("cancelling", "cancelled")
+            # NB: the SDK ends the run and leaves its agent where it waits, where it would take the next one's pass.
+            server.release()
 
         yield House(front, ACP, server.release, lambda: None, heard_cancel)
 

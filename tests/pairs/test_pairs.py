@@ -20,7 +20,7 @@ def pairs(agent: str) -> pytest.MarkDecorator:
         if agent in OFFICIAL.get(kind, (agent,))
         for caller in CALLERS
     ]
-    return pytest.mark.parametrize(("started", "caller"), cells, indirect=True)
+    return pytest.mark.parametrize(("house", "caller"), cells, indirect=True)
 
 
 def needs(house: House, caller: Caller, feature: Feature, becomes: Feature | None = None) -> None:

@@ -119,11 +119,11 @@ def _routes(hub: Hub, binding: Binding) -> Sequence[ControllerRouterHandler]:
         task_id, colon, verb = rest.rpartition(":")
         if not colon:
             if request.method != "GET":
-                raise FaultError(FaultCode.METHOD_NOT_ALLOWED, "A task is got with GET.")
+                raise FaultError(FaultCode.METHOD_NOT_ALLOWED, "A task is got with GET.", allow=["GET"])
             return await run(request, agent, operation.get, {**_query(request), "id": rest})
         if verb == "cancel":
             if request.method != "POST":
-                raise FaultError(FaultCode.METHOD_NOT_ALLOWED, "A task is cancelled with POST.")
+                raise FaultError(FaultCode.METHOD_NOT_ALLOWED, "A task is cancelled with POST.", allow=["POST"])
             return await run(request, agent, operation.cancel, {"id": task_id})
         if verb == "subscribe":
             # GET in the protocol buffer, POST in the prose of the specification: clients send either.

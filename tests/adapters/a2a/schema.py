@@ -226,7 +226,7 @@ def _error(form: Form) -> Schema:
 
 def _rest_error(form: Form) -> Schema:
     if form != "1.0":
-        return obj({"message": NAME, "code": {"type": "integer"}})
+        return obj({"message": NAME, "code": {"type": "integer"}, "type": {"pattern": "^[A-Z][A-Za-z]+Error$"}})
     error = _error(form)["properties"]
     code = {"type": "integer", "minimum": 400, "maximum": 599}
     return obj({"error": obj({"code": code, "status": NAME, "message": NAME, "details": error["data"]})})

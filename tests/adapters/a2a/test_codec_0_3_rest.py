@@ -1,7 +1,9 @@
+from base64 import b64decode, b64encode
 from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from adapters._body import validate
 from adapters.a2a import wire_0_3 as w
@@ -31,6 +33,20 @@ def test_a_message_comes_back_as_it_was(said: Message) -> None:
 def test_data_that_is_no_object_is_wrapped_and_unwrapped_again(value: Any) -> None:
     encoded = CODEC.encode_message(Message(message_id="m", parts=(DataPart(data=value),)), "c", "t")
     assert decode_message(validate(w.Message, encoded), "wrapped").parts == (DataPart(data=value),)
+
+
+@given(st.binary(max_size=50))
+def test_file_bytes_are_base64_twice_as_the_official_sdks_have_it(data: bytes) -> None:
+    encoded = CODEC.encode_part(FilePart(inline=data, name="f"))
+    assert b64decode(b64decode(encoded["file"]["fileWithBytes"])) == data
+    said = CODEC.decode_send({"message": message(content=[encoded])}).message
+    assert said.parts == (FilePart(inline=data, name="f", size=len(data)),)
+
+
+def test_file_bytes_that_are_base64_once_are_taken_too() -> None:
+    data = bytes(range(255))
+    wire = {"file": {"fileWithBytes": b64encode(data).decode()}}
+    assert CODEC.decode_send({"message": message(content=[wire])}).message.parts[0] == FilePart(inline=data, size=255)
 
 
 def test_cancelled_is_spelled_with_two_l_as_in_the_protocol_buffer_of_0_3() -> None:

@@ -57,3 +57,12 @@ def test_errors_that_a2a_does_not_know_are_of_a_domain_of_their_own() -> None:
 
 def test_only_what_is_known_to_be_a_task_is_a_task_that_is_not_found() -> None:
     assert reason_of(Fault(code=FaultCode.NOT_FOUND, message="")) is REASONS["NOT_FOUND"]
+
+
+def test_a_rest_error_of_0_3_names_its_type_as_the_official_client_knows_it() -> None:
+    assert rest_error_0_3(refusal("TASK_NOT_FOUND", "No.").fault) == {
+        "message": "No.",
+        "type": "TaskNotFoundError",
+        "code": -32001,
+    }
+    assert rest_error_0_3(Fault(code=FaultCode.INTERNAL, message="No."))["type"] == "InternalError"

@@ -1,0 +1,104 @@
+"""One case, one log, and what A2A makes of it: a diff here is a change of the wire, and somebody reads it.
+
+`canonical.json` is the log; `a2a-<version>.http` the events of a stream over it and the task that is got in the end;
+`a2a-<version>.read.json` what is made of the messages in that task if a caller sends them. `pytest --accept` writes the
+last two.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_core import to_json
+
+from adapters._sse import Frames, frame
+from adapters.a2a import codec, codec_0_3, codec_0_3_rest
+from adapters.a2a.dialect import Dialect
+from adapters.a2a.writer import EventWriter
+from canonical import EVENT, FaultError, Record
+from canonical.event import RunCreated
+from tests.adapters.a2a.log import task_of
+from tests.adapters.a2a.schema import check
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
+DIALECTS: dict[str, type[Dialect]] = {
+    "1.0": codec.Codec,
+    "0.3": codec_0_3.Codec,
+    "0.3-rest": codec_0_3_rest.Codec,
+}
+
+
+def log_of(case: str) -> list[Record]:
+    rows: Any = json.loads((GOLDEN / case / "canonical.json").read_text())
+    for row in rows:
+        row["event"] = EVENT.validate_python(row["event"])
+    return [Record(**row) for row in rows]
+
+
+def head(version: str) -> str:
+    return f"# A2A {version}: the events of the task's log as a stream, and then the task as it is got\n"
+
+
+def written(log: list[Record], dialect: Dialect) -> bytes:
+    writer = EventWriter(task_of(log), "my context")
+    frames: list[bytes] = []
+    for record in log:
+        updates = writer.write(record)
+        if not frames and isinstance(record.event, RunCreated):
+            updates = [writer.snapshot()]
+        frames += [frame(to_json(dialect.encode_update(update))) for update in updates]
+    frames.append(frame(to_json(dialect.encode_task(writer.snapshot()))))
+    return b"".join(frames)
+
+
+def read(frames: bytes, dialect: Dialect) -> list[Any]:
+    task = json.loads(Frames().all([frames])[-1].data)
+    found: list[Any] = []
+    for wire in task["history"]:
+        try:
+            message = dialect.decode_send({"message": wire}).message
+        except FaultError as error:
+            found.append({"fault": error.fault.model_dump(mode="json")})
+        else:
+            found.append(message.model_dump(mode="json", exclude_defaults=True))
+    return found
+
+
+def compare(path: Path, text: str, accept: bool) -> None:
+    if accept:
+        path.write_text(text)
+    assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("version", DIALECTS)
+@pytest.mark.parametrize("case", CASES)
+def test_the_stream_and_the_task_of_a_log_are_what_they_were(case: str, version: str, accept: bool) -> None:
+    dialect = DIALECTS[version]("http://127.0.0.1:8000", "echo")
+    text = head(version) + written(log_of(case), dialect).decode()
+    compare(GOLDEN / case / f"a2a-{version}.http", text, accept)
+
+
+@pytest.mark.parametrize("version", DIALECTS)
+@pytest.mark.parametrize("case", CASES)
+def test_messages_are_read_as_they_were(case: str, version: str, accept: bool) -> None:
+    dialect = DIALECTS[version]("http://127.0.0.1:8000", "echo")
+    frames = (GOLDEN / case / f"a2a-{version}.http").read_text().removeprefix(head(version)).encode()
+    lines = ",\n".join("  " + json.dumps(message, ensure_ascii=False) for message in read(frames, dialect))
+    compare(GOLDEN / case / f"a2a-{version}.read.json", f"[\n{lines}\n]\n", accept)
+
+
+@pytest.mark.parametrize("version", DIALECTS)
+@pytest.mark.parametrize("case", CASES)
+def test_the_goldens_are_what_the_published_types_ask_for(case: str, version: Any) -> None:
+    frames = (GOLDEN / case / f"a2a-{version}.http").read_text().removeprefix(head(version)).encode()
+    *events, task = [json.loads(each.data) for each in Frames().all([frames])]
+    for event in events:
+        check("event", version, event)
+    check("task", version, task)
+
+
+def test_there_are_cases() -> None:
+    assert len(CASES) >= 10

@@ -1,0 +1,508 @@
+"""An agent on another ACP server: what the client asks of it, and what it makes of its answers."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from adapters._sse import frame
+from adapters.acp import client as client_module
+from adapters.acp.client import Client, discover
+from adapters.acp.manifest import upstream_name
+from canonical import Event, FaultCode, FaultError, FilePart, Invocation, Message, Record, TextPart
+from canonical.agent import DETACH
+from canonical.event import (
+    InterruptAnswered,
+    InterruptRaised,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    UpstreamBound,
+)
+from tests.adapters.acp.site import BOUND
+from tests.bridge import client as bridge
+
+RUN, SESSION = "22222222-2222-4222-8222-222222222222", "11111111-1111-4111-8111-111111111111"
+
+
+def of_run(kind: str, **more: Any) -> dict[str, Any]:
+    status = kind.removeprefix("run.")
+    return {"type": kind, "run": {"run_id": RUN, "agent_name": "far", "session_id": SESSION, "status": status, **more}}
+
+
+def part(content: str) -> dict[str, Any]:
+    return {"type": "message.part", "part": {"content": content}}
+
+
+CREATED, WORKING, COMPLETED = of_run("run.created"), of_run("run.in-progress"), of_run("run.completed")
+OPENED: dict[str, Any] = {"type": "message.created", "message": {"role": "agent/far", "parts": []}}
+CLOSED: dict[str, Any] = {
+    "type": "message.completed",
+    "message": {"role": "agent/far", "parts": [{"content": "a"}, {"content": "b"}]},
+}
+PLAIN: list[Any] = [CREATED, WORKING, OPENED, part("a"), part("b"), CLOSED, COMPLETED]
+QUESTION = {"type": "message", "message": {"role": "agent", "parts": [{"content": "Name?"}]}}
+AWAITING = of_run("run.awaiting", await_request=QUESTION)
+
+Body = Sequence[dict[str, Any] | bytes] | dict[str, Any] | bytes
+
+
+@dataclass
+class Far:
+    """Another server, which answers each call with the next answer that is set for it, and the last one for ever."""
+
+    answers: dict[str, list[tuple[int, Body]]] = field(default_factory=dict[str, list[tuple[int, Body]]])
+    asked: list[tuple[str, dict[str, str], Any]] = field(default_factory=list[tuple[str, dict[str, str], Any]])
+    holds: bool = False
+    """Streams stay open after their last event."""
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def set(self, call: str, *bodies: Body, status: int = 200) -> None:
+        self.answers[call] = [(status, body) for body in bodies]
+
+    def calls(self) -> list[str]:
+        return [call for call, _, _ in self.asked]
+
+    async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+        body = b""
+        while (message := await receive()).get("more_body"):
+            body += message.get("body", b"")
+        call = f"{scope['method']} {scope['path']}"
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        self.asked.append((call, headers, json.loads(body) if body else None))
+        if call.endswith("/cancel"):
+            self.cancelled.set()
+        answers = self.answers.get(call) or [(404, {"code": "not_found", "message": f"{call} is not there"})]
+        status, answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        streams = isinstance(answer, Sequence) and not isinstance(answer, bytes)
+        kind = b"text/event-stream" if streams else b"application/json"
+        await send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [(b"content-type", kind), (b"run-id", RUN.encode())],
+            }
+        )
+        if isinstance(answer, Sequence) and not isinstance(answer, bytes):
+            for event in answer:
+                raw = event if isinstance(event, bytes) else frame(json.dumps(event).encode())
+                await send({"type": "http.response.body", "body": raw, "more_body": True})
+            if self.holds:
+                await receive()
+                return
+        else:
+            raw = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            await send({"type": "http.response.body", "body": raw, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+@pytest.fixture
+def far() -> Far:
+    far = Far()
+    far.set("POST /runs", PLAIN)
+    far.set(f"POST /runs/{RUN}/cancel", of_run("run.cancelling")["run"], status=202)
+    return far
+
+
+@pytest.fixture
+async def http(far: Far) -> AsyncGenerator[httpx.AsyncClient]:
+    async with bridge(cast("Any", far)) as client:
+        yield client
+
+
+@pytest.fixture
+def agent(http: httpx.AsyncClient) -> Client:
+    return Client("http://far", "far", headers={"Authorization": "Bearer secret"}, http=http)
+
+
+def call(**given: Any) -> Invocation:
+    given.setdefault("messages", (Message.of("Hello", "user"),))
+    return Invocation(agent="near", thread_id="t", task_id="k", run_id="x", **given)
+
+
+async def all_of(events: AsyncIterator[Event]) -> list[Event]:
+    async with asyncio.timeout(BOUND):
+        return [event async for event in events]
+
+
+async def fault_of(events: AsyncIterator[Event]) -> tuple[FaultCode, str]:
+    with pytest.raises(FaultError) as caught:
+        await all_of(events)
+    return caught.value.fault.code, caught.value.fault.message
+
+
+def said(events: Sequence[Event]) -> str:
+    text = ""
+    for event in events:
+        match event:
+            case PartDelta(text=more) | PartAdded(part=TextPart(text=more)):
+                text += more
+            case _:
+                pass
+    return text
+
+
+# A run
+
+
+async def test_a_run_is_streamed_and_bound_to_its_ids(far: Far, agent: Client) -> None:
+    events = await all_of(agent.run(call()))
+    assert events[0] == UpstreamBound(protocol="acp", ids={"run": RUN, "session": SESSION})
+    assert said(events) == "ab"
+    assert [type(event) for event in events].count(MessageStarted) == 1
+    assert far.calls() == ["POST /runs"]
+
+
+async def test_the_content_type_is_told_because_newer_servers_refuse_bodies_without_one(
+    far: Far, agent: Client
+) -> None:
+    await all_of(agent.run(call()))
+    _, headers, body = far.asked[0]
+    assert headers["content-type"] == "application/json"
+    assert headers["accept"].startswith("text/event-stream")
+    assert headers["authorization"] == "Bearer secret"
+    assert body == {
+        "agent_name": "far",
+        "mode": "stream",
+        "input": [
+            {
+                "role": "user",
+                "parts": [
+                    {
+                        "name": None,
+                        "content_type": "text/plain",
+                        "content": "Hello",
+                        "content_encoding": "plain",
+                        "content_url": None,
+                        "metadata": None,
+                    }
+                ],
+            }
+        ],
+    }
+
+
+async def test_files_go_out_as_base64_and_nulls_in_data_stay(far: Far, agent: Client) -> None:
+    file = FilePart(name="a.bin", media_type="image/png", inline=b"\x00\x01")
+    await all_of(agent.run(call(messages=(Message(role="user", parts=(file,)),))))
+    [sent] = far.asked[0][2]["input"][0]["parts"]
+    assert (sent["name"], sent["content"], sent["content_encoding"]) == ("a.bin", "AAE=", "base64")
+
+
+async def test_a_known_session_goes_on_and_no_transcript_is_sent(far: Far, agent: Client) -> None:
+    await all_of(agent.run(call(upstream={"session": SESSION})))
+    body = far.asked[0][2]
+    assert body["session_id"] == SESSION
+    assert len(body["input"]) == 1
+
+
+async def test_nothing_that_comes_after_the_end_matters(far: Far, agent: Client) -> None:
+    far.set("POST /runs", [*PLAIN, b"data: [DONE]\n\n", b"data: {garbage\n\n", CREATED])
+    assert said(await all_of(agent.run(call()))) == "ab"
+
+
+async def test_a_server_that_does_not_hang_up_after_the_end_is_not_waited_for(
+    far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "DRAIN", 0.01)
+    far.holds = True
+    assert said(await all_of(agent.run(call()))) == "ab"
+    assert not far.cancelled.is_set()
+
+
+async def test_done_marks_and_comments_are_no_events(far: Far, agent: Client) -> None:
+    far.set("POST /runs", [b": ping\n\n", *PLAIN[:-1], b"data: [DONE]\n\n", COMPLETED])
+    assert said(await all_of(agent.run(call()))) == "ab"
+
+
+async def test_a_server_that_answers_a_run_instead_of_a_stream_is_understood(far: Far, agent: Client) -> None:
+    output = [{"role": "agent/far", "parts": [{"content": "ab"}]}]
+    far.set("POST /runs", of_run("run.completed", output=output)["run"])
+    events = await all_of(agent.run(call()))
+    assert isinstance(events[0], UpstreamBound)
+    assert said(events) == "ab"
+
+
+# Where the stream breaks
+
+
+async def test_a_stream_that_breaks_is_continued_from_the_list_of_events(
+    far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(client_module, "LAST_WAIT", 0.0)
+    far.set("POST /runs", PLAIN[:4])
+    working, done = WORKING["run"], COMPLETED["run"]
+    far.set(f"GET /runs/{RUN}", working, working, done)
+    far.set(f"GET /runs/{RUN}/events", {"events": PLAIN[:4]}, {"events": PLAIN[:5]}, {"events": PLAIN})
+    events = await all_of(agent.run(call()))
+    assert said(events) == "ab"
+    assert [type(event) for event in events].count(MessageStarted) == 1
+    assert isinstance(events[-1], MessageEnded)
+
+
+async def test_a_run_whose_last_events_are_nowhere_ends_by_its_status(far: Far, agent: Client) -> None:
+    far.set("POST /runs", [CREATED, WORKING])
+    output = [{"role": "agent/far", "parts": [{"content": "ab"}]}]
+    far.set(f"GET /runs/{RUN}", of_run("run.completed", output=output)["run"])
+    far.set(f"GET /runs/{RUN}/events", {"events": [CREATED, WORKING]})
+    assert said(await all_of(agent.run(call()))) == "ab"
+
+
+async def test_a_server_that_is_gone_after_its_stream_broke_is_unreachable(
+    far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(client_module, "LAST_WAIT", 0.0)
+    far.set("POST /runs", PLAIN[:4])
+    far.set(f"GET /runs/{RUN}", b"", status=503)
+    assert (await fault_of(agent.run(call())))[0] is FaultCode.AGENT_UNREACHABLE
+    assert far.calls().count(f"GET /runs/{RUN}") == client_module.MAX_FAILURES
+
+
+async def test_a_stream_that_never_told_of_a_run_breaks_the_protocol(far: Far, agent: Client) -> None:
+    far.set("POST /runs", [])
+    far.set(f"GET /runs/{RUN}", {})
+    assert (await fault_of(agent.run(call())))[0] is FaultCode.AGENT_INVALID
+
+
+# Await and resume
+
+
+def answering(*past: Event, **given: Any) -> Invocation:
+    async def records() -> Sequence[Record]:
+        return [Record(seq, seq, "k", "before", 1, event) for seq, event in enumerate(past, start=1)]
+
+    return call(
+        cause="answer",
+        answers=(InterruptAnswered(interrupt_id="i", value="Ada"),),
+        messages=(Message.of("Ada", "user"),),
+        upstream={"run": RUN, "session": SESSION},
+        past=records,
+        **given,
+    )
+
+
+async def test_an_await_is_a_question_and_an_answer_is_a_resume(far: Far, agent: Client) -> None:
+    far.set("POST /runs", [CREATED, WORKING, AWAITING])
+    asked = (await all_of(agent.run(call())))[-1]
+    assert isinstance(asked, InterruptRaised)
+    assert asked.message.text == "Name?"
+    far.set(f"POST /runs/{RUN}", [WORKING, *PLAIN[2:]])
+    events = await all_of(agent.run(answering(asked)))
+    assert events[0] == UpstreamBound(protocol="acp", ids={"run": RUN, "session": SESSION})
+    assert said(events) == "ab"
+    path, _, body = far.asked[-1]
+    assert path == f"POST /runs/{RUN}"
+    assert (body["mode"], body["await_resume"]["type"]) == ("stream", "message")
+    assert body["await_resume"]["message"]["parts"][0]["content"] == "Ada"
+    assert "run_id" not in body
+
+
+async def test_a_resumed_stream_that_breaks_is_continued_behind_the_await(far: Far, agent: Client) -> None:
+    whole: list[Any] = [
+        CREATED,
+        WORKING,
+        OPENED,
+        part("before"),
+        AWAITING,
+        WORKING,
+        OPENED,
+        part("a"),
+        part("b"),
+        CLOSED,
+        COMPLETED,
+    ]
+    far.set(f"POST /runs/{RUN}", whole[5:8])
+    far.set(f"GET /runs/{RUN}", COMPLETED["run"])
+    far.set(f"GET /runs/{RUN}/events", {"events": whole})
+    assert said(await all_of(agent.run(answering(InterruptRaised())))) == "ab"
+
+
+async def test_an_answer_to_a_run_that_was_never_told_is_a_fault_and_no_new_run(far: Far, agent: Client) -> None:
+    lost = call(answers=(InterruptAnswered(interrupt_id="i", value="Ada"),))
+    assert (await fault_of(agent.run(lost)))[0] is FaultCode.AGENT_INVALID
+    assert far.calls() == []
+
+
+# Re-attaching
+
+
+async def test_a_run_is_told_again_from_its_start(far: Far, agent: Client) -> None:
+    far.set(f"GET /runs/{RUN}", COMPLETED["run"])
+    far.set(f"GET /runs/{RUN}/events", {"events": PLAIN})
+    first = await all_of(agent.run(call()))
+    again = await all_of(agent.reattach(call(upstream={"run": RUN, "session": SESSION})))
+    assert again == first
+    assert "POST /runs" not in far.calls()[1:]
+
+
+async def test_a_resumed_run_is_told_again_from_its_resume(far: Far, agent: Client) -> None:
+    far.set(f"POST /runs/{RUN}", [WORKING, *PLAIN[2:]])
+    far.set(f"GET /runs/{RUN}", COMPLETED["run"])
+    far.set(f"GET /runs/{RUN}/events", {"events": [CREATED, WORKING, AWAITING, WORKING, *PLAIN[2:]]})
+    first = await all_of(agent.run(answering(InterruptRaised())))
+    again = await all_of(agent.reattach(answering(InterruptRaised())))
+    assert again == first
+
+
+async def test_without_its_id_a_run_cannot_be_found_again(agent: Client) -> None:
+    assert (await fault_of(agent.reattach(call())))[0] is FaultCode.AGENT_INVALID
+
+
+# Cancel
+
+
+async def until_first_token(events: AsyncIterator[Event]) -> None:
+    async for event in events:
+        if isinstance(event, PartAdded):
+            return
+
+
+async def test_closing_the_iterator_cancels_the_run_upstream(far: Far, agent: Client) -> None:
+    far.set("POST /runs", PLAIN[:4])
+    far.holds = True
+    async with asyncio.timeout(BOUND):
+        async with aclosing(cast("Any", agent.run(call()))) as events:
+            await until_first_token(events)
+    assert far.calls() == ["POST /runs", f"POST /runs/{RUN}/cancel"]
+
+
+@pytest.mark.parametrize("message", [None, DETACH])
+async def test_cancelling_who_waits_cancels_upstream_unless_the_gateway_only_lets_go(
+    far: Far, agent: Client, message: str | None
+) -> None:
+    far.set("POST /runs", PLAIN[:4])
+    far.holds = True
+    waiting = asyncio.Event()
+
+    async def pump() -> None:
+        async with aclosing(cast("Any", agent.run(call()))) as events:
+            await until_first_token(events)
+            waiting.set()
+            await until_first_token(events)
+
+    pumping = asyncio.ensure_future(pump())
+    async with asyncio.timeout(BOUND):
+        await waiting.wait()
+        await asyncio.sleep(0)
+        pumping.cancel(message)
+        await asyncio.wait((pumping,))
+    assert pumping.cancelled()
+    assert far.cancelled.is_set() == (message is None)
+
+
+async def test_a_run_that_stopped_is_not_cancelled(far: Far, agent: Client) -> None:
+    far.set("POST /runs", [CREATED, WORKING, AWAITING])
+    await all_of(agent.run(call()))
+    far.set("POST /runs", PLAIN)
+    await all_of(agent.run(call()))
+    assert not far.cancelled.is_set()
+
+
+async def test_an_upstream_that_does_not_hear_of_a_cancel_holds_nobody_up(far: Far, agent: Client) -> None:
+    far.set("POST /runs", PLAIN[:4])
+    far.set(f"POST /runs/{RUN}/cancel", {"code": "server_error", "message": "no"}, status=403)
+    far.holds = True
+    async with asyncio.timeout(BOUND):
+        async with aclosing(cast("Any", agent.run(call()))) as events:
+            await until_first_token(events)
+
+
+# Faults
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "code", "words"),
+    [
+        (
+            404,
+            {"code": "not_found", "message": "Agent far not found"},
+            FaultCode.AGENT_FAILED,
+            "404: Agent far not found",
+        ),
+        (500, b"<html>secret</html>", FaultCode.AGENT_FAILED, "The agent's server answered 500"),
+        (503, b"", FaultCode.AGENT_UNREACHABLE, "The agent's server answered 503"),
+        (302, b"", FaultCode.AGENT_FAILED, "The agent's server answered 302"),
+        (200, b"Hello", FaultCode.AGENT_INVALID, "did not answer with JSON"),
+        (200, b"[]", FaultCode.AGENT_INVALID, "breaks its protocol"),
+    ],
+)
+async def test_a_refusal_is_told_in_the_upstreams_words(
+    far: Far, agent: Client, status: int, answer: Body, code: FaultCode, words: str
+) -> None:
+    far.set("POST /runs", answer, status=status)
+    found, message = await fault_of(agent.run(call()))
+    assert found is code
+    assert words in message
+    assert "secret" not in message
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b"data: {garbage\n\n",
+        b"data: NaN\n\n",
+        b"data: \xff\n\n",
+        b'data: {"no": "type"}\n\n',
+        {"type": "message.part", "part": {"content": "x", "content_url": "y"}},
+        {"type": "message.part", "part": {"content": "!", "content_encoding": "base64"}},
+        {"type": "run.completed"},
+    ],
+)
+async def test_events_that_break_the_protocol_are_the_agents_fault_and_end_its_run(
+    far: Far, agent: Client, event: Any
+) -> None:
+    far.set("POST /runs", [CREATED, event])
+    assert (await fault_of(agent.run(call())))[0] is FaultCode.AGENT_INVALID
+    assert far.cancelled.is_set()
+
+
+async def test_a_failed_run_and_an_error_event_are_the_agents_failure(far: Far, agent: Client) -> None:
+    error = {"code": "server_error", "message": "Boom"}
+    for last in (of_run("run.failed", error=error), {"type": "error", "error": error}):
+        far.set("POST /runs", [CREATED, WORKING, last])
+        assert await fault_of(agent.run(call())) == (FaultCode.AGENT_FAILED, "Boom")
+
+
+async def test_nobody_there_is_unreachable_and_the_address_stays_a_secret() -> None:
+    async with httpx.AsyncClient(trust_env=False) as http:
+        agent = Client("http://127.0.0.1:1", "far", http=http)
+        code, message = await fault_of(agent.run(call()))
+    assert code is FaultCode.AGENT_UNREACHABLE
+    assert "127.0.0.1" not in message
+
+
+async def test_a_client_of_its_own_can_be_closed_and_used_again() -> None:
+    agent = Client("http://127.0.0.1:1", "far")
+    for _ in range(2):
+        assert (await fault_of(agent.run(call())))[0] is FaultCode.AGENT_UNREACHABLE
+        await agent.aclose()
+
+
+# Discovery
+
+
+async def test_agents_are_discovered_under_names_of_ours_with_their_own_kept(far: Far, http: httpx.AsyncClient) -> None:
+    far.set("GET /agents", {"agents": [{"name": "Slow Echo", "description": "Echoes"}, {"name": "slow_echo"}]})
+    found = await discover("http://far/", http)
+    assert [(info.name, upstream_name(info)) for info in found] == [
+        ("slow-echo", "Slow Echo"),
+        ("slow_echo", "slow_echo"),
+    ]
+    assert all(info.remembers for info in found)
+
+
+async def test_what_lists_no_agents_is_no_acp_server(far: Far, http: httpx.AsyncClient) -> None:
+    answers: list[Body] = [{"data": []}, b"[]", b"<html>", {"agents": [{}]}]
+    for answer in answers:
+        far.set("GET /agents", answer)
+        with pytest.raises(FaultError) as caught:
+            await discover("http://far", http)
+        assert caught.value.fault.code is FaultCode.AGENT_INVALID

@@ -1,0 +1,73 @@
+"""One case, one log, and what ACP makes of it: a diff here is a change of the wire, and somebody reads it.
+
+`canonical.json` is the log, `acp-1.0.3.http` its events as they are sent, `acp-1.0.3.read.json` what the reader makes
+of those. `pytest --accept` writes the last two.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters._body import parse_json
+from adapters._sse import Frames, frame
+from adapters.acp import wire as w
+from adapters.acp.codec import View
+from adapters.acp.reader import EventReader, decode_event
+from adapters.acp.writer import EventWriter
+from canonical import EVENT, FaultError, Record
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
+HEAD = "# ACP: the frames of POST /runs with mode stream, and of each resume (GET /runs/{run_id}/events has them all)\n"
+
+
+def log_of(case: str) -> list[Record]:
+    rows: list[dict[str, Any]] = json.loads((GOLDEN / case / "canonical.json").read_text())
+    return [Record(event=EVENT.validate_python(row.pop("event")), **row) for row in rows]
+
+
+def written(log: list[Record]) -> bytes:
+    task = next(record.task_id for record in log if record.task_id)
+    session = "11111111-1111-4111-8111-111111111111"
+    writer = EventWriter(View(run_id=task, session_id=session, agent="echo", base_url="http://127.0.0.1:8000"))
+    return b"".join(frame(w.dump(event)) for record in log for event in writer.write(record))
+
+
+def read(frames: bytes) -> list[Any]:
+    found: list[Any] = []
+    reader = EventReader("echo")
+    for each in Frames().all([frames]):
+        if reader.stopped:
+            reader = EventReader("echo")
+            found.append("resumed")
+        try:
+            for event in reader.read(decode_event(parse_json(each.data))):
+                found.append({"kind": event.kind, **event.model_dump(mode="json", exclude_defaults=True)})
+        except FaultError as error:
+            found.append({"fault": error.fault.model_dump(mode="json")})
+    return found
+
+
+def compare(path: Path, text: str, accept: bool) -> None:
+    if accept:
+        path.write_text(text)
+    assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_frames_of_a_log_are_what_they_were(case: str, accept: bool) -> None:
+    compare(GOLDEN / case / "acp-1.0.3.http", HEAD + written(log_of(case)).decode(), accept)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_frames_are_read_as_they_were(case: str, accept: bool) -> None:
+    frames = (GOLDEN / case / "acp-1.0.3.http").read_text().removeprefix(HEAD).encode()
+    lines = ",\n".join("  " + json.dumps(event, ensure_ascii=False) for event in read(frames))
+    compare(GOLDEN / case / "acp-1.0.3.read.json", f"[\n{lines}\n]\n", accept)
+
+
+def test_there_are_cases() -> None:
+    assert len(CASES) >= 10

@@ -1,0 +1,129 @@
+"""The command `babelgate` as people start it: a process of its own, in a folder of its own."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, Queue
+
+__all__ = ("BOUND", "Served", "babelgate", "bound_socket", "served")
+
+BOUND = 20
+"""Seconds within which whatever a test waits for must come."""
+PROGRAM = (sys.executable, "-m", "gateway")
+ROOT = Path(__file__).parents[2]
+
+
+def bound_socket() -> socket.socket:
+    """On a free port of 127.0.0.1: nobody else gets it, and nobody answers there."""
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    made.bind(("127.0.0.1", 0))
+    return made
+
+
+def _environment(more: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BABELGATE_") and name != "PORT"}
+    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100", **more}
+
+
+def babelgate(
+    folder: Path, *arguments: str, stdin: str = "", program: Sequence[str] = PROGRAM, **variables: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run it to its end."""
+    return subprocess.run(
+        [*program, *arguments],
+        cwd=folder,
+        env=_environment(variables),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        check=False,
+    )
+
+
+class Served:
+    """A gateway that runs. What it prints is read all the time, so that it is never held up."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        self.lines: list[str] = []
+        """Of stdout, as far as they were waited for."""
+        self.url = ""
+        self._stdout: Queue[str | None] = Queue()
+        self._stderr: Queue[str | None] = Queue()
+        assert process.stdout is not None and process.stderr is not None
+        self._log: list[str] = []
+        self._readers = [
+            threading.Thread(target=_pump, args=(process.stdout, self._stdout.put)),
+            threading.Thread(target=_pump, args=(process.stderr, self._stderr.put)),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def ready(self) -> None:
+        """Until the last line of the table of URLs."""
+        while not self.lines or "Ctrl-C" not in self.lines[-1]:
+            try:
+                line = self._stdout.get(timeout=BOUND)
+            except Empty:
+                raise AssertionError(f"nothing said for {BOUND} s; so far: {self.lines}") from None
+            assert line is not None, self.end()
+            self.lines.append(line.rstrip("\n"))
+        match = re.search(r"serves (http\S+)", self.lines[0])
+        assert match is not None, self.lines
+        self.url = match[1]
+
+    @property
+    def table(self) -> str:
+        return "\n".join(self.lines)
+
+    def end(self) -> str:
+        """Wait for the end; gives what was written to stderr."""
+        self.process.wait(BOUND)
+        for reader in self._readers:
+            reader.join(BOUND)
+        for stream in (self.process.stdout, self.process.stderr):
+            assert stream is not None
+            stream.close()
+        while (line := self._stderr.get(timeout=BOUND)) is not None:
+            self._log.append(line)
+        self._stderr.put(None)
+        return "".join(self._log)
+
+    def stop(self, number: int = signal.SIGTERM) -> str:
+        self.process.send_signal(number)
+        return self.end()
+
+
+def _pump(stream: Iterable[str], put: Callable[[str | None], None]) -> None:
+    for line in stream:
+        put(line)
+    put(None)
+
+
+@contextmanager
+def served(folder: Path, *arguments: str, program: Sequence[str] = PROGRAM, **variables: str) -> Generator[Served]:
+    """`babelgate serve` on a free port, ready to be called."""
+    process = subprocess.Popen(
+        [*program, "serve", "--port", "0", *arguments],
+        cwd=folder,
+        env=_environment(variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    running = Served(process)
+    try:
+        running.ready()
+        yield running
+    finally:
+        if process.poll() is None:
+            process.kill()
+        running.end()

@@ -1,0 +1,386 @@
+"""Real hubs on real databases for tests, and agents that do nothing until the test says so."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import pytest
+
+from canonical import (
+    Agent,
+    AgentInfo,
+    Answers,
+    Event,
+    Interrupt,
+    Invocation,
+    Message,
+    Receipt,
+    Record,
+    Run,
+    RunStatus,
+    Scope,
+    Submission,
+    Task,
+    TaskState,
+    TextPart,
+)
+from canonical.event import (
+    InterruptRaised,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    RunEnded,
+    TaskChanged,
+)
+from canonical.state import TERMINAL
+from gateway.blob import Blobs
+from gateway.command import Bounds
+from gateway.config import Timeout
+from gateway.fetch import Fetcher
+from gateway.hub import Hub
+from gateway.registry import Fronted, Registry
+from gateway.webhook import WriterFactory
+from tests.gateway.invariant import check_database
+
+__all__ = (
+    "OWNER",
+    "Activation",
+    "Echo",
+    "House",
+    "Limits",
+    "Scripted",
+    "batches",
+    "check_invariants",
+    "follow",
+    "fronted",
+    "hubs",
+    "kinds",
+    "say",
+    "states",
+    "text",
+    "whole",
+    "within",
+)
+
+T = TypeVar("T")
+OWNER = "alice"
+_BOUND = 10.0
+"""Seconds that any wait may take before it says what did not come. Long, because machines may be busy; nothing sleeps."""
+
+
+async def within(awaitable: Awaitable[T], what: str = "it", seconds: float = _BOUND) -> T:
+    try:
+        async with asyncio.timeout(seconds):
+            return await awaitable
+    except TimeoutError:
+        raise AssertionError(f"{what} did not happen within {seconds:g} s") from None
+
+
+def say(words: str) -> list[Event]:
+    """A whole message."""
+    return [MessageStarted(), PartAdded(part=TextPart(text=words)), MessageEnded()]
+
+
+def text(words: str, role: Any = "user") -> tuple[Message, ...]:
+    return (Message.of(words, role),)
+
+
+class Echo:
+    """Says the caller's text, at once."""
+
+    async def run(self, call: Invocation) -> AsyncIterator[Event]:
+        for event in say(call.text):
+            yield event
+
+
+@dataclass(eq=False)
+class Activation:
+    """One call of a `Scripted` agent: it stands until the test tells it what to do next."""
+
+    call: Invocation
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+    """The agent has really ended."""
+    cancelled: asyncio.Event = field(default_factory=asyncio.Event)
+    stubborn: bool = False
+    """It goes on when it is cancelled."""
+    todo: "asyncio.Queue[Any]" = field(default_factory=lambda: asyncio.Queue[Any]())
+
+    def say(self, *events: Event | str) -> "Activation":
+        for event in events:
+            for each in say(event) if isinstance(event, str) else [event]:
+                self.todo.put_nowait(each)
+        return self
+
+    def ask(self, *ids: str | None, kind: Any = "input") -> "Activation":
+        questions = [InterruptRaised(interrupt_id=i, ask=kind, message=Message.of(f"{i}?")) for i in ids or (None,)]
+        self.say(*questions)
+        return self
+
+    def open(self, words: str) -> "Activation":
+        """The first piece of a message that goes on."""
+        return self.say(MessageStarted(), PartAdded(part=TextPart(text=words), open=True))
+
+    def more(self, words: str) -> "Activation":
+        return self.say(PartDelta(text=words))
+
+    def end(self, ended: RunEnded | None = None) -> None:
+        if ended is not None:
+            self.say(ended)
+        self.todo.put_nowait(StopAsyncIteration)
+
+    def fail(self, error: BaseException) -> None:
+        self.todo.put_nowait(error)
+
+
+class Scripted:
+    """An agent whose every activation is driven by the test."""
+
+    def __init__(self, *, stubborn: bool = False) -> None:
+        self.stubborn = stubborn
+        self.calls: list[Activation] = []
+        self._new: asyncio.Queue[Activation] = asyncio.Queue()
+
+    async def called(self) -> Activation:
+        """The next activation, oldest first."""
+        return await within(self._new.get(), "a call of the agent")
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is an activation that the test has not taken yet."""
+        return not self._new.empty()
+
+    async def run(self, call: Invocation) -> AsyncIterator[Event]:
+        mine = Activation(call, stubborn=self.stubborn)
+        self.calls.append(mine)
+        self._new.put_nowait(mine)
+        try:
+            while True:
+                try:
+                    item = await mine.todo.get()
+                except asyncio.CancelledError:
+                    mine.cancelled.set()
+                    if not mine.stubborn:
+                        raise
+                    continue
+                if item is StopAsyncIteration:
+                    return
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            mine.closed.set()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    inline: int = 2**20
+    run: float = 100
+    cancel_grace: float = 5
+    event: int = 8 * 2**20
+
+
+def fronted(
+    name: str,
+    agent: Agent | None,
+    *,
+    remembers: bool = True,
+    concurrency: int | None = None,
+    total: float | None = None,
+    idempotent: bool = False,
+    broken: str | None = None,
+) -> Fronted:
+    return Fronted(
+        info=AgentInfo(name=name, remembers=remembers),
+        agent=agent,
+        broken=broken,
+        concurrency=concurrency,
+        timeout=Timeout(total=total),
+        idempotent=idempotent,
+    )
+
+
+class House:
+    """Makes hubs on one folder, checks the invariants of every database, and stops what a test left running."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._hubs: list[Hub] = []
+
+    def make(
+        self,
+        *agents: Fronted,
+        limits: Limits | None = None,
+        bounds: Bounds | None = None,
+        clock: Callable[[], int] | None = None,
+        writers: Mapping[str, WriterFactory] | None = None,
+        name: str = "hub.db",
+    ) -> Hub:
+        """A hub that is not started yet."""
+        hub = Hub(
+            registry=Registry(agents),
+            journal_url=f"sqlite:///{self.folder / name}",
+            blobs=Blobs(self.folder / "blobs", 2**28),
+            limits=limits or Limits(),
+            bounds=bounds or Bounds(),
+            fetcher=Fetcher(["127.0.0.0/8"]),
+            writers=writers or {},
+            clock=clock,
+        )
+        self._hubs.append(hub)
+        return hub
+
+    async def start(self, *agents: Fronted, **settings: Any) -> Hub:
+        hub = self.make(*agents, **settings)
+        await hub.start()
+        return hub
+
+    async def stop(self, hub: Hub) -> None:
+        """Check it, and stop it as SIGTERM does."""
+        self._hubs.remove(hub)
+        await self._stop(hub)
+
+    async def _stop(self, hub: Hub) -> None:
+        if hub.journal.closed or not hub.instance:
+            return
+        try:
+            await check_invariants(hub, self.folder / "blobs")
+        finally:
+            await within(hub.stop(), "the stop")
+
+    async def close(self) -> None:
+        errors: list[BaseException] = []
+        for hub in self._hubs:
+            try:
+                await self._stop(hub)
+            except BaseException as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+
+async def check_invariants(hub: Hub, blobs: Path | None = None) -> None:
+    """I1 to I10, on the whole database and the pumps in memory."""
+    await hub.journal.query(partial(check_database, blobs=blobs))
+    threads = [(start.owner, start.thread_id) for start in hub.engine.active]
+    assert len(threads) == len(set(threads)), "two agents are at work on one thread"
+
+
+@pytest.fixture
+async def hubs(tmp_path: Path) -> AsyncGenerator[House]:
+    house = House(tmp_path)
+    yield house
+    await house.close()
+
+
+# What tests do with a hub
+
+
+async def submit(hub: Hub, agent: str, words: str = "hi", *, owner: str = OWNER, **fields: Any) -> Receipt:
+    return await within(hub.submit(owner, Submission(agent=agent, messages=text(words), **fields)), "the submission")
+
+
+async def answer(hub: Hub, task_id: str, bare: Any = None, *, owner: str = OWNER, **fields: Any) -> Receipt:
+    return await within(hub.answer(owner, Answers(task_id=task_id, bare=bare, **fields)), "the answer")
+
+
+async def batches(
+    hub: Hub, scope: Scope, after: int = 0, *, owner: str = OWNER
+) -> AsyncGenerator[Sequence[Record], None]:
+    """What a reader gets, each batch within the bound."""
+    reading = cast("AsyncGenerator[Sequence[Record]]", hub.read(owner, scope, after))
+    async with aclosing(reading):
+        while True:
+            try:
+                batch = await within(anext(reading), "the next record")
+            except StopAsyncIteration:
+                return
+            yield batch
+
+
+async def follow(
+    hub: Hub,
+    scope: Scope,
+    after: int = 0,
+    *,
+    until: Callable[[Record], bool] | None = None,
+    owner: str = OWNER,
+) -> list[Record]:
+    """Everything up to the end of the scope, or to the first record that `until` holds for."""
+    records: list[Record] = []
+    async with aclosing(batches(hub, scope, after, owner=owner)) as reading:
+        async for batch in reading:
+            for record in batch:
+                records.append(record)
+                if until is not None and until(record):
+                    return records
+    return records
+
+
+async def reaches(hub: Hub, receipt: Receipt, *wanted: TaskState, owner: str = OWNER) -> Task:
+    """Wait until the task is in one of the states, or has ended; then it must be in one of them."""
+
+    def there(record: Record) -> bool:
+        return isinstance(record.event, TaskChanged) and record.event.state in wanted
+
+    task = await hub.task(owner, receipt.task_id)
+    if task.state in wanted:
+        return task
+    await follow(hub, Scope.task(receipt.task), receipt.seq, until=there, owner=owner)
+    task = await hub.task(owner, receipt.task_id)
+    assert task.state in wanted or not task.terminal, f"the task is {task.state}: {task.fault}"
+    return task
+
+
+async def ends(hub: Hub, receipt: Receipt, *, owner: str = OWNER) -> Task:
+    return await reaches(hub, receipt, *TERMINAL, owner=owner)
+
+
+async def run_is(hub: Hub, run_id: str, thread_id: str, *wanted: RunStatus, owner: str = OWNER) -> Run:
+    """Wait for a run's status."""
+    scope = Scope(thread_id, "run", run_id)
+    async with aclosing(batches(hub, scope, owner=owner)) as reading:
+        async for _ in reading:
+            run = await hub.run(owner, run_id)
+            if run.status in wanted:
+                return run
+    run = await hub.run(owner, run_id)
+    assert run.status in wanted, f"the run ended as {run.status}"
+    return run
+
+
+async def log(hub: Hub, receipt: Receipt, kind: Any = "thread", *, owner: str = OWNER) -> list[Record]:
+    scopes = {
+        "thread": Scope(receipt.thread_id),
+        "task": Scope(receipt.thread_id, "task", receipt.task_id),
+        "run": Scope(receipt.thread_id, "run", receipt.run_id),
+    }
+    return list(await hub.records(owner, scopes[kind]))
+
+
+async def asked(hub: Hub, receipt: Receipt, *, owner: str = OWNER) -> Sequence[Interrupt]:
+    return await hub.open_interrupts(owner, receipt.task_id)
+
+
+def kinds(records: Sequence[Record]) -> list[str]:
+    """The kinds of records, without repetitions in a row."""
+    return [kind for kind, _ in itertools.groupby(record.event.kind for record in records)]
+
+
+def states(records: Sequence[Record], task_id: str | None = None) -> list[str]:
+    """The states that tasks went through."""
+    return [
+        str(record.event.state)
+        for record in records
+        if isinstance(record.event, TaskChanged) and task_id in (None, record.task_id)
+    ]
+
+
+def whole(records: Sequence[Record]) -> list[tuple[Any, ...]]:
+    """Records as values that can be compared and printed."""
+    return [(r.seq, r.at, r.task_id, r.run_id, r.attempt, r.event.model_dump_json()) for r in records]

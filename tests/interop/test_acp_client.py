@@ -1,0 +1,244 @@
+"""The official ACP client, over real sockets, calling agents of the gateway: every call that it has."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canonical import Ask
+from tests.interop.driver import BOUND, ClientError, OfficialClient, start_client
+from tests.running import Running, running
+
+NOBODY = "00000000-0000-4000-8000-000000000000"
+
+
+async def ask_twice(text: str) -> AsyncGenerator[Any, Any]:
+    yield "Two questions. "
+    first = yield Ask("First name?")
+    last = yield Ask("Last name?")
+    yield f"Hello, {first} {last}."
+
+
+class Gate:
+    def __init__(self) -> None:
+        self.opened = asyncio.Event()
+
+    async def gated(self, text: str) -> AsyncGenerator[str]:
+        yield "first"
+        await self.opened.wait()
+        yield " second"
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path, gate: Gate) -> AsyncGenerator[Running]:
+    from gateway import demo
+
+    agents = {name: getattr(demo, name) for name in demo.__all__}
+    async with running(tmp_path, {**agents, "ask_twice": ask_twice, "gated": gate.gated}) as made:
+        yield made
+
+
+@pytest.fixture
+async def client(gateway: Running) -> AsyncGenerator[OfficialClient]:
+    async with start_client("acp", base_url=f"{gateway.url}/acp") as made:
+        yield made
+
+
+def kinds(events: list[Any]) -> list[str]:
+    return [event["type"] for event in events]
+
+
+def texts(messages: list[Any]) -> list[str]:
+    return ["".join(part["content"] or "" for part in said["parts"] if part["name"] is None) for said in messages]
+
+
+async def ended(client: OfficialClient, run_id: str) -> Any:
+    """The run when it is terminal. The protocol has nothing to wait on, and a client of it asks again."""
+    async with asyncio.timeout(BOUND):
+        while True:
+            run = await client.call("run_status", run_id=run_id)
+            if run["status"] in ("completed", "failed", "cancelled"):
+                return run
+
+
+async def test_agents_are_listed_and_described(client: OfficialClient) -> None:
+    await client.call("ping")
+    agents = await client.call("agents")
+    assert {"echo", "ask", "ask-twice"} <= {agent["name"] for agent in agents}
+    assert (await client.call("agent", name="echo"))["input_content_types"]
+    assert (await client.call("agent", name="ask_twice"))["name"] == "ask-twice"
+
+
+async def test_a_sync_run(client: OfficialClient) -> None:
+    run = await client.call("run_sync", agent="echo", input="Hello")
+    assert (run["status"], texts(run["output"])) == ("completed", ["Hello"])
+
+
+async def test_an_async_run_is_created_and_then_comes_to_its_end(client: OfficialClient) -> None:
+    run = await client.call("run_async", agent="echo", input="Hello")
+    assert run["status"] == "created"
+    assert texts((await ended(client, run["run_id"]))["output"]) == ["Hello"]
+
+
+async def test_a_streamed_run_whose_events_are_the_list_of_events(client: OfficialClient) -> None:
+    events = await client.call("run_stream", agent="stream", input="one two three")
+    assert kinds(events)[:3] == ["run.created", "run.in-progress", "message.created"]
+    assert kinds(events)[-2:] == ["message.completed", "run.completed"]
+    assert [e["part"]["content"] for e in events if e["type"] == "message.part"] == ["one", " two", " three"]
+    assert await client.call("run_events", run_id=events[0]["run"]["run_id"]) == events
+
+
+async def test_the_first_token_comes_before_the_agent_is_released(client: OfficialClient, gate: Gate) -> None:
+    said: list[str] = []
+    async with client.stream("run_stream", agent="gated", input="x") as events:
+        async for event in events:
+            if event["type"] == "message.part":
+                said.append(event["part"]["content"])
+                gate.opened.set()
+    assert said == ["first", " second"]
+
+
+async def test_hanging_up_does_not_cancel(client: OfficialClient, gate: Gate) -> None:
+    async with client.stream("run_stream", agent="gated", input="x") as events:
+        run_id = (await anext(events))["run"]["run_id"]
+    gate.opened.set()
+    assert (await ended(client, run_id))["status"] == "completed"
+
+
+async def test_a_question_is_answered_in_every_mode(client: OfficialClient) -> None:
+    async def asked() -> str:
+        run = await client.call("run_sync", agent="ask", input="x")
+        assert (run["status"], texts([run["await_request"]["message"]])) == ("awaiting", ["What is your name?"])
+        return run["run_id"]
+
+    run = await client.call("run_resume_sync", run_id=await asked(), answer="Ada")
+    assert (run["status"], texts(run["output"])) == ("completed", ["Hello, Ada."])
+    run_id = await asked()
+    assert (await client.call("run_resume_async", run_id=run_id, answer="Ada"))["status"] == "in-progress"
+    assert texts((await ended(client, run_id))["output"]) == ["Hello, Ada."]
+    run_id = await asked()
+    events = await client.call("run_resume_stream", run_id=run_id, answer="Ada")
+    assert (kinds(events)[0], kinds(events)[-1]) == ("run.in-progress", "run.completed")
+    assert (await client.call("run_events", run_id=run_id))[-len(events) :] == events
+
+
+async def test_a_streamed_run_ends_at_the_question_and_asks_twice(client: OfficialClient) -> None:
+    events = await client.call("run_stream", agent="ask_twice", input="x")
+    assert kinds(events)[-2:] == ["message.completed", "run.awaiting"]
+    run_id = events[0]["run"]["run_id"]
+    again = await client.call("run_resume_stream", run_id=run_id, answer="Ada")
+    assert kinds(again) == ["run.in-progress", "run.awaiting"]
+    last = await client.call("run_resume_sync", run_id=run_id, answer="Lovelace")
+    assert texts(last["output"]) == ["Two questions. ", "Hello, Ada Lovelace."]
+
+
+async def test_two_questions_at_once_come_one_at_a_time(client: OfficialClient) -> None:
+    run = await client.call("run_sync", agent="approve", input="x")
+    for approved in ("true", "false"):
+        assert run["status"] == "awaiting"
+        answer = {"parts": [{"content_type": "application/json", "content": f'{{"approved": {approved}}}'}]}
+        run = await client.call("run_resume_sync", run_id=run["run_id"], answer=answer)
+    assert texts(run["output"]) == ["write: approved\nsend: not approved\n"]
+
+
+async def test_a_run_is_cancelled_straight_after_it_was_created(client: OfficialClient) -> None:
+    run = await client.call("run_async", agent="gated", input="x")
+    assert (await client.call("run_cancel", run_id=run["run_id"]))["status"] == "cancelling"
+    done = await ended(client, run["run_id"])
+    assert (done["status"], done["error"]) == ("cancelled", None)
+    assert kinds(await client.call("run_events", run_id=run["run_id"]))[-1] == "run.cancelled"
+
+
+async def test_files_go_in_and_out(client: OfficialClient) -> None:
+    parts = [
+        {"content": "A report"},
+        {"name": "a.txt", "content": "A note"},
+        {"name": "b.bin", "content": "AAEC", "content_encoding": "base64", "content_type": "image/png"},
+    ]
+    run = await client.call("run_sync", agent="files", input=[{"parts": parts}])
+    named = {part["name"]: part["content"] for said in run["output"] for part in said["parts"]}
+    assert named == {"a.txt": "A note", "b.bin": "AAEC", "report.txt": "QSByZXBvcnQ="}
+
+
+async def test_tool_calls_steps_and_data_are_read_by_the_client(client: OfficialClient) -> None:
+    run = await client.call("run_sync", agent="tools", input="a b")
+    [call] = [part["metadata"] for said in run["output"] for part in said["parts"] if part["metadata"]]
+    assert (call["tool_name"], call["tool_input"], call["tool_output"]) == ("word_count", {"text": "a b"}, {"value": 2})
+    assert (await client.call("run_sync", agent="steps", input="x"))["status"] == "completed"
+    [part] = (await client.call("run_sync", agent="json", input="a b"))["output"][0]["parts"]
+    assert part["content_type"] == "application/json"
+
+
+async def test_the_failure_of_an_agent_is_a_failed_run(client: OfficialClient) -> None:
+    run = await client.call("run_sync", agent="fail", input="Boom")
+    assert (run["status"], run["error"]["code"], run["error"]["message"]) == (
+        "failed",
+        "server_error",
+        "RuntimeError: Boom",
+    )
+    assert kinds(await client.call("run_stream", agent="fail", input="Boom"))[-1] == "run.failed"
+
+
+async def test_a_session_goes_on_and_its_history_can_be_fetched(client: OfficialClient) -> None:
+    first = await client.call("run_sync", agent="echo", input="One", session="s")
+    second = await client.call("run_sync", agent="echo", input="Two", session="s")
+    assert first["session_id"] == second["session_id"]
+    assert len((await client.call("refresh_session", session="s"))["history"]) == 4
+    history = await client.call("history", session="s")
+    assert [(said["role"], text) for said, text in zip(history, texts(history), strict=True)] == [
+        ("user", "One"),
+        ("agent/echo", "One"),
+        ("user", "Two"),
+        ("agent/echo", "Two"),
+    ]
+
+
+async def test_another_program_goes_on_with_the_session(gateway: Running, client: OfficialClient) -> None:
+    run = await client.call("run_sync", agent="echo", input="One", session="s")
+    async with start_client("acp", base_url=f"{gateway.url}/acp") as other:
+        await other.call("open_session", session="theirs", id=run["session_id"])
+        await other.call("run_sync", agent="echo", input="Two", session="theirs")
+    assert texts(await client.call("history", session="s")) == ["One", "One", "Two", "Two"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "code"),
+    [
+        ("run_sync", {"agent": "nope", "input": "x"}, "not_found"),
+        ("agent", {"name": "nope"}, "not_found"),
+        ("run_status", {"run_id": NOBODY}, "not_found"),
+        ("run_events", {"run_id": NOBODY}, "not_found"),
+        ("run_cancel", {"run_id": NOBODY}, "not_found"),
+        ("run_resume_sync", {"run_id": NOBODY, "answer": "x"}, "not_found"),
+        ("run_stream", {"agent": "nope", "input": "x"}, "not_found"),
+    ],
+)
+async def test_faults_are_those_of_the_protocol(
+    client: OfficialClient, name: str, arguments: dict[str, Any], code: str
+) -> None:
+    with pytest.raises(ClientError) as caught:
+        await client.call(name, **arguments)
+    assert (caught.value.type, caught.value.data["code"]) == ("ACPError", code)
+
+
+async def test_what_a_run_does_not_allow_is_refused(client: OfficialClient) -> None:
+    run = await client.call("run_sync", agent="echo", input="x")
+    for name, arguments in (("run_resume_sync", {"answer": "x"}), ("run_cancel", {})):
+        with pytest.raises(ClientError) as caught:
+            await client.call(name, run_id=run["run_id"], **arguments)
+        assert caught.value.data["code"] == "server_error"
+
+
+async def test_one_agent_alone_is_an_origin_of_its_own(gateway: Running) -> None:
+    async with start_client("acp", base_url=f"{gateway.url}/agent/echo/acp") as alone:
+        assert [agent["name"] for agent in await alone.call("agents")] == ["echo"]
+        run = await alone.call("run_sync", agent="echo", input="One", session="s")
+        assert texts(run["output"]) == ["One"]
+        assert texts(await alone.call("history", session="s")) == ["One", "One"]

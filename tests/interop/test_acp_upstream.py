@@ -1,0 +1,196 @@
+"""Agents of a server made with the official ACP SDK, unchanged, behind the gateway."""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from adapters.acp.client import Client, discover
+from adapters.acp.manifest import upstream_name
+from gateway.registry import Fronted
+from tests.interop.driver import BOUND, OfficialClient, OfficialServer, start_client, start_server
+from tests.running import Running, running
+
+
+@pytest.fixture
+async def server() -> AsyncGenerator[OfficialServer]:
+    async with start_server("acp") as made:
+        yield made
+
+
+async def fronted(server: OfficialServer) -> dict[str, Fronted]:
+    async with httpx.AsyncClient(trust_env=False) as http:
+        infos = await discover(server.url, http)
+    return {info.name: Fronted(info, Client(server.url, upstream_name(info))) for info in infos}
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path, server: OfficialServer) -> AsyncGenerator[Running]:
+    async with running(tmp_path, fronted=await fronted(server)) as made:
+        yield made
+
+
+@pytest.fixture
+async def client(gateway: Running) -> AsyncGenerator[OfficialClient]:
+    async with start_client("acp", base_url=f"{gateway.url}/acp") as made:
+        yield made
+
+
+def kinds(events: list[Any]) -> list[str]:
+    return [event["type"] for event in events]
+
+
+def texts(messages: list[Any]) -> list[str]:
+    return ["".join(part["content"] or "" for part in said["parts"] if part["name"] is None) for said in messages]
+
+
+def parts(run: Any) -> list[Any]:
+    return [part for said in run["output"] for part in said["parts"]]
+
+
+async def test_its_agents_are_there_with_their_own_words(client: OfficialClient) -> None:
+    agents = {agent["name"]: agent for agent in await client.call("agents")}
+    assert {"echo", "ask", "ask-twice"} <= set(agents)
+    assert agents["echo"]["description"] == "Gives the caller's text back."
+
+
+async def test_a_run_has_the_text_and_the_roles_of_its_agent(client: OfficialClient) -> None:
+    run = await client.call("run_sync", agent="echo", input="Hello")
+    assert (run["status"], texts(run["output"])) == ("completed", ["Hello"])
+    assert run["output"][0]["role"] == "agent/echo"
+
+
+async def test_tokens_pass_as_they_come(server: OfficialServer, client: OfficialClient) -> None:
+    said: list[str] = []
+    async with client.stream("run_stream", agent="stream", input="one two three") as events:
+        async for event in events:
+            if event["type"] == "message.part":
+                said.append(event["part"]["content"])
+                server.release()
+    assert said == ["one", " two", " three"]
+
+
+async def test_a_whole_message_is_said_once(client: OfficialClient) -> None:
+    assert texts((await client.call("run_sync", agent="message", input="Hello"))["output"]) == ["Hello!"]
+
+
+async def test_a_question_is_asked_and_answered(client: OfficialClient) -> None:
+    run = await client.call("run_sync", agent="ask", input="x")
+    assert texts([run["await_request"]["message"]]) == ["What is your name?"]
+    done = await client.call("run_resume_sync", run_id=run["run_id"], answer="Ada")
+    assert (done["status"], texts(done["output"])) == ("completed", ["Hello, Ada."])
+
+
+async def test_two_questions_one_after_the_other_and_nothing_said_twice(client: OfficialClient) -> None:
+    run = await client.call("run_sync", agent="ask_twice", input="x")
+    for answer in ("Ada", "Lovelace"):
+        assert run["status"] == "awaiting"
+        run = await client.call("run_resume_sync", run_id=run["run_id"], answer=answer)
+    assert texts(run["output"]) == ["Two questions. ", "Hello, Ada Lovelace."]
+
+
+async def test_an_answer_to_a_completed_run_never_reaches_the_upstream(
+    server: OfficialServer, gateway: Running, client: OfficialClient
+) -> None:
+    """The SDK's server would take it, and leave its run in progress for ever."""
+    run = await client.call("run_sync", agent="ask", input="x")
+    await client.call("run_resume_sync", run_id=run["run_id"], answer="Ada")
+    answer = {"await_resume": {"type": "message", "message": {"parts": [{"content": "Again"}]}}, "mode": "sync"}
+    refused = await gateway.http.post(f"/acp/runs/{run['run_id']}", content=json.dumps(answer))
+    assert refused.status_code == 403
+    bound = (await gateway.hub.run("default", (await _headers(gateway, run))["babelgate-run"])).upstream
+    async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+        assert (await http.get(f"/runs/{bound['run']}")).json()["status"] == "completed"
+
+
+async def _headers(gateway: Running, run: Any) -> httpx.Headers:
+    return (await gateway.http.get(f"/acp/runs/{run['run_id']}")).headers
+
+
+async def test_a_cancel_reaches_the_upstream(server: OfficialServer, gateway: Running, client: OfficialClient) -> None:
+    async with client.stream("run_stream", agent="slow", input="x") as events:
+        seen: list[str] = []
+        async for event in events:
+            seen.append(event["type"])
+            if event["type"] == "message.part":
+                await gateway.http.post(f"/acp/runs/{run_id}/cancel")
+            elif event["type"] == "run.created":
+                run_id = event["run"]["run_id"]
+    assert seen[-1] == "run.cancelled"
+    headers = await _headers(gateway, {"run_id": run_id})
+    bound = (await gateway.hub.run("default", headers["babelgate-run"])).upstream
+    async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http, asyncio.timeout(BOUND):
+        while (await http.get(f"/runs/{bound['run']}")).json()["status"] != "cancelled":
+            pass
+
+
+async def test_a_failure_is_told_in_its_own_words(client: OfficialClient) -> None:
+    run = await client.call("run_sync", agent="fail", input="Boom")
+    assert (run["status"], run["error"]["message"]) == ("failed", "Boom")
+    assert texts(run["output"]) == ["Before the fault."]
+
+
+async def test_files_keep_their_form(client: OfficialClient) -> None:
+    given = [
+        {"content": "A report"},
+        {"name": "a.txt", "content": "A note"},
+        {"name": "b.bin", "content": "AAEC", "content_encoding": "base64", "content_type": "image/png"},
+    ]
+    run = await client.call("run_sync", agent="files", input=[{"parts": given}])
+    named = {part["name"]: part for part in parts(run)}
+    assert (named["a.txt"]["content"], named["a.txt"]["content_encoding"]) == ("A note", "plain")
+    assert (named["b.bin"]["content"], named["b.bin"]["content_type"]) == ("AAEC", "image/png")
+    assert base64.b64decode(named["report.txt"]["content"]).decode().startswith("A report")
+
+
+async def test_thoughts_tool_calls_citations_and_generic_events_pass(client: OfficialClient) -> None:
+    events = await client.call("run_stream", agent="metadata", input="a b")
+    assert [event["generic"] for event in events if event["type"] == "generic"] == [{"progress": 0.5}]
+    told = [part["metadata"] for part in parts(events[-1]["run"]) if part["metadata"]]
+    assert [(each["kind"], each.get("message"), each.get("tool_name")) for each in told] == [
+        ("trajectory", "Thinking about it.", None),
+        ("trajectory", None, "word_count"),
+        ("citation", None, None),
+    ]
+    assert told[1]["tool_output"] == {"words": 2}
+    assert told[2]["url"] == "https://example.com/source"
+
+
+async def test_its_session_remembers_and_nothing_is_told_it_twice(client: OfficialClient) -> None:
+    said = [
+        texts((await client.call("run_sync", agent="history", input=text, session="s"))["output"])
+        for text in ("One", "Two")
+    ]
+    assert said == [["0 before: One"], ["2 before: Two"]]
+
+
+async def test_an_a2a_client_calls_it(gateway: Running) -> None:
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    answer = await gateway.http.post("/a2a/echo", json=body, headers={"A2A-Version": "1.0"})
+    task = answer.json()["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert [part["text"] for artifact in task["artifacts"] for part in artifact["parts"]] == ["Hello"]
+
+
+async def test_a_run_outlives_a_restart_of_the_gateway(tmp_path: Path, server: OfficialServer) -> None:
+    async with running(tmp_path, fronted=await fronted(server)) as gateway:
+        body = {"agent_name": "slow", "input": [{"role": "user", "parts": [{"content": "x"}]}], "mode": "stream"}
+        async with gateway.http.stream("POST", "/acp/runs", content=json.dumps(body)) as response:
+            run_id = response.headers["run-id"]
+            text = ""
+            async for chunk in response.aiter_text():
+                text += chunk
+                if "message.part" in text:
+                    break
+    server.release()
+    async with running(tmp_path, fronted=await fronted(server)) as gateway:
+        follow = await gateway.http.get(f"/acp/runs/{run_id}/events", headers={"Accept": "text/event-stream"})
+        run = (await gateway.http.get(f"/acp/runs/{run_id}")).json()
+    assert follow.text.startswith(text)
+    assert (run["status"], texts(run["output"])) == ("completed", ["first last"])
