@@ -5,7 +5,7 @@ what they repeat is dropped, and the first new event goes on where the log ends.
 """
 
 import hashlib
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,10 +152,15 @@ async def unseen(events: AsyncIterable[Event], said: Sequence[Event]) -> AsyncIt
         FaultError: `agent_not_replayable`, at the first event that differs or if `events` ends too early.
     """
     before = Said(said)
-    async for event in events:
-        if before.repeats(event) is None:
-            yield event
-    before.end()
+    try:
+        async for event in events:
+            if before.repeats(event) is None:
+                yield event
+        before.end()
+    finally:
+        # Whoever closes this one closes the agent's: left to the garbage collector, its last words would come too late.
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,8 @@ _EXPOSED: Final = (
     "Run-ID, X-Pagination-Next, X-Pagination-Total, X-Request-Id"
 )
 _STAND_INS: Final = {"HEAD": "GET", "OPTIONS": "TRACE"}
-"""HEAD is a GET whose body is kept back. No path has TRACE: the 405 to it lists a path's methods, where the framework's own
-answer to OPTIONS lists those of one of the path's handlers."""
+"""HEAD is a GET whose body is kept back. No path has TRACE: the 405 to it lists a path's methods, where the framework's
+own answer to OPTIONS lists those of one of the path's handlers."""
 _IDS: Final = {b"babelgate-thread": "thread", b"babelgate-task": "task", b"babelgate-run": "run"}
 
 

@@ -43,7 +43,7 @@ class Invocations:
         )
         if created.cause == "answer":
             call = replace(call, answers=_answers(Fold(start.thread_id, start.owner, await past())))
-        if run.first_seq > 3 or task.first_seq > 2:  # not the first run of a new thread
+        if run.first_seq > 3 or task.first_seq > 2 or run.attempt > 1:  # all but a new thread's first start
             call = replace(call, upstream=await self._upstream(start))
             if not info.remembers:
                 call = replace(call, history=_history(start, await self.span(start.pk)))

@@ -113,9 +113,6 @@ async def connect(settings: Settings, servers: Sequence[str] = ()) -> Registry:
             number += 1
             name = f"{each.info.name[:58].rstrip('-_.')}-{number}"
         found[name] = replace(each, info=each.info.model_copy(update={"name": name}))
-    for each in found.values():
-        if each.broken is not None:
-            log.warning("agent %s is broken: %s", each.info.name, each.broken)
     return Registry(found.values(), settings.default_agent)
 
 

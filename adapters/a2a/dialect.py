@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal
 
-from canonical import Artifact, DataPart, FaultCode, FaultError, FilePart, Message, TaskState, TextPart
+from canonical import DataPart, FaultCode, FaultError, FilePart, Message, TaskState, TextPart
 from canonical.message import Role
 from canonical.value import JsonObject
 
 from . import wire as w
 from .ask import Get, Listing, Push, PushListing, PushName, Send
-from .view import PROTOCOL, ArtifactUpdate, Snapshot, StatusUpdate, Update
-from .writer import shown_part
+from .view import PROTOCOL, Artifact, ArtifactUpdate, Snapshot, StatusUpdate, Update, shown_part
 
 __all__ = ("MAX_CONTEXT", "Dialect", "decode_message", "file_path", "timestamp")
 
@@ -228,7 +227,7 @@ class Dialect(ABC):
         return {**own, **encoded} if own else encoded
 
     def encode_artifact(self, artifact: Artifact) -> JsonObject:
-        encoded: JsonObject = {"artifactId": artifact.artifact_id or ""}
+        encoded: JsonObject = {"artifactId": artifact.artifact_id}
         if artifact.name is not None:
             encoded["name"] = artifact.name
         if artifact.description is not None:

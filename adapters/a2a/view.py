@@ -5,13 +5,40 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from canonical import Artifact, Message, TaskState
+from canonical import (
+    AnnotationPart,
+    DataPart,
+    Feature,
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TaskState,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from canonical.message import text_of
 from canonical.state import TERMINAL, WAITING
+from canonical.thread import Loss
 from canonical.value import JsonObject
 
-__all__ = ("PROTOCOL", "ArtifactUpdate", "Snapshot", "Status", "StatusUpdate", "Update", "derived_id")
+__all__ = (
+    "NO_FORM",
+    "PROTOCOL",
+    "Artifact",
+    "ArtifactUpdate",
+    "Snapshot",
+    "Status",
+    "StatusUpdate",
+    "Update",
+    "derived_id",
+    "shown_part",
+)
 
 PROTOCOL: Final = "a2a"
+NO_FORM: Final = "A2A has no form for it"
 
 
 def derived_id(*names: str) -> str:
@@ -30,6 +57,21 @@ class Status:
     def stops(self) -> bool:
         """Terminal, or interrupted: what a blocking send waits for and where a stream ends."""
         return self.state in TERMINAL or self.state in WAITING
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """An artifact, or a piece of one."""
+
+    artifact_id: str
+    parts: tuple[Part, ...] = ()
+    name: str | None = None
+    description: str | None = None
+    metadata: JsonObject = field(default_factory=dict[str, object])
+
+    @property
+    def text(self) -> str:
+        return text_of(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +104,22 @@ class ArtifactUpdate:
 
 
 Update = Snapshot | StatusUpdate | ArtifactUpdate
+
+
+def shown_part(part: Part) -> tuple[TextPart | DataPart | FilePart | None, Loss | None]:
+    """The part as A2A can show it, None if it cannot, and what gets lost."""
+    if part.kind == "text" or part.kind == "data" or part.kind == "file":
+        return part, None
+    match part:
+        case RefusalPart():
+            metadata = {**part.metadata, "babelgate": {"kind": "refusal"}}
+            shown = TextPart(text=part.text, media_type=part.media_type, metadata=metadata)
+            return shown, Loss(feature=Feature.REFUSAL, how="shown as text")
+        case ReasoningPart():
+            return None, Loss(feature=Feature.REASONING, how=NO_FORM)
+        case AnnotationPart():
+            return None, Loss(feature=Feature.CITATION, how=NO_FORM)
+        case ToolCallPart(side="caller"):
+            return None, Loss(feature=Feature.CALLER_TOOLS, how=NO_FORM)
+        case ToolCallPart() | ToolResultPart():
+            return None, Loss(feature=Feature.TOOL_ACTIVITY, how=NO_FORM)

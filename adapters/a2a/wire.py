@@ -76,7 +76,7 @@ class Message(Wire):
 
 
 class AuthenticationInfo(Wire):
-    scheme: str
+    scheme: str | None = None
     credentials: str | None = None
 
 

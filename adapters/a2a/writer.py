@@ -4,26 +4,22 @@ One writer serves all dialects, live streams, replays, webhooks and `GetTask` al
 applies to its own snapshot, so a task that is fetched is the fold of the stream that led to it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar, Final
 
 from canonical import (
-    AnnotationPart,
-    Artifact,
     DataPart,
+    Event,
     Fault,
     Feature,
-    FilePart,
     Message,
     Part,
-    ReasoningPart,
     Record,
     RefusalPart,
     Task,
     TaskState,
     TextPart,
-    ToolCallPart,
-    ToolResultPart,
 )
 from canonical.event import (
     ArtifactAdded,
@@ -35,7 +31,6 @@ from canonical.event import (
     MessageStarted,
     PartAdded,
     PartDelta,
-    PartEnded,
     RunCreated,
     RunEnded,
     StepStarted,
@@ -48,30 +43,23 @@ from canonical.state import TERMINAL, WAITING
 from canonical.thread import Loss
 from canonical.value import Json, JsonObject
 
-from .view import PROTOCOL, ArtifactUpdate, Snapshot, Status, StatusUpdate, Update, derived_id
+from .view import (
+    NO_FORM,
+    PROTOCOL,
+    Artifact,
+    ArtifactUpdate,
+    Snapshot,
+    Status,
+    StatusUpdate,
+    Update,
+    derived_id,
+    shown_part,
+)
 
-__all__ = ("EventWriter", "shown_part")
+__all__ = ("EventWriter",)
 
-NO_FORM = "A2A has no form for it"
-
-
-def shown_part(part: Part) -> tuple[TextPart | DataPart | FilePart | None, Loss | None]:
-    """The part as A2A can show it, None if it cannot, and what gets lost."""
-    match part:
-        case TextPart() | DataPart() | FilePart():
-            return part, None
-        case RefusalPart():
-            metadata = {**part.metadata, "babelgate": {"kind": "refusal"}}
-            shown = TextPart(text=part.text, media_type=part.media_type, metadata=metadata)
-            return shown, Loss(feature=Feature.REFUSAL, how="shown as text")
-        case ReasoningPart():
-            return None, Loss(feature=Feature.REASONING, how=NO_FORM)
-        case AnnotationPart():
-            return None, Loss(feature=Feature.CITATION, how=NO_FORM)
-        case ToolCallPart(side="caller"):
-            return None, Loss(feature=Feature.CALLER_TOOLS, how=NO_FORM)
-        case ToolCallPart() | ToolResultPart():
-            return None, Loss(feature=Feature.TOOL_ACTIVITY, how=NO_FORM)
+_EMPTY: Final = TextPart(text="")
+"""An artifact and a message must have a part (specification 1.0, 4.1.4 and 4.1.7)."""
 
 
 @dataclass(slots=True)
@@ -81,14 +69,16 @@ class _Growing:
     artifact: Artifact
     parts: list[Part] = field(default_factory=list[Part])
     deltas: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
-    complete: bool = True
 
     def value(self) -> Artifact:
         for index, pieces in self.deltas.items():
             self.parts[index] = extend_part(self.parts[index], "".join(pieces))
         self.deltas.clear()
-        parts = tuple(self.parts) or (TextPart(text=""),)
-        return self.artifact.model_copy(update={"parts": parts, "complete": self.complete})
+        return self.piece(*self.parts or (_EMPTY,))
+
+    def piece(self, *parts: Part) -> Artifact:
+        whole = self.artifact
+        return Artifact(whole.artifact_id, parts, whole.name, whole.description, whole.metadata)
 
 
 @dataclass(slots=True)
@@ -116,7 +106,7 @@ class _Saying:
             role=said.role,
             name=said.name,
             phase=said.phase,
-            parts=tuple(shown) or (TextPart(text=""),),
+            parts=tuple(shown) or (_EMPTY,),
             metadata=said.metadata,
             extra=said.extra,
         )
@@ -160,32 +150,14 @@ class EventWriter:
 
     def write(self, record: Record) -> Sequence[Update]:
         """What a stream shows of this record; a stream's first event, the snapshot, is the caller's to take."""
-        event = record.event
+        handle = self._handlers.get(record.event.kind)
+        return () if handle is None else handle(self, record.event, record)
+
+    def _note(self, event: Event, record: Record) -> Sequence[Update]:
+        """Records that change what is known, and show nothing by themselves."""
         match event:
-            case PartDelta():
-                return self._delta(event)
-            case PartAdded():
-                return self._part(event)
             case MessageStarted():
                 self._saying[event.message_id or ""] = _Saying(event)
-            case PartEnded():
-                pass
-            case MessageEnded():
-                return self._ended(event, record)
-            case TaskChanged():
-                return self._changed(event, record)
-            case RunEnded():
-                return self._run_ended(event, record)
-            case ArtifactAdded():
-                return self._artifact(event)
-            case _:
-                self._note(record)
-        return ()
-
-    def _note(self, record: Record) -> None:
-        """Records that change what is known, and show nothing by themselves."""
-        event = record.event
-        match event:
             case TaskCreated():
                 self.status = Status(TaskState.SUBMITTED, record.at)
                 self._metadata = event.metadata
@@ -210,6 +182,7 @@ class EventWriter:
                 self.losses[Loss(feature=Feature.CUSTOM, how=NO_FORM)] = None
             case _:
                 pass
+        return ()
 
     def _referring(self, message: Message) -> Message:
         """The first input of a task that goes on from others names them (specification 1.0, 3.4.3)."""
@@ -259,7 +232,7 @@ class EventWriter:
             if asked.answer_schema is not None:
                 data["schema"] = asked.answer_schema
             parts.append(DataPart(data=data))
-        return self._said(record, tuple(parts) or (TextPart(text=""),), {})
+        return self._said(record, tuple(parts) or (_EMPTY,), {})
 
     def _said(self, record: Record, parts: tuple[Part, ...], metadata: JsonObject) -> Message:
         message_id = derived_id(self.task_id, "status", str(record.seq))
@@ -275,7 +248,7 @@ class EventWriter:
 
     # Messages
 
-    def _part(self, event: PartAdded) -> Sequence[Update]:
+    def _part(self, event: PartAdded, _: Record) -> Sequence[Update]:
         saying = self._saying.get(event.message_id or "")
         if saying is None:
             return ()
@@ -295,7 +268,7 @@ class EventWriter:
         saying.held = (index, shown)
         return flushed
 
-    def _delta(self, event: PartDelta) -> Sequence[Update]:
+    def _delta(self, event: PartDelta, _: Record) -> Sequence[Update]:
         saying = self._saying.get(event.message_id or "")
         if saying is None or not saying.parts:
             return ()
@@ -304,7 +277,7 @@ class EventWriter:
         part = saying.parts[index]
         if not event.text or not isinstance(part, TextPart | RefusalPart) or not self._is_answer(saying):
             return ()
-        shown, _ = shown_part(part)
+        shown = shown_part(part)[0]
         assert isinstance(shown, TextPart)
         if shown.media_type is None and not shown.metadata:
             piece = TextPart(text=event.text)
@@ -332,9 +305,7 @@ class EventWriter:
         if saying.artifact is None and any(shown_part(part)[0] is None for part in saying.parts):
             return ()  # nothing of it can be shown
         growing, append = self._growing(saying)
-        growing.complete = True
-        artifact = growing.artifact.model_copy(update={"parts": (TextPart(text=""),)})
-        return (self._artifact_update(artifact, append=append, last=True),)
+        return (self._artifact_update(growing.piece(_EMPTY), append=append, last=True),)
 
     @staticmethod
     def _is_answer(saying: _Saying) -> bool:
@@ -355,7 +326,7 @@ class EventWriter:
         # which nothing can be shown leaves no hole.
         self._answers += 1
         artifact = Artifact(artifact_id=f"answer-{self._answers}", metadata=saying.started.metadata)
-        saying.artifact = self._artifacts[f"answer-{self._answers}"] = _Growing(artifact, complete=False)
+        saying.artifact = self._artifacts[artifact.artifact_id] = _Growing(artifact)
         return saying.artifact, False
 
     def _piece(self, saying: _Saying, index: int, part: Part, *, last: bool = False) -> ArtifactUpdate:
@@ -366,9 +337,7 @@ class EventWriter:
             growing.parts.append(part)
         elif isinstance(part, TextPart):
             growing.deltas.setdefault(place, []).append(part.text)
-        growing.complete = last
-        artifact = growing.artifact.model_copy(update={"parts": (part,)})
-        return self._artifact_update(artifact, append=append, last=last)
+        return self._artifact_update(growing.piece(part), append=append, last=last)
 
     def _artifact_update(self, artifact: Artifact, *, append: bool, last: bool) -> ArtifactUpdate:
         return ArtifactUpdate(
@@ -377,13 +346,13 @@ class EventWriter:
 
     # Artifacts and ends
 
-    def _artifact(self, event: ArtifactAdded) -> Sequence[Update]:
+    def _artifact(self, event: ArtifactAdded, _: Record) -> Sequence[Update]:
         if event.origin == "caller":  # an upload: A2A callers send files in messages, and it is no output of the task
             return ()
         shown, loss = shown_part(event.part)
         if loss is not None:
             self.losses[loss] = None
-        part = shown or TextPart(text="")
+        part = shown or _EMPTY
         artifact_id = event.artifact_id or ""
         growing = self._artifacts.get(artifact_id)
         append = event.append and growing is not None
@@ -393,15 +362,12 @@ class EventWriter:
                 name=event.name,
                 description=event.description,
                 metadata=event.metadata,
-                extra=event.extra,
             )
             growing = self._artifacts[artifact_id] = _Growing(artifact)
         growing.parts.append(part)
-        growing.complete = event.last
-        piece = growing.artifact.model_copy(update={"parts": (part,)})
-        return (self._artifact_update(piece, append=append, last=event.last),)
+        return (self._artifact_update(growing.piece(part), append=append, last=event.last),)
 
-    def _run_ended(self, event: RunEnded, record: Record) -> Sequence[Update]:
+    def _run_ended(self, event: RunEnded, _: Record) -> Sequence[Update]:
         self._fault = event.fault
         self._usage = {**self._usage, **event.usage}
         if event.output is None or event.output in self._data:
@@ -411,3 +377,22 @@ class EventWriter:
         growing = self._artifacts[artifact_id] = _Growing(Artifact(artifact_id=artifact_id, name="output"))
         growing.parts.append(DataPart(data=event.output))
         return (self._artifact_update(growing.value(), append=False, last=True),)
+
+    # By kind and not by isinstance: every token passes here.
+    _handlers: ClassVar[Mapping[str, Callable[..., Sequence[Update]]]] = {
+        "task_created": _note,
+        "run_created": _note,
+        "interrupt_raised": _note,
+        "interrupt_answered": _note,
+        "loss_noted": _note,
+        "tool_started": _note,
+        "step_started": _note,
+        "custom": _note,
+        "message_started": _note,
+        "part_added": _part,
+        "part_delta": _delta,
+        "message_ended": _ended,
+        "artifact_added": _artifact,
+        "run_ended": _run_ended,
+        "task_changed": _changed,
+    }

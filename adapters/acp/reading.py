@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from adapters._shared import Encoder, Lines, Told
 from adapters._sse import frame
 from adapters.acp import wire as w
 from adapters.acp.codec import View
@@ -63,40 +64,75 @@ class Reading:
             return False
         return seq > self._show_after
 
-    async def follow(self) -> AsyncGenerator[list[BaseModel]]:
-        """Events in batches, until the run stops."""
+    async def _before(self) -> AsyncGenerator[Record]:
+        """The records of the tasks that the newest one continues."""
         for task in self._tasks[:-1]:
             for record in await self._hub.records(self._owner, Scope.task(task), inline=True):
-                yield [event for event in self.writer.write(record) if self._shows(record.seq)]
+                yield record
+
+    def _reading(self) -> aclosing[AsyncGenerator[Sequence[Record]]]:
         last = self._tasks[-1]
         reading = self._hub.read(self._owner, Scope.task(last), last.first_seq - 1, inline=True)
-        async with aclosing(cast("Any", reading)) as batches:
-            async for batch in batches:
-                shown: list[BaseModel] = []
-                for record in batch:
-                    shown += [event for event in self.writer.write(record) if self._shows(record.seq)]
-                    if self._stops(record):
-                        yield shown
-                        return
+        return aclosing(cast("Any", reading))
+
+    async def frames(self, lines: Lines) -> AsyncGenerator[bytes]:
+        """Events as they come, until the run stops."""
+        encoder = _Encoder(self.writer)
+        seen: list[Record] = []
+        async for record in self._before():
+            seen.append(record)
+            if shown := self._shown(encoder.write(record), record):
                 yield shown
+        view = (self._owner, self.writer.view, len(self._tasks))
+        follower = lines.join(view, encoder, seen, self._again)
+        seen.clear()
+        async with self._reading() as batches:
+            async for batch in batches:
+                ready: list[bytes] = []
+                for record in batch:
+                    told = await follower.told(record)
+                    ready.append(self._shown(told, record))
+                    if told.stopped and self._stops(record):
+                        yield b"".join(ready)
+                        return
+                if any(ready):
+                    yield b"".join(ready)
+
+    def _shown(self, told: Told, record: Record) -> bytes:
+        return b"".join([frame for frame in told.frames if self._shows(record.seq)])
+
+    async def _again(self, seq: int) -> Encoder:
+        writer = EventWriter(self.writer.view)
+        for task in self._tasks:
+            for record in await self._hub.records(self._owner, Scope.task(task), inline=True):
+                if record.seq < seq:
+                    writer.write(record)
+        return _Encoder(writer)
 
     def _stops(self, record: Record) -> bool:
-        """Only a change of the task is a stop: the first record of an answer finds the run still awaiting. A reader who
-        comes when all is said finds the stop at the end of what there was."""
-        if not self.writer.stopped:
-            return False
+        """Of a record after which the run stands still. Only a change of the task is a stop: the first record of an answer
+        finds the run still awaiting. A reader who comes when all is said finds the stop at the end of what there was.
+        """
         changed = isinstance(record.event, TaskChanged) and record.seq > self._stop_after
         return changed or record.seq == self._end
 
-    async def frames(self) -> AsyncGenerator[bytes]:
-        async with aclosing(self.follow()) as batches:
-            async for events in batches:
-                if events:
-                    yield b"".join(frame(w.dump(event)) for event in events)
-
     async def stop(self) -> EventWriter:
         """Wait until the run stops, or the gateway does: then the run is as it was left."""
-        async with aclosing(self.follow()) as batches:
-            async for _ in batches:
-                pass
+        async for record in self._before():
+            self.writer.write(record)
+        async with self._reading() as batches:
+            async for batch in batches:
+                for record in batch:
+                    self.writer.write(record)
+                    if self.writer.stopped and self._stops(record):
+                        return self.writer
         return self.writer
+
+
+class _Encoder:
+    def __init__(self, writer: EventWriter) -> None:
+        self._writer = writer
+
+    def write(self, record: Record) -> Told:
+        frames = [frame(w.dump(event)) for event in self._writer.write(record)]
+        return Told(frames, self._writer.stopped)

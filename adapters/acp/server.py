@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from adapters._body import parse_json, read_json, validate
 from adapters._request import Caller, caller, loss_header, run_headers
+from adapters._shared import Lines
 from adapters._sse import event_stream
 from adapters.acp import wire as w
 from adapters.acp.carries import VERSION
@@ -70,6 +71,7 @@ def _json(value: BaseModel, status: int = 200, headers: Mapping[str, str] | None
 class Server:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
+        self._lines = Lines()
 
     def __deepcopy__(self, _: object) -> "Server":
         # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
@@ -154,7 +156,7 @@ class Server:
             )
             return _json(run, 202, headers)
         reading = Reading(self._hub, who.owner, [receipt.task], view, stop_after=receipt.seq)
-        return await _followed(reading, body.mode, headers)
+        return await self._followed(reading, body.mode, headers)
 
     async def resume_run(self, request: Asked) -> Response[Any]:
         who = caller(request)
@@ -174,7 +176,7 @@ class Server:
         if body.mode == "async":
             writer = await reading.snapshot(until="in-progress")
             return _json(writer.run(), 202, {**headers, **loss_header(writer.losses)})
-        return await _followed(reading, body.mode, headers)
+        return await self._followed(reading, body.mode, headers)
 
     async def _continue(self, who: Caller, last: Task, message: Message) -> Receipt:
         return await self._hub.submit(
@@ -197,6 +199,12 @@ class Server:
             if error.fault.code in (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED):
                 raise FaultError(FaultCode.NOT_AWAITING, f"Run {run_id} has no await request") from error
             raise
+
+    async def _followed(self, reading: Reading, mode: w.Mode, headers: Mapping[str, str]) -> Response[Any]:
+        if mode == "stream":
+            return event_stream(reading.frames(self._lines), ping=None, headers=headers)
+        writer = await reading.stop()
+        return _json(writer.run(), 200, {**headers, **loss_header(writer.losses)})
 
     async def get_run(self, request: Asked) -> Response[Any]:
         who = caller(request)
@@ -230,7 +238,7 @@ class Server:
         reading = Reading(self._hub, who.owner, tasks, view, skip=after, stop_after=last, end=last)
         headers = run_headers(tasks[-1])
         if "text/event-stream" in request.headers.get("accept", ""):
-            return event_stream(reading.frames(), ping=None, headers=headers)
+            return event_stream(reading.frames(self._lines), ping=None, headers=headers)
         events = [w.dump(event) async for event in reading.events()]
         body = b'{"events":[' + b",".join(events) + b"]}"
         headers |= loss_header(reading.writer.losses)
@@ -331,13 +339,6 @@ class Server:
             wire = validate(w.Message, parse_json(await self._hub.fetch(url)))
         message = decode_message(wire)
         return message.model_copy(update={"extra": {"acp": {**own_fields(message.extra), "url": url}}})
-
-
-async def _followed(reading: Reading, mode: w.Mode, headers: Mapping[str, str]) -> Response[Any]:
-    if mode == "stream":
-        return event_stream(reading.frames(), ping=None, headers=headers)
-    writer = await reading.stop()
-    return _json(writer.run(), 200, {**headers, **loss_header(writer.losses)})
 
 
 @lru_cache(16)

@@ -6,6 +6,7 @@ from importlib.metadata import version
 import click
 
 from adapters import ADAPTERS
+from gateway.cli.listener import is_loopback
 from gateway.config import Settings
 from gateway.registry import Fronted, Registry
 
@@ -24,7 +25,8 @@ def banner(settings: Settings, base_url: str, registry: Registry) -> Iterator[st
     yield from _agents(registry, working)
     yield from _row("database", settings.database)
     if not settings.keys:
-        yield from _row("callers", "anyone who can reach it: there are no API keys")
+        who = "anyone on this machine" if is_loopback(settings.host) else "anyone who can reach it"
+        yield from _row("callers", f"{who}: there are no API keys")
     yield ""
     yield "Ctrl-C stops it."
 

@@ -13,7 +13,7 @@ from canonical import FaultError
 from canonical.value import Json, JsonObject
 from gateway.cli.speech import ABSENT, Asked, Failed, Heard, Noted, Said, bearer
 
-__all__ = ("A2aLine",)
+__all__ = ("Line",)
 
 _TIMEOUT: Final = httpx.Timeout(connect=5, read=None, write=60, pool=None)
 _PAUSED: Final = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
@@ -24,7 +24,7 @@ _FAILED: Final = {
 }
 
 
-class A2aLine:
+class Line:
     def __init__(self, url: str, agent: str, key: str | None) -> None:
         headers = {**bearer(key), "A2A-Version": "1.0", "Accept": "text/event-stream, application/json"}
         self._http = httpx.AsyncClient(headers=headers, timeout=_TIMEOUT)

@@ -26,10 +26,10 @@ from canonical.state import RunStatus
 from canonical.value import Json
 from gateway.cli.speech import ABSENT, Asked, Failed, Heard, Noted, Said, bearer
 
-__all__ = ("AcpLine",)
+__all__ = ("Line",)
 
 
-class AcpLine:
+class Line:
     def __init__(self, url: str, agent: str, key: str | None) -> None:
         self._client = Client(f"{url}/acp", agent, headers=bearer(key))
         ids = [str(uuid4()) for _ in range(3)]

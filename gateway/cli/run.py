@@ -10,10 +10,9 @@ from typing import Any, Final, cast
 import click
 
 from canonical.value import Json, JsonObject
-from gateway.cli.line_a2a import A2aLine
-from gateway.cli.line_acp import AcpLine
+from gateway.cli import line_a2a, line_acp
 from gateway.cli.refusal import USAGE, Refusal
-from gateway.cli.speech import Asked, Failed, Heard, Line, Noted, Said
+from gateway.cli.speech import Asked, Conversation, Failed, Heard, Noted, Said
 
 __all__ = ("reading", "run")
 

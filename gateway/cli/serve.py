@@ -33,6 +33,8 @@ except ImportError:  # no wheel for this system: everything works, a little slow
 
 __all__ = ("serve",)
 
+log = logging.getLogger("babelgate")
+
 _PATIENCE: Final = 3
 """Seconds that answers which do not end by themselves have when the gateway stops. Streams and waits end at once."""
 _KEEP_ALIVE: Final = 75
@@ -55,7 +57,7 @@ def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any])
         )
     with bind(settings.host, settings.port) as listener, asyncio.Runner(loop_factory=new_event_loop) as runner:
         _log(settings.log_level)
-        runner.run(_serve(settings, wanted.servers, listener))
+        runner.run(_serve(settings, wanted.servers, listener, strict=bool(targets)))
 
 
 def _log(level: str) -> None:
@@ -68,8 +70,15 @@ def _log(level: str) -> None:
     logging.getLogger("babelgate").setLevel(level.upper())
 
 
-async def _serve(settings: Settings, servers: Sequence[str], listener: socket.socket) -> None:
+async def _serve(settings: Settings, servers: Sequence[str], listener: socket.socket, *, strict: bool) -> None:
+    """`strict`: the agents are those of the command line, and without any there is nothing to do. A gateway that has a
+    configuration starts all the same: what it holds of earlier runs is there for their callers."""
     registry = await connect(settings, servers)
+    broken = [f"{each.info.name}: {each.broken}" for each in registry.all() if each.broken is not None]
+    if strict and len(broken) == len(registry.all()):
+        raise Refusal(f"no agent works: {'; '.join(broken)}")
+    for line in broken:
+        log.warning("broken agent %s", line)
     fetcher = Fetcher(settings.network.allow)
     hub = open_hub(settings, registry, fetcher)
     try:

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 from canonical.value import Json, JsonObject
 
-__all__ = ("ABSENT", "Asked", "Failed", "Heard", "Line", "Noted", "Said", "bearer")
+__all__ = ("ABSENT", "Asked", "Conversation", "Failed", "Heard", "Noted", "Said", "bearer")
 
 ABSENT: Final = "no gateway answers there: start one with babelgate serve, or name another with --url"
 
@@ -41,8 +41,8 @@ class Failed(Exception):
     """The agent, the gateway or the way to it failed; the message says how."""
 
 
-class Line(Protocol):
-    """A conversation with one agent."""
+class Conversation(Protocol):
+    """With one agent, in one protocol."""
 
     def send(self, text: str) -> AsyncGenerator[Heard]:
         """Raises Failed."""

@@ -5,8 +5,9 @@ import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar, cast
 
 import pytest
@@ -42,6 +43,7 @@ from canonical.state import TERMINAL
 from gateway.blob import Blobs
 from gateway.command import Bounds
 from gateway.config import Timeout
+from gateway.database import migrate, open_engine
 from gateway.fetch import Fetcher
 from gateway.hub import Hub
 from gateway.registry import Fronted, Registry
@@ -205,12 +207,25 @@ def fronted(
     )
 
 
+@cache
+def _empty_database() -> bytes:
+    """A migrated database: copying it is much quicker than migrating a new one for every test."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "empty.db"
+        engine = open_engine(f"sqlite:///{path}", writes=True, power=False)
+        with engine.begin() as connection:
+            migrate(connection)
+        engine.dispose()  # the last connection takes the write-ahead log into the file
+        return path.read_bytes()
+
+
 class House:
     """Makes hubs on one folder, checks the invariants of every database, and stops what a test left running."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._hubs: list[Hub] = []
+        self._agents: set[Scripted] = set()
 
     def make(
         self,
@@ -222,6 +237,9 @@ class House:
         name: str = "hub.db",
     ) -> Hub:
         """A hub that is not started yet."""
+        if not (self.folder / name).exists():
+            (self.folder / name).write_bytes(_empty_database())
+        self._agents |= {each.agent for each in agents if isinstance(each.agent, Scripted)}
         hub = Hub(
             registry=Registry(agents),
             journal_url=f"sqlite:///{self.folder / name}",
@@ -254,6 +272,10 @@ class House:
             await within(hub.stop(), "the stop")
 
     async def close(self) -> None:
+        for agent in self._agents:  # the loop cannot end while a task of it refuses to
+            agent.stubborn = False
+            for going in agent.calls:
+                going.stubborn = False
         errors: list[BaseException] = []
         for hub in self._hubs:
             try:

@@ -146,9 +146,10 @@ def _rest(response: httpx.Response) -> None:
 
 
 def _rest_0_3(response: httpx.Response) -> None:
-    """A2A 0.3 leaves it open; its SDK's server sends `message` alone, and clients show it."""
-    error = _keys(_json(response), {"message", "code"})
+    """A2A 0.3 leaves it open; its SDK's server sends `message`, and the clients of later SDKs go by `type`."""
+    error = _keys(_json(response), {"message", "type", "code"})
     _message(error["message"])
+    assert re.fullmatch(r"([A-Z][a-z]+)+Error", error["type"])
     assert isinstance(error["code"], int)
 
 

@@ -15,14 +15,17 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import click
 import httpx
 import pytest
 
+from gateway.cli import babelgate as program
 from gateway.cli import main
 from gateway.cli.refusal import Refusal
 from gateway.cli.run import reading
 from gateway.cli.target import read_targets
-from tests.gateway.command import BOUND, PROGRAM, Served, babelgate, bound_socket, served
+from tests.gateway.command import BOUND, PROGRAM, ROOT, Served, babelgate, bound_socket, served
+from tests.skip import missing
 
 PROTOCOLS = ("acp", "a2a")
 AGENT = """
@@ -160,6 +163,17 @@ def test_broken_agents_are_listed_with_the_reason_and_the_others_serve(tmp_path:
             assert "Traceback" not in running.stop()
 
 
+def test_where_none_of_the_agents_of_the_command_line_works_there_is_nothing_to_serve(tmp_path: Path) -> None:
+    with bound_socket() as closed:
+        gone = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        done = babelgate(tmp_path, "serve", "--port", "0", f"far={gone}", "not_there:agent")
+        refused(done, 1, "no agent works: far: ", gone, "; agent: cannot import not_there")
+        assert not (tmp_path / "babelgate.db").exists()
+        (tmp_path / "babelgate.yaml").write_text(f"agents: {{far: {{url: '{gone}'}}}}")
+        with served(tmp_path) as running:
+            assert httpx.get(f"{running.url}/readyz").json()["agents"]["far"].startswith("broken: ")
+
+
 def test_the_file_in_the_working_directory_is_served_where_nothing_else_is_named(tmp_path: Path) -> None:
     (tmp_path / "manners.py").write_text(AGENT)
     file = {"database": "sqlite:///kept.db", "agents": {"host": {"python": "manners:greet"}}}
@@ -238,7 +252,7 @@ def test_a_mistake_on_the_command_line_is_one_line(
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
 def test_an_address_that_others_can_reach_is_refused_without_keys(here: Here, host: str) -> None:
     if host == "::" and not socket.has_ipv6:
-        pytest.skip("this system has no IPv6")
+        missing("IPv6")
     refused(here("serve", "--port", "0", "--host", host), 2, host, "keys", "--allow-anonymous")
 
 
@@ -259,7 +273,8 @@ def test_an_address_that_others_can_reach_is_served_with_keys_or_if_anyone_may_c
 def test_a_gateway_does_not_front_itself(tmp_path: Path) -> None:
     with bound_socket() as free:
         port = free.getsockname()[1]
-    with served(tmp_path, "--port", str(port), f"self=http://127.0.0.1:{port}/acp") as running:
+    own = f"self=http://127.0.0.1:{port}/acp"
+    with served(tmp_path, "--port", str(port), own, "gateway.demo:echo") as running:
         (broken,) = [line for line in running.lines if re.match(r"\s+broken\s", line)]
         assert "self: " in broken
 
@@ -499,3 +514,17 @@ def test_a_target_is_a_url_or_a_name_in_a_module(text: str, agents: Any, servers
 def test_targets_that_cannot_be_served_are_refused(texts: tuple[str, ...]) -> None:
     with pytest.raises(Refusal):
         read_targets(texts)
+
+
+def test_every_option_and_its_variable_are_in_the_documentation() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    section = page.partition("## The command line\n")[2].partition("\n## ")[0]
+    for name, command in program.commands.items():
+        assert f"| `{name}" in section
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert any(f"`{option}" in section for option in parameter.opts), (name, parameter.opts)
+            if isinstance(parameter.envvar, str):
+                assert f"`{parameter.envvar}`" in section
+    for option in ("--help", "--version"):
+        assert f"`{option}`" in section

@@ -12,6 +12,7 @@ import pytest
 
 from canonical import FaultCode, FaultError
 from gateway.fetch import Fetcher
+from tests.skip import missing
 
 PUBLIC = "93.184.215.14"
 LOOPBACK = ("127.0.0.0/8",)
@@ -369,7 +370,7 @@ async def test_a_header_that_http_cannot_carry_is_refused_and_not_sent(value: st
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     openssl = which("openssl")
     if openssl is None:
-        pytest.skip("making a certificate needs the openssl command")
+        missing("the openssl command, which makes a certificate")
     folder = tmp_path_factory.mktemp("tls")
     key, made = folder / "key.pem", folder / "cert.pem"
     subprocess.run(

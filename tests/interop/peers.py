@@ -21,6 +21,8 @@ from typing import Final
 
 import pytest
 
+from tests.skip import missing
+
 REQUIREMENTS: Final = Path(__file__).parent / "requirements"
 CACHE: Final = Path(__file__).parents[2] / ".peers"
 
@@ -44,7 +46,7 @@ def peer_python(name: str) -> Path:
         return CACHE / name / "bin" / "python"
     if os.environ.get("BABELGATE_PEERS") == "required":
         pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
+    missing(reason)
 
 
 @functools.cache

@@ -2,16 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
+import pytest_asyncio
 
 from canonical import Ask
+from gateway import demo
 from tests.interop.driver import BOUND, ClientError, OfficialClient, start_client
 from tests.running import Running, running
 
-NOBODY = "00000000-0000-4000-8000-000000000000"
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NOBODY: Final = "00000000-0000-4000-8000-000000000000"
 
 
 async def ask_twice(text: str) -> AsyncGenerator[Any, Any]:
@@ -21,31 +24,30 @@ async def ask_twice(text: str) -> AsyncGenerator[Any, Any]:
     yield f"Hello, {first} {last}."
 
 
-class Gate:
-    def __init__(self) -> None:
-        self.opened = asyncio.Event()
-
-    async def gated(self, text: str) -> AsyncGenerator[str]:
-        yield "first"
-        await self.opened.wait()
-        yield " second"
+GATE: Final = asyncio.Event()
 
 
-@pytest.fixture
-def gate() -> Gate:
-    return Gate()
+async def gated(text: str) -> AsyncGenerator[str]:
+    """Says one word, and the next when the gate opens."""
+    yield "first"
+    await GATE.wait()
+    yield " second"
 
 
 @pytest.fixture
-async def gateway(tmp_path: Path, gate: Gate) -> AsyncGenerator[Running]:
-    from gateway import demo
+def gate() -> asyncio.Event:
+    GATE.clear()
+    return GATE
 
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     agents = {name: getattr(demo, name) for name in demo.__all__}
-    async with running(tmp_path, {**agents, "ask_twice": ask_twice, "gated": gate.gated}) as made:
+    async with running(tmp_path_factory.mktemp("acp"), {**agents, "ask_twice": ask_twice, "gated": gated}) as made:
         yield made
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(gateway: Running) -> AsyncGenerator[OfficialClient]:
     async with start_client("acp", base_url=f"{gateway.url}/acp") as made:
         yield made
@@ -95,20 +97,20 @@ async def test_a_streamed_run_whose_events_are_the_list_of_events(client: Offici
     assert await client.call("run_events", run_id=events[0]["run"]["run_id"]) == events
 
 
-async def test_the_first_token_comes_before_the_agent_is_released(client: OfficialClient, gate: Gate) -> None:
+async def test_the_first_token_comes_before_the_agent_is_released(client: OfficialClient, gate: asyncio.Event) -> None:
     said: list[str] = []
     async with client.stream("run_stream", agent="gated", input="x") as events:
         async for event in events:
             if event["type"] == "message.part":
                 said.append(event["part"]["content"])
-                gate.opened.set()
+                gate.set()
     assert said == ["first", " second"]
 
 
-async def test_hanging_up_does_not_cancel(client: OfficialClient, gate: Gate) -> None:
+async def test_hanging_up_does_not_cancel(client: OfficialClient, gate: asyncio.Event) -> None:
     async with client.stream("run_stream", agent="gated", input="x") as events:
         run_id = (await anext(events))["run"]["run_id"]
-    gate.opened.set()
+    gate.set()
     assert (await ended(client, run_id))["status"] == "completed"
 
 
@@ -148,7 +150,7 @@ async def test_two_questions_at_once_come_one_at_a_time(client: OfficialClient) 
     assert texts(run["output"]) == ["write: approved\nsend: not approved\n"]
 
 
-async def test_a_run_is_cancelled_straight_after_it_was_created(client: OfficialClient) -> None:
+async def test_a_run_is_cancelled_straight_after_it_was_created(client: OfficialClient, gate: asyncio.Event) -> None:
     run = await client.call("run_async", agent="gated", input="x")
     assert (await client.call("run_cancel", run_id=run["run_id"]))["status"] == "cancelling"
     done = await ended(client, run["run_id"])
@@ -201,11 +203,11 @@ async def test_a_session_goes_on_and_its_history_can_be_fetched(client: Official
 
 
 async def test_another_program_goes_on_with_the_session(gateway: Running, client: OfficialClient) -> None:
-    run = await client.call("run_sync", agent="echo", input="One", session="s")
+    run = await client.call("run_sync", agent="echo", input="One", session="mine")
     async with start_client("acp", base_url=f"{gateway.url}/acp") as other:
         await other.call("open_session", session="theirs", id=run["session_id"])
         await other.call("run_sync", agent="echo", input="Two", session="theirs")
-    assert texts(await client.call("history", session="s")) == ["One", "One", "Two", "Two"]
+    assert texts(await client.call("history", session="mine")) == ["One", "One", "Two", "Two"]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,8 @@ def question_of(run: Mapping[str, Any]) -> tuple[Question, ...]:
 def seen_of(run: Mapping[str, Any], output: list[dict[str, Any]]) -> Seen:
     text, data, files, asides = "", list[Any](), dict[str, bytes](), list[str]()
     for part in (part for message in output for part in message["parts"]):
-        content, about = part["content"], part["metadata"] or {}
+        content = part["content"]
+        about: dict[str, Any] = part["metadata"] or {}
         if about.get("kind") == "trajectory":
             asides += [about["message"]] if about["message"] is not None else []
         if content is None:

@@ -79,8 +79,7 @@ class Ids:
 
 
 class View(ABC):
-    """What a client of one protocol makes of its stream, event by event. It is strict: what breaks the protocol fails the
-    test."""
+    """What a client of one protocol makes of its stream, event by event. What breaks the protocol fails the test."""
 
     @abstractmethod
     def read(self, event: bytes) -> None: ...

@@ -51,34 +51,34 @@ class House:
         return await self.front.hub.run(OWNER, run_id)
 
 
-def _house(front: Running, cast: Cast, carries: Mapping[Feature, Carry]) -> House:
+def _house(front: Running, players: Cast, carries: Mapping[Feature, Carry]) -> House:
     async def heard_cancel(_: Run) -> None:
         async with asyncio.timeout(BOUND):
-            await cast.closed.wait()
+            await players.closed.wait()
 
-    # Not `cast.gate.release` itself: each test has a gate of its own.
-    return House(front, carries, lambda: cast.gate.release(), cast.reset, heard_cancel)
+    # Not `players.gate.release` itself: each test has a gate of its own.
+    return House(front, carries, lambda: players.gate.release(), players.reset, heard_cancel)
 
 
 @asynccontextmanager
 async def in_process(folder: Path) -> AsyncGenerator[House]:
     """Python functions in the gateway's own process."""
-    cast = Cast()
-    async with running(folder, cast.agents()) as front:
-        yield _house(front, cast, dict.fromkeys(Feature, FULL))
+    players = Cast()
+    async with running(folder, players.agents()) as front:
+        yield _house(front, players, dict.fromkeys(Feature, FULL))
 
 
 @asynccontextmanager
 async def behind(protocol: str, carries: Mapping[Feature, Carry], path: str, folder: Path) -> AsyncGenerator[House]:
     """The cast on a gateway of its own, which the tested one calls as it would any server of that protocol. `path` = of
     an agent below the upstream's URL."""
-    cast = Cast()
+    players = Cast()
     upstream_folder = folder / "upstream"
     upstream_folder.mkdir()
-    async with running(upstream_folder, cast.agents()) as upstream:
-        urls = {name: upstream.url + path.format(agent=name) for name in cast.agents()}
+    async with running(upstream_folder, players.agents()) as upstream:
+        urls = {name: upstream.url + path.format(agent=name) for name in players.agents()}
         async with _fronting(folder, protocol, urls) as front:
-            yield _house(front, cast, carries)
+            yield _house(front, players, carries)
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Each thing that a run can do, seen by each protocol's caller, done by each kind of agent."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -134,7 +135,7 @@ async def test_files_arrive_byte_by_byte_in_both_directions(house: House, caller
 @pairs("data")
 async def test_data_is_the_same_value_after_both_ways(house: House, caller: Caller) -> None:
     needs(house, caller, Feature.DATA)
-    given = {"list": [1, 2.5, None, True, "é"], "nested": {"a": {}}}
+    given: Any = {"list": [1, 2.5, None, True, "é"], "nested": {"a": {}}}
     seen = await caller.send(Data(given))
     assert seen == Seen("completed", data=({"given": given},))
     async with caller.stream(Data(given)) as feed:

@@ -1,5 +1,5 @@
-"""One run, seen from several protocols and at several times: by the gateway's ids it is the same everywhere, and a stream
-is the same bytes whenever it is read."""
+"""One run, seen from several protocols and at several times: by the gateway's ids it is the same everywhere, and its
+stream is the same bytes whenever it is read."""
 
 from itertools import permutations
 
@@ -166,11 +166,16 @@ async def test_a_reader_who_is_cut_off_after_every_frame_of_a_live_run_sees_each
 
 
 @by_each("metadata", Acp)
-async def test_an_acp_stream_from_any_event_on_is_the_rest_of_the_whole(house: House, caller: Caller) -> None:
+async def test_an_acp_stream_from_any_event_on_is_the_rest_of_the_whole_and_of_the_list(
+    house: House, caller: Caller
+) -> None:
     async with caller.stream("two words") as feed:
         await feed.end()
     for count in range(len(feed.frames) + 1):
         assert await frames_of(caller, feed.ids.task, count) == feed.frames[count:]
+    listed = await caller.http.get(f"/acp/runs/{feed.ids.task}/events")
+    events = b",".join(frame.removeprefix(b"data: ") for frame in feed.frames)
+    assert listed.content == b'{"events":[' + events + b"]}"
 
 
 @by_each("stream", JsonRpc03, JsonRpc10, Rest03, Rest10)

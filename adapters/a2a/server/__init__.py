@@ -15,7 +15,7 @@ from . import card, jsonrpc, rest
 
 __all__ = ("encode_fault", "routes")
 
-_BELOW = re.compile(r"^(?:/agent/[^/]+)?/a2a/[^/]+/?(.*)$")
+_BELOW = re.compile(r"^(?:/agent/[^/]+)?/a2a/[^/]+/?(.*)$", re.DOTALL)
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:

@@ -15,7 +15,20 @@ from litestar.exceptions import HTTPException
 
 from adapters._request import Caller
 from adapters.a2a import adapter
-from canonical import Agent, AgentInfo, Artifact, Ask, DataPart, Fault, FaultCode, FaultError, Message, Scope, TextPart
+from canonical import (
+    Agent,
+    AgentInfo,
+    Artifact,
+    Ask,
+    DataPart,
+    Fault,
+    FaultCode,
+    FaultError,
+    Invocation,
+    Message,
+    Scope,
+    TextPart,
+)
 from canonical.event import Custom, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
 from canonical.message import AnnotationPart, ReasoningPart, RefusalPart
 from gateway import demo
@@ -132,7 +145,14 @@ async def number(text: str) -> AsyncGenerator[Any]:
     yield DataPart(data=[1, 2, 3])
 
 
+async def modes(call: Invocation) -> str:
+    """Names the output modes that the caller accepts."""
+    accepted: list[str] = call.config.get("accepted_output_modes", [])
+    return ", ".join(accepted)
+
+
 AGENTS: Mapping[str, Any] = {
+    "modes": modes,
     "echo": demo.echo,
     "stream": demo.stream,
     "ask": demo.ask,

@@ -230,6 +230,7 @@ def test_push_configs_are_flat_with_one_scheme() -> None:
     assert check("push", "1.0", CODEC.encode_push(CODEC.decode_push(wire))) == wire
     empty = {"tenant": "", "id": "", "taskId": "t", "url": "https://x", "token": "", "authentication": {"scheme": ""}}
     assert CODEC.decode_push(empty) == Push(url="https://x", task_id="t")
+    assert CODEC.decode_push({**empty, "authentication": {}}) == Push(url="https://x", task_id="t")
     with pytest.raises(FaultError):
         CODEC.decode_push({"url": "https://x"})
 

@@ -319,6 +319,12 @@ async def test_data_that_is_no_object_comes_out_whole_in_1_0_and_wrapped_in_0_3(
     assert old["artifacts"][0]["parts"] == [part]
 
 
+async def test_the_output_modes_that_a_caller_accepts_reach_the_agent(site: Site) -> None:
+    params = {**message("x"), "configuration": {"acceptedOutputModes": ["text/plain", "image/png"]}}
+    assert answer_of(await sent(site, "modes", params)) == "text/plain, image/png"
+    assert answer_of(await sent(site, "modes", message("x"))) == ""
+
+
 async def test_losses_of_a_unary_answer_stand_in_a_header(site: Site) -> None:
     response = await site.rpc("rich", "SendMessage", message("x"))
     assert 'reasoning="A2A has no form for it"' in response.headers["Babelgate-Loss"]

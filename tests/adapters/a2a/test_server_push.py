@@ -89,6 +89,7 @@ async def test_the_paths_of_1_0(site: Site) -> None:
         {"name": "n", "pushNotificationConfig": {"id": "p1", "url": URL}},
         {"taskId": "x", "pushNotificationConfig": {"id": "p1", "url": URL}},
         {"config": {"push_notification_config": {"url": URL}}, "config_id": "p1"},
+        {"config": {"pushNotificationConfig": {"id": "p1", "url": URL, "authentication": {}}}},
     ],
 )
 async def test_the_paths_of_0_3_in_all_shapes_that_clients_send(site: Site, body: Any) -> None:

@@ -93,6 +93,37 @@ async def test_a_caller_that_leaves_its_stream_does_not_stop_the_task(site: Site
     assert (task["status"]["state"], answer_of(task)) == ("TASK_STATE_COMPLETED", "first second")
 
 
+async def test_an_agent_that_raises_ends_its_streams_with_an_event_that_says_why(site: Site) -> None:
+    """An official server kills the stream without one."""
+    for method, make in (("SendStreamingMessage", message), ("message/stream", message_0_3)):
+        last = events_of(await site.rpc("fail", method, make("on purpose")))[-1]["result"]
+        update = last.get("statusUpdate", last)
+        assert update["status"]["state"] in ("TASK_STATE_FAILED", "failed")
+        assert "on purpose" in str(update["status"]["message"]["parts"])
+
+
+async def test_a_message_right_after_auth_required_continues_the_task(site: Site) -> None:
+    """Official servers lose it in a race with the cleanup of the stream before."""
+    done: list[Any] = []
+    async with site.stream("auth", "SendStreamingMessage", message("x")) as events:
+        async for event in events:
+            update = event.get("statusUpdate")
+            if update is not None and update["status"]["state"] == "TASK_STATE_AUTH_REQUIRED":
+                done.append(await site.result("auth", "SendMessage", message("token", taskId=update["taskId"])))
+    assert [answer_of(result["task"]) for result in done] == ["In."]
+
+
+async def test_a_stream_of_a_thread_that_is_deleted_ends(site: Site) -> None:
+    async with site.stream("gated", "SendStreamingMessage", message("x")) as events:
+        task = (await anext(events))["task"]
+        await site.hub.delete_thread("default", task["contextId"])
+        async with asyncio.timeout(BOUND):
+            assert [event async for event in events][-1:] != [task]
+    assert (await site.error("gated", "GetTask", {"id": task["id"]}))["code"] == -32001
+    deleted = await site.error("gated", "SendMessage", message("again", contextId=task["contextId"]))
+    assert deleted["code"] == -32602
+
+
 # Subscribing
 
 

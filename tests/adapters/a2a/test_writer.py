@@ -9,10 +9,9 @@ from adapters.a2a.codec import Codec
 from adapters.a2a.codec_0_3 import Codec as Codec_0_3
 from adapters.a2a.codec_0_3_rest import Codec as RestCodec
 from adapters.a2a.dialect import Dialect
-from adapters.a2a.view import ArtifactUpdate, Snapshot, StatusUpdate, Update
+from adapters.a2a.view import Artifact, ArtifactUpdate, Snapshot, StatusUpdate, Update
 from adapters.a2a.writer import EventWriter
 from canonical import (
-    Artifact,
     DataPart,
     Fault,
     FaultCode,

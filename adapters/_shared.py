@@ -1,0 +1,105 @@
+"""What the records of a task become on the wire, encoded once for all who follow the same view of it.
+
+Every reader is a cursor of its own on the log, so a slow one holds nobody up; and what a record becomes depends on the
+records before it and on the view, not on who reads. So readers share a line: the first to come to a record encodes it,
+the others find the bytes. A line keeps the newest records only: who has fallen behind encodes for itself until it has
+caught up. It lives as long as somebody follows it.
+"""
+
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+from canonical import Record
+
+__all__ = ("Encoder", "Follower", "Lines", "Told")
+
+KEPT_RECORDS: Final = 1024
+KEPT_BYTES: Final = 4 * 1024 * 1024
+BROUGHT_UP: Final = 256
+"""Records by which a line is brought up to a reader who is ahead of it; beyond that a new one begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one record became."""
+
+    frames: Sequence[bytes]
+    stopped: bool = False
+    """Whether what is shown stops with it, for now or for good."""
+
+
+class Encoder(Protocol):
+    """Fed with the records of a task in order; what it has read decides what the next one becomes."""
+
+    def write(self, record: Record, /) -> Told: ...
+
+
+class _Line:
+    __slots__ = ("__weakref__", "_encoder", "_kept", "_size", "seq")
+
+    def __init__(self, encoder: Encoder, seq: int) -> None:
+        self.seq = seq
+        """Of the newest record that the encoder has read."""
+        self._encoder = encoder
+        self._kept: dict[int, Told] = {}
+        self._size = 0
+
+    def get(self, record: Record) -> Told | None:
+        """None if it is kept no longer. Whoever asks has asked for, or was told of, all records before."""
+        if record.seq <= self.seq:
+            return self._kept.get(record.seq)
+        told = self._encoder.write(record)
+        self.seq = record.seq
+        self._kept[record.seq] = told
+        self._size += sum(map(len, told.frames))
+        while len(self._kept) > KEPT_RECORDS or (self._size > KEPT_BYTES and len(self._kept) > 1):
+            oldest = self._kept.pop(next(iter(self._kept)))
+            self._size -= sum(map(len, oldest.frames))
+        return told
+
+
+class Follower:
+    """One reader on its line. Ask it for every record in turn."""
+
+    def __init__(self, line: _Line, own: Encoder | None, again: Callable[[int], Awaitable[Encoder]]) -> None:
+        self._line = line
+        self._own = own
+        """Where the line does not reach back to this reader."""
+        self._again = again
+
+    async def told(self, record: Record) -> Told:
+        told = self._line.get(record)
+        if told is not None:
+            self._own = None
+            return told
+        if self._own is None:
+            self._own = await self._again(record.seq)
+        return self._own.write(record)
+
+
+class Lines:
+    """The lines that are followed now."""
+
+    def __init__(self) -> None:
+        self._lines: WeakValueDictionary[Hashable, _Line] = WeakValueDictionary()
+
+    def join(
+        self, view: Hashable, encoder: Encoder, seen: Sequence[Record], again: Callable[[int], Awaitable[Encoder]]
+    ) -> Follower:
+        """Follow a view from where `encoder` stands, which has read the records `seen`. `again` makes one that has read
+        everything before a seq."""
+        seq = seen[-1].seq if seen else 0
+        line = self._lines.get(view)
+        if line is not None and line.seq < seq:
+            missing = [record for record in seen if record.seq > line.seq]
+            if len(missing) <= BROUGHT_UP:
+                for record in missing:
+                    line.get(record)
+            else:
+                line = None
+        if line is None:
+            line = self._lines[view] = _Line(encoder, seq)
+            return Follower(line, None, again)
+        return Follower(line, encoder, again)

@@ -1,0 +1,757 @@
+"""Whose turn it is, and how runs end: slots, cancels, time limits, agents that misbehave, and coming back."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from canonical import (
+    Event,
+    FaultCode,
+    FilePart,
+    Invocation,
+    Message,
+    RunReason,
+    RunStatus,
+    Scope,
+    TaskState,
+    TextPart,
+)
+from canonical.agent import DETACH
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    InterruptRaised,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    RunEnded,
+    RunStarted,
+    TaskChanged,
+    UpstreamBound,
+)
+from tests.gateway.hubs import (
+    OWNER,
+    Echo,
+    House,
+    Limits,
+    Scripted,
+    answer,
+    asked,
+    ends,
+    follow,
+    fronted,
+    kinds,
+    log,
+    reaches,
+    run_is,
+    say,
+    states,
+    submit,
+    within,
+)
+
+# Slots
+
+
+async def test_no_more_runs_of_an_agent_are_active_than_it_takes(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=2))
+    receipts = [await submit(hub, "a", str(number)) for number in range(5)]
+    going = [await agent.called(), await agent.called()]
+    assert not agent.waiting
+    assert len(hub.engine.active) == 2
+    for number, receipt in enumerate(receipts):
+        mine = going.pop(0)
+        assert mine.call.text == str(number)
+        mine.end()
+        await ends(hub, receipt)
+        if number < 3:
+            going.append(await agent.called())
+        assert not agent.waiting
+
+
+async def test_a_slot_goes_to_the_thread_that_has_waited_longest(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    first = await submit(hub, "a", "first")
+    going = await agent.called()
+    same = await submit(hub, "a", "same thread", thread_id=first.thread_id)
+    other = await submit(hub, "a", "other thread")
+    last = await submit(hub, "a", "other thread again", thread_id=other.thread_id)
+    order: list[str] = []
+    for _ in range(4):
+        order.append(going.call.text)
+        going.end()
+        if len(order) < 4:
+            going = await agent.called()
+    await asyncio.gather(*(ends(hub, receipt) for receipt in (first, same, other, last)))
+    assert order == ["first", "other thread", "same thread", "other thread again"]
+
+
+async def test_agents_do_not_take_each_others_slots(hubs: House) -> None:
+    slow = Scripted()
+    hub = await hubs.start(fronted("slow", slow, concurrency=1), fronted("echo", Echo(), concurrency=1))
+    blocked = await submit(hub, "slow")
+    going = await slow.called()
+    behind = await submit(hub, "echo", thread_id=blocked.thread_id)
+    beside = await submit(hub, "echo")
+    await ends(hub, beside)
+    assert (await hub.run(OWNER, behind.run_id)).status is RunStatus.PENDING
+    going.end()
+    await ends(hub, behind)
+
+
+async def test_a_run_that_was_cancelled_while_it_waited_gives_its_turn_to_the_next(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    first = await submit(hub, "a", "first")
+    going = await agent.called()
+    gone = await submit(hub, "a", "gone")
+    last = await submit(hub, "a", "last")
+    await hub.cancel(OWNER, gone.task_id)
+    going.end()
+    going = await agent.called()
+    assert going.call.text == "last"
+    going.end()
+    await asyncio.gather(ends(hub, first), ends(hub, last))
+
+
+async def test_a_caller_that_goes_away_does_not_take_its_run_along(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    caller = asyncio.ensure_future(submit(hub, "a", "left alone"))
+    await asyncio.sleep(0)
+    caller.cancel()
+    going = await agent.called()
+    scope = Scope(going.call.thread_id, "task", going.call.task_id)
+    going.end()
+    assert states(await follow(hub, scope)) == ["working", "completed"]
+    after = await submit(hub, "a", "the slot is free again")
+    (await agent.called()).end()
+    await ends(hub, after)
+
+
+# Cancel
+
+
+async def test_an_agent_that_ends_within_the_grace_ends_its_run(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = (await agent.called()).open("half a ")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
+    assert (await hub.cancel(OWNER, receipt.task_id)).state is TaskState.CANCELLING
+    await ends(hub, receipt)
+    assert going.closed.is_set()
+    run = await hub.run(OWNER, receipt.run_id)
+    assert (run.status, run.reason) == (RunStatus.CANCELLED, RunReason.CALLER)
+    assert states(await log(hub, receipt)) == ["working", "cancelling", "cancelled"]
+
+
+async def test_an_agent_that_ignores_a_cancel_is_fenced_and_keeps_its_slot_until_it_ends(hubs: House) -> None:
+    agent = Scripted(stubborn=True)
+    hub = await hubs.start(fronted("a", agent, concurrency=1), limits=Limits(cancel_grace=0.05))
+    receipt = await submit(hub, "a")
+    going = (await agent.called()).open("half")
+    waiting = await submit(hub, "a", "next")
+    await hub.cancel(OWNER, receipt.task_id)
+    await ends(hub, receipt)
+    assert not going.closed.is_set()
+    going.more("dropped").say(MessageEnded()).say("dropped too")
+    ended = await log(hub, receipt)
+    other = await submit(hub, "a", "another thread")
+    assert (await hub.run(OWNER, waiting.run_id)).status is RunStatus.PENDING
+    assert not agent.waiting
+    going.end()
+    (await agent.called()).end()
+    (await agent.called()).end()
+    await asyncio.gather(ends(hub, waiting), ends(hub, other))
+    assert await log(hub, receipt) == ended
+    assert "dropped" not in str(ended)
+
+
+async def test_the_thread_of_an_abandoned_run_goes_on_where_there_is_a_slot(hubs: House) -> None:
+    agent = Scripted(stubborn=True)
+    hub = await hubs.start(fronted("a", agent), limits=Limits(cancel_grace=0.05))
+    old = await submit(hub, "a", "old")
+    going = await agent.called()
+    new = await submit(hub, "a", "new", thread_id=old.thread_id, strategy="interrupt")
+    following = await agent.called()
+    assert following.call.text == "new"
+    assert not going.closed.is_set()
+    going.say("too late").end()
+    await within(going.closed.wait())
+    following.say("in time").end()
+    await ends(hub, new)
+    assert "too late" not in str(await log(hub, new))
+    assert (await hub.run(OWNER, old.run_id)).reason is RunReason.SUPERSEDED
+
+
+async def test_asking_for_a_cancel_again_changes_nothing(hubs: House) -> None:
+    agent = Scripted(stubborn=True)
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = await agent.called()
+    await hub.cancel(OWNER, receipt.task_id)
+    before = await log(hub, receipt)
+    assert (await hub.cancel(OWNER, receipt.task_id)).state is TaskState.CANCELLING
+    assert await log(hub, receipt) == before
+    going.end()
+    assert (await ends(hub, receipt)).state is TaskState.CANCELLED
+
+
+async def test_a_cancel_that_was_committed_first_wins_over_an_agent_that_finishes(hubs: House) -> None:
+    agent = Scripted(stubborn=True)
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = await agent.called()
+    await hub.cancel(OWNER, receipt.task_id)
+    going.say("done after all").ask("and a question").end()
+    task = await ends(hub, receipt)
+    assert (task.state, task.fault) == (TaskState.CANCELLED, None)
+    assert await asked(hub, receipt) == []
+
+
+async def test_a_cancel_before_the_agent_was_called_never_calls_it(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt, cancelled = await asyncio.gather(*_submit_and_cancel(hub, "11111111-1111-4111-8111-111111111111"))
+    assert cancelled.state in (TaskState.CANCELLING, TaskState.CANCELLED)
+    assert (await ends(hub, receipt)).state is TaskState.CANCELLED
+    assert agent.calls == [] or agent.calls[0].closed.is_set()
+
+
+def _submit_and_cancel(hub: Any, task_id: str) -> Iterator[Any]:
+    yield submit(hub, "a", task_id=task_id)
+    yield hub.cancel(OWNER, task_id)
+
+
+# Time
+
+
+async def test_a_run_that_takes_too_long_is_timed_out_and_says_so(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, total=0.05))
+    receipt = await submit(hub, "a")
+    going = (await agent.called()).open("half")
+    task = await ends(hub, receipt)
+    assert going.closed.is_set()
+    assert task.state is TaskState.FAILED
+    assert task.fault is not None and task.fault.code is FaultCode.AGENT_TIMEOUT
+    assert (await hub.run(OWNER, receipt.run_id)).status is RunStatus.TIMEOUT
+
+
+async def test_a_run_of_an_agent_that_ignores_its_time_limit_is_ended_without_it(hubs: House) -> None:
+    agent = Scripted(stubborn=True)
+    hub = await hubs.start(fronted("a", agent), limits=Limits(run=0.05, cancel_grace=0.05))
+    receipt = await submit(hub, "a")
+    going = (await agent.called()).open("half")
+    assert (await ends(hub, receipt)).state is TaskState.FAILED
+    assert (await hub.run(OWNER, receipt.run_id)).status is RunStatus.TIMEOUT
+    assert not going.closed.is_set()
+    going.end()
+    await within(going.closed.wait())
+
+
+async def test_a_timeout_inside_the_agent_is_the_agents_own_failure(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, total=100))
+    for error in (TimeoutError(), TimeoutError("upstream took long")):
+        receipt = await submit(hub, "a")
+        (await agent.called()).fail(error)
+        task = await ends(hub, receipt)
+        assert task.fault is not None and task.fault.code is FaultCode.AGENT_FAILED
+
+
+# Agents that fail
+
+
+class Raising:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    async def run(self, call: Invocation) -> AsyncIterator[Event]:
+        for event in say("before"):
+            yield event
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("broken"), SystemExit(3), asyncio.CancelledError("inside"), RuntimeError("lone \ud800")]
+)
+async def test_whatever_an_agent_raises_ends_its_run_as_failed_and_nothing_else(
+    hubs: House, error: BaseException
+) -> None:
+    hub = await hubs.start(fronted("a", Raising(error)), fronted("echo", Echo()))
+    receipt, beside = await submit(hub, "a"), await submit(hub, "echo")
+    task = await ends(hub, receipt)
+    assert task.state is TaskState.FAILED
+    assert task.fault is not None and task.fault.code is FaultCode.AGENT_FAILED
+    assert "before" in str(await log(hub, receipt))
+    await ends(hub, beside)
+
+
+async def test_a_broken_agent_takes_no_submission_and_ends_what_waited_for_it(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    first = await submit(hub, "a")
+    (await agent.called()).ask("name").end()
+    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("a", None, broken="no module named agent"))
+    with pytest.raises(Exception, match="no module named agent") as error:
+        await submit(hub, "a")
+    assert error.value.fault.code is FaultCode.AGENT_UNREACHABLE  # type: ignore[attr-defined]
+    await answer(hub, first.task_id, "Bob")
+    task = await ends(hub, first)
+    assert task.fault is not None and task.fault.code is FaultCode.AGENT_UNREACHABLE
+
+
+class Plain:
+    """An iterator that is no generator: it cannot be closed."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
+
+    def run(self, call: Invocation) -> AsyncIterator[Event]:
+        return self
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        if not self.events:
+            raise StopAsyncIteration
+        return self.events.pop(0)
+
+
+async def test_an_agent_may_be_any_iterator(hubs: House) -> None:
+    hub = await hubs.start(fronted("a", Plain(say("hello"))))
+    receipt = await submit(hub, "a")
+    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+
+
+# How agents end
+
+
+@pytest.mark.parametrize(
+    ("ended", "state", "status", "reason"),
+    [
+        (RunEnded(output={"a": 1}, usage={"tokens": 2}), TaskState.COMPLETED, RunStatus.SUCCESS, RunReason.DONE),
+        (RunEnded(reason=RunReason.ROLLED_BACK), TaskState.COMPLETED, RunStatus.SUCCESS, RunReason.DONE),
+        (RunEnded(status=RunStatus.ERROR), TaskState.FAILED, RunStatus.ERROR, RunReason.FAULT),
+        (RunEnded(status=RunStatus.TIMEOUT), TaskState.FAILED, RunStatus.TIMEOUT, RunReason.FAULT),
+        (
+            RunEnded(status=RunStatus.CANCELLED, reason=RunReason.ROLLED_BACK),
+            TaskState.CANCELLED,
+            RunStatus.CANCELLED,
+            RunReason.CALLER,
+        ),
+        (RunEnded(status=RunStatus.PAUSED), TaskState.FAILED, RunStatus.ERROR, RunReason.FAULT),
+        (RunEnded(status=RunStatus.RUNNING), TaskState.FAILED, RunStatus.ERROR, RunReason.FAULT),
+        (RunEnded(status=RunStatus.RESERVED), TaskState.FAILED, RunStatus.ERROR, RunReason.FAULT),
+    ],
+)
+async def test_an_agent_may_say_how_its_run_ended_but_not_why_it_was_ended(
+    hubs: House, ended: RunEnded, state: TaskState, status: RunStatus, reason: RunReason
+) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    (await agent.called()).end(ended)
+    task = await ends(hub, receipt)
+    run = await hub.run(OWNER, receipt.run_id)
+    assert (task.state, run.status, run.reason, run.removed) == (state, status, reason, False)
+    assert (run.fault is not None) == (state is TaskState.FAILED)
+    if state is TaskState.COMPLETED:
+        assert (run.output, run.usage) == (ended.output, ended.usage)
+
+
+async def test_an_agent_that_ends_as_paused_with_a_question_open_is_paused(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    (await agent.called()).ask("login", kind="auth").end(RunEnded(status=RunStatus.PAUSED))
+    assert (await reaches(hub, receipt, TaskState.AUTH_REQUIRED)).waiting
+    assert (await hub.run(OWNER, receipt.run_id)).reason is RunReason.AUTH
+
+
+async def test_nothing_may_be_said_after_the_end(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    (await agent.called()).say(RunEnded()).say("more").end()
+    task = await ends(hub, receipt)
+    assert task.fault is not None and task.fault.code is FaultCode.AGENT_INVALID
+
+
+# Streams
+
+
+async def test_a_token_is_shown_while_the_agent_still_works(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = (await agent.called()).open("one ")
+    seen = await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
+    assert not going.closed.is_set()
+    going.more("two ")
+    seen += await follow(hub, Scope.task(receipt.task), seen[-1].seq, until=lambda r: r.event.kind == "part_delta")
+    going.end()
+    seen += await follow(hub, Scope.task(receipt.task), seen[-1].seq)
+    assert seen == await log(hub, receipt, "task")
+
+
+class Flood:
+    """Says a thousand tokens without ever waiting."""
+
+    async def run(self, call: Invocation) -> AsyncIterator[Event]:
+        yield MessageStarted()
+        yield PartAdded(part=TextPart(text=""), open=True)
+        for number in range(1000):
+            yield PartDelta(text=f"{number} ")
+
+
+async def test_an_agent_that_never_waits_does_not_stop_the_others(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("flood", Flood()), fronted("a", agent))
+    other = await submit(hub, "a")
+    going = await agent.called()
+    flood = await submit(hub, "flood")
+    going.end()
+    await ends(hub, other)
+    await ends(hub, flood)
+    records = await log(hub, flood)
+    assert sum(record.event.kind == "part_delta" for record in records) == 1000
+    assert [record.event.text for record in records if isinstance(record.event, PartDelta)] == [
+        f"{number} " for number in range(1000)
+    ]
+
+
+# What agents are given
+
+
+async def test_an_agent_without_memory_is_told_what_was_said_in_the_order_of_the_turns(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=False))
+    first = await submit(hub, "a", "one")
+    going = await agent.called()
+    await submit(hub, "a", "two", thread_id=first.thread_id)
+    last = await submit(hub, "a", "three", thread_id=first.thread_id)
+    assert going.call.history == ()
+    progress = [MessageStarted(phase="progress"), PartAdded(part=TextPart(text="thinking")), MessageEnded()]
+    going.say(*progress).say("first").end()
+    going = await agent.called()
+    assert [message.text for message in going.call.history] == ["one", "first"]
+    going.say("second").end()
+    going = await agent.called()
+    assert [message.text for message in going.call.history] == ["one", "first", "two", "second"]
+    assert [message.role for message in going.call.history] == ["user", "agent", "user", "agent"]
+    going.end()
+    await ends(hub, last)
+
+
+async def test_an_agent_that_remembers_is_told_nothing_twice(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a", "one")
+    (await agent.called()).say("first").end()
+    await ends(hub, first)
+    await submit(hub, "a", "two", thread_id=first.thread_id)
+    assert (await agent.called()).call.history == ()
+
+
+async def test_later_runs_are_handed_the_upstreams_own_ids(hubs: House) -> None:
+    agent, other = Scripted(), Scripted()
+    hub = await hubs.start(fronted("a", agent), fronted("b", other))
+    first = await submit(hub, "a")
+    going = await agent.called()
+    assert going.call.upstream == {}
+    going.say(UpstreamBound(protocol="a2a", ids={"context": "c", "task": "t1", "run": "r1"})).ask("name").end()
+    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    beside = await submit(hub, "a", thread_id=first.thread_id)
+    going = await agent.called()
+    assert going.call.upstream == {"context": "c"}
+    going.say(UpstreamBound(protocol="a2a", ids={"context": "c", "task": "t2"})).end()
+    await ends(hub, beside)
+    await answer(hub, first.task_id, "Bob")
+    going = await agent.called()
+    assert going.call.upstream == {"context": "c", "task": "t1", "run": "r1"}
+    going.end()
+    await ends(hub, first)
+    foreign = await submit(hub, "b", thread_id=first.thread_id)
+    going = await other.called()
+    assert going.call.upstream == {}
+    going.end()
+    await ends(hub, foreign)
+
+
+async def test_files_reach_the_agent_with_their_bytes_and_come_back_by_hash(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    sent = Message(role="user", parts=(FilePart(name="a.txt", media_type="text/plain", inline=b"abc"),))
+    receipt = await within(hub.submit(OWNER, _submission(sent)))
+    going = await agent.called()
+    (file,) = going.call.files
+    assert (file.name, file.inline, file.size) == ("a.txt", b"abc", 3)
+    question = InterruptRaised(message=Message(parts=(FilePart(name="q", inline=b"question"),)))
+    going.say(ArtifactAdded(name="copy", part=file), ArtifactAdded(name="by hash", part=FilePart(blob=file.blob)))
+    going.say(question).end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    artifacts = [r.event.part for r in await log(hub, receipt) if isinstance(r.event, ArtifactAdded)]
+    assert [part.blob for part in artifacts if isinstance(part, FilePart)] == [file.blob, file.blob]
+    (question,) = await asked(hub, receipt)
+    (part,) = question.message.parts
+    assert isinstance(part, FilePart) and part.blob is not None
+    assert (await hub.file(OWNER, part.blob)).inline == b"question"
+    inlined = await hub.records(OWNER, Scope(receipt.thread_id), inline=True)
+    raised = next(record.event for record in inlined if isinstance(record.event, InterruptRaised))
+    assert isinstance(raised.message.parts[0], FilePart) and raised.message.parts[0].inline == b"question"
+
+
+def _submission(message: Message) -> Any:
+    from canonical import Submission
+
+    return Submission(agent="a", messages=(message,))
+
+
+# Stopping and coming back
+
+
+async def test_a_graceful_stop_ends_readers_without_an_end_and_the_next_start_goes_on(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    receipt = await submit(hub, "a", "work")
+    going = (await agent.called()).open("half")
+    reading = asyncio.ensure_future(follow(hub, Scope.task(receipt.task)))
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
+    await hubs.stop(hub)
+    seen = await within(reading)
+    assert going.cancelled.is_set()
+    assert not any(isinstance(r.event, RunEnded) or r.event.kind == "part_ended" for r in seen)
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    going = await agent.called()
+    assert (going.call.attempt, going.call.text) == (2, "work")
+    going.say("all of it").end()
+    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+    records = await log(hub, receipt, "task")
+    assert records[: len(seen)] == seen
+    attempts = [record.event.attempt for record in records if isinstance(record.event, RunStarted)]
+    assert attempts == [1, 2]
+
+
+async def test_an_agent_is_told_that_it_is_let_go_of_and_not_cancelled(hubs: House) -> None:
+    told: list[tuple[object, ...]] = []
+
+    class Asking:
+        async def run(self, call: Invocation) -> AsyncIterator[Event]:
+            yield Custom(name="here")
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError as error:
+                told.append(error.args)
+                raise
+
+    hub = await hubs.start(fronted("a", Asking()))
+    receipt = await submit(hub, "a")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "custom")
+    await hubs.stop(hub)
+    assert told == [(DETACH,)]
+
+
+async def test_a_run_that_can_be_neither_asked_for_nor_repeated_ends_with_a_fault_that_says_why(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    (await agent.called()).open("half").ask("a question that nobody will answer")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "interrupt_raised")
+    behind = await submit(hub, "a", thread_id=receipt.thread_id)
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("a", agent))
+    task = await hub.task(OWNER, receipt.task_id)
+    assert task.state is TaskState.FAILED
+    assert task.fault is not None and task.fault.code is FaultCode.GATEWAY_RESTARTED
+    assert "idempotent" in task.fault.message
+    assert kinds(await log(hub, receipt, "task"))[-5:] == [
+        "part_ended",
+        "message_ended",
+        "run_ended",
+        "interrupt_answered",
+        "task_changed",
+    ]
+    (await agent.called()).end()
+    await ends(hub, behind)
+
+
+async def test_an_idempotent_agent_that_starts_again_asks_its_questions_again(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    receipt = await submit(hub, "a")
+    (await agent.called()).ask("name")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "interrupt_raised")
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    (await agent.called()).ask("name").end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    (question,) = await asked(hub, receipt)
+    await answer(hub, receipt.task_id, values={question.interrupt_id: "Bob"})
+    going = await agent.called()
+    assert [given.value for given in going.call.answers] == ["Bob"]
+    going.end()
+    await ends(hub, receipt)
+
+
+async def test_queued_and_paused_work_is_as_it_was_after_a_restart(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    paused = await submit(hub, "a", "paused")
+    (await agent.called()).ask("name").end()
+    await reaches(hub, paused, TaskState.INPUT_REQUIRED)
+    lost = await submit(hub, "a", "lost")
+    await agent.called()
+    queued = [await submit(hub, "a", str(number), thread_id=lost.thread_id) for number in range(2)]
+    other = await submit(hub, "a", "2")
+    before = await log(hub, paused)
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    assert await log(hub, paused) == before
+    for number in (0, 2, 1):
+        going = await agent.called()
+        assert going.call.text == str(number)
+        assert not agent.waiting
+        going.end()
+    for receipt in (*queued, other):
+        assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+    await answer(hub, paused.task_id, "Bob")
+    (await agent.called()).end()
+    await ends(hub, paused)
+
+
+async def test_a_run_of_an_agent_that_is_gone_ends_with_a_fault(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    running = await submit(hub, "a")
+    await agent.called()
+    waiting = await submit(hub, "a")
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("b", agent))
+    for receipt, code in ((running, FaultCode.GATEWAY_RESTARTED), (waiting, FaultCode.AGENT_UNREACHABLE)):
+        task = await ends(hub, receipt)
+        assert task.fault is not None and task.fault.code is code
+
+
+async def test_a_cancel_and_a_rollback_that_a_stop_cut_short_are_carried_out_at_the_next_start(hubs: House) -> None:
+    agent = Scripted(stubborn=True)
+    hub = await hubs.start(fronted("a", agent, idempotent=True), limits=Limits(cancel_grace=0.2))
+    cancelled = await submit(hub, "a")
+    one = await agent.called()
+    old = await submit(hub, "a", "old")
+    two = (await agent.called()).say("rolled back")
+    await follow(hub, Scope.task(old.task), until=lambda record: record.event.kind == "message_ended")
+    await asyncio.gather(
+        hub.cancel(OWNER, cancelled.task_id),
+        submit(hub, "a", "new", thread_id=old.thread_id, strategy="rollback"),
+    )
+    await hubs.stop(hub)
+    for going in (one, two):
+        going.end()
+        await within(going.closed.wait())
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    assert (await hub.task(OWNER, cancelled.task_id)).state is TaskState.CANCELLED
+    run = await hub.run(OWNER, old.run_id)
+    assert (run.reason, run.removed) == (RunReason.ROLLED_BACK, True)
+    going = await agent.called()
+    assert going.call.text == "new"
+    going.end()
+
+
+class Remote:
+    """An upstream whose run outlives the gateway, and tells all of it again from its start."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
+        self.more = asyncio.Event()
+        self.reattached = 0
+
+    async def run(self, call: Invocation) -> AsyncIterator[Event]:
+        yield UpstreamBound(protocol="test", ids={"run": "r1"})
+        for event in self.events[:4]:
+            yield event
+        await asyncio.Event().wait()
+
+    async def reattach(self, call: Invocation) -> AsyncIterator[Event]:
+        assert call.upstream["run"] == "r1"
+        self.reattached += 1
+        yield UpstreamBound(protocol="test", ids={"run": "r1"})
+        for event in self.events:
+            yield event
+        await self.more.wait()
+
+
+async def test_a_run_that_outlives_the_gateway_is_taken_up_where_its_log_ends(hubs: House) -> None:
+    pieces: list[Event] = [PartDelta(text=f"{number} ") for number in range(6)]
+    agent = Remote([MessageStarted(), PartAdded(part=TextPart(text=""), open=True), *pieces])
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: "1 " in str(record.event))
+    for attempt in (2, 3):
+        await hubs.stop(hub)
+        hub = await hubs.start(fronted("a", agent))
+        await follow(hub, Scope.task(receipt.task), until=lambda record: "5 " in str(record.event))
+        assert (await hub.run(OWNER, receipt.run_id)).attempt == attempt
+    agent.more.set()
+    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+    said = [record.event for record in await log(hub, receipt)]
+    assert "".join(event.text for event in said if isinstance(event, PartDelta)) == "0 1 2 3 4 5 "
+    assert sum(isinstance(event, MessageStarted) for event in said) == 1
+
+
+async def test_an_upstream_that_tells_another_story_after_a_restart_is_not_believed(hubs: House) -> None:
+    agent = Remote([MessageStarted(), PartAdded(part=TextPart(text=""), open=True), PartDelta(text="a")])
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_delta")
+    await hubs.stop(hub)
+    agent.events[2] = PartDelta(text="b")
+    agent.more.set()
+    hub = await hubs.start(fronted("a", agent))
+    task = await ends(hub, receipt)
+    assert task.fault is not None and task.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
+
+
+async def test_a_stop_while_agents_end_by_themselves_loses_nothing(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    receipts = [await submit(hub, "a", str(number)) for number in range(8)]
+    for number in range(8):
+        (await agent.called()).say(f"answer {number}").end()
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    for going in agent.calls[8:]:
+        going.say("again").end()
+    for receipt in receipts:
+        going = next((each for each in agent.calls[8:] if each.call.run_id == receipt.run_id), None)
+        if going is None and not (await hub.task(OWNER, receipt.task_id)).terminal:
+            (await agent.called()).say("again").end()
+    for receipt in receipts:
+        assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+
+
+async def test_the_working_state_is_shown_once_however_often_a_run_is_started(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    receipt = await submit(hub, "a")
+    await agent.called()
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    (await agent.called()).end()
+    await ends(hub, receipt)
+    changes = [record for record in await log(hub, receipt) if isinstance(record.event, TaskChanged)]
+    assert states(changes) == ["working", "completed"]
+    run = await run_is(hub, receipt.run_id, receipt.thread_id, RunStatus.SUCCESS)
+    assert run.attempt == 2
+    assert not math.isnan(run.created_at)

@@ -1,0 +1,106 @@
+"""`tests/skips.lock`: every test that is skipped, and why. A run whose skips are others fails, until `pytest --accept`
+has listed them anew and somebody has read the difference.
+
+A skip for what a machine lacks is none of a test's own: `missing` makes it, and it is not listed.
+"""
+
+import json
+from collections.abc import Mapping, Sequence, Set
+from pathlib import Path
+from typing import Final, NoReturn
+
+import pytest
+
+__all__ = ("LOCK", "Listing", "SkipLock", "listed", "missing")
+
+LOCK: Final = Path(__file__).parent / "skips.lock"
+_MISSING: Final = "not on this machine: "
+
+
+def missing(what: str) -> NoReturn:
+    """Skip the calling test: this machine lacks something, and others have it."""
+    pytest.skip(_MISSING + what)
+
+
+def listed(path: Path = LOCK) -> dict[str, str]:
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+class Listing:
+    """The skips of one run, beside those that are listed."""
+
+    def __init__(self, before: Mapping[str, str]) -> None:
+        self.before = before
+        self.collected: Set[str] = frozenset()
+        self.whole = True
+        """All tests that there are were collected."""
+        self.skipped: dict[str, str] = {}
+        self.ran: set[str] = set()
+
+    def note(self, test: str, reason: str) -> None:
+        if not reason.startswith(_MISSING):
+            self.skipped[test] = reason
+
+    @property
+    def after(self) -> dict[str, str]:
+        """What the list should be: of tests that had no part in this run it says what it said."""
+        gone = self.before.keys() - self.collected if self.whole else frozenset[str]()
+        kept = {test: why for test, why in self.before.items() if test not in self.ran and test not in gone}
+        return dict(sorted({**kept, **self.skipped}.items()))
+
+    def problems(self) -> Sequence[str]:
+        found: list[str] = []
+        for test, why in self.after.items():
+            if test not in self.before:
+                found.append(f"{test} is skipped and not listed: {why}")
+            elif self.before[test] != why:
+                found.append(f"{test} is skipped for another reason than listed: {why}")
+        return [*found, *(f"{test} is listed and not skipped" for test in self.before if test not in self.after)]
+
+
+class SkipLock:
+    """The plugin: watches a run, and fails it or rewrites the list."""
+
+    def __init__(self, config: pytest.Config, path: Path = LOCK) -> None:
+        self._path = path
+        self._accept = bool(config.getoption("--accept"))
+        self._listing = Listing(listed(path))
+        self._listing.whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+        self._problems: Sequence[str] = ()
+
+    def pytest_deselected(self) -> None:
+        self._listing.whole = False
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self._listing.collected = {item.nodeid for item in session.items}
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self._noted(report)
+        if report.failed:
+            self._listing.whole = False
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and not report.skipped:
+            self._listing.ran.add(report.nodeid)
+        self._noted(report)
+
+    def _noted(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        if report.skipped and not hasattr(report, "wasxfail") and isinstance(report.longrepr, tuple):
+            self._listing.note(report.nodeid, report.longrepr[2].removeprefix("Skipped: "))
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if session.config.option.collectonly:
+            return
+        if self._accept:
+            self._path.write_text(json.dumps(self._listing.after, indent=2, ensure_ascii=False) + "\n")
+            return
+        self._problems = self._listing.problems()
+        if self._problems and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self._problems:
+            return
+        terminalreporter.section(f"skips that are not as in {self._path.name} (pytest --accept)", red=True)
+        for problem in self._problems:
+            terminalreporter.line(problem)

@@ -1,0 +1,125 @@
+"""The bridge and the server of the tests carry an app's bytes as they come, and tell it when its reader is gone."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from litestar import Litestar, Request, get, post
+from litestar.response import Stream
+
+from tests.bridge import client
+from tests.serving import serving
+
+BOUND = 5
+
+
+class Site:
+    """An app that waits for its reader to see the first half before it says the second."""
+
+    def __init__(self) -> None:
+        self.seen = asyncio.Event()
+        self.closed = asyncio.Event()
+
+        @get("/halves")
+        async def halves() -> Stream:
+            return Stream(self.say())
+
+        @post("/echo", status_code=200)
+        async def echo(request: Request[Any, Any, Any]) -> bytes:
+            return await request.body()
+
+        self.app = Litestar([halves, echo], openapi_config=None)
+
+    async def say(self) -> AsyncIterator[bytes]:
+        try:
+            yield b"one "
+            await self.seen.wait()
+            yield b"two"
+        finally:
+            self.closed.set()
+
+
+@asynccontextmanager
+async def bridged(site: Site) -> AsyncGenerator[httpx.AsyncClient]:
+    async with client(site.app) as http:
+        yield http
+
+
+@asynccontextmanager
+async def over_sockets(site: Site) -> AsyncGenerator[httpx.AsyncClient]:
+    async with serving(site.app) as url, httpx.AsyncClient(base_url=url) as http:
+        yield http
+
+
+each_way = pytest.mark.parametrize("way", [bridged, over_sockets])
+
+
+@each_way
+async def test_the_first_bytes_arrive_before_the_app_goes_on(way: Any) -> None:
+    site = Site()
+    async with asyncio.timeout(BOUND), way(site) as http, http.stream("GET", "/halves") as response:
+        body = b""
+        async for chunk in response.aiter_raw():
+            body += chunk
+            site.seen.set()
+    assert body == b"one two"
+
+
+@each_way
+async def test_a_reader_that_leaves_is_noticed(way: Any) -> None:
+    site = Site()
+    async with asyncio.timeout(BOUND), way(site) as http:
+        async with http.stream("GET", "/halves") as response:
+            assert await anext(response.aiter_raw()) == b"one "
+        await site.closed.wait()
+
+
+@each_way
+async def test_a_body_arrives_whole(way: Any) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b"a" * 10_000
+
+    async with asyncio.timeout(BOUND), way(Site()) as http:
+        assert (await http.post("/echo", content=chunks())).content == b"a" * 200_000
+        assert (await http.post("/echo")).content == b""
+
+
+async def test_what_an_app_raises_reaches_the_test() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/late":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise LookupError("broken")
+
+    async with client(app) as http:
+        for path in ("/", "/late"):
+            with pytest.raises(LookupError):
+                await http.get(path)
+
+
+async def test_an_answer_without_an_end_is_no_answer() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+
+    async with client(app) as http:
+        with pytest.raises(httpx.RemoteProtocolError):
+            await http.get("/")
+
+
+async def test_a_server_cuts_what_is_open_when_its_test_is_over() -> None:
+    site = Site()
+    async with asyncio.timeout(BOUND), httpx.AsyncClient() as http:
+        async with serving(site.app, lifespan=True) as url:
+            response = await http.send(http.build_request("GET", f"{url}/halves"), stream=True)
+            body = response.aiter_raw()
+            assert await anext(body) == b"one "
+        assert site.closed.is_set()
+        with pytest.raises(httpx.HTTPError):
+            await anext(body)
+        await response.aclose()
+        with pytest.raises(httpx.ConnectError):
+            await http.get(url)
