@@ -45,6 +45,7 @@ __all__ = (
     "ToolEnded",
     "ToolStarted",
     "UpstreamBound",
+    "encode_event",
 )
 
 Cause = Literal["input", "answer", "follow_up", "update", "cron"]
@@ -323,6 +324,11 @@ Event = Annotated[
 ]
 
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+def encode_event(event: Event) -> bytes:
+    """An event as the log keeps it. The event's own serializer: `EVENT` would first find out again which one it is."""
+    return event.__pydantic_serializer__.to_json(event)
 
 
 @dataclass(frozen=True, slots=True)

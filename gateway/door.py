@@ -29,7 +29,7 @@ log = logging.getLogger("babelgate.request")
 
 _OPEN: Final = frozenset({"/healthz", "/readyz", "/ok", "/ping", "/acp/ping"})
 """Answered without a key, and so are public agent cards."""
-_CARD: Final = re.compile(r"(^|/)\.well-known/agent(-card)?\.json$")
+_CARD: Final = re.compile(r"(/a2a/[^/]+)?/\.well-known/agent(-card)?\.json")
 _LOOPBACK: Final = re.compile(r"^https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$")
 _LOOPBACK_HOST: Final = re.compile(r"^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$", re.IGNORECASE)
 _PREFIX: Final = re.compile(r"(/[\w.-]+)*")
@@ -119,7 +119,7 @@ class Door:
         for owner, key in self._keys:  # every key is compared, so that time tells nothing
             if hmac.compare_digest(given, key):
                 found = owner
-        if found or path in _OPEN or _CARD.search(path):
+        if found or path in _OPEN or _CARD.fullmatch(path):
             return found
         raise FaultError(
             FaultCode.UNAUTHENTICATED, "An API key is needed: send Authorization: Bearer <key>, or X-Api-Key: <key>."

@@ -301,13 +301,9 @@ class Engine:
 
     def _cancelled(self, pump: _Pump) -> Outcome:
         """What a cancellation that came out of the agent means. Raises it again if the run is to be let go of."""
-        if pump.reason is not None:
-            return Outcome(RunStatus.CANCELLED, pump.reason)
-        if pump.expired is not None:
-            return pump.expired
-        if pump.refused is not None:
-            fault = Fault(code=pump.refused.fault.code, message="The gateway could not store what the agent said.")
-            return Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
+        stopped = _stopped(pump)
+        if stopped is not None:
+            return stopped
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise asyncio.CancelledError
@@ -324,6 +320,8 @@ class Engine:
 
     async def _take(self, pump: _Pump, recorder: Recorder, events: AsyncIterator[Event]) -> None:
         async for event in events:
+            if pump.abandoned:
+                return  # whatever it says now goes nowhere: close it
             if isinstance(event, PartAdded | ArtifactAdded | InterruptRaised):
                 event = await self._kept(event)
             recorded = recorder.record(event)
@@ -391,14 +389,11 @@ class Engine:
         if pump.timer is not None:
             pump.timer.cancel()
         del self._pumps[pump.start.run.run_id]
-        if not task.cancelled():
-            outcome = task.result()
-            stopped = pump.reason is not None or pump.expired is not None
-            left = pump.detached and not stopped and outcome.status is not RunStatus.SUCCESS
-        else:  # let go of, or cancelled before it ran at all
-            outcome = Outcome(RunStatus.CANCELLED, pump.reason or RunReason.CALLER)
-            left = pump.reason is None
-        if pump.abandoned or left:
+        stopped = _stopped(pump)
+        outcome = stopped if task.cancelled() else task.result()
+        if pump.detached and stopped is None and outcome is not None and outcome.status is not RunStatus.SUCCESS:
+            outcome = None
+        if pump.abandoned or outcome is None:  # ended before, or left to the next start
             self.release(agent)
             return
         self._tasks.spawn(self._end(pump, outcome, releases=agent), f"end {pump.start.run.run_id}")
@@ -492,3 +487,13 @@ class Engine:
     def _resume(self, start: Start, past: Sequence[Record] | None) -> None:
         self._slots_of(start.task.agent).used += 1
         self.begin(start, past)
+
+
+def _stopped(pump: _Pump) -> Outcome | None:
+    """How a run ends that was stopped; None if nobody stopped it."""
+    if pump.reason is not None:
+        return Outcome(RunStatus.CANCELLED, pump.reason)
+    if pump.expired is None and pump.refused is not None:
+        fault = Fault(code=pump.refused.fault.code, message="The gateway could not store what the agent said.")
+        return Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
+    return pump.expired

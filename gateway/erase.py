@@ -23,6 +23,7 @@ from canonical.event import (
     StepStarted,
     ToolEnded,
     ToolStarted,
+    encode_event,
 )
 from canonical.fault import FaultCode, FaultError
 from canonical.message import Message, TextPart
@@ -91,7 +92,7 @@ def remove_run(ledger: Ledger, owner: str, run_id: str) -> int:
         update(event)
         .where(event.c.thread_pk == state.pk, event.c.seq == bindparam("b_seq"))
         .values(body=bindparam("b_body")),
-        [{"b_seq": seq, "b_body": EVENT.dump_json(emptied(EVENT.validate_json(body)))} for seq, body in rows],
+        [{"b_seq": seq, "b_body": encode_event(emptied(EVENT.validate_json(body)))} for seq, body in rows],
     )
     _empty_rows(connection, owner, run_id, state.pk)
     _drop_blobs(connection, state.pk)

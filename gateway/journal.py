@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, select
@@ -231,8 +230,11 @@ class Journal:
 
     def _deliver(self, published: Sequence[Published], results: Sequence[_Result]) -> None:
         if published:
-            for pk, records in groupby(sorted(published, key=lambda p: p.pk), key=lambda p: p.pk):
-                self.channels.publish(pk, [p.record for p in records])
+            by_thread: dict[int, list[Record]] = {}
+            for entry in published:
+                by_thread.setdefault(entry.pk, []).append(entry.record)
+            for pk, records in by_thread.items():
+                self.channels.publish(pk, records)
             if self._on_commit is not None:
                 self._on_commit(published)
         for result in results:

@@ -15,7 +15,6 @@ from pydantic import TypeAdapter
 from sqlalchemy import Connection, Dialect, Table, bindparam, delete, func, insert, select, update
 
 from canonical.event import (
-    EVENT,
     Event,
     InterruptAnswered,
     InterruptRaised,
@@ -24,6 +23,7 @@ from canonical.event import (
     RunRemoved,
     TaskCreated,
     ThreadChanged,
+    encode_event,
 )
 from canonical.fault import FaultCode, FaultError
 from canonical.fold import (
@@ -411,7 +411,7 @@ class Ledger:
 
     def _append(self, state: ThreadState, record: Record, body: bytes | None = None) -> None:
         if body is None:
-            body = EVENT.dump_json(record.event)
+            body = encode_event(record.event)
         self.touched += 1
         state.seq, state.at = record.seq, record.at
         self._events.append((state.pk, record.seq, record.at, record.task_id, record.run_id, record.attempt, body))

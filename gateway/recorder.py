@@ -13,7 +13,6 @@ from uuid import UUID
 from pydantic_core import PydanticSerializationError
 
 from canonical.event import (
-    EVENT,
     ArtifactAdded,
     Custom,
     Event,
@@ -33,6 +32,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
     UpstreamBound,
+    encode_event,
 )
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.message import DataPart, FilePart, Part, ToolResultPart
@@ -171,12 +171,12 @@ class Recorder:
             for step_id, step in self._steps.items()
         ]
         self._steps.clear()
-        return [(event, EVENT.dump_json(event)) for event in closing]
+        return [(event, encode_event(event)) for event in closing]
 
     def _encode(self, event: Event) -> bytes:
         try:
             _check_event(event)
-            body = EVENT.dump_json(event)
+            body = encode_event(event)
         except (PydanticSerializationError, UnicodeEncodeError, RecursionError, ValueError) as error:
             words = f"The agent gave a {event.kind} that is not JSON"
             raise FaultError(FaultCode.AGENT_INVALID, words) from error

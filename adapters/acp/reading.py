@@ -110,8 +110,8 @@ class Reading:
         return _Encoder(writer)
 
     def _stops(self, record: Record) -> bool:
-        """Of a record after which the run stands still. Only a change of the task is a stop: the first record of an answer
-        finds the run still awaiting. A reader who comes when all is said finds the stop at the end of what there was.
+        """Of a record after which the run stands still. Only a change of the task is a stop: the first record of an
+        answer finds the run still awaiting. A reader who comes when all is said finds it at the end of what there was.
         """
         changed = isinstance(record.event, TaskChanged) and record.seq > self._stop_after
         return changed or record.seq == self._end

@@ -17,6 +17,8 @@ from canonical import (
     AgentInfo,
     Answers,
     Event,
+    FaultCode,
+    FaultError,
     Interrupt,
     Invocation,
     Message,
@@ -42,11 +44,9 @@ from canonical.event import (
 from canonical.state import TERMINAL
 from gateway.blob import Blobs
 from gateway.command import Bounds
-from gateway.config import Timeout
 from gateway.database import migrate, open_engine
 from gateway.fetch import Fetcher
 from gateway.hub import Hub
-from gateway.registry import Fronted, Registry
 from gateway.webhook import WriterFactory
 from tests.gateway.invariant import check_database
 
@@ -187,6 +187,31 @@ class Limits:
     event: int = 8 * 2**20
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fronted:
+    info: AgentInfo
+    agent: Agent | None
+    broken: str | None = None
+    concurrency: int | None = None
+    total_timeout: float | None = None
+    idempotent: bool = False
+
+
+class Agents:
+    """The agents of one hub, by name."""
+
+    def __init__(self, agents: Sequence[Fronted]) -> None:
+        self._agents = {each.info.name: each for each in agents}
+
+    def get(self, name: str) -> Fronted:
+        if name not in self._agents:
+            raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {name}")
+        return self._agents[name]
+
+    def all(self) -> Sequence[Fronted]:
+        return list(self._agents.values())
+
+
 def fronted(
     name: str,
     agent: Agent | None,
@@ -202,7 +227,7 @@ def fronted(
         agent=agent,
         broken=broken,
         concurrency=concurrency,
-        timeout=Timeout(total=total),
+        total_timeout=total,
         idempotent=idempotent,
     )
 
@@ -241,7 +266,7 @@ class House:
             (self.folder / name).write_bytes(_empty_database())
         self._agents |= {each.agent for each in agents if isinstance(each.agent, Scripted)}
         hub = Hub(
-            registry=Registry(agents),
+            registry=Agents(agents),
             journal_url=f"sqlite:///{self.folder / name}",
             blobs=Blobs(self.folder / "blobs", 2**28),
             limits=limits or Limits(),
@@ -351,10 +376,9 @@ async def reaches(hub: Hub, receipt: Receipt, *wanted: TaskState, owner: str = O
         return isinstance(record.event, TaskChanged) and record.event.state in wanted
 
     task = await hub.task(owner, receipt.task_id)
-    if task.state in wanted:
-        return task
-    await follow(hub, Scope.task(receipt.task), receipt.seq, until=there, owner=owner)
-    task = await hub.task(owner, receipt.task_id)
+    if task.state not in wanted:
+        await follow(hub, Scope.task(receipt.task), task.last_seq, until=there, owner=owner)
+        task = await hub.task(owner, receipt.task_id)
     assert task.state in wanted or not task.terminal, f"the task is {task.state}: {task.fault}"
     return task
 

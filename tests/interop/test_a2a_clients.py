@@ -12,13 +12,11 @@ import pytest
 import pytest_asyncio
 
 from gateway import demo
+from tests.adapters.a2a.receiver import Receiver, receiving
 from tests.interop.driver import ClientError, OfficialClient, start_client
 from tests.running import Running, running
-from tests.serving import serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-BOUND: Final = 20.0
 
 GATE: Final = asyncio.Event()
 """Agents of this module wait for it in the middle of their answers."""
@@ -41,39 +39,6 @@ AGENTS: Final[Mapping[str, object]] = {
     "fail": demo.fail,
     "gated": gated,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Received:
-    headers: Mapping[str, str]
-    body: Any
-
-
-class Receiver:
-    """Takes what is pushed."""
-
-    def __init__(self) -> None:
-        self.received: asyncio.Queue[Received] = asyncio.Queue()
-        self.url = ""
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        body = b""
-        more = True
-        while more:
-            message = await receive()
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        await self.received.put(Received(headers, json.loads(body)))
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
-    async def until(self, state: str) -> list[Received]:
-        found: list[Received] = []
-        async with asyncio.timeout(BOUND):
-            while not found or state not in json.dumps(found[-1].body):
-                found.append(await self.received.get())
-        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +115,7 @@ async def peer(request: pytest.FixtureRequest, gateway: Running) -> AsyncGenerat
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def receiver() -> AsyncGenerator[Receiver]:
-    made = Receiver()
-    async with serving(made) as url:
-        made.url = f"{url}/hook"
+    async with receiving() as made:
         yield made
 
 

@@ -8,6 +8,7 @@ from litestar import Request, Response
 from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
+from adapters._shared import Lines
 from adapters.a2a.fault import reason_of
 from canonical import Fault, FaultCode, Hub
 
@@ -19,7 +20,8 @@ _BELOW = re.compile(r"^(?:/agent/[^/]+)?/a2a/[^/]+/?(.*)$", re.DOTALL)
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    return [*jsonrpc.routes(hub), *rest.routes(hub), *card.routes(hub)]
+    lines = Lines()
+    return [*jsonrpc.routes(hub, lines), *rest.routes(hub, lines), *card.routes(hub)]
 
 
 def encode_fault(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:

@@ -1,12 +1,13 @@
 """One call of an A2A method, whichever binding it came in by, and what it is answered with."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from litestar import Request
 
 from adapters._request import Caller, caller, is_uuid
+from adapters._shared import Lines
 from adapters.a2a.dialect import Dialect
 from adapters.a2a.fault import refusal
 from adapters.a2a.view import PROTOCOL
@@ -32,6 +33,7 @@ REPLAY_HEADER = "Babelgate-From"
 @dataclass(frozen=True, slots=True)
 class Call:
     hub: Hub
+    lines: Lines
     caller: Caller
     agent: AgentInfo
     version: str
@@ -52,8 +54,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    batches: AsyncIterator[Sequence[JsonObject]]
-    """Of events, as many at a time as are there."""
+    batches: AsyncGenerator[Sequence[bytes]]
+    """Of events as JSON, as many at a time as are there."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -65,9 +67,10 @@ def asked_version(request: Request[Any, Any, Any]) -> str:
     return (request.headers.get("A2A-Version") or request.query_params.get("A2A-Version") or "").strip()
 
 
-def make_call(hub: Hub, request: Request[Any, Any, Any], agent: str) -> Call:
+def make_call(hub: Hub, lines: Lines, request: Request[Any, Any, Any], agent: str) -> Call:
     return Call(
         hub=hub,
+        lines=lines,
         caller=caller(request),
         agent=hub.agent(agent),
         version=asked_version(request),

@@ -23,6 +23,10 @@ def _stops(record: Record) -> bool:
     return isinstance(event, TaskChanged) and (event.state in TERMINAL or event.state in WAITING)
 
 
+def _ended(record: Record) -> bool:
+    return isinstance(record.event, TaskChanged) and record.event.state in TERMINAL
+
+
 class _Begin:
     """Finds the record that completes a submission: with it the stream's first event, the task, is taken.
 
@@ -141,12 +145,34 @@ class Reading:
         it: whoever subscribes to a waiting task wants to see what becomes of it.
         """
         known = await self.hub.records(self.owner, Scope.task(self.task), self.task.first_seq - 1, inline=True)
-        last = known[-1].seq if known else 0
+        last = known[-1].seq
+        start = last if start is None else start
         encoder = self._fresh()
         begun = 0
         for record in known:
             encoder.writer.write(record)
             begun += 1
-            if encoder.writer.run_id is not None and (start is None or record.seq >= start) or record.seq == last:
+            if encoder.writer.run_id is not None and (record.seq >= start or record.seq == last):
                 break
-
+        ready: list[bytes] = [to_json(self.dialect.encode_update(encoder.writer.snapshot()))]
+        follower = self._join(encoder, known[:begun])
+        over = _ended(known[begun - 1])
+        for record in known[begun:]:
+            told = await follower.told(record)
+            ready += told.frames
+            if told.frames:
+                over = told.stopped
+        del known  # the stream may last longer than anybody wants to keep them
+        yield ready
+        if over:
+            return
+        async with _reading(self.hub, self.owner, self.task, last) as batches:
+            async for batch in batches:
+                ready = []
+                for record in batch:
+                    ready += (await follower.told(record)).frames
+                    if _stops(record):
+                        yield ready
+                        return
+                if ready:
+                    yield ready

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from litestar import Request, Response, post
 from litestar.params import FromPath
@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from adapters._body import ABSENT, read_json
 from adapters._jsonrpc import PARSE_ERROR, Method, Reply, dispatch, envelope, table
+from adapters._shared import Lines
 from adapters._sse import event_stream, frame
 from adapters.a2a import codec, codec_0_3
 from adapters.a2a.dialect import Dialect
@@ -99,19 +100,20 @@ async def _one(data: bytes) -> AsyncGenerator[bytes]:
 
 async def _frames(reply: Reply, stream: Stream, asked: str) -> AsyncGenerator[bytes]:
     """Each event is a whole answer, with the id of the request."""
-    async with aclosing(cast("AsyncGenerator[Sequence[JsonObject]]", stream.batches)) as batches:
+    head = b'{"jsonrpc":"2.0","id":%b,"result":' % to_json(reply.id)
+    async with aclosing(stream.batches) as batches:
         try:
             async for batch in batches:
-                yield b"".join(frame(to_json(envelope(reply.id, result=event))) for event in batch)
+                yield b"".join([frame(b"%b%b}" % (head, event)) for event in batch])
         except FaultError as error:
             object_ = error_object(error.fault, _version_of(reply, asked))
             yield frame(to_json(envelope(reply.id, error=object_)))
 
 
-def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+def routes(hub: Hub, lines: Lines) -> Sequence[ControllerRouterHandler]:
     @post("/a2a/{agent:str}", status_code=200)
     async def call(request: Request[Any, Any, Any], agent: FromPath[str]) -> Response[Any]:
-        made = make_call(hub, request, agent)
+        made = make_call(hub, lines, request, agent)
         try:
             body = await read_json(request)
         except FaultError as error:

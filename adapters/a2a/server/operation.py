@@ -1,6 +1,5 @@
 """The methods about messages and tasks, the same for every version and binding: what differs is in the dialect."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from fnmatch import fnmatchcase
 from typing import Any, cast
@@ -9,7 +8,7 @@ from adapters._request import is_uuid, loss_header, run_headers
 from adapters.a2a.ask import Send
 from adapters.a2a.dialect import Dialect
 from adapters.a2a.fault import refusal
-from adapters.a2a.view import PROTOCOL, Update
+from adapters.a2a.view import PROTOCOL
 from adapters.a2a.writer import EventWriter
 from canonical import (
     Answers,
@@ -29,7 +28,7 @@ from canonical import (
 from canonical.value import Json, JsonObject
 
 from .call import REPLAY_HEADER, Answer, Call, Stream, context_of, find_task
-from .follow import folded, follow, replay, settled
+from .follow import Reading, folded, settled
 from .push import make_webhook
 
 __all__ = ("cancel", "get", "list_tasks", "send", "stream", "subscribe")
@@ -54,16 +53,8 @@ async def send(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
 async def stream(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
     ask = dialect.decode_send(params)
     receipt, context_id = await _submitted(call, dialect, ask)
-    updates = follow(call.hub, call.owner, receipt, EventWriter(receipt.task, context_id))
-    return Stream(_encoded(updates, dialect, ask.history_length), run_headers(receipt))
-
-
-async def _encoded(
-    batches: AsyncIterator[Sequence[Update]], dialect: Dialect, history_length: int | None = None
-) -> AsyncGenerator[Sequence[JsonObject]]:
-    async with aclosing(cast("AsyncGenerator[Sequence[Update]]", batches)) as ready:
-        async for updates in ready:
-            yield [dialect.encode_update(update, history_length) for update in updates]
+    reading = Reading(call.hub, call.owner, receipt.task, context_id, dialect, call.lines)
+    return Stream(reading.follow(receipt.run_id, ask.history_length), run_headers(receipt))
 
 
 async def _submitted(call: Call, dialect: Dialect, ask: Send) -> tuple[Receipt, str]:
@@ -250,8 +241,8 @@ async def subscribe(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
             "UNSUPPORTED_OPERATION",
             f"The task has ended; get it, or send the header {REPLAY_HEADER}: 0 to see its events again.",
         )
-    writer = EventWriter(task, await context_of(call, task))
-    return Stream(_encoded(replay(call.hub, call.owner, task, writer, start), dialect), run_headers(task))
+    reading = Reading(call.hub, call.owner, task, await context_of(call, task), dialect, call.lines)
+    return Stream(reading.replay(start), run_headers(task))
 
 
 def _start(call: Call) -> int | None:

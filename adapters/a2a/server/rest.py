@@ -15,6 +15,7 @@ from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
 from adapters._body import ABSENT, read_json
+from adapters._shared import Lines
 from adapters._sse import event_stream, frame
 from adapters.a2a import codec, codec_0_3_rest
 from adapters.a2a.dialect import Dialect
@@ -72,10 +73,10 @@ def _query(request: Incoming) -> JsonObject:
 
 
 async def _frames(dialect: Dialect, stream: Stream) -> AsyncGenerator[bytes]:
-    async with aclosing(cast("AsyncGenerator[Sequence[JsonObject]]", stream.batches)) as batches:
+    async with aclosing(stream.batches) as batches:
         try:
             async for batch in batches:
-                yield b"".join(frame(to_json(event)) for event in batch)
+                yield b"".join([frame(event) for event in batch])
         except FaultError as error:
             yield frame(to_json(encode_fault(error.fault, old=dialect.version == "0.3")))
 
@@ -91,15 +92,17 @@ async def _answer(call: Call, binding: Binding, operate: Operation, params: Json
     return Response(to_json(body), media_type=media, headers=dict(result.headers))
 
 
-def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    return [handler for binding in (V1_0, V0_3) for handler in _routes(hub, binding)]
+def routes(hub: Hub, lines: Lines) -> Sequence[ControllerRouterHandler]:
+    return [handler for binding in (V1_0, V0_3) for handler in _routes(hub, lines, binding)]
 
 
-def _routes(hub: Hub, binding: Binding) -> Sequence[ControllerRouterHandler]:
+def _routes(hub: Hub, lines: Lines, binding: Binding) -> Sequence[ControllerRouterHandler]:
     base = f"/a2a/{{agent:str}}{binding.prefix}"
 
     async def run(request: Incoming, agent: str, operate: Operation, params: Mapping[str, Any]) -> Response[Any]:
-        return await _answer(make_call(hub, request, agent), binding, operate, dict(params), _media_type(request))
+        return await _answer(
+            make_call(hub, lines, request, agent), binding, operate, dict(params), _media_type(request)
+        )
 
     @post(f"{base}/message:send", status_code=200)
     async def send(request: Incoming, agent: FromPath[str]) -> Response[Any]:

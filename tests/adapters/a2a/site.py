@@ -3,7 +3,7 @@ routes in front, as the gateway mounts them."""
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +16,6 @@ from litestar.exceptions import HTTPException
 from adapters._request import Caller
 from adapters.a2a import adapter
 from canonical import (
-    Agent,
-    AgentInfo,
     Artifact,
     Ask,
     DataPart,
@@ -35,10 +33,12 @@ from gateway import demo
 from gateway.blob import Blobs
 from gateway.callable import wrap
 from gateway.command import Bounds
+from gateway.fetch import Fetcher
 from gateway.hub import Hub
+from gateway.registry import Fronted, Registry
 from tests.bridge import Bridge
 
-__all__ = ("Posted", "Site", "answer_of", "events_of", "message", "message_0_3", "opened", "until")
+__all__ = ("Site", "answer_of", "events_of", "message", "message_0_3", "opened", "until")
 
 BOUND = 10
 """Seconds within which whatever a test waits for must come."""
@@ -50,56 +50,6 @@ class Limits:
     run: float = 60
     cancel_grace: float = 1
     event: int = 8 * 1024 * 1024
-
-
-@dataclass
-class Fronted:
-    info: AgentInfo
-    agent: Agent | None
-    broken: str | None = None
-    concurrency: int | None = None
-    total_timeout: float | None = None
-    idempotent: bool = False
-
-
-class Registry:
-    def __init__(self, agents: Mapping[str, Any]) -> None:
-        self._agents = {name: Fronted(*wrap(target, name)) for name, target in agents.items()}
-        self.also_known_as: dict[str, str] = {}
-
-    def get(self, name: str) -> Fronted:
-        name = self.also_known_as.get(name, name)
-        if name not in self._agents:
-            raise FaultError(FaultCode.NOT_FOUND, f"Agent {name} not found")
-        return self._agents[name]
-
-    def all(self) -> Sequence[Fronted]:
-        return list(self._agents.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Posted:
-    url: str
-    headers: Mapping[str, str]
-    body: bytes
-
-
-class Fetcher:
-    """Receives what the gateway would post."""
-
-    def __init__(self) -> None:
-        self.posted: asyncio.Queue[Posted] = asyncio.Queue()
-
-    async def check(self, url: str) -> None:
-        if "127.0.0.1" in url:
-            raise FaultError(FaultCode.INVALID, "The address is not public.")
-
-    async def get(self, url: str) -> bytes:
-        raise FaultError(FaultCode.INVALID, "Nothing is there.")
-
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
-        await self.posted.put(Posted(url, headers, body))
-        return 200
 
 
 class Gates:
@@ -172,9 +122,7 @@ AGENTS: Mapping[str, Any] = {
 @dataclass
 class Site:
     hub: Hub
-    also_known_as: dict[str, str]
     client: httpx.AsyncClient
-    fetcher: Fetcher
     gates: Gates
     caller: Caller = field(default_factory=lambda: Caller("default", "http://gateway", "echo"))
     body_limit: int = 10_000_000
@@ -245,8 +193,9 @@ def app_of(hub: Hub, site: Callable[[], Site]) -> Litestar:
 @asynccontextmanager
 async def opened(folder: Path, agents: Mapping[str, Any] | None = None, **limits: Any) -> AsyncGenerator[Site]:
     gates = Gates()
-    fetcher = Fetcher()
-    registry = Registry({**AGENTS, "gated": gates.gated, **(agents or {})})
+    fetcher = Fetcher(["127.0.0.0/8"])
+    all_agents = {**AGENTS, "gated": gates.gated, **(agents or {})}
+    registry = Registry([Fronted(*wrap(target, name)) for name, target in all_agents.items()], "echo")
     hub = Hub(
         registry=registry,
         journal_url=f"sqlite:///{folder}/hub.db",
@@ -261,11 +210,12 @@ async def opened(folder: Path, agents: Mapping[str, Any] | None = None, **limits
     app = app_of(hub, lambda: site)
     try:
         async with httpx.AsyncClient(transport=Bridge(app), base_url="http://gateway", timeout=BOUND) as client:
-            site = Site(hub, registry.also_known_as, client, fetcher, gates)
+            site = Site(hub, client, gates)
             yield site
     finally:
         gates.gate.set()
         await hub.stop()
+        await fetcher.aclose()
 
 
 def message(text: str = "", **more: Any) -> dict[str, Any]:

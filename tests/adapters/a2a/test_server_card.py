@@ -1,11 +1,11 @@
 from typing import Any
-from uuid import NAMESPACE_URL, uuid5
 
 import pytest
 
 from adapters._request import Caller
+from gateway.registry import agent_uuid
 from tests.adapters.a2a.schema import check
-from tests.adapters.a2a.site import Site
+from tests.adapters.a2a.site import Site, answer_of, message_0_3
 
 CARD = "/a2a/echo/.well-known/agent-card.json"
 
@@ -93,9 +93,8 @@ async def test_an_extended_card_has_a_path_in_every_generation(site: Site) -> No
     check("card", "0.3", await card(site, "/a2a/echo/agent/authenticatedExtendedCard"))
 
 
-async def test_an_agent_is_found_by_its_uuid_where_the_hub_knows_it_so(site: Site) -> None:
-    """LangGraph's clients name assistants by the uuid5 of their graph: the hub finds agents by it."""
-    by_id = str(uuid5(NAMESPACE_URL, "echo"))
-    site.also_known_as[by_id] = "echo"
-    named = await card(site, f"/a2a/{by_id}/.well-known/agent-card.json")
+async def test_an_agent_is_found_by_the_uuid_that_clients_of_langgraph_compute_of_its_name(site: Site) -> None:
+    named = await card(site, f"/a2a/{agent_uuid('echo')}/.well-known/agent-card.json")
     assert named["url"] == "http://gateway/a2a/echo"
+    assert (await card(site, f"/.well-known/agent-card.json?assistant_id={agent_uuid('ask')}"))["name"] == "ask"
+    assert answer_of(await site.result(agent_uuid("echo"), "message/send", message_0_3("Hello"))) == "Hello"

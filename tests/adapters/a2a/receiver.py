@@ -1,0 +1,56 @@
+"""A receiver of push notifications on loopback."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.serving import serving
+
+__all__ = ("Received", "Receiver", "receiving")
+
+BOUND = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    headers: Mapping[str, str]
+    body: Any
+
+
+class Receiver:
+    """An ASGI app that takes whatever is posted."""
+
+    def __init__(self) -> None:
+        self.received: asyncio.Queue[Received] = asyncio.Queue()
+        self.url = ""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body = b""
+        more = True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        await self.received.put(Received(headers, json.loads(body)))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def until(self, state: str) -> list[Received]:
+        """What was posted, up to the first body that holds `state`."""
+        found: list[Received] = []
+        async with asyncio.timeout(BOUND):
+            while not found or state not in json.dumps(found[-1].body):
+                found.append(await self.received.get())
+        return found
+
+
+@asynccontextmanager
+async def receiving() -> AsyncGenerator[Receiver]:
+    made = Receiver()
+    async with serving(made) as url:
+        made.url = f"{url}/hook"
+        yield made
