@@ -8,17 +8,22 @@ caught up. It lives as long as somebody follows it.
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 from canonical import Record
 
-__all__ = ("Encoder", "Follower", "Lines", "Told")
+__all__ = ("Bounds", "Encoder", "Follower", "Lines", "Told")
 
-KEPT_RECORDS: Final = 1024
-KEPT_BYTES: Final = 4 * 1024 * 1024
-BROUGHT_UP: Final = 256
-"""Records by which a line is brought up to a reader who is ahead of it; beyond that a new one begins."""
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of one line."""
+
+    records: int = 1024
+    bytes: int = 4 * 1024 * 1024
+    ahead: int = 256
+    """Records by which it is brought up to a reader who is ahead of it; beyond that a new one begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +42,13 @@ class Encoder(Protocol):
 
 
 class _Line:
-    __slots__ = ("__weakref__", "_encoder", "_kept", "_size", "seq")
+    __slots__ = ("__weakref__", "_bounds", "_encoder", "_kept", "_size", "seq")
 
-    def __init__(self, encoder: Encoder, seq: int) -> None:
+    def __init__(self, encoder: Encoder, seq: int, bounds: Bounds) -> None:
         self.seq = seq
         """Of the newest record that the encoder has read."""
         self._encoder = encoder
+        self._bounds = bounds
         self._kept: dict[int, Told] = {}
         self._size = 0
 
@@ -54,7 +60,7 @@ class _Line:
         self.seq = record.seq
         self._kept[record.seq] = told
         self._size += sum(map(len, told.frames))
-        while len(self._kept) > KEPT_RECORDS or (self._size > KEPT_BYTES and len(self._kept) > 1):
+        while len(self._kept) > self._bounds.records or (self._size > self._bounds.bytes and len(self._kept) > 1):
             oldest = self._kept.pop(next(iter(self._kept)))
             self._size -= sum(map(len, oldest.frames))
         return told
@@ -82,7 +88,8 @@ class Follower:
 class Lines:
     """The lines that are followed now."""
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds | None = None) -> None:
+        self._bounds = bounds or Bounds()
         self._lines: WeakValueDictionary[Hashable, _Line] = WeakValueDictionary()
 
     def join(
@@ -94,12 +101,12 @@ class Lines:
         line = self._lines.get(view)
         if line is not None and line.seq < seq:
             missing = [record for record in seen if record.seq > line.seq]
-            if len(missing) <= BROUGHT_UP:
+            if len(missing) <= self._bounds.ahead:
                 for record in missing:
                     line.get(record)
             else:
                 line = None
         if line is None:
-            line = self._lines[view] = _Line(encoder, seq)
+            line = self._lines[view] = _Line(encoder, seq, self._bounds)
             return Follower(line, None, again)
         return Follower(line, encoder, again)

@@ -327,8 +327,12 @@ EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 
 
 def encode_event(event: Event) -> bytes:
-    """An event as the log keeps it. The event's own serializer: `EVENT` would first find out again which one it is."""
-    return event.__pydantic_serializer__.to_json(event)
+    """An event as the log keeps it. The event's own serializer: `EVENT` would first find out again which one it is.
+
+    Raises:
+        PydanticSerializationError: if it holds what could not be read back, as one can that was never validated.
+    """
+    return event.__pydantic_serializer__.to_json(event, warnings="error")
 
 
 @dataclass(frozen=True, slots=True)

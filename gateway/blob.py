@@ -11,13 +11,14 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+from weakref import WeakValueDictionary
 
 from canonical.fault import FaultCode, FaultError
 from canonical.message import FilePart, Message, Part
 
 __all__ = ("Blobs",)
 
-_HASH: Final = re.compile(r"^[0-9a-f]{64}$")
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class Blobs:
@@ -29,9 +30,12 @@ class Blobs:
         """Bytes of one file."""
         self._sweeping = threading.Lock()
         """A file is not removed between the look that finds it and the touch that makes it young."""
+        self._held: WeakValueDictionary[str, FilePart] = WeakValueDictionary()
+        """By hash, a part with the bytes that somebody holds: all readers of a run hold the same ones."""
+        self._reading: dict[str, asyncio.Future[bytes]] = {}
 
     def path(self, blob: str) -> Path:
-        if not _HASH.match(blob):
+        if not _HASH.fullmatch(blob):
             raise FaultError(FaultCode.NOT_FOUND, "No such file")
         return self.folder / blob[:2] / blob
 
@@ -119,4 +123,15 @@ class Blobs:
         """The part with its bytes in `inline`, if they are in the store and within `limit`."""
         if part.blob is None or part.inline is not None or (limit is not None and (part.size or 0) > limit):
             return part
-        return part.model_copy(update={"inline": await asyncio.to_thread(self.get, part.blob)})
+        held = self._held.get(part.blob)
+        data = await self._read(part.blob) if held is None else held.inline
+        loaded = self._held[part.blob] = part.model_copy(update={"inline": data})
+        return loaded
+
+    async def _read(self, blob: str) -> bytes:
+        """Once for all who ask while it is being read."""
+        reading = self._reading.get(blob)
+        if reading is None:
+            reading = self._reading[blob] = asyncio.ensure_future(asyncio.to_thread(self.get, blob))
+            reading.add_done_callback(lambda _: self._reading.pop(blob))
+        return await asyncio.shield(reading)

@@ -29,6 +29,8 @@ from canonical.agent import AGENT_NAME
 __all__ = ("DEMO", "AgentSettings", "Limits", "Network", "Queue", "Settings", "Timeout", "schema")
 
 _UNITS: Final = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""RFC 9110, 5.6.2."""
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]*)")
 
 
@@ -178,6 +180,17 @@ class AgentSettings(Section):
     """A paused generator that is gone after a restart may run again from its start with the recorded answers."""
     description: str | None = None
     """What callers are told of the agent; by default the agent's own words."""
+
+    @field_validator("headers")
+    @classmethod
+    def _sendable(cls, headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for name, secret in headers.items():
+            if not _TOKEN.fullmatch(name):
+                raise ValueError(f"{name!r} is not the name of a header")
+            value = secret.get_secret_value()
+            if not (value.isascii() and value.isprintable()):
+                raise ValueError(f"the value of {name} is not printable ASCII")
+        return headers
 
     @model_validator(mode="after")
     def _one_kind(self) -> "AgentSettings":

@@ -155,10 +155,9 @@ class Door:
         return f"{scheme}://{f'[{address}]' if ':' in address else address}{f':{port}' if port else ''}"
 
     def _cross_origin(self, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+        # Said of every answer: a cache that kept one to nobody's page would give it to a page, without the rest.
         origin = headers.get(b"origin")
-        if origin is None:
-            return []
-        if not self._permitted(origin.decode("latin-1")):
+        if origin is None or not self._permitted(origin.decode("latin-1")):
             return [(b"vary", b"Origin")]
         return [
             (b"access-control-allow-origin", origin),
@@ -179,6 +178,8 @@ def _within(address: str, networks: Sequence[ipaddress.IPv4Network | ipaddress.I
         parsed = ipaddress.ip_address(address)
     except ValueError:
         return False
+    if isinstance(parsed, ipaddress.IPv6Address):  # of a socket that takes both, 10.0.0.1 comes as ::ffff:10.0.0.1
+        parsed = parsed.ipv4_mapped or parsed
     return any(parsed in network for network in networks)
 
 

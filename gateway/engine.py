@@ -351,7 +351,9 @@ class Engine:
 
     async def _room(self, pump: _Pump) -> None:
         """Wait until what was said is stored: an agent is not ahead of the journal by more than a batch or two."""
-        while len(pump.buffer) >= _BATCH and pump.refused is None:
+        while len(pump.buffer) >= _BATCH:
+            if pump.refused is not None:
+                raise pump.refused
             if pump.storing is None:
                 self._flush(pump)
             elif not pump.storing.done():

@@ -134,8 +134,15 @@ class Recorder:
         if isinstance(event, RunEnded):
             self.ended = self._end(event)
             return None
-        settled = self._settle(event)
-        return settled, self._encode(settled)
+        try:
+            settled = self._settle(event)
+        except (AttributeError, TypeError) as error:
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {_kind(event)} that is not whole") from error
+        try:
+            return settled, self._encode(settled)
+        except FaultError:
+            self._undo(settled)
+            raise
 
     def _end(self, event: RunEnded) -> RunEnded:
         """The end as the log may hold it. How a run ended is the agent's to say, why it was ended is not."""
@@ -177,7 +184,7 @@ class Recorder:
         try:
             _check_event(event)
             body = encode_event(event)
-        except (PydanticSerializationError, UnicodeEncodeError, RecursionError, ValueError) as error:
+        except (PydanticSerializationError, RecursionError, ValueError, AttributeError, TypeError) as error:
             words = f"The agent gave a {event.kind} that is not JSON"
             raise FaultError(FaultCode.AGENT_INVALID, words) from error
         if len(body) > self.limit:
@@ -245,6 +252,29 @@ class Recorder:
                 return event
             case _:
                 raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {_kind(event)}, which is not its to say")
+
+    def _undo(self, event: Event) -> None:
+        """The event does not go into the log after all: what it opened is not open, and what it ended is."""
+        match event:
+            case MessageStarted():
+                del self._messages[event.message_id or ""]
+            case PartAdded() if event.open:
+                self._messages[event.message_id or ""].open_parts.remove(event.index or 0)
+            case PartEnded():
+                self._messages[event.message_id or ""].open_parts.append(event.index or 0)
+            case MessageEnded():
+                self._messages[event.message_id or ""] = _Message(event.message_id or "")
+            case ToolStarted():
+                del self._tools[event.call_id or ""]
+            case ToolEnded():
+                self._tools[event.call_id or ""] = ToolStarted(call_id=event.call_id, name=event.name)
+            case StepStarted():
+                del self._steps[event.step_id or ""]
+            case StepEnded():
+                step = StepStarted(step_id=event.step_id, name=event.name, node=event.node, ns=event.ns)
+                self._steps[event.step_id or ""] = step
+            case _:
+                pass
 
     def _message(self, message_id: str | None, kind: str) -> _Message:
         """The open message that an event means: the named one, or the newest."""
@@ -318,12 +348,21 @@ _SAID = (
 )
 
 
+_REQUIRED = {
+    kind: [name for name, field in kind.model_fields.items() if field.is_required()]
+    for kind in (*_SAID, *_FREE, StateSaved, RunEnded)
+}
+
+
 def _kind(event: object) -> str:
     return str(getattr(event, "kind", type(event).__name__))
 
 
 def _check_event(event: Event) -> None:
-    """Look into the fields that pydantic takes as they come. It checked the rest when the event was made."""
+    """Look into the fields that pydantic takes as they come. It checked the rest when the event was made, if it was made
+    by the model's constructor."""
+    for name in _REQUIRED[type(event)]:
+        getattr(event, name)
     match event:
         case PartAdded():
             _check_part(event.part)

@@ -205,6 +205,8 @@ class _Discovery:
             infos = await self._asked[key]
         except FaultError as error:
             raise _Broken(f"{url}: {error.fault.message}", self._instances.get(_origin(url))) from None
+        except UnicodeError:
+            raise _Broken(f"{url}: its host is not a name") from None
         instance = self._instances.get(_origin(url))
         if not infos:
             raise _Broken(f"{url} has no agents", instance)

@@ -62,6 +62,7 @@ async def serving(app: Any, listener: socket.socket | None = None, *, lifespan: 
         app,
         log_config=None,
         access_log=False,
+        proxy_headers=False,
         ws="none",
         lifespan="on" if lifespan else "off",
         timeout_graceful_shutdown=5,

@@ -31,7 +31,7 @@ class Site:
         async def echo(request: Request[Any, Any, Any]) -> bytes:
             return await request.body()
 
-        self.app = Litestar([halves, echo], openapi_config=None)
+        self.app = Litestar([halves, echo], openapi_config=None, logging_config=None)
 
     async def say(self) -> AsyncIterator[bytes]:
         try:

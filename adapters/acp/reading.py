@@ -76,7 +76,12 @@ class Reading:
         return aclosing(cast("Any", reading))
 
     async def frames(self, lines: Lines) -> AsyncGenerator[bytes]:
-        """Events as they come, until the run stops."""
+        async with aclosing(self.follow(lines)) as batches:
+            async for frames in batches:
+                yield b"".join(frames)
+
+    async def follow(self, lines: Lines) -> AsyncGenerator[Sequence[bytes]]:
+        """Events as they come, until the run stops: as frames, as many at a time as are there."""
         encoder = _Encoder(self.writer)
         seen: list[Record] = []
         async for record in self._before():
@@ -91,15 +96,15 @@ class Reading:
                 ready: list[bytes] = []
                 for record in batch:
                     told = await follower.told(record)
-                    ready.append(self._shown(told, record))
+                    ready += self._shown(told, record)
                     if told.stopped and self._stops(record):
-                        yield b"".join(ready)
+                        yield ready
                         return
-                if any(ready):
-                    yield b"".join(ready)
+                if ready:
+                    yield ready
 
-    def _shown(self, told: Told, record: Record) -> bytes:
-        return b"".join([frame for frame in told.frames if self._shows(record.seq)])
+    def _shown(self, told: Told, record: Record) -> list[bytes]:
+        return [frame for frame in told.frames if self._shows(record.seq)]
 
     async def _again(self, seq: int) -> Encoder:
         writer = EventWriter(self.writer.view)

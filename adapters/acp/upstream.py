@@ -81,6 +81,11 @@ class Upstream:
             raise FaultError(
                 FaultCode.AGENT_UNREACHABLE, f"The agent's server cannot be reached ({type(error).__name__})"
             ) from error
+        except httpx.RequestError as error:  # a content encoding that does not decode, say
+            raise FaultError(
+                FaultCode.AGENT_INVALID,
+                f"The agent's server gave an answer that cannot be read ({type(error).__name__})",
+            ) from error
 
     async def get(self, path: str) -> Json:
         async with self.opened("GET", path) as response:

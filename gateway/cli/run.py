@@ -16,7 +16,10 @@ from gateway.cli.speech import Asked, Conversation, Failed, Heard, Noted, Said
 
 __all__ = ("reading", "run")
 
-_LINES: Final[Mapping[str, Callable[[str, str, str | None], Line]]] = {"acp": AcpLine, "a2a": A2aLine}
+_LINES: Final[Mapping[str, Callable[[str, str, str | None], Conversation]]] = {
+    "acp": line_acp.Line,
+    "a2a": line_a2a.Line,
+}
 _YES_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 
 

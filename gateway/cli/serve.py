@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 import uvicorn
@@ -55,9 +56,24 @@ def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any])
             "BABELGATE_KEYS, or let anyone in with --allow-anonymous",
             code=USAGE,
         )
-    with bind(settings.host, settings.port) as listener, asyncio.Runner(loop_factory=new_event_loop) as runner:
+    with bind(settings.host, settings.port) as listener:
         _log(settings.log_level)
-        runner.run(_serve(settings, wanted.servers, listener, strict=bool(targets)))
+        runner = asyncio.Runner(loop_factory=new_event_loop)
+        try:
+            runner.run(_serve(settings, wanted.servers, listener, strict=bool(targets)))
+        except BaseException:
+            runner.close()
+            raise
+    _leave()
+
+
+def _leave() -> NoReturn:
+    """All is committed and closed. What is left are agents that do not let go when they are cancelled, and functions in
+    threads, which cannot be: a clean exit would wait for them, for ever if they like."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _log(level: str) -> None:
@@ -68,6 +84,8 @@ def _log(level: str) -> None:
         level=logging.DEBUG if level == "debug" else logging.WARNING,
     )
     logging.getLogger("babelgate").setLevel(level.upper())
+    for library in ("httpx", "httpcore"):  # they log whole URLs and headers, which may hold callers' secrets
+        logging.getLogger(library).setLevel(logging.WARNING)
 
 
 async def _serve(settings: Settings, servers: Sequence[str], listener: socket.socket, *, strict: bool) -> None:

@@ -1,6 +1,7 @@
 """What a request passes on its way to a protocol: keys, origins, base URLs, one agent alone, errors, the log line."""
 
 import logging
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from adapters import ADAPTERS
 from gateway.app import create_app, open_hub
 from gateway.callable import wrap
 from gateway.config import Settings
+from gateway.demo import files
 from gateway.fetch import Fetcher
 from gateway.hub import Hub
 from gateway.registry import Fronted, Registry, connect
@@ -185,6 +187,46 @@ async def test_what_a_proxy_passes_on_unchecked_makes_no_odd_urls(tmp_path: Path
         assert await card_url(http, **{**FORWARDED, **odd}) == "http://127.0.0.1:8000/a2a/echo"
 
 
+@pytest.mark.parametrize("prefix", ["", "/agent/other"])
+async def test_an_address_that_a_stranger_chose_is_in_no_answer(tmp_path: Path, prefix: str) -> None:
+    """Cards, sessions, files and the table of URLs are read by others, who would go where they point."""
+    strange = {"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "https", "Forwarded": "host=evil.example"}
+    strange |= {"Host": "evil.example:8000", "X-Forwarded-Prefix": "/evil.example", "X-Original-URL": "//evil.example"}
+    part = {"raw": "aGVsbG8gdGhlcmU=", "filename": "a.txt", "mediaType": "text/plain"}
+    message = {"messageId": "1", "role": "ROLE_USER", "parts": [part]}
+    registry = Registry([Fronted(*wrap(shout, "echo")), Fronted(*wrap(files, "other"))])
+    async with (
+        opened(tmp_path, registry, limits={"inline": 4}) as (app, _),
+        Client(transport=Bridge(app), base_url="http://127.0.0.1:8000", headers=strange, timeout=None) as http,
+    ):
+        run = await http.post(f"{prefix}/acp/runs", json={**RUN, "agent_name": "other"})
+        sent = await http.post(
+            f"{prefix}/a2a/other/message:send", json={"message": message}, headers={"A2A-Version": "1.0"}
+        )
+        answers = [run, sent]
+        answers += [
+            await http.get(f"{prefix}{path}", headers={"A2A-Version": version})
+            for version in ("", "0.3", "1.0")
+            for path in (
+                "/",
+                "/acp/agents",
+                f"/acp/sessions/{run.json()['session_id']}",
+                f"/acp/runs/{run.json()['run_id']}",
+                "/.well-known/agent-card.json",
+                "/.well-known/agent.json",
+                "/a2a/other",
+                "/a2a/other/.well-known/agent-card.json",
+                "/a2a/other/tasks",
+                "/nowhere",
+            )
+        ]
+        urls = {url for answer in answers for url in re.findall(r"https?://[^\"'\s\\]+", answer.text)}
+        assert f"http://127.0.0.1:8000{prefix}/a2a/other/files/" in sent.text, "a file is given by URL"
+        assert any("/acp/resources/" in url for url in urls)
+    assert all(url.startswith(f"http://127.0.0.1:8000{prefix}/") for url in urls), urls
+    assert not any("evil" in f"{answer.headers} {answer.text}" for answer in answers)
+
+
 # One agent alone
 
 
@@ -199,6 +241,26 @@ async def test_below_agent_name_that_agent_is_the_whole_gateway(tmp_path: Path) 
         assert (await http.get("/agent/other")).json() == index
         run = await http.post("/agent/other/acp/runs", json={**RUN, "agent_name": "other"})
         assert run.json()["output"][0]["parts"][0]["content"] == "HELLO"
+
+
+async def test_every_protocol_speaks_with_that_agent_below_its_name(tmp_path: Path) -> None:
+    """As clients that know one agent a host do: the card at the root leads to the rest."""
+    root = "http://127.0.0.1:8000/agent/other"
+    async with gateway(tmp_path, default_agent="echo") as http:
+        message = {"kind": "message", "messageId": "1", "role": "user", "parts": [{"kind": "text", "text": "Hello"}]}
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}}
+        card = (await http.get(f"{root}/.well-known/agent-card.json")).json()
+        assert card["url"] == f"{root}/a2a/other"
+        task = (await http.post(card["url"], json=asked)).json()["result"]
+        assert task["artifacts"][0]["parts"][0]["text"] == "HELLO"
+        interfaces = {each["protocolBinding"]: each["url"] for each in reversed(card["supportedInterfaces"])}
+        got = await http.get(f"{interfaces['HTTP+JSON']}/tasks/{task['id']}", headers={"A2A-Version": "1.0"})
+        assert got.json()["id"] == task["id"]
+        run = (await http.post(f"{root}/acp/runs", json={**RUN, "agent_name": "other"})).json()
+        history = (await http.get(f"{root}/acp/sessions/{run['session_id']}")).json()["history"]
+        assert [url.startswith(f"{root}/acp/resources/") for url in history] == [True, True]
+        said = [(await http.get(url)).json()["parts"][0]["content"] for url in history]
+        assert said == ["Hello", "HELLO"]
 
 
 @pytest.mark.parametrize(
@@ -366,7 +428,7 @@ async def test_a_request_is_one_log_line_that_leads_to_the_run(
     for name in ("thread", "task", "run"):
         assert f"{name}={response.headers[f'babelgate-{name}']}" in line
     for secret in ("query-secret", "a-key", "Hello"):
-        assert secret not in caplog.text
+        assert secret not in line
 
 
 async def test_a_path_cannot_begin_a_log_line_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -350,6 +350,36 @@ async def _tasks(http: httpx.AsyncClient) -> int:
     return answer.json()["result"]["totalSize"]
 
 
+STUBBORN = """
+import asyncio, threading
+
+def block(text: str) -> str:
+    threading.Event().wait()
+    return "never"
+
+async def shrug(text: str):
+    yield "Waiting."
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            pass
+"""
+
+
+def test_agents_that_do_not_let_go_do_not_keep_the_gateway(tmp_path: Path) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    with served(tmp_path, "stubborn:block", "stubborn:shrug", BABELGATE_LIMITS__CANCEL_GRACE="0.5") as running:
+        for agent in ("block", "shrug"):
+            answer = httpx.post(f"{running.url}/acp/runs", json=create(agent, mode="async"), timeout=BOUND).json()
+            with httpx.stream(
+                "GET", f"{running.url}/acp/runs/{answer['run_id']}/events", headers={"Accept": "text/event-stream"}
+            ) as events:
+                assert any("run.in-progress" in line for line in events.iter_lines())
+        assert "Traceback" not in running.stop()
+        assert running.process.returncode == 0
+
+
 # run
 
 

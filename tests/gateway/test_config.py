@@ -205,6 +205,15 @@ def test_a_variable_that_is_not_set_is_named(file: Path) -> None:
         ("agents: {a: {url: http://x, protocol: soap}}", "agents.a.protocol: allowed: 'acp'"),
         ("agents: {a: {url: http://x, timeout: {reed: 1}}}", "agents.a.timeout.reed: there is no such key; there are"),
         ("agents: {a: {url: http://x, timeout: 0}}", "agents.a.timeout.total: greater than 0"),
+        ("agents: {a: {url: http://x, headers: {a b: c}}}", "agents.a.headers: 'a b' is not the name of a header"),
+        (
+            'agents: {a: {url: http://x, headers: {X: "ключ"}}}',
+            "agents.a.headers: the value of X is not printable ASCII",
+        ),
+        (
+            'agents: {a: {url: http://x, headers: {X: "a\\r\\nY: b"}}}',
+            "agents.a.headers: the value of X is not printable",
+        ),
         ("agents: {a: m:a}", "agents.a: a mapping of keys is expected: python, url"),
         ("agents: [a]", "agents: a mapping of keys is expected"),
         ("- a", "the file is a mapping of keys, such as agents: …"),
@@ -249,7 +258,17 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, file: Path) -> N
         read_file(file)
 
 
-@pytest.mark.parametrize("text", ["keys: {alice: s3cret, bob: s3cret}", "keys: {alice: [s3cret]}", "keys: s3cret"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "keys: {alice: s3cret, bob: s3cret}",
+        "keys: {alice: [s3cret]}",
+        "keys: s3cret",
+        'agents: {a: {url: http://x, headers: {X: "s3cret \\n"}}}',
+        "agents: {a: {url: http://x, headers: {X: [s3cret]}}}",
+        "agents: {a: {url: http://x, headers: s3cret}}",
+    ],
+)
 def test_a_key_is_never_printed(file: Path, text: str) -> None:
     assert "s3cret" not in "".join(problems(file, text))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -9,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from litestar import Litestar, Request, Response, get
+from litestar import Litestar, Request, Response, get, post
 
 from adapters.acp.client import Client
 from canonical import FaultCode, FaultError
 from gateway.callable import InProcess
 from gateway.config import Settings, Timeout
 from gateway.registry import Fronted, Registry, agent_name, agent_uuid, connect
+from tests.gateway.heard import hearing
+from tests.running import running
 from tests.serving import listen, serving
 
 INSTANCE = "5f0c1d0e-0000-4000-8000-000000000001"
@@ -37,7 +40,7 @@ async def server(*names: str, key: str = "", banner: str = "") -> AsyncGenerator
         headers = {"Babelgate": banner} if banner else {}
         return Response(json.dumps({"agents": listed}).encode(), media_type="application/json", headers=headers)
 
-    async with serving(Litestar([agents], openapi_config=None)) as url:
+    async with serving(Litestar([agents], openapi_config=None, logging_config=None)) as url:
         yield url
 
 
@@ -189,7 +192,7 @@ async def test_what_is_no_acp_server_is_broken() -> None:
     async def page() -> str:
         return "<html>hello</html>"
 
-    async with serving(Litestar([page], openapi_config=None)) as url:
+    async with serving(Litestar([page], openapi_config=None, logging_config=None)) as url:
         registry = await connect(settings(web={"url": url}), [url])
     assert (await broken(registry.get("web"))).startswith(f"{url}: ")
     assert len(registry.all()) == 2
@@ -222,7 +225,7 @@ async def test_servers_are_asked_all_at_once() -> None:
             await met.wait()
             return {"agents": [{"name": "a", "description": ""}]}
 
-        return Litestar([agents], openapi_config=None)
+        return Litestar([agents], openapi_config=None, logging_config=None)
 
     async with serving(slow()) as one, serving(slow()) as two, asyncio.timeout(5):
         registry = await connect(settings(one={"url": one}, two={"url": two}))
@@ -238,3 +241,74 @@ async def test_the_gateway_does_not_front_itself() -> None:
     registry.disown(INSTANCE)
     assert await broken(registry.get("mirror")) == "its URL leads back to this gateway"
     assert registry.get("other").broken is None
+
+
+@pytest.mark.parametrize(
+    "url", ["http://xn--:80", "http://a..b", f"http://{'a' * 70}.example", "http://256.256.256.256"]
+)
+async def test_a_host_that_is_none_is_broken(url: str) -> None:
+    registry = await connect(settings(echo={"python": "gateway.demo:echo"}, a={"url": url}))
+    assert (await broken(registry.get("a"))).startswith(f"{url}: ")
+    assert registry.get("echo").broken is None
+
+
+async def test_an_answer_that_does_not_decode_is_broken() -> None:
+    @get("/agents")
+    async def garbled() -> Response[bytes]:
+        return Response(b"no gzip", headers={"Content-Encoding": "gzip"})
+
+    async with serving(Litestar([garbled], openapi_config=None, logging_config=None)) as url:
+        registry = await connect(settings(a={"url": url}))
+    assert "cannot be read" in await broken(registry.get("a"))
+
+
+# Secrets
+
+SECRET = "s3cret-of-the-upstream"
+
+
+@asynccontextmanager
+async def guarded(shown: list[str], status: int) -> AsyncGenerator[str]:
+    """An ACP server that keeps the keys it is shown; what it is asked to do fails."""
+
+    @get("/agents")
+    async def agents(request: Request[Any, Any, Any]) -> Response[bytes]:
+        shown.append(request.headers["authorization"])
+        return Response(b'{"agents": [{"name": "a"}]}', status_code=status, media_type="application/json")
+
+    @post("/runs")
+    async def run(request: Request[Any, Any, Any]) -> Response[bytes]:
+        shown.append(request.headers["authorization"])
+        body = b'{"code": "server_error", "message": "no"}'
+        return Response(body, status_code=500, media_type="application/json")
+
+    async with serving(Litestar([agents, run], openapi_config=None, logging_config=None)) as url:
+        yield url
+
+
+@pytest.mark.parametrize("status", [200, 401])
+async def test_the_headers_of_an_upstream_are_sent_to_it_and_shown_to_nobody(tmp_path: Path, status: int) -> None:
+    shown: list[str] = []
+    said: list[str] = []
+    with hearing(logging.DEBUG) as heard:
+        async with guarded(shown, status) as url:
+            given = settings(a={"url": url, "headers": {"Authorization": f"Bearer {SECRET}"}})
+            registry = await connect(given)
+            said += [
+                repr(given),
+                str(given),
+                given.model_dump_json(),
+                repr(registry.all()),
+                repr(registry.get("a").agent),
+            ]
+            async with running(tmp_path, fronted={"a": registry.get("a")}) as gateway:
+                run = {"agent_name": "a", "input": [{"role": "user", "parts": [{"content": "hi"}]}]}
+                answers = [await gateway.http.post("/acp/runs", json=run)]
+                paths = ("/", "/readyz", "/acp/agents", "/a2a/a/.well-known/agent-card.json", "/a2a/a/tasks")
+                answers += [await gateway.http.get(path, headers={"A2A-Version": "1.0"}) for path in paths]
+                said += [f"{answer.headers} {answer.text}" for answer in answers]
+            await registry.aclose()
+    assert set(shown) == {f"Bearer {SECRET}"}
+    assert len(shown) == (2 if status == 200 else 1)
+    for text in (*said, heard.text):
+        assert SECRET not in text
