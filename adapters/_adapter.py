@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from canonical import Carry, Fault, Feature, Hub, Record, Task, Webhook
 from litestar import Request, Response
 from litestar.types import ControllerRouterHandler
+
+from canonical import Carry, Fault, Feature, Hub, Record, Task, Webhook
 
 __all__ = ("Adapter", "Example", "WebhookWriter")
 

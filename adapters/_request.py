@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from litestar import Request
+
 from canonical import FaultCode, FaultError, Receipt, Task
 from canonical.thread import Loss
-from litestar import Request
 
 __all__ = ("Caller", "caller", "is_uuid", "loss_header", "run_headers")
 
@@ -17,7 +18,8 @@ __all__ = ("Caller", "caller", "is_uuid", "loss_header", "run_headers")
 class Caller:
     owner: str
     base_url: str
-    """Of the origin that the caller addressed, without a trailing slash: the public URL, or `…/agent/<name>` below it."""
+    """Of the origin that the caller addressed, without a trailing slash: the public URL, or `…/agent/<name>` below
+    it."""
     agent: str | None
     """The agent of calls that name none."""
     keyed: bool = False

@@ -1,10 +1,10 @@
-"""The cost of the gateway itself: the echo agent over each protocol, on the durable default, beside a bare Litestar POST
-echo in the same run.
+"""The cost of the gateway itself: the echo agent over each protocol, on the durable default, beside a bare Litestar
+POST echo in the same run.
 
     .venv/bin/python -m bench.echo [--jobs 4000] [--connections 16] [--rounds 3]
 
-Each server is a process of its own. A round visits every target once, in turn, so that what else the machine does hits all
-alike; the figures are medians over the rounds. CPU is the server process's own user and system time.
+Each server is a process of its own. A round visits every target once, in turn, so that what else the machine does
+hits all alike; the figures are medians over the rounds. CPU is the server process's own user and system time.
 """
 
 import argparse
@@ -35,7 +35,9 @@ class Target:
 
 def a2a(number: int) -> bytes:
     message = {"messageId": str(number), "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
-    return json.dumps({"jsonrpc": "2.0", "id": number, "method": "SendMessage", "params": {"message": message}}).encode()
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": number, "method": "SendMessage", "params": {"message": message}}
+    ).encode()
 
 
 def acp(number: int) -> bytes:
@@ -50,8 +52,8 @@ TARGETS = (
 
 
 async def connection(host: str, port: int, target: Target, jobs: int, times: list[float]) -> None:
-    """One keep-alive connection, one call after the other. Written on bare sockets: a client library would cost more than
-    what is measured, and on the same cores."""
+    """One keep-alive connection, one call after the other. Written on bare sockets: a client library would cost more
+    than what is measured, and on the same cores."""
     reader, writer = await asyncio.open_connection(host, port)
     for number in range(jobs):
         body = target.body(number)
@@ -87,7 +89,9 @@ async def measure(target: Target, port: int, pid: int, jobs: int, connections: i
 
 def start(command: list[str], port: int, folder: str) -> "subprocess.Popen[bytes]":
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    server = subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    server = subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     end = time.monotonic() + 20
     while time.monotonic() < end:
         try:
@@ -121,7 +125,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         bare_port, port = free_port(), free_port()
         python = sys.executable
-        bare = start([python, "-m", "uvicorn", BARE, "--port", str(bare_port), "--log-level", "critical"], bare_port, folder)
+        bare = start(
+            [python, "-m", "uvicorn", BARE, "--port", str(bare_port), "--log-level", "critical"], bare_port, folder
+        )
         gateway = start([python, "-m", "gateway", "serve", "--port", str(port), "--log-level", "warning"], port, folder)
         figures: dict[str, list[tuple[float, float, float]]] = {target.name: [] for target in TARGETS}
         try:

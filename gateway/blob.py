@@ -87,8 +87,8 @@ class Blobs:
             raise FaultError(FaultCode.NOT_FOUND, "No such file") from None
 
     def sweep(self, used: set[str], older_than: float) -> int:
-        """Remove the files that nothing names and that were written before `older_than` (seconds since 1970): younger ones
-        may be on their way into an event."""
+        """Remove the files that nothing names and that were written before `older_than` (seconds since 1970): younger
+        ones may be on their way into an event."""
         removed = 0
         for path in self.folder.glob("??/*"):
             if path.name in used:

@@ -27,9 +27,10 @@ def sqlite_path(url: str) -> Path | None:
 
 
 def open_engine(url: str, *, writes: bool, power: bool, readers: int = 4) -> Engine:
-    """An engine of the writer (one connection) or of the readers. With SQLite, a writer's transactions begin IMMEDIATE: a
-    reading transaction that turns into a writing one fails at once when another holds the lock. Python's driver would
-    otherwise commit at the release of a savepoint, so transactions are begun here and not by the driver."""
+    """An engine of the writer (one connection) or of the readers. With SQLite, a writer's transactions begin
+    IMMEDIATE: a reading transaction that turns into a writing one fails at once when another holds the lock. Python's
+    driver would otherwise commit at the release of a savepoint, so transactions are begun here and not by the
+    driver."""
     engine = create_engine(
         url,
         pool_size=1 if writes else readers,
@@ -58,7 +59,8 @@ def open_engine(url: str, *, writes: bool, power: bool, readers: int = 4) -> Eng
 
 
 def migrate(connection: Connection) -> None:
-    """Bring the schema to `HEAD`. Alembic is imported only if there is something to do: it costs a quarter of a second."""
+    """Bring the schema to `HEAD`. Alembic is imported only if there is something to do: it costs a quarter of a
+    second."""
     if inspect(connection).has_table("alembic_version"):
         current = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
         if current == HEAD:

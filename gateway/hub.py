@@ -117,8 +117,8 @@ class Hub:
     # Starting and stopping
 
     async def start(self) -> None:
-        """Open the journal and take up what the last gateway left: queued runs stay queued in order, paused tasks stay as
-        they are, active runs are re-attached to, started again, or ended with a fault that says why."""
+        """Open the journal and take up what the last gateway left: queued runs stay queued in order, paused tasks
+        stay as they are, active runs are re-attached to, started again, or ended with a fault that says why."""
         await self.journal.open()
         try:
             self.instance = await self.journal.write(_instance)

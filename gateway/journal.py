@@ -1,9 +1,8 @@
 """The journal: the one writer, group commit, and pages for readers.
 
-Commands queue up and run on the writer's thread, in the order in which they came. One transaction takes whatever arrived
-during the last commit; when the writer is idle a command is committed at once. A command that fails,
-fails alone. Records are published to readers, and callers get their answers, after the commit and never
-before.
+Commands queue up and run on the writer's thread, in the order in which they came. One transaction takes whatever
+arrived during the last commit; when the writer is idle a command is committed at once. A command that fails, fails
+alone. Records are published to readers, and callers get their answers, after the commit and never before.
 """
 
 import asyncio
@@ -132,8 +131,9 @@ class Journal:
     # Writing
 
     def write(self, command: Callable[[Ledger], T]) -> "asyncio.Future[T]":
-        """Queue a command; the future resolves after its commit. A FaultError of the command is the future's. A command may
-        be run twice, and only the second time counts, so it must not do anything but through the ledger."""
+        """Queue a command; the future resolves after its commit. A FaultError of the command is the future's. A
+        command may be run twice, and only the second time counts, so it must not do anything but through the
+        ledger."""
         done: asyncio.Future[T] = self._loop.create_future()
         if self._closed:
             done.set_exception(FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down."))
@@ -163,9 +163,9 @@ class Journal:
                 self._commit(connection, group)
 
     def _commit(self, connection: Connection, group: list[_Write]) -> None:
-        """One transaction for the whole group. If anything in it goes wrong it is rolled back and done again with a savepoint
-        around each command, so that only those fail that are at fault. If it cannot be stored at all (a full disk, say)
-        every command fails and nothing is shown."""
+        """One transaction for the whole group. If anything in it goes wrong it is rolled back and done again with a
+        savepoint around each command, so that only those fail that are at fault. If it cannot be stored at all (a
+        full disk, say) every command fails and nothing is shown."""
         ledger = self._ledger
         published: Sequence[Published] = ()
         results: list[_Result] = []

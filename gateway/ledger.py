@@ -1,8 +1,8 @@
 """The ledger: threads as the writer sees them, inside its transaction.
 
-Commands (`gateway.command`) decide on a `ThreadState` and append events to it. The state holds what is open (tasks, live
-runs, questions) and nothing of the past, so that it is as small for a long thread as for a new one. Everything here runs
-on the writer's own thread.
+Commands (`gateway.command`) decide on a `ThreadState` and append events to it. The state holds what is open (tasks,
+live runs, questions) and nothing of the past, so that it is as small for a long thread as for a new one. Everything
+here runs on the writer's own thread.
 """
 
 import time
@@ -236,7 +236,8 @@ class Published:
 
 
 class _Rows:
-    """Rows that are to be written: one entry a row, whatever happened to it since the last flush. `new` rows are inserted."""
+    """Rows that are to be written: one entry a row, whatever happened to it since the last flush. `new` rows are
+    inserted."""
 
     def __init__(self) -> None:
         self.threads: dict[int, tuple[ThreadState, bool]] = {}
@@ -282,8 +283,8 @@ class Ledger:
         return self.published
 
     def forget(self) -> None:
-        """What was done since the last commit, or since the last savepoint, is undone: nothing in memory may remember it.
-        Threads and counts are read again as they are needed."""
+        """What was done since the last commit, or since the last savepoint, is undone: nothing in memory may remember
+        it. Threads and counts are read again as they are needed."""
         self._states.clear()
         self._events = []
         self._rows = _Rows()
@@ -335,7 +336,8 @@ class Ledger:
         return state
 
     def forget_thread(self, state: ThreadState) -> None:
-        """The current command erases the thread: write what is known of it, so that its rows are all there to be deleted."""
+        """The current command erases the thread: write what is known of it, so that its rows are all there to be
+        deleted."""
         self.flush()
         self.touched += 1
         owner = state.thread.owner

@@ -8,6 +8,7 @@ log of a run is legal whatever the agent does.
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from pydantic_core import PydanticSerializationError
@@ -52,8 +53,8 @@ _randomness: Iterator[bytes] = iter(())
 
 
 def mint() -> str:
-    """A random UUID. Randomness is drawn from the system for many at once: the call costs more than the rest. Taking from
-    the iterator is one step of the interpreter, so two threads never take the same."""
+    """A random UUID. Randomness is drawn from the system for many at once: the call costs more than the rest. Taking
+    from the iterator is one step of the interpreter, so two threads never take the same."""
     global _randomness
     drawn = next(_randomness, None)
     if drawn is None:
@@ -199,6 +200,23 @@ class Recorder:
         match event:
             case PartDelta():  # first: most events of a long answer are deltas
                 return self._delta(event)
+            case MessageStarted() | PartAdded() | PartEnded() | MessageEnded():
+                return self._spoken(event)
+            case ToolStarted() | ToolEnded() | StepStarted() | StepEnded():
+                return self._activity(event)
+            case ArtifactAdded():
+                return self._artifact(event)
+            case InterruptRaised():
+                return self._question(event)
+            case StateSaved():
+                return event if event.checkpoint_id else event.model_copy(update={"checkpoint_id": self._mint()})
+            case _ if isinstance(event, _FREE):
+                return event
+            case _:
+                raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {_kind(event)}, which is not its to say")
+
+    def _spoken(self, event: MessageStarted | PartAdded | PartEnded | MessageEnded) -> Event:
+        match event:
             case MessageStarted():
                 message_id = event.message_id or self._mint()
                 if message_id in self._messages:
@@ -227,31 +245,22 @@ class Recorder:
                     raise FaultError(FaultCode.AGENT_INVALID, "The agent ended a message with an open part")
                 del self._messages[message.message_id]
                 return event.model_copy(update={"message_id": message.message_id})
-            case ToolStarted() | ToolEnded() | StepStarted() | StepEnded():
-                return self._activity(event)
-            case ArtifactAdded():
-                return self._artifact(event)
-            case InterruptRaised():
-                message = event.message
-                if message.message_id is None:
-                    message = message.model_copy(update={"message_id": self._mint()})
-                interrupt_id = event.interrupt_id or self._mint()
-                if interrupt_id in self._asked:
-                    raise FaultError(FaultCode.AGENT_INVALID, f"The agent asked question {interrupt_id} twice")
-                self._asked.add(interrupt_id)
-                return event.model_copy(
-                    update={
-                        "interrupt_id": interrupt_id,
-                        "message": message,
-                        "node": event.node or self.node,
-                    }
-                )
-            case StateSaved():
-                return event if event.checkpoint_id else event.model_copy(update={"checkpoint_id": self._mint()})
-            case _ if isinstance(event, _FREE):
-                return event
-            case _:
-                raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {_kind(event)}, which is not its to say")
+
+    def _question(self, event: InterruptRaised) -> Event:
+        message = event.message
+        if message.message_id is None:
+            message = message.model_copy(update={"message_id": self._mint()})
+        interrupt_id = event.interrupt_id or self._mint()
+        if interrupt_id in self._asked:
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent asked question {interrupt_id} twice")
+        self._asked.add(interrupt_id)
+        return event.model_copy(
+            update={
+                "interrupt_id": interrupt_id,
+                "message": message,
+                "node": event.node or self.node,
+            }
+        )
 
     def _undo(self, event: Event) -> None:
         """The event does not go into the log after all: what it opened is not open, and what it ended is."""
@@ -348,7 +357,7 @@ _SAID = (
 )
 
 
-_REQUIRED = {
+_REQUIRED: dict[type[Any], list[str]] = {
     kind: [name for name, field in kind.model_fields.items() if field.is_required()]
     for kind in (*_SAID, *_FREE, StateSaved, RunEnded)
 }
@@ -359,9 +368,9 @@ def _kind(event: object) -> str:
 
 
 def _check_event(event: Event) -> None:
-    """Look into the fields that pydantic takes as they come. It checked the rest when the event was made, if it was made
-    by the model's constructor."""
-    for name in _REQUIRED[type(event)]:
+    """Look into the fields that pydantic takes as they come. It checked the rest when the event was made, if it was
+    made by the model's constructor."""
+    for name in _REQUIRED.get(type(event), ()):
         getattr(event, name)
     match event:
         case PartAdded():

@@ -1,5 +1,5 @@
-"""SQL for the hot path: a statement is written once with SQLAlchemy, compiled once for the database at hand, and executed
-with plain tuples."""
+"""SQL for the hot path: a statement is written once with SQLAlchemy, compiled once for the database at hand, and
+executed with plain tuples."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -33,7 +33,8 @@ class Statement:
         return connection.exec_driver_sql(self.sql, values if self._plain else tuple(values[i] for i in self._order))
 
     def run_many(self, connection: Connection, rows: Iterable[tuple[Any, ...]]) -> None:
-        """The same for many rows, straight on the driver: what SQLAlchemy does around each call costs as much as the call."""
+        """The same for many rows, straight on the driver: what SQLAlchemy does around each call costs as much as the
+        call."""
         values = list(rows) if self._plain else [tuple(row[i] for i in self._order) for row in rows]
         driver: Any = connection.dialect.loaded_dbapi
         cursor = connection.connection.cursor()

@@ -63,7 +63,7 @@ class TombstoneRow(Row, table=True):
 class EventRow(Row, table=True):
     """The log. The key is the clustering order, so that a page of a thread is one sequential read."""
 
-    __table_args__ = {"sqlite_with_rowid": False}  # noqa: RUF012 - the name and shape that SQLAlchemy asks for
+    __table_args__ = {"sqlite_with_rowid": False}
 
     thread_pk: int = Field(sa_type=BigInteger, primary_key=True)
     seq: int = Field(primary_key=True)

@@ -148,7 +148,7 @@ def aliases(connection: Connection, owner: str, protocol: str, thread_ids: Seque
             _ALIAS.c.owner == owner, _ALIAS.c.protocol == protocol, _ALIAS.c.thread_id.in_(thread_ids)
         )
     )
-    return {thread_id: alias for thread_id, alias in rows}
+    return {row.thread_id: row.alias for row in rows}
 
 
 def file(connection: Connection, owner: str, blob: str) -> FilePart | None:

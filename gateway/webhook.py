@@ -1,5 +1,6 @@
-"""Pushing: a webhook is a cursor on its task's log, kept in the database. What comes after the cursor is encoded in the
-registrant's dialect and posted, and the cursor moves after the receiver's 2xx: at least once, in order, across restarts.
+"""Pushing: a webhook is a cursor on its task's log, kept in the database. What comes after the cursor is encoded in
+the registrant's dialect and posted, and the cursor moves after the receiver's 2xx: at least once, in order, across
+restarts.
 """
 
 import asyncio
@@ -78,8 +79,8 @@ class Deliverer:
         await self._tasks.stop()
 
     async def _deliver(self, due: Due, task: Task, writer: Writer, read: Read) -> None:
-        """The writer sees the task from its first record, so that its snapshots are whole; what was delivered is not posted
-        again."""
+        """The writer sees the task from its first record, so that its snapshots are whole; what was delivered is not
+        posted again."""
         key = (due.owner, task.task_id, due.webhook.webhook_id)
         of_task = (due.owner, Scope.task(task), task.first_seq - 1)
         try:

@@ -36,8 +36,9 @@ async def running(
     fronted: Mapping[str, Fronted] | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Running]:
-    """Serve Python callables and Agents by name (the demo agents if there are none), on a database in `folder`. The same
-    folder again is a restart. `settings` are those of babelgate.yaml; loopback may be fetched unless they say otherwise."""
+    """Serve Python callables and Agents by name (the demo agents if there are none), on a database in `folder`. The
+    same folder again is a restart. `settings` are those of babelgate.yaml; loopback may be fetched unless they say
+    otherwise."""
     given: dict[str, Any] = {"database": f"sqlite:///{folder / 'gateway.db'}", "network": {"allow": ["127.0.0.0/8"]}}
     loaded = Settings.model_validate({**given, **settings})
     if agents is None and fronted is None:

@@ -59,4 +59,3 @@ def test_nothing_is_exported_in_disorder() -> None:
             if found:
                 names = re.findall(r'"(\w+)"', found.group(1))
                 assert len(names) == len(set(names)), f"{module.relative_to(ROOT)}: {names}"
-

@@ -131,8 +131,10 @@ class EventWriter:
     def _become(self, status: w.Status) -> None:
         if status == self.status:
             return
-        # A message never stays open across an await, as the SDK's own server would have it: other protocols end theirs.
-        self._speech.close()
+        if status in EVENTS:
+            # No message stays open across an await, as in the SDK's own server: other protocols end theirs there. But
+            # an agent that is being cancelled, which no event tells, may still say its last words.
+            self._speech.close()
         self.status = status
         if status in EVENTS:
             self._emit(w.RunEvent(type=EVENTS[status], run=self.run()))

@@ -3,8 +3,6 @@
 from alembic import context
 from sqlmodel import SQLModel
 
-import gateway.table
-
 connection = context.config.attributes["connection"]
 context.configure(
     connection=connection, target_metadata=SQLModel.metadata, render_as_batch=True, transaction_per_migration=False

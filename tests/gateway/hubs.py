@@ -73,7 +73,8 @@ __all__ = (
 T = TypeVar("T")
 OWNER = "alice"
 _BOUND = 10.0
-"""Seconds that any wait may take before it says what did not come. Long, because machines may be busy; nothing sleeps."""
+"""Seconds that any wait may take before it says what did not come. Long, because machines may be busy; nothing
+sleeps."""
 
 
 async def within(awaitable: Awaitable[T], what: str = "it", seconds: float = _BOUND) -> T:

@@ -4,6 +4,7 @@ what the log adds up to."""
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -185,11 +186,11 @@ class _Walk:
 
 def _without_activation(records: Sequence[Record]) -> set[str]:
     idle: set[str] = set()
-    for record, following in zip(records, records[1:], strict=False):
-        event = following.event
-        if isinstance(record.event, RunStarted) and isinstance(event, RunEnded) and record.run_id == following.run_id:
-            if event.status is RunStatus.PAUSED and record.run_id is not None:
-                idle.add(record.run_id)
+    for record, following in pairwise(records):
+        event, run_id = following.event, following.run_id
+        paused = isinstance(event, RunEnded) and event.status is RunStatus.PAUSED
+        if paused and isinstance(record.event, RunStarted) and run_id is not None and record.run_id == run_id:
+            idle.add(run_id)
     return idle
 
 

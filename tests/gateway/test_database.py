@@ -66,7 +66,7 @@ def test_a_second_gateway_on_the_same_database_is_refused_in_one_line(tmp_path: 
 def test_the_lock_holds_against_another_process(tmp_path: Path) -> None:
     lock = LockFile(tmp_path / "a.db")
     lock.acquire()
-    script = "import sys; from pathlib import Path; from gateway.database import LockFile; LockFile(Path(sys.argv[1])).acquire()"
+    script = "import pathlib, sys, gateway.database as d; d.LockFile(pathlib.Path(sys.argv[1])).acquire()"
     root = Path(__file__).parents[2]
     command = [sys.executable, "-c", script, str(tmp_path / "a.db")]
     refused = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=30)

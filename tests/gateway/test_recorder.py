@@ -318,10 +318,10 @@ def test_what_is_not_json_is_refused_wherever_it_stands(place: str, bad: str) ->
     "event",
     [
         PartAdded(part=TextPart.model_construct(kind="text", text="\ud800", metadata={}, extra={}, media_type=None)),
-        MessageStarted.model_construct(**{**dict(MessageStarted()), "message_id": "x", "name": "\ud800"}),
-        UpstreamBound.model_construct(**{**dict(UpstreamBound(protocol="p", ids={})), "ids": {"task": "\ud800"}}),
+        MessageStarted(message_id="x").model_copy(update={"name": "\ud800"}),
+        UpstreamBound(protocol="p", ids={}).model_copy(update={"ids": {"task": "\ud800"}}),
         RunEnded(fault=Fault.model_construct(code=FaultCode.AGENT_FAILED, message="\ud800", details={})),
-        RunEnded.model_construct(**{**dict(RunEnded()), "status": "whatever"}),
+        RunEnded().model_copy(update={"status": "whatever"}),
     ],
 )
 def test_text_that_cannot_be_encoded_and_values_that_were_never_validated_are_refused(event: Event) -> None:
@@ -347,9 +347,7 @@ def test_an_event_over_the_limit_is_refused_and_one_at_the_limit_is_not() -> Non
     assert "limit" in refused(MessageStarted(), opened(), PartDelta(text="é" * (LIMIT // 2)))
 
 
-@pytest.mark.parametrize(
-    "value", [None, True, 0, -1.5, "é\u0000", 2**70, [1, [2]], (1, 2), {"a": {"b": []}}, deep(64)]
-)
+@pytest.mark.parametrize("value", [None, True, 0, -1.5, "é\u0000", 2**70, [1, [2]], (1, 2), {"a": {"b": []}}, deep(64)])
 def test_what_is_json_is_taken(value: Any) -> None:
     check_json(value)
 

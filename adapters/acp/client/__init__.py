@@ -10,10 +10,10 @@ import httpx
 from adapters._body import parse_json, validate
 from adapters._sse import read_frames
 from adapters.acp import wire as w
+from adapters.acp.client.upstream import Upstream, run_path
 from adapters.acp.codec import View, encode_answer, encode_input
 from adapters.acp.manifest import decode_agents
 from adapters.acp.reader import EventReader, decode_event
-from adapters.acp.upstream import Upstream, run_path
 from adapters.acp.writer import TERMINAL
 from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation
 from canonical.agent import DETACH

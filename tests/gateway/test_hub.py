@@ -1,0 +1,389 @@
+"""What servers see of the hub: readers, files, other owners, and what happens when the disk is full."""
+
+import asyncio
+import sqlite3
+from contextlib import aclosing
+from typing import Any, cast
+from uuid import uuid4
+
+import pytest
+
+from canonical import (
+    FaultCode,
+    FaultError,
+    FilePart,
+    Message,
+    Record,
+    RunStatus,
+    Scope,
+    Submission,
+    TaskFilter,
+    TaskState,
+    TextPart,
+    Webhook,
+)
+from canonical.event import Custom, MessageStarted, PartAdded, PartDelta, RunCreated, RunEnded, TaskChanged
+from gateway.hub import Hub
+from gateway.ledger import Ledger
+from tests.gateway.hubs import (
+    OWNER,
+    Echo,
+    House,
+    Limits,
+    Scripted,
+    answer,
+    ends,
+    follow,
+    fronted,
+    log,
+    reaches,
+    say,
+    states,
+    submit,
+    within,
+)
+
+# Reading
+
+
+async def test_a_reader_gets_what_is_there_and_then_what_comes_until_the_task_ends(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = (await agent.called()).say("one")
+    reading = asyncio.ensure_future(follow(hub, Scope.task(receipt.task)))
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "message_ended")
+    going.say("two").end()
+    assert await within(reading) == await log(hub, receipt, "task")
+
+
+async def test_scopes_end_where_what_they_follow_ends(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    of_run = Scope(receipt.thread_id, "run", receipt.run_id)
+    run = asyncio.ensure_future(follow(hub, of_run))
+    task = asyncio.ensure_future(follow(hub, Scope.task(receipt.task)))
+    thread = asyncio.ensure_future(follow(hub, Scope(receipt.thread_id)))
+    (await agent.called()).ask("name").end()
+    assert isinstance((await within(run))[-1].event, RunEnded)
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    assert not task.done()
+    await answer(hub, receipt.task_id, "Bob")
+    (await agent.called()).end()
+    last = (await within(task))[-1].event
+    assert isinstance(last, TaskChanged) and last.state is TaskState.COMPLETED
+    again = await submit(hub, "a", thread_id=receipt.thread_id)
+    (await agent.called()).end()
+    await ends(hub, again)
+    assert not thread.done()
+    await hub.delete_thread(OWNER, receipt.thread_id)
+    seen = await within(thread)
+    assert states(seen) == ["working", "input_required", "working", "completed", "working", "completed"]
+
+
+async def test_a_reader_of_what_has_ended_gets_all_of_it_and_ends(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo")
+    await ends(hub, receipt)
+    await ends(hub, await submit(hub, "echo", thread_id=receipt.thread_id))
+    for kind, ident in (("task", receipt.task_id), ("run", receipt.run_id)):
+        scope = Scope(receipt.thread_id, cast("Any", kind), ident)
+        whole = await follow(hub, scope)
+        assert whole == await log(hub, receipt, kind)
+        assert await follow(hub, scope, whole[3].seq) == whole[4:]
+        assert await follow(hub, scope, whole[-1].seq) == []
+        assert await follow(hub, scope, 10**6) == []
+
+
+async def test_a_reader_of_what_does_not_exist_ends_at_once(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo")
+    await ends(hub, receipt)
+    assert await follow(hub, Scope(receipt.thread_id, "task", str(uuid4()))) == []
+    with pytest.raises(FaultError) as error:
+        await follow(hub, Scope(str(uuid4())))
+    assert error.value.fault.code is FaultCode.NOT_FOUND
+
+
+async def test_a_slow_reader_goes_from_pages_to_the_ring_without_a_gap(hubs: House) -> None:
+    """The log is longer than the ring and than a page while the reader stands still."""
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = (await agent.called()).open("")
+    reading = hub.read(OWNER, Scope.task(receipt.task))
+    async with aclosing(cast("Any", reading)):
+        seen = list(await within(anext(reading)))
+        for number in range(3000):
+            going.more(f"{number} ")
+        going.end()
+        await ends(hub, receipt)
+        seen += [record async for batch in reading for record in batch]
+    assert seen == await log(hub, receipt, "task")
+    assert len(seen) > 3000
+
+
+async def test_readers_that_come_and_go_leave_nothing_behind(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    (await agent.called()).ask("name").end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    for _ in range(20):
+        reader = asyncio.ensure_future(follow(hub, Scope.task(receipt.task)))
+        await follow(hub, Scope.task(receipt.task), until=lambda r: r.event.kind == "interrupt_raised")
+        reader.cancel()
+        await asyncio.wait([reader])
+    channels = list(vars(hub.journal.channels)["_channels"].values())
+    assert [channel.readers for channel in channels] == [0]
+
+
+async def test_records_are_the_whole_of_a_scope_however_long_it_is(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a", "first")
+    (await agent.called()).say(*(Custom(name=str(number)) for number in range(2500))).end()
+    await ends(hub, first)
+    second = await submit(hub, "a", "second", thread_id=first.thread_id)
+    (await agent.called()).end()
+    await ends(hub, second)
+    assert sum(isinstance(record.event, Custom) for record in await log(hub, first, "task")) == 2500
+    assert {record.task_id for record in await log(hub, second, "task")} == {second.task_id}
+    everything = await log(hub, first)
+    assert [record.seq for record in everything] == list(range(1, len(everything) + 1))
+    assert await hub.records(OWNER, Scope(first.thread_id), after=2000) == everything[2000:]
+
+
+# Files
+
+
+async def test_small_files_travel_inside_the_records_and_large_ones_by_hash(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent), limits=Limits(inline=10))
+    parts = (TextPart(text="two files"), FilePart(name="s", inline=b"small"), FilePart(name="l", inline=b"x" * 11))
+    receipt = await hub.submit(OWNER, Submission(agent="a", messages=(Message(role="user", parts=parts),)))
+    (await agent.called()).say(MessageStarted(), PartAdded(part=FilePart(name="o", inline=b"out"))).end()
+    await ends(hub, receipt)
+
+    def inputs(records: list[Record]) -> list[bytes | None]:
+        created = next(record.event for record in records if isinstance(record.event, RunCreated))
+        return [part.inline for part in created.messages[0].parts if isinstance(part, FilePart)]
+
+    plain = await log(hub, receipt)
+    assert inputs(plain) == [None, None]
+    filled = list(await hub.records(OWNER, Scope(receipt.thread_id), inline=True))
+    assert inputs(filled) == [b"small", None]
+    output = next(record.event.part for record in filled if isinstance(record.event, PartAdded))
+    assert isinstance(output, FilePart) and output.inline == b"out"
+    reading = hub.read(OWNER, Scope.task(receipt.task), inline=True)
+    read = [record async for batch in reading for record in batch]
+    assert inputs(read) == [b"small", None]
+
+
+async def test_a_file_is_reached_only_by_an_owner_whose_thread_names_it(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    message = Message(role="user", parts=(FilePart(name="a.txt", media_type="text/plain", inline=b"abc"),))
+    receipt = await hub.submit(OWNER, Submission(agent="echo", messages=(message,)))
+    await ends(hub, receipt)
+    created = next(r.event for r in await log(hub, receipt) if isinstance(r.event, RunCreated))
+    (part,) = created.messages[0].parts
+    assert isinstance(part, FilePart) and part.blob is not None
+    found = await hub.file(OWNER, part.blob)
+    assert (found.name, found.media_type, found.inline) == ("a.txt", "text/plain", b"abc")
+    for owner, blob in (("bob", part.blob), (OWNER, "0" * 64), (OWNER, "../../etc/passwd")):
+        with pytest.raises(FaultError) as error:
+            await hub.file(owner, blob)
+        assert error.value.fault.code is FaultCode.NOT_FOUND
+
+
+async def test_a_submission_whose_file_is_too_large_makes_nothing(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    vars(hub)["_blobs"].limit = 10
+    message = Message(role="user", parts=(FilePart(inline=b"x" * 11),))
+    with pytest.raises(FaultError) as error:
+        await hub.submit(OWNER, Submission(agent="echo", messages=(message,)))
+    assert error.value.fault.code is FaultCode.TOO_LARGE
+    assert (await hub.tasks(OWNER, TaskFilter(), limit=1)).total == 0
+
+
+# Owners
+
+
+async def test_another_owner_finds_nothing_and_may_use_the_same_ids(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    thread_id, task_id, run_id = (str(uuid4()) for _ in range(3))
+    mine = await submit(hub, "a", thread_id=thread_id, task_id=task_id, run_id=run_id, alias="x", protocol="p")
+    (await agent.called()).ask("name").end()
+    await reaches(hub, mine, TaskState.INPUT_REQUIRED)
+    hook = Webhook(webhook_id="w", task_id=task_id, dialect="d", url="http://127.0.0.1:1/")
+    await hub.set_webhook(OWNER, hook)
+    for call in (
+        hub.thread("bob", thread_id),
+        hub.task("bob", task_id),
+        hub.run("bob", run_id),
+        hub.chain("bob", task_id),
+        hub.records("bob", Scope(thread_id)),
+        hub.cancel("bob", task_id),
+        hub.delete_thread("bob", thread_id),
+        hub.remove_run("bob", run_id),
+        hub.webhooks("bob", task_id),
+        hub.set_webhook("bob", hook),
+        hub.delete_webhook("bob", task_id, "w"),
+        answer(hub, task_id, "Eve", owner="bob"),
+        submit(hub, "a", follow_up=task_id, owner="bob"),
+        submit(hub, "a", continues=task_id, owner="bob"),
+        submit(hub, "a", thread_id=thread_id, if_missing="reject", owner="bob"),
+        follow(hub, Scope(thread_id), owner="bob"),
+    ):
+        with pytest.raises(FaultError) as error:
+            await within(call)
+        assert error.value.fault.code is FaultCode.NOT_FOUND
+    assert await hub.open_interrupts("bob", task_id) == []
+    assert await hub.aliases("bob", "p", [thread_id]) == {}
+    assert (await hub.tasks("bob", TaskFilter(), limit=10)).total == 0
+    before = await log(hub, mine)
+    same = await submit(hub, "a", thread_id=thread_id, task_id=task_id, run_id=run_id, owner="bob")
+    assert (same.thread_id, same.task_id, same.run_id) == (thread_id, task_id, run_id)
+    (await agent.called()).ask("name").end()
+    await reaches(hub, same, TaskState.INPUT_REQUIRED, owner="bob")
+    await answer(hub, task_id, "Bob", owner="bob")
+    (await agent.called()).end()
+    await ends(hub, same, owner="bob")
+    assert await log(hub, mine) == before
+    await hub.delete_thread("bob", thread_id)
+    assert await log(hub, mine) == before
+    assert [found.webhook_id for found in await hub.webhooks(OWNER, task_id)] == ["w"]
+
+
+# A full disk
+
+
+class Disk:
+    """The database's disk, as the writer finds it."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.hub = hub
+        self.raw: sqlite3.Connection | None = None
+
+    async def fill(self) -> None:
+        def grab(ledger: Ledger) -> Any:
+            return ledger.connection.connection.dbapi_connection
+
+        self.raw = await within(self.hub.journal.write(grab))
+        assert self.raw is not None
+        (pages,) = self.raw.execute("PRAGMA page_count").fetchone()
+        self.raw.execute(f"PRAGMA max_page_count={pages}")
+
+    def empty(self) -> None:
+        assert self.raw is not None
+        self.raw.execute("PRAGMA max_page_count=1000000")
+
+
+LARGE = "x" * 200_000
+
+
+async def test_a_full_disk_refuses_what_does_not_fit_and_everything_goes_on_when_there_is_room(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    disk = Disk(hub)
+    await ends(hub, await submit(hub, "echo"))
+    assert await hub.ready() is None
+    await disk.fill()
+    with pytest.raises(FaultError) as error:
+        await submit(hub, "echo", LARGE)
+    assert error.value.fault.code is FaultCode.INTERNAL
+    assert "x" * 50 not in error.value.fault.message
+    assert hub.journal.failed is not None
+    disk.empty()
+    assert await hub.ready() is None
+    await ends(hub, await submit(hub, "echo", LARGE))
+
+
+async def test_a_run_whose_words_cannot_be_stored_ends_failed_when_there_is_room_and_its_log_is_whole(
+    hubs: House,
+) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    receipt = await submit(hub, "a")
+    going = (await agent.called()).open("stored ")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
+    disk = Disk(hub)
+    await disk.fill()
+    going.more(LARGE).more("after the loss").say(MessageStarted(message_id="later"))
+    await within(going.closed.wait())
+    disk.empty()
+    task = await ends(hub, receipt)
+    assert task.fault is not None and task.fault.code is FaultCode.INTERNAL
+    records = await log(hub, receipt)
+    assert not any(isinstance(record.event, PartDelta) for record in records)
+    assert "later" not in str(records)
+    following = await submit(hub, "a")
+    (await agent.called()).end()
+    await ends(hub, following)
+
+
+async def test_an_end_that_cannot_be_stored_is_stored_as_soon_as_it_can(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    receipt, waiting = await submit(hub, "a"), await submit(hub, "a", "waiting")
+    going = await agent.called()
+    disk = Disk(hub)
+    await disk.fill()
+    going.end(RunEnded(output=LARGE))
+    await within(going.closed.wait())
+    while hub.journal.failed is None:
+        await asyncio.sleep(0)  # the end is on its way to the disk
+    assert (await hub.run(OWNER, receipt.run_id)).status is RunStatus.RUNNING
+    disk.empty()
+    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+    assert (await hub.run(OWNER, receipt.run_id)).output == LARGE
+    (await agent.called()).end()
+    await ends(hub, waiting)
+
+
+# The end
+
+
+async def test_a_hub_that_has_stopped_refuses_everything_and_hangs_nowhere(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo")
+    await ends(hub, receipt)
+    await hubs.stop(hub)
+    for call in (
+        submit(hub, "echo"),
+        hub.cancel(OWNER, receipt.task_id),
+        hub.task(OWNER, receipt.task_id),
+        hub.delete_thread(OWNER, receipt.thread_id),
+    ):
+        with pytest.raises(FaultError) as error:
+            await within(call)
+        assert error.value.fault.code is FaultCode.SHUTTING_DOWN
+    assert await follow(hub, Scope.task(receipt.task)) == []
+
+
+async def test_a_stop_with_everything_going_on_takes_no_longer_than_the_grace(hubs: House) -> None:
+    agent, stubborn = Scripted(), Scripted(stubborn=True)
+    hub = await hubs.start(fronted("a", agent), fronted("b", stubborn), limits=Limits(cancel_grace=0.1))
+    receipts = [await submit(hub, "a") for _ in range(5)]
+    receipts.append(await submit(hub, "b"))
+    await stubborn.called()
+    readers = [asyncio.ensure_future(follow(hub, Scope.task(receipt.task))) for receipt in receipts]
+    await within(hubs.stop(hub), seconds=5)
+    for records in await within(asyncio.gather(*readers)):
+        assert not any(isinstance(record.event, RunEnded) for record in records)
+
+
+async def test_what_an_agent_says_while_the_gateway_stops_is_stored_or_not_but_never_half(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    receipt = await submit(hub, "a")
+    going = await agent.called()
+    going.say(*say("in time"))
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "message_ended")
+    going.say("on the edge")
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    (await agent.called()).end()
+    await ends(hub, receipt)
+    assert "in time" in str(await log(hub, receipt))
