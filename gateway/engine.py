@@ -18,14 +18,14 @@ from canonical.fault import Fault, FaultCode, FaultError
 from canonical.message import FilePart
 from canonical.replay import said_by_agent, unseen
 from canonical.state import RunReason, RunStatus, TaskState
-from gateway import command
+from gateway import turn
 from gateway.blob import Blobs
 from gateway.channel import Channel
-from gateway.command import Later, Outcome, Start
 from gateway.invocation import Invocations
 from gateway.journal import Journal, Unstored
 from gateway.ledger import Ledger
 from gateway.recorder import Recorder, files_of
+from gateway.turn import Later, Outcome, Start
 
 __all__ = ("Engine", "Fronted", "Tasks")
 
@@ -202,7 +202,7 @@ class Engine:
     async def _claim(self, owner: str, thread_id: str, agent: str) -> None:
         """With a slot in hand: start the thread's next run."""
         try:
-            claimed = await self._written(lambda ledger: command.start(ledger, owner, thread_id, agent))
+            claimed = await self._written(lambda ledger: turn.start(ledger, owner, thread_id, agent))
         except FaultError as error:
             log.warning("the next run of thread %s was not started: %s", thread_id, error)
             claimed = None
@@ -369,7 +369,7 @@ class Engine:
     def _flush(self, pump: _Pump) -> None:
         events, pump.buffer = pump.buffer, []
         files, pump.files = pump.files, []
-        pump.storing = self._journal.write(partial(command.append, start=pump.start, events=events, files=files))
+        pump.storing = self._journal.write(partial(turn.append, start=pump.start, events=events, files=files))
         pump.storing.add_done_callback(partial(self._flushed, pump))
 
     def _flushed(self, pump: _Pump, done: "asyncio.Future[None]") -> None:
@@ -405,7 +405,7 @@ class Engine:
         later: Later | None = None
         try:
             closing, files = await self._left(pump)
-            write = partial(command.end, start=start, outcome=outcome, closing=closing, files=files)
+            write = partial(turn.end, start=start, outcome=outcome, closing=closing, files=files)
             later = await self._written(write)
         except FaultError as error:
             if error.fault.code is not FaultCode.CONFLICT:  # that is the fence: an erasure or another end came first
@@ -470,11 +470,11 @@ class Engine:
         cancelling = lost.task.state is TaskState.CANCELLING
         if fronted is not None and fronted.agent is not None and not cancelling:
             if lost.run.upstream.get("run") and isinstance(fronted.agent, Reattachable):
-                self._resume(await self._journal.write(partial(command.restart, lost=lost)), records)
+                self._resume(await self._journal.write(partial(turn.restart, lost=lost)), records)
                 return
             if fronted.idempotent:
                 closing = recorder.close()
-                self._resume(await self._journal.write(partial(command.restart, lost=lost, closing=closing)), None)
+                self._resume(await self._journal.write(partial(turn.restart, lost=lost, closing=closing)), None)
                 return
         fault = Fault(
             code=FaultCode.GATEWAY_RESTARTED,
@@ -483,7 +483,7 @@ class Engine:
         )
         outcome = Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
         closing = recorder.close()
-        later = await self._journal.write(lambda ledger: command.end(ledger, lost, outcome, closing))
+        later = await self._journal.write(lambda ledger: turn.end(ledger, lost, outcome, closing))
         self._offer_next(lost.owner, lost.thread_id, later)
 
     def _resume(self, start: Start, past: Sequence[Record] | None) -> None:

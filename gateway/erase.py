@@ -27,7 +27,8 @@ from canonical.event import (
 )
 from canonical.fault import FaultCode, FaultError
 from canonical.message import Message, TextPart
-from gateway.ledger import INTERRUPT, RUN, Ledger, table_of
+from gateway.ledger import INTERRUPT, RUN, Ledger
+from gateway.sql import table_of
 from gateway.table import (
     AliasRow,
     BlobUseRow,

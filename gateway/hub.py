@@ -25,14 +25,16 @@ from canonical.hub import Answers, Receipt, Scope, Submission, TaskFilter, TaskP
 from canonical.message import FilePart, Message, Part
 from canonical.state import TERMINAL, RunStatus
 from canonical.thread import Interrupt, Run, Task, Thread
-from gateway import command, erase, view
+from gateway import command, erase, turn, view
 from gateway.blob import Blobs
-from gateway.command import Bounds, Cancelled, Ids, Start, Submitted
+from gateway.command import Bounds, Cancelled, Ids, Submitted
 from gateway.engine import Engine, Fronted, Tasks
 from gateway.journal import Journal
-from gateway.ledger import Ledger, Published, read_meta, table_of, write_meta
+from gateway.ledger import Ledger, Published, read_meta, write_meta
 from gateway.recorder import mint
+from gateway.sql import table_of
 from gateway.table import WebhookRow
+from gateway.turn import Start
 from gateway.view import Due, LiveRun
 from gateway.webhook import Deliverer, WriterFactory
 
@@ -170,7 +172,7 @@ class Hub:
             fault = Fault(code=FaultCode.AGENT_UNREACHABLE, message=f"Agent {found.agent} is no longer configured")
             await self.journal.write(
                 partial(
-                    command.fail_pending,
+                    turn.fail_pending,
                     owner=found.owner,
                     thread_id=found.thread_id,
                     run_id=found.run.run_id,

@@ -10,10 +10,10 @@ from canonical.fault import FaultCode, FaultError
 from canonical.fold import Fold
 from canonical.message import FilePart, Message
 from canonical.thread import Interrupt
-from gateway import command
+from gateway import turn
 from gateway.blob import Blobs
-from gateway.command import Start
 from gateway.journal import Journal
+from gateway.turn import Start
 
 __all__ = ("Invocations",)
 
@@ -86,7 +86,7 @@ class Invocations:
 
     async def _upstream(self, start: Start) -> dict[str, str]:
         """The upstream's ids: of the thread from the agent's last run on it, of the task from the task's last run."""
-        runs = await self._journal.query(partial(command.bound_runs, pk=start.pk, agent=start.task.agent))
+        runs = await self._journal.query(partial(turn.bound_runs, pk=start.pk, agent=start.task.agent))
         ids: dict[str, str] = {}
         for run in runs:
             if not run.removed:

@@ -21,7 +21,8 @@ from canonical.event import EVENT, Record
 from canonical.fault import FaultCode, FaultError
 from gateway.channel import Channels
 from gateway.database import LockFile, migrate, open_engine, sqlite_path
-from gateway.ledger import Ledger, Published, Sql, latest_pk, table_of
+from gateway.ledger import Ledger, Published, latest_pk
+from gateway.sql import Sql, table_of
 from gateway.table import EventRow
 
 __all__ = ("Journal", "Unstored")

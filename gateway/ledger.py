@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from pydantic import TypeAdapter
-from sqlalchemy import Connection, Dialect, Table, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select
 
 from canonical.event import (
     Event,
@@ -38,8 +38,9 @@ from canonical.fold import (
 )
 from canonical.state import RunStatus, may_become, run_may_become
 from canonical.thread import Interrupt, Run, Task, Thread
-from gateway.statement import Statement, inserting
-from gateway.table import AliasRow, EventRow, InterruptRow, MetaRow, RunRow, TaskRow, ThreadRow, TombstoneRow
+from gateway.sql import LIVE, OPEN, Sql, table_of
+from gateway.statement import Statement
+from gateway.table import MetaRow, RunRow, ThreadRow
 
 __all__ = (
     "INTERRUPT",
@@ -48,11 +49,9 @@ __all__ = (
     "THREAD",
     "Ledger",
     "Published",
-    "Sql",
     "ThreadState",
     "latest_pk",
     "read_meta",
-    "table_of",
     "write_meta",
 )
 
@@ -60,142 +59,6 @@ THREAD: TypeAdapter[Thread] = TypeAdapter(Thread)
 TASK: TypeAdapter[Task] = TypeAdapter(Task)
 RUN: TypeAdapter[Run] = TypeAdapter(Run)
 INTERRUPT: TypeAdapter[Interrupt] = TypeAdapter(Interrupt)
-
-LIVE = ("reserved", "pending", "running")
-OPEN = ("submitted", "working", "input_required", "auth_required", "cancelling")
-
-
-def table_of(model: Any) -> Table:
-    return cast("Table", model.__table__)
-
-
-class Sql:
-    """Every statement of the writer, compiled for one database."""
-
-    def __init__(self, dialect: Dialect) -> None:
-        self.dialect = dialect
-        thread, task, run = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
-        interrupt, event, tombstone = table_of(InterruptRow), table_of(EventRow), table_of(TombstoneRow)
-        self.insert_event = inserting(event, dialect)
-        self.insert_task = inserting(task, dialect)
-        self.insert_run = inserting(run, dialect)
-        self.insert_interrupt = inserting(interrupt, dialect)
-        self.insert_tombstone = inserting(tombstone, dialect)
-        alias = table_of(AliasRow)
-        self.insert_alias = inserting(alias, dialect)
-        named = ("owner", "protocol", "agent", "alias")
-        self.thread_of = Statement(
-            select(alias.c.thread_id).where(*(alias.c[name] == bindparam(name) for name in named)), dialect, named
-        )
-        self.insert_thread = inserting(thread, dialect)
-        self.update_thread = Statement(
-            update(thread)
-            .where(thread.c.pk == bindparam("b_pk"))
-            .values(changed_at=bindparam("b_at"), ephemeral=bindparam("b_ephemeral"), body=bindparam("b_body")),
-            dialect,
-            ("b_pk", "b_at", "b_ephemeral", "b_body"),
-        )
-        self.update_task = Statement(
-            update(task)
-            .where(task.c.owner == bindparam("b_owner"), task.c.task_id == bindparam("b_id"))
-            .values(
-                state=bindparam("b_state"),
-                changed_at=bindparam("b_at"),
-                last_seq=bindparam("b_seq"),
-                body=bindparam("b_body"),
-            ),
-            dialect,
-            ("b_owner", "b_id", "b_state", "b_at", "b_seq", "b_body"),
-        )
-        self.update_run = Statement(
-            update(run)
-            .where(run.c.owner == bindparam("b_owner"), run.c.run_id == bindparam("b_id"))
-            .values(
-                status=bindparam("b_status"),
-                attempt=bindparam("b_attempt"),
-                last_seq=bindparam("b_seq"),
-                body=bindparam("b_body"),
-            ),
-            dialect,
-            ("b_owner", "b_id", "b_status", "b_attempt", "b_seq", "b_body"),
-        )
-        self.update_interrupt = Statement(
-            update(interrupt)
-            .where(
-                interrupt.c.owner == bindparam("b_owner"),
-                interrupt.c.task_id == bindparam("b_task"),
-                interrupt.c.interrupt_id == bindparam("b_id"),
-            )
-            .values(action=bindparam("b_action"), body=bindparam("b_body")),
-            dialect,
-            ("b_owner", "b_task", "b_id", "b_action", "b_body"),
-        )
-        self.asked = Statement(
-            select(interrupt.c.seq).where(
-                interrupt.c.owner == bindparam("owner"),
-                interrupt.c.task_id == bindparam("task"),
-                interrupt.c.interrupt_id == bindparam("id"),
-            ),
-            dialect,
-            ("owner", "task", "id"),
-        )
-        self.thread = Statement(
-            select(thread.c.pk, thread.c.body).where(
-                thread.c.owner == bindparam("owner"), thread.c.thread_id == bindparam("id")
-            ),
-            dialect,
-            ("owner", "id"),
-        )
-        self.tombstone = Statement(
-            select(tombstone.c.at).where(
-                tombstone.c.owner == bindparam("owner"), tombstone.c.thread_id == bindparam("id")
-            ),
-            dialect,
-            ("owner", "id"),
-        )
-        last = select(func.max(event.c.seq)).where(event.c.thread_pk == bindparam("pk")).scalar_subquery()
-        self.head = Statement(
-            select(event.c.seq, event.c.at).where(event.c.thread_pk == bindparam("pk"), event.c.seq == last),
-            dialect,
-            ("pk",),
-        )
-        self.open_tasks = Statement(
-            select(task.c.body).where(
-                task.c.thread_pk == bindparam("pk"),
-                task.c.state.in_([bindparam(f"s{i}", s) for i, s in enumerate(OPEN)]),
-            ),
-            dialect,
-            ("pk", *(f"s{i}" for i in range(len(OPEN)))),
-        )
-        self.live_runs = Statement(
-            select(run.c.body)
-            .where(
-                run.c.thread_pk == bindparam("pk"),
-                run.c.status.in_([bindparam(f"s{i}", s) for i, s in enumerate(LIVE)]),
-            )
-            .order_by(run.c.first_seq),
-            dialect,
-            ("pk", *(f"s{i}" for i in range(len(LIVE)))),
-        )
-        self.open_interrupts = Statement(
-            select(interrupt.c.body)
-            .where(interrupt.c.thread_pk == bindparam("pk"), interrupt.c.action.is_(None))
-            .order_by(interrupt.c.seq),
-            dialect,
-            ("pk",),
-        )
-        self.task = Statement(
-            select(task.c.body).where(task.c.owner == bindparam("owner"), task.c.task_id == bindparam("id")),
-            dialect,
-            ("owner", "id"),
-        )
-        self.run = Statement(
-            select(run.c.body, run.c.thread_pk, task.c.thread_id)
-            .join(task, (task.c.owner == run.c.owner) & (task.c.task_id == run.c.task_id))
-            .where(run.c.owner == bindparam("owner"), run.c.run_id == bindparam("id")),
-            dialect,
-            ("owner", "id"),
-        )
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,8 @@ from canonical.hub import TaskFilter, TaskPage, Webhook
 from canonical.message import FilePart
 from canonical.state import RunStatus, TaskState
 from canonical.thread import Interrupt, Run, Task, Thread
-from gateway.ledger import INTERRUPT, RUN, TASK, THREAD, table_of
+from gateway.ledger import INTERRUPT, RUN, TASK, THREAD
+from gateway.sql import table_of
 from gateway.table import (
     AliasRow,
     BlobUseRow,

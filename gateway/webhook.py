@@ -19,7 +19,8 @@ from canonical.state import TERMINAL
 from canonical.thread import Task
 from gateway.engine import Tasks
 from gateway.journal import Journal
-from gateway.ledger import Ledger, table_of
+from gateway.ledger import Ledger
+from gateway.sql import table_of
 from gateway.table import WebhookRow
 from gateway.view import Due
 

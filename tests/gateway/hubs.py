@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ from gateway.command import Bounds
 from gateway.database import migrate, open_engine
 from gateway.fetch import Fetcher
 from gateway.hub import Hub
+from gateway.ledger import Ledger
 from gateway.webhook import WriterFactory
 from tests.gateway.invariant import check_database
 
@@ -54,6 +56,8 @@ __all__ = (
     "OWNER",
     "Activation",
     "Echo",
+    "Fronted",
+    "Held",
     "House",
     "Limits",
     "Scripted",
@@ -324,6 +328,38 @@ async def hubs(tmp_path: Path) -> AsyncGenerator[House]:
     house = House(tmp_path)
     yield house
     await house.close()
+
+
+class Held:
+    """The writer at a stand: what is queued meanwhile is one group, in the order in which it was queued."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._journal = hub.journal
+        self._holding = threading.Event()
+        self._go = threading.Event()
+
+    async def __aenter__(self) -> "Held":
+        def hold(_: Ledger) -> None:
+            self._holding.set()
+            assert self._go.wait(30)
+
+        self._done = self._journal.write(hold)
+        assert await asyncio.to_thread(self._holding.wait, 30)
+        return self
+
+    async def queued(self, count: int) -> None:
+        """Until so many commands wait."""
+        commands: Any = vars(self._journal)["_queue"]
+
+        async def enough() -> None:
+            while commands.qsize() < count:
+                await asyncio.sleep(0)
+
+        await within(enough(), f"{count} commands in the queue")
+
+    async def __aexit__(self, *_: object) -> None:
+        self._go.set()
+        await within(self._done)
 
 
 # What tests do with a hub

@@ -33,8 +33,9 @@ from canonical.event import (
 )
 from canonical.state import ENDED, TERMINAL, WAITING, may_become, run_may_become
 from gateway.journal import read_page
-from gateway.ledger import INTERRUPT, RUN, TASK, THREAD, table_of
+from gateway.ledger import INTERRUPT, RUN, TASK, THREAD
 from gateway.recorder import files_of
+from gateway.sql import table_of
 from gateway.table import BlobUseRow, InterruptRow, RunRow, TaskRow, ThreadRow
 
 __all__ = ("check_database", "check_log", "log_of")

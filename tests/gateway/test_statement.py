@@ -7,7 +7,7 @@ from sqlalchemy import bindparam, select, update
 from sqlalchemy.exc import IntegrityError
 
 from gateway.database import migrate, open_engine
-from gateway.ledger import table_of
+from gateway.sql import table_of
 from gateway.statement import Statement, inserting
 from gateway.table import MetaRow
 

@@ -70,7 +70,7 @@ CARRIED = frozenset(
 )
 
 
-few = settings(max_examples=400, deadline=None)
+few = settings(max_examples=40, deadline=None)
 """Logs take their time to draw."""
 
 

@@ -1,0 +1,321 @@
+"""Turns: the activations of agents on a thread's tasks, as decisions on its `ThreadState`.
+
+Which run starts next, what a running run may say, and what its end makes of its task. Like the commands of callers
+(`gateway.command`), each function runs whole in the writer's transaction and raises before it changes anything.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select
+
+from canonical.event import (
+    Event,
+    InterruptAnswered,
+    InterruptRaised,
+    RunCreated,
+    RunEnded,
+    RunRemoved,
+    RunStarted,
+    TaskChanged,
+)
+from canonical.fault import Fault, FaultCode, FaultError
+from canonical.message import FilePart, Message
+from canonical.state import RunReason, RunStatus, TaskState
+from canonical.thread import Run, Task
+from canonical.value import Json, JsonObject
+from gateway.ledger import RUN, Ledger, ThreadState, table_of
+from gateway.table import BlobUseRow, RunRow
+
+__all__ = (
+    "Later",
+    "Outcome",
+    "Start",
+    "append",
+    "begin",
+    "bound_runs",
+    "close_questions",
+    "drop_pending",
+    "drop_waiting",
+    "end",
+    "fail_pending",
+    "live_of",
+    "next_pending",
+    "restart",
+    "start",
+    "use_blobs",
+    "waiting_reason",
+    "waiting_state",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A run that was started: the pump takes over after the commit."""
+
+    owner: str
+    thread_id: str
+    task: Task
+    run: Run
+    """As it stands after the start; `run.attempt` fences what the pump appends."""
+    pk: int
+    created: RunCreated | None = None
+    """The run's input, where the command that started it had it at hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A thread's next run is one of another agent, or not due yet."""
+
+    agent: str
+    wait: int
+    """Microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an activation ended, as the pump saw it. A success with open questions is a pause."""
+
+    status: RunStatus = RunStatus.SUCCESS
+    reason: RunReason = RunReason.DONE
+    fault: Fault | None = None
+    output: Json = None
+    usage: JsonObject | None = None
+
+
+def start(ledger: Ledger, owner: str, thread_id: str, agent: str) -> Start | Later | None:
+    """Start the thread's next run if it is one of `agent`; otherwise say whose it is and when, or None if nothing can
+    start that nobody else will see to."""
+    state = ledger.thread(owner, thread_id)
+    if state is None:
+        return None
+    now = ledger.clock()
+    run = next_pending(state, now)
+    if run is not None and state.tasks[run.task_id].agent == agent:
+        return begin(ledger, state, run)
+    return _following(state, now)
+
+
+def begin(ledger: Ledger, state: ThreadState, run: Run, created: RunCreated | None = None) -> Start:
+    task = state.tasks[run.task_id]
+    attempt = run.attempt + 1
+    started = RunStarted(attempt=attempt, node=task.agent)
+    ledger.append(state, started, task_id=run.task_id, run_id=run.run_id, attempt=attempt)
+    if task.state is not TaskState.WORKING:
+        ledger.append(state, TaskChanged(state=TaskState.WORKING), task_id=run.task_id)
+    owner, thread_id = state.thread.owner, state.thread.thread_id
+    return Start(owner, thread_id, state.tasks[run.task_id], state.runs[run.run_id], state.pk, created)
+
+
+def next_pending(state: ThreadState, now: int) -> Run | None:
+    """The run whose turn it is: the oldest that is due and whose task waits for nobody. An answer goes before the other
+    inputs of its task, which were made while the agent was at work on what it then asked about."""
+    if state.running is not None:
+        return None
+    pending = state.pending
+    for run in pending:
+        if _due(run, now) and not state.tasks[run.task_id].waiting:
+            answers = (other for other in pending if other.task_id == run.task_id and other.cause == "answer")
+            return next(answers, run)
+    return None
+
+
+def _due(run: Run, now: int) -> bool:
+    return run.start_after is None or run.start_after <= now
+
+
+def _following(state: ThreadState, now: int) -> Later | None:
+    """Whose the thread's next run is, and when."""
+    run = next_pending(state, now)
+    if run is not None:
+        return Later(state.tasks[run.task_id].agent, 0)
+    scheduled = [run for run in state.pending if not _due(run, now)]
+    if state.running is not None or not scheduled:
+        return None
+    run = min(scheduled, key=lambda run: run.start_after or 0)
+    return Later(state.tasks[run.task_id].agent, (run.start_after or 0) - now)
+
+
+def append(
+    ledger: Ledger,
+    start: Start,
+    events: Sequence[tuple[Event, bytes]],
+    files: Sequence[FilePart] = (),
+) -> None:
+    """Events of a running run. Raises conflict if the run has ended or was started again: its pump is fenced."""
+    _say(ledger, _fenced(ledger, start), start, events, files)
+
+
+def _say(
+    ledger: Ledger,
+    state: ThreadState,
+    start: Start,
+    events: Sequence[tuple[Event, bytes]],
+    files: Sequence[FilePart] = (),
+) -> None:
+    """Append what the run's agent said, and note the files that it named."""
+    owner, task_id, run_id = start.owner, start.task.task_id, start.run.run_id
+    for event, body in events:
+        said: bytes | None = body
+        if isinstance(event, InterruptRaised) and ledger.has_asked(owner, task_id, event.interrupt_id or ""):
+            event, said = _asked_anew(ledger, owner, task_id, event), None
+        ledger.append(state, event, task_id=task_id, run_id=run_id, attempt=start.run.attempt, body=said)
+    for part in files:
+        use_blob(ledger, state, part)
+
+
+def _asked_anew(ledger: Ledger, owner: str, task_id: str, asked: InterruptRaised) -> InterruptRaised:
+    """The question under an id of its own: the agent gave it one that an earlier question of the task has."""
+    number = 2
+    while ledger.has_asked(owner, task_id, f"{asked.interrupt_id}-{number}"):
+        number += 1
+    return asked.model_copy(update={"interrupt_id": f"{asked.interrupt_id}-{number}"})
+
+
+def use_blobs(ledger: Ledger, state: ThreadState, messages: Sequence[Message]) -> None:
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, FilePart) and part.blob is not None:
+                use_blob(ledger, state, part)
+
+
+def use_blob(ledger: Ledger, state: ThreadState, part: FilePart) -> None:
+    """Note that the thread names a stored file: the file is reachable and kept while it does."""
+    uses = table_of(BlobUseRow)
+    seen = select(uses.c.blob).where(uses.c.thread_pk == state.pk, uses.c.blob == part.blob)
+    if ledger.connection.execute(seen).first() is None:
+        ledger.connection.execute(
+            uses.insert(), {"thread_pk": state.pk, "blob": part.blob, "body": part.model_dump_json().encode()}
+        )
+
+
+def _fenced(ledger: Ledger, start: Start) -> ThreadState:
+    state = ledger.thread(start.owner, start.thread_id)
+    run = None if state is None else state.runs.get(start.run.run_id)
+    if state is None or run is None or run.status is not RunStatus.RUNNING or run.attempt != start.run.attempt:
+        raise FaultError(FaultCode.CONFLICT, f"Run {start.run.run_id} is no longer attempt {start.run.attempt}")
+    return state
+
+
+def end(
+    ledger: Ledger,
+    start: Start,
+    outcome: Outcome,
+    closing: Sequence[tuple[Event, bytes]] = (),
+    files: Sequence[FilePart] = (),
+) -> Later | None:
+    """End an activation and say what becomes of its task. Returns what the thread's next run is, if one waits."""
+    state = _fenced(ledger, start)
+    task_id, run_id, attempt = start.task.task_id, start.run.run_id, start.run.attempt
+    _say(ledger, state, start, closing, files)
+    status, reason, fault = outcome.status, outcome.reason, outcome.fault
+    if state.tasks[task_id].state is TaskState.CANCELLING:
+        # Cancel was committed first: whatever the agent did since, the task ends cancelled.
+        status, fault = RunStatus.CANCELLED, None
+        reason = reason if reason in (RunReason.SUPERSEDED, RunReason.ROLLED_BACK) else _displaced(state, start.run)
+    elif status is RunStatus.SUCCESS and state.asked(task_id):
+        status, reason = RunStatus.PAUSED, waiting_reason(state, task_id)
+    ledger.append(
+        state,
+        RunEnded(status=status, reason=reason, fault=fault, output=outcome.output, usage=outcome.usage or {}),
+        task_id=task_id,
+        run_id=run_id,
+        attempt=attempt,
+    )
+    _settle_task(ledger, state, task_id, status, fault)
+    if reason is RunReason.ROLLED_BACK:
+        ledger.append(state, RunRemoved(run_id=run_id, why="rollback"), task_id=task_id)
+    return _following(state, ledger.clock())
+
+
+def _displaced(state: ThreadState, run: Run) -> RunReason:
+    """Why a run was cancelled, as the inputs that wait tell it: after a restart nobody else knows."""
+    for waiting in state.pending:
+        if waiting.first_seq > run.first_seq and waiting.strategy in ("interrupt", "rollback"):
+            return RunReason.SUPERSEDED if waiting.strategy == "interrupt" else RunReason.ROLLED_BACK
+    return RunReason.CALLER
+
+
+def _settle_task(ledger: Ledger, state: ThreadState, task_id: str, status: RunStatus, fault: Fault | None) -> None:
+    """The task's state after a run of it ended."""
+    if status is RunStatus.PAUSED:
+        ledger.append(state, TaskChanged(state=waiting_state(state, task_id)), task_id=task_id)
+        return
+    if status is RunStatus.SUCCESS:
+        if not live_of(state, task_id):
+            ledger.append(state, TaskChanged(state=TaskState.COMPLETED), task_id=task_id)
+        return
+    drop_waiting(ledger, state, task_id, RunReason.CALLER)
+    close_questions(ledger, state, task_id)
+    ended = TaskState.CANCELLED if status is RunStatus.CANCELLED else TaskState.FAILED
+    ledger.append(state, TaskChanged(state=ended, fault=fault), task_id=task_id)
+
+
+def waiting_state(state: ThreadState, task_id: str) -> TaskState:
+    asked = state.asked(task_id)
+    return TaskState.AUTH_REQUIRED if all(q.ask == "auth" for q in asked) else TaskState.INPUT_REQUIRED
+
+
+def waiting_reason(state: ThreadState, task_id: str) -> RunReason:
+    return RunReason.AUTH if waiting_state(state, task_id) is TaskState.AUTH_REQUIRED else RunReason.INPUT
+
+
+def close_questions(ledger: Ledger, state: ThreadState, task_id: str) -> None:
+    for question in state.asked(task_id):
+        ledger.append(
+            state,
+            InterruptAnswered(interrupt_id=question.interrupt_id, action="superseded"),
+            task_id=task_id,
+            run_id=None,
+        )
+
+
+def drop_waiting(ledger: Ledger, state: ThreadState, task_id: str, reason: RunReason) -> None:
+    """End the runs of a task that wait for their turn: the task is over, and its further inputs go nowhere."""
+    for run in live_of(state, task_id):
+        if run.status is RunStatus.PENDING:
+            ended = RunEnded(status=RunStatus.CANCELLED, reason=reason)
+            ledger.append(state, ended, task_id=task_id, run_id=run.run_id)
+
+
+def drop_pending(ledger: Ledger, state: ThreadState, run: Run, reason: RunReason, fault: Fault | None = None) -> None:
+    """End a run that never started, and its task if nothing else of it is alive."""
+    status = RunStatus.CANCELLED if fault is None else RunStatus.ERROR
+    ledger.append(state, RunEnded(status=status, reason=reason, fault=fault), task_id=run.task_id, run_id=run.run_id)
+    task = state.tasks.get(run.task_id)
+    if task is not None and not task.waiting and not live_of(state, run.task_id):
+        ended = TaskState.CANCELLED if fault is None else TaskState.FAILED
+        ledger.append(state, TaskChanged(state=ended, fault=fault), task_id=run.task_id)
+    if reason is RunReason.ROLLED_BACK:
+        ledger.append(state, RunRemoved(run_id=run.run_id, why="rollback"), task_id=run.task_id)
+
+
+def live_of(state: ThreadState, task_id: str) -> list[Run]:
+    return [run for run in state.runs.values() if run.task_id == task_id and run.status is not RunStatus.RESERVED]
+
+
+def restart(ledger: Ledger, lost: Start, closing: Sequence[tuple[Event, bytes]] | None = None) -> Start:
+    """Begin the next attempt of a run whose pump is gone. With `closing`, which ends what the lost attempt left open,
+    the agent says everything again, and asks again what it had asked."""
+    state = _fenced(ledger, lost)
+    if closing is not None:
+        _say(ledger, state, lost, closing)
+        close_questions(ledger, state, lost.task.task_id)
+    return begin(ledger, state, state.runs[lost.run.run_id])
+
+
+def fail_pending(ledger: Ledger, owner: str, thread_id: str, run_id: str, fault: Fault) -> None:
+    """End a waiting run that can never start, such as one of an agent that is gone from the configuration."""
+    state = ledger.thread(owner, thread_id)
+    run = None if state is None else state.runs.get(run_id)
+    if state is not None and run is not None and run.status is RunStatus.PENDING:
+        drop_pending(ledger, state, run, RunReason.FAULT, fault)
+
+
+def bound_runs(connection: Connection, pk: int, agent: str) -> list[Run]:
+    """The newest runs of an agent on a thread, oldest of them first: they know the upstream's ids."""
+    run = table_of(RunRow)
+    newest = (
+        select(run.c.body).where(run.c.thread_pk == pk, run.c.agent == agent).order_by(run.c.first_seq.desc()).limit(20)
+    )
+    return [RUN.validate_json(body) for (body,) in reversed(connection.execute(newest).all())]

@@ -1,0 +1,236 @@
+"""Two that want opposite things at the same moment: one wins, by the order of their commits, and the other is told."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from canonical import FaultCode, FaultError, Receipt, RunStatus, TaskState
+from canonical.event import InterruptAnswered, RunEnded, TaskChanged
+from canonical.state import TERMINAL
+from gateway.hub import Hub
+from tests.gateway.hubs import (
+    OWNER,
+    Activation,
+    Held,
+    House,
+    Scripted,
+    answer,
+    ends,
+    fronted,
+    log,
+    reaches,
+    states,
+    submit,
+    within,
+)
+
+Step = Callable[[Hub, Receipt, Activation | None], Awaitable[Any]]
+
+
+async def _answer(hub: Hub, receipt: Receipt, _: Activation | None) -> Any:
+    return await answer(hub, receipt.task_id, "first")
+
+
+async def _answer_again(hub: Hub, receipt: Receipt, _: Activation | None) -> Any:
+    return await answer(hub, receipt.task_id, values={"q": "second"})
+
+
+async def _cancel(hub: Hub, receipt: Receipt, _: Activation | None) -> Any:
+    return await hub.cancel(OWNER, receipt.task_id)
+
+
+async def _supersede(hub: Hub, receipt: Receipt, _: Activation | None) -> Any:
+    return await submit(hub, "a", "new", thread_id=receipt.thread_id, supersede=True)
+
+
+async def _interrupt(hub: Hub, receipt: Receipt, _: Activation | None) -> Any:
+    return await submit(hub, "a", "new", thread_id=receipt.thread_id, strategy="interrupt")
+
+
+async def _rollback(hub: Hub, receipt: Receipt, _: Activation | None) -> Any:
+    return await submit(hub, "a", "new", thread_id=receipt.thread_id, strategy="rollback")
+
+
+async def _delete(hub: Hub, receipt: Receipt, _: Activation | None) -> Any:
+    return await hub.delete_thread(OWNER, receipt.thread_id)
+
+
+async def _finish(hub: Hub, receipt: Receipt, going: Activation | None) -> Any:
+    assert going is not None
+    going.end()
+
+
+async def together(hub: Hub, receipt: Receipt, going: Activation | None, steps: Sequence[Step]) -> list[Any]:
+    """Queue the steps one after the other while the writer stands, so that they are one group. The results are values or
+    faults."""
+    async with Held(hub) as writer:
+        started: list[asyncio.Future[Any]] = []
+        for step in steps:
+            started.append(asyncio.ensure_future(step(hub, receipt, going)))
+            await writer.queued(len(started))
+    return await within(asyncio.gather(*started, return_exceptions=True))
+
+
+async def one_by_one(hub: Hub, receipt: Receipt, going: Activation | None, steps: Sequence[Step]) -> list[Any]:
+    """Each step after the commit of the one before."""
+    results: list[Any] = []
+    for step in steps:
+        async with Held(hub) as writer:
+            started = asyncio.ensure_future(step(hub, receipt, going))
+            await writer.queued(1)
+        results += await within(asyncio.gather(started, return_exceptions=True))
+        await within(hub.journal.write(lambda ledger: None))
+    return results
+
+
+def code(result: Any) -> FaultCode | None:
+    assert not isinstance(result, BaseException) or isinstance(result, FaultError), result
+    return result.fault.code if isinstance(result, FaultError) else None
+
+
+async def paused(hub: Hub, agent: Scripted) -> Receipt:
+    receipt = await submit(hub, "a")
+    (await agent.called()).ask("q").end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    return receipt
+
+
+async def settle(hub: Hub, agent: Scripted) -> None:
+    """Let every agent that is at work end."""
+    while hub.engine.active:
+        for going in agent.calls:
+            going.end()
+        await within(asyncio.gather(*(going.closed.wait() for going in agent.calls)))
+        await within(hub.journal.write(lambda ledger: None))
+
+
+WAYS = pytest.mark.parametrize("together_or_not", [together, one_by_one], ids=["one group", "two groups"])
+
+
+@WAYS
+@pytest.mark.parametrize("first", [_answer, _cancel])
+async def test_answer_against_cancel(hubs: House, first: Step, together_or_not: Any) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await paused(hub, agent)
+    second = _cancel if first is _answer else _answer
+    one, two = await together_or_not(hub, receipt, None, [first, second])
+    assert code(one) is None
+    if first is _cancel:
+        assert code(two) is FaultCode.TASK_ENDED
+        assert one.state is TaskState.CANCELLED
+        assert len(agent.calls) == 1
+    else:  # the answer was first, and what it started is cancelled
+        assert code(two) is None and two.state is TaskState.CANCELLING
+    assert (await ends(hub, receipt)).state is TaskState.CANCELLED
+    answers = [r.event.action for r in await log(hub, receipt) if isinstance(r.event, InterruptAnswered)]
+    assert answers == (["superseded"] if first is _cancel else ["answer"])
+
+
+@WAYS
+@pytest.mark.parametrize("first", [_answer, _answer_again])
+async def test_answer_against_answer(hubs: House, first: Step, together_or_not: Any) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await paused(hub, agent)
+    second = _answer_again if first is _answer else _answer
+    one, two = await together_or_not(hub, receipt, None, [first, second])
+    assert (code(one), code(two)) == (None, FaultCode.NOT_AWAITING)
+    going = await agent.called()
+    assert [given.value for given in going.call.answers] == ["first" if first is _answer else "second"]
+    going.end()
+    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+
+
+@WAYS
+@pytest.mark.parametrize("first", [_answer, _supersede])
+async def test_answer_against_a_new_input_that_supersedes(hubs: House, first: Step, together_or_not: Any) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await paused(hub, agent)
+    second = _supersede if first is _answer else _answer
+    one, two = await together_or_not(hub, receipt, None, [first, second])
+    if first is _supersede:
+        assert (code(one), code(two)) == (None, FaultCode.TASK_ENDED)
+        assert (await hub.task(OWNER, receipt.task_id)).state is TaskState.CANCELLED
+        (await agent.called()).end()
+        await ends(hub, one)
+    else:  # answered: it waits for nobody any more, and the new input waits for it
+        assert (code(one), code(two)) == (None, None)
+        going = await agent.called()
+        assert going.call.run_id == one.run_id
+        going.end()
+        assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+        (await agent.called()).end()
+        await ends(hub, two)
+
+
+@WAYS
+@pytest.mark.parametrize("first", [_cancel, _finish])
+async def test_cancel_against_finish(hubs: House, first: Step, together_or_not: Any) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = await agent.called()
+    second = _finish if first is _cancel else _cancel
+    one, two = await together_or_not(hub, receipt, going, [first, second])
+    task = await ends(hub, receipt)
+    if first is _finish:
+        assert code(two) is FaultCode.TASK_ENDED
+        assert task.state is TaskState.COMPLETED
+        assert states(await log(hub, receipt)) == ["working", "completed"]
+    else:
+        assert code(one) is None and one.state is TaskState.CANCELLING
+        assert task.state is TaskState.CANCELLED
+        assert states(await log(hub, receipt)) == ["working", "cancelling", "cancelled"]
+
+
+PAUSED: list[Step] = [_answer, _answer_again, _cancel, _supersede, _interrupt, _rollback, _delete]
+WORKING: list[Step] = [_finish, _cancel, _cancel, _supersede, _interrupt, _rollback, _delete]
+
+
+@pytest.mark.parametrize("seed", range(50))
+async def test_fifty_interleavings_have_one_winner_each(hubs: House, seed: int) -> None:
+    """Three to five at once, drawn by number, in groups drawn by number."""
+    draw = random.Random(seed)
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    going: Activation | None = None
+    if draw.random() < 0.6:
+        receipt = await paused(hub, agent)
+        steps = draw.sample(PAUSED, draw.randint(3, 5))
+    else:
+        receipt = await submit(hub, "a")
+        going = await agent.called()
+        steps = draw.sample(WORKING, draw.randint(3, 5))
+        if _finish in steps:  # its commit is queued when the agent has ended, wherever that is
+            steps = [_finish, *(step for step in steps if step is not _finish)]
+    cut = draw.randint(1, len(steps))
+    results = await together(hub, receipt, going, steps[:cut])
+    results += await one_by_one(hub, receipt, going, steps[cut:])
+    by_step = dict(zip(steps, results, strict=True))
+    for step, result in by_step.items():
+        allowed = {None, FaultCode.TASK_ENDED, FaultCode.NOT_AWAITING, FaultCode.NOT_FOUND}
+        assert code(result) in allowed, (step.__name__, result)
+    won = [step for step in (_answer, _answer_again) if step in by_step and code(by_step[step]) is None]
+    assert len(won) <= 1
+    await settle(hub, agent)
+    deleted = _delete in by_step and code(by_step[_delete]) is None
+    if deleted:
+        with pytest.raises(FaultError):
+            await hub.thread(OWNER, receipt.thread_id)
+        return
+    records = await log(hub, receipt, "task")
+    terminal = [r for r in records if isinstance(r.event, TaskChanged) and r.event.state in TERMINAL]
+    task = await hub.task(OWNER, receipt.task_id)
+    assert len(terminal) == (1 if task.terminal else 0)
+    given = [r.event.value for r in records if isinstance(r.event, InterruptAnswered) and r.event.action == "answer"]
+    assert len(given) == len(won)
+    if by_step.get(_cancel) is not None and code(by_step[_cancel]) is None:
+        assert task.state is TaskState.CANCELLED
+    for record in records:
+        if isinstance(record.event, RunEnded) and record.event.status is RunStatus.ERROR:
+            raise AssertionError(f"nobody failed, and yet: {record}")
