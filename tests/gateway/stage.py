@@ -1,0 +1,274 @@
+"""The test's side of `victim`: starts and kills gateways on one folder, pulls the strings of their agents, and looks into
+the database that a killed gateway left."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from gateway.database import open_engine
+from tests.gateway.command import ROOT
+from tests.gateway.hubs import within
+from tests.gateway.invariant import check_database
+from tests.gateway.victim import CONTROL
+
+__all__ = ("Moment", "Nursery", "Puppet", "Puppets", "Stage", "nursery", "puppets")
+
+_BOUND: Final = 20.0
+
+
+class Puppet:
+    """One activation of an agent."""
+
+    def __init__(self, hello: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.text: str = hello["text"]
+        self.attempt: int = hello["attempt"]
+        self.task_id: str = hello["task_id"]
+        self.words: list[str] = []
+        self._reader = reader
+        self._writer = writer
+
+    @property
+    def said(self) -> str:
+        return "".join(self.words)
+
+    def say(self, count: int = 1) -> None:
+        """That many words more, each with its number."""
+        for _ in range(count):
+            self.words.append(f"{self.text}/{len(self.words)} ")
+            self._order(self.words[-1])
+
+    def end(self) -> None:
+        self._order(None)
+
+    def _order(self, word: str | None) -> None:
+        if not self._writer.is_closing():
+            self._writer.write(json.dumps(word).encode() + b"\n")
+
+    async def gone(self) -> None:
+        """Until its process hangs up."""
+        with suppress(OSError):
+            while await within(self._reader.read(1024), f"the end of {self.text}", _BOUND):
+                pass
+        self._writer.close()
+
+
+class Puppets:
+    """All activations, by the text that their runs were created with."""
+
+    def __init__(self) -> None:
+        self.order: list[Puppet] = []
+        self.ending = False
+        """New ones are told to end at once."""
+        self._news = asyncio.Condition()
+        self._known: set[asyncio.StreamWriter] = set()
+
+    async def welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._known.add(writer)
+        line = await reader.readline()
+        if not line:  # killed before it could say who it is
+            writer.close()
+            return
+        puppet = Puppet(json.loads(line), reader, writer)
+        self.order.append(puppet)
+        if self.ending:
+            puppet.end()
+        async with self._news:
+            self._news.notify_all()
+
+    async def called(self, text: str, times: int = 1) -> Puppet:
+        """The activation of that text, or a later one of several."""
+
+        def found() -> list[Puppet]:
+            return [puppet for puppet in self.order if puppet.text == text]
+
+        async with self._news:
+            await within(self._news.wait_for(lambda: len(found()) >= times), f"call {times} of {text}", _BOUND)
+        return found()[times - 1]
+
+    def end_all(self) -> None:
+        """From now on nobody waits for the test."""
+        self.ending = True
+        for puppet in self.order:
+            puppet.end()
+
+    def hang_up(self) -> None:
+        for writer in self._known:
+            writer.close()
+
+
+@asynccontextmanager
+async def puppets() -> AsyncGenerator[Puppets]:
+    """Listens for agents in this process and in those that it starts."""
+    made = Puppets()
+    server = await asyncio.start_server(made.welcome, "127.0.0.1", 0)
+    before = os.environ.get(CONTROL)
+    os.environ[CONTROL] = str(server.sockets[0].getsockname()[1])
+    try:
+        yield made
+    finally:
+        if before is None:
+            del os.environ[CONTROL]
+        server.close()
+        made.hang_up()
+
+
+class Moment:
+    """Kills the gateway when that many frames were received by all readers together."""
+
+    def __init__(self, frames: int, stage: "Stage") -> None:
+        self.frames = frames
+        self.count = 0
+        self._stage = stage
+        self._waiting: list[tuple[int, asyncio.Event]] = []
+
+    def tick(self) -> None:
+        self.count += 1
+        if self.count == self.frames:
+            self._stage.kill()
+        for count, event in self._waiting:
+            if self.count >= count:
+                event.set()
+
+    async def reached(self, count: int) -> None:
+        event = asyncio.Event()
+        self._waiting.append((count, event))
+        if self.count >= count:
+            event.set()
+        await within(event.wait(), f"frame {count}", _BOUND)
+
+
+class Nursery:
+    """The process whose forks are the gateways; one lives at a time."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = await within(self._process.stdout.readline(), "a line of the gateway", _BOUND)
+        assert line, "the process that starts the gateways has ended"
+        return line.decode()
+
+    async def start(self, folder: Path) -> tuple[int, str]:
+        """A gateway that listens: its process and its URL."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{folder}\n".encode())
+        pid, url, ready = 0, "", False
+        while not (pid and ready):
+            line = await self._line()
+            if line.startswith("{"):
+                told = json.loads(line)
+                assert "pid" in told, (folder / "stderr.txt").read_text()
+                pid = told["pid"]
+            elif (serves := re.search(r"serves (http\S+)", line)) is not None:
+                url = serves[1]
+            ready = ready or "Ctrl-C" in line
+        return pid, url
+
+    async def ended(self) -> int | None:
+        """By which signal."""
+        while not (line := await self._line()).startswith('{"signal"'):
+            pass
+        return json.loads(line)["signal"]
+
+
+@asynccontextmanager
+async def nursery() -> AsyncGenerator[Nursery]:
+    """To be left when its gateways are dead."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("BABELGATE_") and name != "PORT"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.gateway.victim",
+        cwd=ROOT,
+        env={**kept, "COLUMNS": "100"},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield Nursery(process)
+        assert process.stdin is not None
+        process.stdin.close()
+        await within(process.wait(), "the end of the process that starts gateways")
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+class Stage:
+    """One folder, with one gateway at a time on it."""
+
+    def __init__(self, folder: Path, nursery: Nursery, settings: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.http = httpx.AsyncClient()
+        """Of the gateway that was started last."""
+        self._nursery = nursery
+        self._pid: int | None = None
+        self._url = f"sqlite:///{folder / 'gateway.db'}"
+        given = {"database": self._url, "network": {"allow": ["127.0.0.0/8"]}, **settings}
+        (folder / "babelgate.yaml").write_text(json.dumps(given))
+
+    @property
+    def dead(self) -> bool:
+        return self._pid is None
+
+    async def start(self) -> httpx.AsyncClient:
+        await self.http.aclose()
+        self._pid, url = await self._nursery.start(self.folder)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+        self.http = httpx.AsyncClient(base_url=url, timeout=httpx.Timeout(_BOUND), limits=limits)
+        return self.http
+
+    def kill(self) -> None:
+        """At once: SIGKILL."""
+        if self._pid is not None:
+            os.kill(self._pid, signal.SIGKILL)
+            self._pid = None
+
+    async def killed(self) -> None:
+        """Until it is dead. What it left is a database of which every invariant holds."""
+        self.kill()
+        assert await self._nursery.ended() == signal.SIGKILL
+        self.check()
+
+    async def restart(self) -> httpx.AsyncClient:
+        await self.killed()
+        return await self.start()
+
+    def check(self) -> None:
+        self.query(partial(check_database, blobs=self.folder / "gateway.blobs"))
+
+    def query(self, read: Any) -> Any:
+        engine = open_engine(self._url, writes=False, power=False)
+        try:
+            with engine.connect() as connection, connection.begin():
+                return read(connection)
+        finally:
+            engine.dispose()
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        return self.query(lambda connection: [tuple(row) for row in connection.exec_driver_sql(statement)])
+
+    def log(self) -> list[tuple[Any, ...]]:
+        """The whole event table."""
+        return self.rows("SELECT * FROM event ORDER BY thread_pk, seq")
+
+    def complaints(self) -> str:
+        """What went to stderr of all gateways so far."""
+        return (self.folder / "stderr.txt").read_text()
+
+    async def close(self) -> None:
+        if self._pid is not None:
+            await self.killed()
+        await self.http.aclose()

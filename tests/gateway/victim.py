@@ -1,0 +1,90 @@
+"""Gateways that tests kill: a program that serves one after the other, each in a process of its own, on the folder that a
+line of its input names. The processes are forks of this one, which has imported everything and runs nothing: a restart
+takes a tenth of a second.
+
+The agents here are puppets: they say what the test tells them through a connection of each activation's own.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import gateway.app
+import gateway.cli.serve
+import gateway.demo  # noqa: F401 - imported here, it need not be imported by each gateway
+from canonical import Ask, Invocation
+from gateway.cli import main
+
+__all__ = ("CONTROL", "approve", "ask", "paced", "stubborn")
+
+CONTROL: Final = "VICTIM_CONTROL"
+"""The variable with the port on which the test listens."""
+
+
+@asynccontextmanager
+async def held(call: Invocation) -> AsyncGenerator[asyncio.StreamReader]:
+    """The test's orders, one JSON string a line: a word to say, and null at the end."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(os.environ[CONTROL]))
+    try:
+        hello = {"text": call.text, "attempt": call.attempt, "task_id": call.task_id}
+        writer.write(json.dumps(hello).encode() + b"\n")
+        yield reader
+    finally:
+        writer.close()
+
+
+async def paced(call: Invocation) -> AsyncGenerator[str]:
+    """Says each word when it is told to."""
+    async with held(call) as orders:
+        while line := await orders.readline():
+            word = json.loads(line)
+            if word is None:
+                return
+            yield word
+        raise RuntimeError("The test has hung up")
+
+
+async def stubborn(call: Invocation) -> AsyncGenerator[str]:
+    """Takes no notice of a cancel."""
+    async with held(call) as orders:
+        yield "On it."
+        going = True
+        while going:
+            try:
+                going = bool(await orders.readline())
+            except asyncio.CancelledError:
+                continue
+
+
+async def ask(text: str) -> AsyncGenerator[Ask | str, Any]:
+    name = yield Ask("What is your name?")
+    yield f"Hello, {name}."
+
+
+async def approve(text: str) -> AsyncGenerator[Ask | str, Any]:
+    """One question after the other."""
+    yield "Two questions. "
+    first = yield Ask("First?")
+    second = yield Ask("Second?")
+    yield f"{first} and {second}."
+
+
+def serve() -> None:
+    for line in sys.stdin:
+        folder = Path(line.strip())
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(os.open(folder / "stderr.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
+            main(["serve", "--port", "0", "--config", str(folder / "babelgate.yaml")])
+        print(json.dumps({"pid": pid}), flush=True)
+        _, status = os.waitpid(pid, 0)
+        print(json.dumps({"signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None}), flush=True)
+
+
+if __name__ == "__main__":
+    serve()
