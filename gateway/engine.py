@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
@@ -272,9 +273,7 @@ class Engine:
             try:
                 await self._take(pump, recorder, events)
             finally:
-                aclose = getattr(events, "aclose", None)
-                if aclose is not None:  # an iterator need not be a generator
-                    await aclose()
+                await _close(events, detach=pump.detached)
         except FaultError as error:
             return pump.expired or Outcome(RunStatus.ERROR, RunReason.FAULT, error.fault)
         except asyncio.CancelledError:
@@ -489,6 +488,17 @@ class Engine:
     def _resume(self, start: Start, past: Sequence[Record] | None) -> None:
         self._slots_of(start.task.agent).used += 1
         self.begin(start, past)
+
+
+async def _close(events: AsyncIterator[Event], *, detach: bool) -> None:
+    """Close what an agent gave; it need not be a generator. One that the gateway lets go of is told so where it stands:
+    a plain close would be a cancel."""
+    throw, aclose = getattr(events, "athrow", None), getattr(events, "aclose", None)
+    if detach and throw is not None:
+        with suppress(asyncio.CancelledError, StopAsyncIteration):
+            await throw(asyncio.CancelledError(DETACH))
+    if aclose is not None:
+        await aclose()
 
 
 def _stopped(pump: _Pump) -> Outcome | None:

@@ -557,6 +557,27 @@ async def test_an_agent_is_told_that_it_is_let_go_of_and_not_cancelled(hubs: Hou
     assert told == [(DETACH,)]
 
 
+async def test_an_agent_that_waits_for_the_journal_is_told_so_too(hubs: House) -> None:
+    told: list[object] = []
+
+    class Talkative:
+        """Never awaits anything: whenever it stands, it stands at a yield."""
+
+        async def run(self, call: Invocation) -> AsyncIterator[Event]:
+            while True:
+                try:
+                    yield Custom(name="more")
+                except BaseException as error:
+                    told.append(error.args)
+                    raise
+
+    hub = await hubs.start(fronted("a", Talkative()))
+    receipt = await submit(hub, "a")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "custom")
+    await hubs.stop(hub)
+    assert told == [(DETACH,)]
+
+
 async def test_a_run_that_can_be_neither_asked_for_nor_repeated_ends_with_a_fault_that_says_why(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(fronted("a", agent))
