@@ -482,8 +482,8 @@ class Engine:
         )
         outcome = Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
         closing = recorder.close()
-        later = await self._journal.write(lambda ledger: turn.end(ledger, lost, outcome, closing))
-        self._offer_next(lost.owner, lost.thread_id, later)
+        # What waits behind it is not offered here: the hub offers all that waits, in the order in which it was created.
+        await self._journal.write(lambda ledger: turn.end(ledger, lost, outcome, closing))
 
     def _resume(self, start: Start, past: Sequence[Record] | None) -> None:
         self._slots_of(start.task.agent).used += 1

@@ -347,15 +347,20 @@ class Held:
         assert await asyncio.to_thread(self._holding.wait, 30)
         return self
 
-    async def queued(self, count: int) -> None:
-        """Until so many commands wait."""
+    @property
+    def _waiting(self) -> int:
         commands: Any = vars(self._journal)["_queue"]
+        return commands.qsize()
+
+    async def queued(self, asking: "asyncio.Future[Any]", count: int = 1) -> None:
+        """Until `asking` has queued so many commands, or is over without."""
+        before = self._waiting
 
         async def enough() -> None:
-            while commands.qsize() < count:
+            while self._waiting < before + count and not asking.done():
                 await asyncio.sleep(0)
 
-        await within(enough(), f"{count} commands in the queue")
+        await within(enough(), "a command in the queue")
 
     async def __aexit__(self, *_: object) -> None:
         self._go.set()

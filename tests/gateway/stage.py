@@ -128,11 +128,13 @@ class Moment:
     def __init__(self, frames: int, stage: "Stage") -> None:
         self.frames = frames
         self.count = 0
+        self.armed = False
+        """Before that, frames do not count."""
         self._stage = stage
         self._waiting: list[tuple[int, asyncio.Event]] = []
 
     def tick(self) -> None:
-        self.count += 1
+        self.count += self.armed
         if self.count == self.frames:
             self._stage.kill()
         for count, event in self._waiting:

@@ -59,8 +59,14 @@ async def _delete(hub: Hub, receipt: Receipt, _: Activation | None) -> Any:
 
 
 async def _finish(hub: Hub, receipt: Receipt, going: Activation | None) -> Any:
+    """The agent ends; this returns when the end of its run is queued."""
     assert going is not None
     going.end()
+    await within(going.closed.wait())
+    while hub.engine.active:
+        await asyncio.sleep(0)
+    for _ in range(3):
+        await asyncio.sleep(0)
 
 
 async def together(hub: Hub, receipt: Receipt, going: Activation | None, steps: Sequence[Step]) -> list[Any]:
@@ -70,7 +76,7 @@ async def together(hub: Hub, receipt: Receipt, going: Activation | None, steps: 
         started: list[asyncio.Future[Any]] = []
         for step in steps:
             started.append(asyncio.ensure_future(step(hub, receipt, going)))
-            await writer.queued(len(started))
+            await writer.queued(started[-1])
     return await within(asyncio.gather(*started, return_exceptions=True))
 
 
@@ -80,7 +86,7 @@ async def one_by_one(hub: Hub, receipt: Receipt, going: Activation | None, steps
     for step in steps:
         async with Held(hub) as writer:
             started = asyncio.ensure_future(step(hub, receipt, going))
-            await writer.queued(1)
+            await writer.queued(started)
         results += await within(asyncio.gather(started, return_exceptions=True))
         await within(hub.journal.write(lambda ledger: None))
     return results

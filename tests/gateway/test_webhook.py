@@ -332,7 +332,7 @@ async def test_a_caller_that_goes_away_takes_no_webhook_along(hubs: House, recei
     hub = await house(hubs, agent)
     async with Held(hub) as writer:
         caller = asyncio.ensure_future(submit(hub, "a", webhook=hook(receiver)))
-        await writer.queued(1)
+        await writer.queued(caller)
         caller.cancel()
         await asyncio.wait([caller])
     (await agent.called()).end()
