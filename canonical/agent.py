@@ -45,7 +45,7 @@ class AgentInfo(Value):
     """JSON Schemas of `input`, `output`, `state`, `config`, of those that are known."""
     metadata: JsonObject = {}
     remembers: bool = False
-    """The agent keeps the conversation itself: it is not sent the thread's history."""
+    """The agent keeps the conversation itself, or has no use for it: it is not sent the thread's history."""
     continuable: bool = False
     """A terminal ACP run of this agent takes another message (the "agent run" of early ACP)."""
 

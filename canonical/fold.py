@@ -355,6 +355,14 @@ class Fold:
             and not self._is_removed(said.run_id)
         ]
 
+    def messages_by_run(self) -> dict[str | None, list[Message]]:
+        """The same, run by run; under None what belongs to no run."""
+        said: dict[str | None, list[Message]] = {}
+        for message in self._messages.values():
+            if not self._is_removed(message.run_id):
+                said.setdefault(message.run_id, []).append(message.value())
+        return said
+
     def message(self, message_id: str) -> Message | None:
         said = self._messages.get(message_id)
         return None if said is None else said.value()

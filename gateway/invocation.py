@@ -98,18 +98,17 @@ class Invocations:
 def _history(start: Start, records: Sequence[Record]) -> tuple[Message, ...]:
     """What was said on the thread before this run started, run by run in the order of their turns: an input that waited
     stands in the log before the answers that it waited for, and one that still waits was not said yet."""
-    fold = Fold(start.thread_id, start.owner, records)
-    beside = Fold(start.thread_id, start.owner, (record for record in records if record.run_id is None))
+    by_run = Fold(start.thread_id, start.owner, records).messages_by_run()
+    elsewhere = iter(by_run.get(None, ()))  # a conversation that was held elsewhere, where it was told
     said: list[Message] = []
     started: set[str] = {start.run.run_id}
     for record in records:
         run_id, event = record.run_id, record.event
-        if run_id is None and isinstance(event, MessageStarted):  # of a conversation that was held elsewhere
-            message = beside.message(event.message_id or "")
-            said += [message] if message is not None else []
+        if run_id is None and isinstance(event, MessageStarted):
+            said.append(next(elsewhere))
         elif run_id is not None and isinstance(event, RunStarted) and run_id not in started:
             started.add(run_id)
-            said += fold.messages(run_id=run_id)
+            said += by_run.get(run_id, ())
     return tuple(message for message in said if message.phase == "answer")
 
 

@@ -91,6 +91,7 @@ def describe(target: object, name: str, signature: Signature | None = None) -> A
         input_types=("text/plain", "*/*") if takes_all else ("text/plain",),
         output_types=("text/plain",) if schema is None else ("application/json",),
         schemas={} if schema is None else {"output": schema},
+        remembers=not takes_all,  # one that takes only text has no use for the history
     )
 
 

@@ -79,6 +79,7 @@ class TaskRow(Row, table=True):
         Index("task_changed", "owner", "changed_at", "task_id"),
         Index("task_thread", "thread_pk", "state"),
         Index("task_continues", "owner", "continues", sqlite_where=text("continues IS NOT NULL")),
+        {"sqlite_with_rowid": False},
     )
 
     owner: str = Field(primary_key=True)
@@ -113,6 +114,7 @@ class RunRow(Row, table=True):
             postgresql_where=text("status IN ('reserved', 'pending', 'running')"),
         ),
         Index("run_task", "owner", "task_id"),
+        {"sqlite_with_rowid": False},
     )
 
     owner: str = Field(primary_key=True)

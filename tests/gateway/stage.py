@@ -85,15 +85,15 @@ class Puppets:
         async with self._news:
             self._news.notify_all()
 
-    async def called(self, text: str, times: int = 1) -> Puppet:
-        """The activation of that text, or a later one of several."""
+    async def called(self, text: str, attempt: int = 1) -> Puppet:
+        """The activation of that text."""
 
         def found() -> list[Puppet]:
-            return [puppet for puppet in self.order if puppet.text == text]
+            return [puppet for puppet in self.order if puppet.text == text and puppet.attempt == attempt]
 
         async with self._news:
-            await within(self._news.wait_for(lambda: len(found()) >= times), f"call {times} of {text}", _BOUND)
-        return found()[times - 1]
+            await within(self._news.wait_for(found), f"attempt {attempt} of {text}", _BOUND)
+        return found()[0]
 
     def end_all(self) -> None:
         """From now on nobody waits for the test."""

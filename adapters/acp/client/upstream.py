@@ -65,7 +65,9 @@ class Upstream:
     @asynccontextmanager
     async def opened(self, method: str, path: str, body: bytes | None = None) -> AsyncGenerator[httpx.Response]:
         """An answer whose body is still to be read. Raises agent_unreachable, agent_timeout, agent_failed."""
-        headers = {**self._headers, "Accept": "text/event-stream, application/json"}
+        # Only a POST may be answered by a stream: the list of a run's events is one too where it is asked for as one.
+        accept = "application/json" if method == "GET" else "text/event-stream, application/json"
+        headers = {**self._headers, "Accept": accept}
         if body is not None:  # the official client leaves it out, and newer servers of its own kind refuse that
             headers["Content-Type"] = "application/json"
         try:

@@ -81,6 +81,7 @@ def upgrade() -> None:
         sa.Column("last_seq", sa.Integer(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("owner", "run_id"),
+        sqlite_with_rowid=False,
     )
     op.create_index(
         "run_active",
@@ -114,6 +115,7 @@ def upgrade() -> None:
         sa.Column("continues", sa.String(), nullable=True),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("owner", "task_id"),
+        sqlite_with_rowid=False,
     )
     op.create_index("task_changed", "task", ["owner", "changed_at", "task_id"], unique=False)
     op.create_index(
