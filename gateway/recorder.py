@@ -8,7 +8,7 @@ log of a run is legal whatever the agent does.
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeVar
 from uuid import UUID
 
 from pydantic_core import PydanticSerializationError
@@ -40,6 +40,8 @@ from canonical.message import DataPart, FilePart, Part, ToolResultPart
 from canonical.state import RunReason, RunStatus
 
 __all__ = ("Recorder", "check_json", "files_of", "mint")
+
+AnyEvent = TypeVar("AnyEvent", bound=Event)
 
 _FREE = (LossNoted, UpstreamBound, Custom, Native)
 _GROWING = ("text", "reasoning", "refusal", "tool_call")
@@ -140,14 +142,14 @@ class Recorder:
         except (AttributeError, TypeError) as error:
             raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {_kind(event)} that is not whole") from error
         try:
-            return settled, self._encode(settled)
+            return self._fit(settled)
         except FaultError:
             self._undo(settled)
             raise
 
     def _end(self, event: RunEnded) -> RunEnded:
         """The end as the log may hold it. How a run ended is the agent's to say, why it was ended is not."""
-        self._encode(event)
+        event, _ = self._fit(event)
         fault = event.fault
         match event.status:
             case RunStatus.SUCCESS:
@@ -181,19 +183,22 @@ class Recorder:
         self._steps.clear()
         return [(event, encode_event(event)) for event in closing]
 
-    def _encode(self, event: Event) -> bytes:
+    def _fit(self, event: AnyEvent) -> tuple[AnyEvent, bytes]:
+        """The event as it will be read from the log, and its JSON. It is read back at once: an event that was changed past
+        its model's checks would be stored all the same, and then nobody could read the log."""
         try:
             _check_event(event)
             body = encode_event(event)
+            event = type(event).__pydantic_validator__.validate_json(body)
         except (PydanticSerializationError, RecursionError, ValueError, AttributeError, TypeError) as error:
-            words = f"The agent gave a {event.kind} that is not JSON"
+            words = f"The agent gave a {_kind(event)} that is not whole, or not JSON"
             raise FaultError(FaultCode.AGENT_INVALID, words) from error
         if len(body) > self.limit:
             raise FaultError(
                 FaultCode.AGENT_INVALID,
                 f"The agent gave a {event.kind} of {len(body)} bytes: the limit is {self.limit}",
             )
-        return body
+        return event, body
 
     def _settle(self, event: Event) -> Event:
         """Fill ids, and keep account of what is open."""
@@ -357,21 +362,12 @@ _SAID = (
 )
 
 
-_REQUIRED: dict[type[Any], list[str]] = {
-    kind: [name for name, field in kind.model_fields.items() if field.is_required()]
-    for kind in (*_SAID, *_FREE, StateSaved, RunEnded)
-}
-
-
 def _kind(event: object) -> str:
     return str(getattr(event, "kind", type(event).__name__))
 
 
 def _check_event(event: Event) -> None:
-    """Look into the fields that pydantic takes as they come. It checked the rest when the event was made, if it was
-    made by the model's constructor."""
-    for name in _REQUIRED.get(type(event), ()):
-        getattr(event, name)
+    """Look into the fields that pydantic takes as they come, and would write as something else."""
     match event:
         case PartAdded():
             _check_part(event.part)

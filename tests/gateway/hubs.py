@@ -337,32 +337,36 @@ class Held:
         self._journal = hub.journal
         self._holding = threading.Event()
         self._go = threading.Event()
+        self._queued = self._seen = 0
 
     async def __aenter__(self) -> "Held":
         def hold(_: Ledger) -> None:
             self._holding.set()
             assert self._go.wait(30)
 
-        self._done = self._journal.write(hold)
+        write = self._journal.write
+        self._done = write(hold)
         assert await asyncio.to_thread(self._holding.wait, 30)
+
+        def counted(command: Callable[[Ledger], T]) -> "asyncio.Future[T]":
+            self._queued += 1
+            return write(command)
+
+        vars(self._journal)["write"] = counted
         return self
 
-    @property
-    def _waiting(self) -> int:
-        commands: Any = vars(self._journal)["_queue"]
-        return commands.qsize()
-
     async def queued(self, asking: "asyncio.Future[Any]", count: int = 1) -> None:
-        """Until `asking` has queued so many commands, or is over without."""
-        before = self._waiting
+        """Until so many commands were queued since the last look, or `asking` is over."""
 
         async def enough() -> None:
-            while self._waiting < before + count and not asking.done():
+            while self._queued < self._seen + count and not asking.done():
                 await asyncio.sleep(0)
 
         await within(enough(), "a command in the queue")
+        self._seen = self._queued
 
     async def __aexit__(self, *_: object) -> None:
+        del vars(self._journal)["write"]
         self._go.set()
         await within(self._done)
 

@@ -1,5 +1,5 @@
-"""The test's side of `victim`: starts and kills gateways on one folder, pulls the strings of their agents, and looks into
-the database that a killed gateway left."""
+"""The test's side of `victim`: starts and kills gateways on one folder, pulls the strings of their agents, and looks
+into the database that a killed gateway left."""
 
 import asyncio
 import json
@@ -7,13 +7,14 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import httpx
+from sqlalchemy import Connection
 
 from gateway.database import open_engine
 from tests.gateway.command import ROOT
@@ -23,18 +24,18 @@ from tests.gateway.victim import CONTROL
 
 __all__ = ("Moment", "Nursery", "Puppet", "Puppets", "Stage", "nursery", "puppets")
 
+T = TypeVar("T")
 _BOUND: Final = 20.0
 
 
 class Puppet:
     """One activation of an agent."""
 
-    def __init__(self, hello: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, hello: Mapping[str, Any], writer: asyncio.StreamWriter) -> None:
         self.text: str = hello["text"]
         self.attempt: int = hello["attempt"]
         self.task_id: str = hello["task_id"]
         self.words: list[str] = []
-        self._reader = reader
         self._writer = writer
 
     @property
@@ -54,13 +55,6 @@ class Puppet:
         if not self._writer.is_closing():
             self._writer.write(json.dumps(word).encode() + b"\n")
 
-    async def gone(self) -> None:
-        """Until its process hangs up."""
-        with suppress(OSError):
-            while await within(self._reader.read(1024), f"the end of {self.text}", _BOUND):
-                pass
-        self._writer.close()
-
 
 class Puppets:
     """All activations, by the text that their runs were created with."""
@@ -68,7 +62,7 @@ class Puppets:
     def __init__(self) -> None:
         self.order: list[Puppet] = []
         self.ending = False
-        """New ones are told to end at once."""
+        """New ones are told to say a few words and to end."""
         self._news = asyncio.Condition()
         self._known: set[asyncio.StreamWriter] = set()
 
@@ -78,9 +72,10 @@ class Puppets:
         if not line:  # killed before it could say who it is
             writer.close()
             return
-        puppet = Puppet(json.loads(line), reader, writer)
+        puppet = Puppet(json.loads(line), writer)
         self.order.append(puppet)
         if self.ending:
+            puppet.say(3)
             puppet.end()
         async with self._news:
             self._news.notify_all()
@@ -251,7 +246,7 @@ class Stage:
     def check(self) -> None:
         self.query(partial(check_database, blobs=self.folder / "gateway.blobs"))
 
-    def query(self, read: Any) -> Any:
+    def query(self, read: Callable[[Connection], T]) -> T:
         engine = open_engine(self._url, writes=False, power=False)
         try:
             with engine.connect() as connection, connection.begin():

@@ -8,6 +8,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -41,6 +42,7 @@ from canonical.event import (
     MessageStarted,
     PartAdded,
     PartDelta,
+    RunCreated,
     RunEnded,
     RunStarted,
     StepStarted,
@@ -48,8 +50,9 @@ from canonical.event import (
     ToolStarted,
 )
 from canonical.state import TERMINAL
-from gateway import command
+from gateway import turn
 from gateway.hub import Hub as TheHub
+from gateway.ledger import Ledger
 from tests.gateway.hubs import (
     OWNER,
     Echo,
@@ -254,19 +257,20 @@ async def test_i9_an_old_attempt_and_an_ended_run_can_say_nothing(hubs: House) -
     async def refused(attempt: int) -> None:
         stale = replace(start, run=replace(start.run, attempt=attempt))
         before = await log(hub, receipt)
-        for late in (
-            lambda ledger: command.append(ledger, stale, [event]),
-            lambda ledger: command.end(ledger, stale, command.Outcome()),
-            lambda ledger: command.restart(ledger, stale),
-        ):
+        lates: list[Callable[[Ledger], object]] = [
+            partial(turn.append, start=stale, events=[event]),
+            partial(turn.end, start=stale, outcome=turn.Outcome()),
+            partial(turn.restart, lost=stale),
+        ]
+        for late in lates:
             with pytest.raises(FaultError) as error:
-                await within(hub.journal.write(cast("Callable[[Any], Any]", late)))
+                await within(hub.journal.write(late))
             assert error.value.fault.code is FaultCode.CONFLICT
         assert await log(hub, receipt) == before
 
     await refused(0)
     await refused(2)
-    await within(hub.journal.write(lambda ledger: command.append(ledger, start, [event])))
+    await within(hub.journal.write(partial(turn.append, start=start, events=[event])))
     going.end()
     await ends(hub, receipt)
     await refused(1)
@@ -534,11 +538,11 @@ BAD: dict[str, Any] = {
 
 class Bad:
     def __init__(self, said: Any) -> None:
-        self.said = said
+        self.said: list[Event] = said if isinstance(said, list) else [said]
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
         yield MessageStarted()
-        for event in self.said if isinstance(self.said, list) else [self.said]:
+        for event in self.said:
             yield event
         yield Custom(name="after")
 
@@ -693,7 +697,7 @@ MUTATIONS: dict[str, Callable[[list[Record]], list[Record]]] = {
     "two starts": _twice(RunStarted),
     "two ends": _twice(RunEnded),
     "no end": _without(RunEnded),
-    "a run without input": _without(command.RunCreated),
+    "a run without input": _without(RunCreated),
     "an open message": _without(MessageEnded),
     "two answers": _twice(InterruptAnswered),
     "no answer": _without(InterruptAnswered),

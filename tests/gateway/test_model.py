@@ -1,277 +1,370 @@
-"""The hub against a model of it that fits on a page: random commands, and after each of them both must agree on what
-was refused, on the state of every task, on which runs are active, and on what was said on every thread."""
+"""A hub against a model of it: random commands of callers and steps of agents, and after each the hub must be what a page
+of plain Python says it is."""
 
 import asyncio
+import shutil
 import tempfile
-from collections.abc import Awaitable
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
+from uuid import uuid4
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from canonical import FaultCode, FaultError, Fold, Receipt, Record, Scope, TaskState
-from canonical.event import Strategy
-from canonical.state import TERMINAL
+from canonical import FaultCode, FaultError, Record, RunStatus, Scope, TaskState
+from canonical.state import ENDED, TERMINAL, WAITING
 from gateway.hub import Hub
-from tests.gateway.hubs import OWNER, Activation, House, Scripted, answer, fronted, reaches, submit
+from tests.gateway.hubs import OWNER, Activation, House, Scripted, answer, fronted, submit, whole, within
+from tests.gateway.invariant import check_database
 
 T = TypeVar("T")
-WAITING = TaskState.INPUT_REQUIRED
+Strategy = Literal["enqueue", "reject", "interrupt", "rollback"]
 
 
-@dataclass
-class Job:
-    """A task of the model. Each of its runs is named by the words that came in with it."""
-
-    receipt: Receipt
-    thread: "Talk"
-    state: TaskState = TaskState.SUBMITTED
-
-
-@dataclass
-class Turn:
-    """A run of the model."""
-
-    job: Job
+@dataclass(eq=False)
+class ModelRun:
     run_id: str
-    words: str
-    ended: bool = False
+    task: "ModelTask"
+    cause: str = "input"
+    status: RunStatus = RunStatus.PENDING
     removed: bool = False
 
+    @property
+    def live(self) -> bool:
+        return self.status not in ENDED
 
-@dataclass
-class Talk:
-    """A thread of the model: one turn at a time, the others in the order in which they came."""
 
-    thread_id: str
-    turns: list[Turn] = field(default_factory=list[Turn])
-    running: Turn | None = None
-    erased: bool = False
+@dataclass(eq=False)
+class ModelTask:
+    task_id: str
+    thread: "ModelThread"
+    state: TaskState = TaskState.SUBMITTED
+    asked: list[str] = field(default_factory=list[str])
 
     @property
-    def pending(self) -> list[Turn]:
-        return [turn for turn in self.turns if not turn.ended and turn is not self.running]
-
-    def next(self) -> None:
-        if self.running is None and self.pending:
-            self.running = self.pending[0]
-            self.running.job.state = TaskState.WORKING
-
-    def stop(self, turn: Turn, state: TaskState) -> None:
-        turn.ended = True
-        turn.job.state = state
-        if self.running is turn:
-            self.running = None
+    def live(self) -> list[ModelRun]:
+        return [run for run in self.thread.runs if run.live and run.task is self]
 
 
-class Model:
-    def __init__(self, hub: Hub, agent: Scripted) -> None:
-        self.hub = hub
-        self.agent = agent
-        self.talks: list[Talk] = []
-        self.jobs: list[Job] = []
-        self.going: dict[str, Activation] = {}
-        self.count = 0
+@dataclass(eq=False)
+class ModelThread:
+    thread_id: str
+    runs: list[ModelRun] = field(default_factory=list[ModelRun])
+    tasks: list[ModelTask] = field(default_factory=list[ModelTask])
+    questions: int = 0
 
-    def pick(self, number: int) -> Talk:
-        return self.talks[number % len(self.talks)]
+    @property
+    def running(self) -> ModelRun | None:
+        return next((run for run in self.runs if run.status is RunStatus.RUNNING), None)
 
-    # Commands: what the model expects, then what the hub does
+    @property
+    def pending(self) -> list[ModelRun]:
+        return [run for run in self.runs if run.status is RunStatus.PENDING]
 
-    async def create(self, number: int, strategy: Strategy) -> None:
-        """On one of the threads, or on a new one."""
-        talk = None if number % 3 == 0 or not self.talks else self.pick(number)
-        busy = talk is not None and any(not turn.ended for turn in talk.turns)
-        expected = None
-        if talk is not None and talk.erased:
-            expected = FaultCode.NOT_FOUND
-        elif busy and strategy == "reject":
-            expected = FaultCode.CONFLICT
-        self.count += 1
-        words = f"input {self.count}"
-        thread_id = None if talk is None else talk.thread_id
-        receipt = await refused(submit(self.hub, "a", words, strategy=strategy, thread_id=thread_id), expected)
-        if receipt is None:
+    # What happens
+
+    def add(self, run: ModelRun) -> None:
+        self.runs.append(run)
+        if run.task not in self.tasks:
+            self.tasks.append(run.task)
+        self.turn()
+
+    def turn(self) -> None:
+        """Start what comes next."""
+        if self.running is not None:
             return
-        if talk is None:
-            talk = Talk(receipt.thread_id)
-            self.talks.append(talk)
-        if strategy in ("interrupt", "rollback"):
-            for turn in [turn for turn in talk.turns if not turn.ended]:
-                talk.stop(turn, TaskState.CANCELLED)
-                turn.removed = strategy == "rollback"
-        job = Job(receipt, talk)
-        self.jobs.append(job)
-        talk.turns.append(Turn(job, receipt.run_id, words))
-        talk.next()
+        for run in self.pending:
+            if run.task.state not in WAITING:
+                answers = [other for other in self.pending if other.task is run.task and other.cause == "answer"]
+                run = answers[0] if answers else run
+                run.status, run.task.state = RunStatus.RUNNING, TaskState.WORKING
+                return
 
-    async def answer(self, number: int) -> None:
-        if not self.jobs:
-            return
-        job = self.jobs[number % len(self.jobs)]
-        expected = None
-        if job.thread.erased:
-            expected = FaultCode.NOT_FOUND
-        elif job.state in TERMINAL:
-            expected = FaultCode.TASK_ENDED
-        elif job.state is not WAITING:
-            expected = FaultCode.NOT_AWAITING
-        receipt = await refused(answer(self.hub, job.receipt.task_id, "yes"), expected)
-        if receipt is not None:
-            job.state = TaskState.WORKING
-            job.thread.turns.append(Turn(job, receipt.run_id, ""))
-            job.thread.next()
+    def drop(self, run: ModelRun, removed: bool) -> None:
+        """It never started."""
+        run.status, run.removed = RunStatus.CANCELLED, removed
+        if run.task.state not in WAITING and not run.task.live:
+            run.task.state = TaskState.CANCELLED
 
-    async def cancel(self, number: int) -> None:
-        if not self.jobs:
-            return
-        job = self.jobs[number % len(self.jobs)]
-        expected = None
-        if job.thread.erased:
-            expected = FaultCode.NOT_FOUND
-        elif job.state in TERMINAL:
-            expected = FaultCode.TASK_ENDED
-        if await refused(self.hub.cancel(OWNER, job.receipt.task_id), expected) is not None:
-            for turn in [turn for turn in job.thread.turns if turn.job is job and not turn.ended]:
-                job.thread.stop(turn, TaskState.CANCELLED)
-            job.state = TaskState.CANCELLED
-            job.thread.next()
+    def stop(self, run: ModelRun, status: RunStatus, state: TaskState, removed: bool = False) -> None:
+        """A running run ends, and its task with it."""
+        run.status, run.removed = status, removed
+        self.finish(run.task, state)
 
-    async def erase(self, number: int) -> None:
-        if not self.talks:
-            return
-        talk = self.pick(number)
-        await refused(self.hub.delete_thread(OWNER, talk.thread_id), FaultCode.NOT_FOUND if talk.erased else None)
-        talk.erased = True
-        talk.running = None
-
-    async def remove(self, number: int) -> None:
-        turns = [turn for talk in self.talks for turn in talk.turns]
-        if not turns:
-            return
-        turn = turns[number % len(turns)]
-        expected = None
-        if turn.job.thread.erased or turn.removed:
-            expected = FaultCode.NOT_FOUND
-        elif not turn.ended or turn.job.state not in TERMINAL:
-            expected = FaultCode.CONFLICT
-        await refused(self.hub.remove_run(OWNER, turn.run_id), expected)
-        turn.removed = turn.removed or expected is None
-
-    async def agent_does(self, number: int, what: str) -> None:
-        """Let one of the agents at work say something, ask, end or fail."""
-        running = [talk.running for talk in self.talks if talk.running is not None]
-        if not running:
-            return
-        turn = running[number % len(running)]
-        going = self.going[turn.run_id]
-        going.say(f"about {turn.words}")
-        talk = turn.job.thread
-        match what:
-            case "ask":
-                going.ask().end()
-                talk.stop(turn, WAITING)
-            case "end":
-                going.end()
-                talk.stop(turn, TaskState.COMPLETED)
-            case "fail":
-                going.fail(RuntimeError("no"))
-                talk.stop(turn, TaskState.FAILED)
-            case _:
-                pass
-        talk.next()
-
-    # Agreement
-
-    async def agree(self) -> None:
-        for job in self.jobs:
-            if not job.thread.erased and job.state is not TaskState.SUBMITTED:
-                task = await reaches(self.hub, job.receipt, job.state)
-                assert task.state is job.state
-        wanted = {talk.running.run_id for talk in self.talks if talk.running is not None}
-        while wanted - self.going.keys():
-            begun = await self.agent.called()
-            self.going[begun.call.run_id] = begun
-        assert {start.run.run_id for start in self.hub.engine.active} >= wanted
-
-    async def agree_on_the_log(self, number: int) -> None:
-        """Two readers from the same place get the same, and the fold holds what the model says was said."""
-        for talk in self.talks:
-            scope = Scope(talk.thread_id)
-            if talk.erased:
-                await refused(self.hub.records(OWNER, scope), FaultCode.NOT_FOUND)
-                continue
-            records = await self.hub.records(OWNER, scope)
-            start = number % (len(records) + 1)
-            assert await first(self.hub, scope, start, len(records) - start) == records[start:]
-            fold = Fold(talk.thread_id, OWNER, records)
-            asked = [message.text for message in fold.messages() if message.role == "user" and message.text]
-            # A removed run that was emptied is hidden, a rolled back one too; answers came without a message.
-            assert asked == [turn.words for turn in talk.turns if turn.words and not turn.removed]
+    def finish(self, task: ModelTask, state: TaskState) -> None:
+        for run in task.live:
+            run.status = RunStatus.CANCELLED
+        task.asked.clear()
+        task.state = state
 
 
-async def first(hub: Hub, scope: Scope, after: int, count: int) -> list[Record]:
-    """What a live reader gets of what is there already."""
-    found: list[Record] = []
-    if count:
-        async for batch in hub.read(OWNER, scope, after):
-            found += batch
-            if len(found) >= count:
-                break
-    return found
+class HubMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.folder = Path(tempfile.mkdtemp(prefix="model"))
+        self.house = House(self.folder)
+        self.agent = Scripted()
+        self.threads: list[ModelThread] = []
+        self.erased: list[str] = []
+        self.hub: Hub = self.do(self.house.start(fronted("a", self.agent)))
 
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(work)
 
-async def refused(doing: Awaitable[T], expected: FaultCode | None) -> T | None:
-    """Whatever it gives, or None if it was refused as expected."""
-    try:
-        made = await doing
-    except FaultError as error:
-        assert error.fault.code is expected, f"{error.fault.code}: {error.fault.message}; expected {expected}"
+    def teardown(self) -> None:
+        self.do(self.house.close())
+        self.do(self.loop.shutdown_default_executor())
+        self.loop.close()
+        shutil.rmtree(self.folder)
+
+    # Helps
+
+    def fault(self, work: Coroutine[Any, Any, Any], code: FaultCode) -> None:
+        try:
+            self.do(work)
+        except FaultError as error:
+            assert error.fault.code is code, error.fault
+        else:
+            raise AssertionError(f"this should have been refused as {code}")
+
+    def activation(self, run: ModelRun) -> Activation:
+        return next(going for going in self.agent.calls if going.call.run_id == run.run_id)
+
+    def check(self) -> None:
+        """The hub becomes what the model is."""
+        self.do(within(self._agrees(), "agreement with the model", 5))
+
+    async def _agrees(self) -> None:
+        while True:
+            await self.hub.journal.write(lambda ledger: None)
+            differs = await self._difference()
+            if differs is None:
+                return
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError:
+                raise AssertionError(differs) from None
+
+    async def _difference(self) -> str | None:
+        at_work = {start.run.run_id for start in self.hub.engine.active}
+        expected = {thread.running.run_id for thread in self.threads if thread.running is not None}
+        if at_work != expected or not expected <= {going.call.run_id for going in self.agent.calls}:
+            return f"at work are {at_work}, not {expected}"
+        for thread in self.threads:
+            for task in thread.tasks:
+                state = (await self.hub.task(OWNER, task.task_id)).state
+                if state is not task.state:
+                    return f"task {task.task_id} is {state}, not {task.state}"
+                asked = [each.interrupt_id for each in await self.hub.open_interrupts(OWNER, task.task_id)]
+                if asked != task.asked:
+                    return f"task {task.task_id} asks {asked}, not {task.asked}"
+            for run in thread.runs:
+                found = await self.hub.run(OWNER, run.run_id)
+                if (found.status, found.removed) != (run.status, run.removed):
+                    return f"run {run.run_id} is {found.status}, {found.removed}, not {run.status}, {run.removed}"
         return None
-    assert expected is None, f"expected {expected}"
-    return made
+
+    def runs(self) -> list[ModelRun]:
+        return [run for thread in self.threads for run in thread.runs]
+
+    def tasks(self) -> list[ModelTask]:
+        return [task for thread in self.threads for task in thread.tasks]
+
+    # Callers
+
+    @rule(
+        data=st.data(),
+        fresh=st.booleans(),
+        strategy=st.sampled_from(("enqueue", "enqueue", "reject", "interrupt", "rollback")),
+        supersede=st.booleans(),
+    )
+    def create(self, data: st.DataObject, fresh: bool, strategy: Strategy, supersede: bool) -> None:
+        thread = ModelThread(str(uuid4()))
+        if self.threads and not fresh:
+            thread = data.draw(st.sampled_from(self.threads))
+        call = submit(self.hub, "a", thread_id=thread.thread_id, strategy=strategy, supersede=supersede)
+        live = [run for run in thread.runs if run.live]
+        if strategy == "reject" and live:
+            self.fault(call, FaultCode.CONFLICT)
+            return self.check()
+        receipt = self.do(call)
+        running = thread.running
+        if strategy in ("interrupt", "rollback"):
+            for run in live:
+                if run is not running:
+                    thread.drop(run, removed=strategy == "rollback")
+        for task in thread.tasks:
+            if supersede and task.state in WAITING:
+                thread.finish(task, TaskState.CANCELLED)
+        if running is not None and strategy in ("interrupt", "rollback"):
+            thread.stop(running, RunStatus.CANCELLED, TaskState.CANCELLED, removed=strategy == "rollback")
+        if thread not in self.threads:
+            self.threads.append(thread)
+        thread.add(ModelRun(receipt.run_id, ModelTask(receipt.task_id, thread)))
+        self.check()
+
+    @precondition(lambda self: self.tasks())
+    @rule(data=st.data())
+    def follow_up(self, data: st.DataObject) -> None:
+        task = data.draw(st.sampled_from(self.tasks()))
+        call = submit(self.hub, "a", follow_up=task.task_id)
+        if task.state in TERMINAL:
+            self.fault(call, FaultCode.TASK_ENDED)
+        elif task.state in WAITING:
+            self.fault(call, FaultCode.CONFLICT)
+        else:
+            task.thread.add(ModelRun(self.do(call).run_id, task, "follow_up"))
+        self.check()
+
+    @precondition(lambda self: self.tasks())
+    @rule(data=st.data(), every=st.booleans(), wrong=st.booleans())
+    def answer(self, data: st.DataObject, every: bool, wrong: bool) -> None:
+        task = data.draw(st.sampled_from(self.tasks()))
+        values: dict[str, Any] = dict.fromkeys(task.asked, "yes") if every else {}
+        if task.asked and not every:
+            values = {data.draw(st.sampled_from(task.asked)): "yes"}
+        if wrong or not values:
+            values = {"unknown": 1}
+        call = answer(self.hub, task.task_id, values=values)
+        if task.state in TERMINAL:
+            self.fault(call, FaultCode.TASK_ENDED)
+        elif task.state not in WAITING or "unknown" in values:
+            self.fault(call, FaultCode.NOT_AWAITING)
+        else:
+            run = ModelRun(self.do(call).run_id, task, "answer")
+            task.asked = [name for name in task.asked if name not in values]
+            if task.asked:
+                run.status = RunStatus.PAUSED
+                task.thread.runs.append(run)
+            else:
+                task.state = TaskState.WORKING
+                task.thread.add(run)
+        self.check()
+
+    @precondition(lambda self: self.tasks())
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        task = data.draw(st.sampled_from(self.tasks()))
+        call = self.hub.cancel(OWNER, task.task_id)
+        if task.state in TERMINAL:
+            self.fault(call, FaultCode.TASK_ENDED)
+        else:
+            self.do(call)
+            task.thread.finish(task, TaskState.CANCELLED)
+            task.thread.turn()
+        self.check()
+
+    @precondition(lambda self: self.threads)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        thread = data.draw(st.sampled_from(self.threads))
+        self.do(self.hub.delete_thread(OWNER, thread.thread_id))
+        self.threads.remove(thread)
+        self.erased.append(thread.thread_id)
+        self.fault(submit(self.hub, "a", thread_id=thread.thread_id), FaultCode.NOT_FOUND)
+        self.fault(self.hub.thread(OWNER, thread.thread_id), FaultCode.NOT_FOUND)
+        self.check()
+
+    @precondition(lambda self: self.runs())
+    @rule(data=st.data())
+    def remove_run(self, data: st.DataObject) -> None:
+        run = data.draw(st.sampled_from(self.runs()))
+        call = self.hub.remove_run(OWNER, run.run_id)
+        if run.removed:
+            self.fault(call, FaultCode.NOT_FOUND)
+        elif run.task.state not in TERMINAL:
+            self.fault(call, FaultCode.CONFLICT)
+        else:
+            self.do(call)
+            run.removed = True
+        self.check()
+
+    # Agents
+
+    @precondition(lambda self: any(thread.running for thread in self.threads))
+    @rule(data=st.data(), step=st.sampled_from(("say", "say", "open", "ask", "ask two", "end", "fail")))
+    def agent(self, data: st.DataObject, step: str) -> None:
+        running = [thread.running for thread in self.threads if thread.running is not None]
+        run = data.draw(st.sampled_from(running))
+        thread, task, going = run.task.thread, run.task, self.activation(run)
+        if step == "say":
+            going.say("words")
+        elif step == "open":
+            going.open("half")
+        elif step == "fail":
+            going.fail(ValueError("broken"))
+            thread.stop(run, RunStatus.ERROR, TaskState.FAILED)
+        else:
+            names = [f"q{thread.questions + n}" for n in range(step.count("ask") + step.count("two"))]
+            thread.questions += len(names)
+            if names:
+                going.ask(*names)
+            going.end()
+            task.asked += names
+            run.status = RunStatus.PAUSED if names else RunStatus.SUCCESS
+            if names:
+                task.state = TaskState.INPUT_REQUIRED
+            elif not task.live:
+                task.state = TaskState.COMPLETED
+        thread.turn()
+        self.check()
+
+    # The gateway and its readers
+
+    @rule()
+    def restart(self) -> None:
+        """What ran is cut off, and says so; what waits goes on."""
+        self.do(self.house.stop(self.hub))
+        for thread in self.threads:
+            if thread.running is not None:
+                thread.stop(thread.running, RunStatus.ERROR, TaskState.FAILED)
+            thread.turn()
+        self.hub = self.do(self.house.start(fronted("a", self.agent)))
+        self.check()
+
+    @precondition(lambda self: self.threads)
+    @rule(data=st.data())
+    def read(self, data: st.DataObject) -> None:
+        """From anywhere, live and from the journal: the same records."""
+        thread = data.draw(st.sampled_from(self.threads))
+        self.do(self.hub.journal.query(_check))
+        everything = self.do(self._records(Scope(thread.thread_id)))
+        after = data.draw(st.integers(0, len(everything) + 1))
+        for task in thread.tasks:
+            scope = Scope(thread.thread_id, "task", task.task_id)
+            stored = [record for record in everything if scope.holds(record) and record.seq > after]
+            if task.state not in TERMINAL:
+                continue
+            read = self.do(self._read(scope, after))
+            assert whole(read) == whole([r for r in stored if r.event.kind != "run_removed"] if read else read)
+        for run in thread.runs:
+            if not run.live:
+                scope = Scope(thread.thread_id, "run", run.run_id)
+                stored = [record for record in everything if scope.holds(record) and record.seq > after]
+                assert whole(self.do(self._read(scope, after))) == whole(stored)
+
+    async def _records(self, scope: Scope) -> Sequence[Record]:
+        return await self.hub.records(OWNER, scope)
+
+    async def _read(self, scope: Scope, after: int) -> list[Record]:
+        async def read() -> list[Record]:
+            return [record async for batch in self.hub.read(OWNER, scope, after) for record in batch]
+
+        return await within(read(), "the end of the scope")
 
 
-NUMBER = st.integers(min_value=0, max_value=50)
-COMMANDS = st.one_of(
-    st.tuples(st.just("create"), NUMBER, st.sampled_from(["reject", "enqueue", "interrupt", "rollback"])),
-    st.tuples(st.just("agent"), NUMBER, st.sampled_from(["say", "ask", "ask", "end", "fail"])),
-    st.tuples(st.sampled_from(["answer", "cancel"]), NUMBER, st.just("")),
-    st.tuples(st.sampled_from(["erase", "remove", "read"]), NUMBER, st.just("")),
+def _check(connection: Any) -> None:
+    check_database(connection)
+
+
+TestHub = HubMachine.TestCase
+TestHub.settings = settings(
+    max_examples=15,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-
-
-async def walk(folder: Path, commands: list[tuple[str, int, str]]) -> None:
-    agent = Scripted()
-    house = House(folder)
-    try:
-        model = Model(await house.start(fronted("a", agent)), agent)
-        for name, number, what in commands:
-            match name:
-                case "create":
-                    await model.create(number, what)  # pyright: ignore[reportArgumentType]
-                case "agent":
-                    await model.agent_does(number, what)
-                case "answer":
-                    await model.answer(number)
-                case "cancel":
-                    await model.cancel(number)
-                case "erase":
-                    await model.erase(number)
-                case "remove":
-                    await model.remove(number)
-                case _:
-                    await model.agree_on_the_log(number)
-            await model.agree()
-        await model.agree_on_the_log(0)
-    finally:
-        await house.close()
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(COMMANDS, min_size=5, max_size=30))
-def test_the_hub_does_what_a_model_of_it_does(commands: list[tuple[str, int, str]]) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(walk(Path(folder), commands))

@@ -1,6 +1,6 @@
-"""Gateways that tests kill: a program that serves one after the other, each in a process of its own, on the folder that a
-line of its input names. The processes are forks of this one, which has imported everything and runs nothing: a restart
-takes a tenth of a second.
+"""Gateways that tests kill: a program that serves one after the other, each in a process of its own, on the folder that
+a line of its input names. The processes are forks of this one, which has imported everything and runs nothing: a
+restart takes a tenth of a second.
 
 The agents here are puppets: they say what the test tells them through a connection of each activation's own.
 """
@@ -11,12 +11,10 @@ import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-import gateway.app
-import gateway.cli.serve
-import gateway.demo  # noqa: F401 - imported here, it need not be imported by each gateway
 from canonical import Ask, Invocation
 from gateway.cli import main
 
@@ -75,6 +73,8 @@ async def approve(text: str) -> AsyncGenerator[Ask | str, Any]:
 
 
 def serve() -> None:
+    for module in ("gateway.cli.serve", "gateway.demo"):
+        import_module(module)
     for line in sys.stdin:
         folder = Path(line.strip())
         pid = os.fork()

@@ -341,6 +341,8 @@ async def test_a_run_is_told_again_from_its_start(far: Far, agent: Client) -> No
     again = await all_of(agent.reattach(call(upstream={"run": RUN, "session": SESSION})))
     assert again == first
     assert "POST /runs" not in far.calls()[1:]
+    # A gateway gives the list of events as a stream to whoever says that it takes one.
+    assert {headers["accept"] for _, headers, _ in far.asked[1:]} == {"application/json"}
 
 
 async def test_a_resumed_run_is_told_again_from_its_resume(far: Far, agent: Client) -> None:
