@@ -17,6 +17,7 @@ from canonical.event import (
     Record,
     RunCreated,
     RunEnded,
+    RunRemoved,
     TaskChanged,
     TaskCreated,
 )
@@ -383,7 +384,6 @@ class Hub:
         channel = self.journal.channels.get(pk)
         channel.readers += 1
         try:
-            caught_up = False
             while True:
                 batch = channel.after(after)
                 if batch is None:
@@ -395,20 +395,35 @@ class Hub:
                         continue  # published while the page was read
                 if batch:
                     after = batch[-1].seq
-                    held = [record for record in batch if scope.holds(record)]
+                    held, ended = await self._held(owner, scope, batch)
                     if held:
                         yield [await self._inlined(record) for record in held] if inline else held
-                        if _ends(scope, held):
-                            return
+                    if ended:
+                        return
                     continue
-                if not caught_up and scope.kind != "thread" and (owner, scope.id or "") not in self._live:
+                if scope.kind != "thread" and (owner, scope.id or "") not in self._live:
                     return
-                caught_up = True
                 if channel.closed:
                     return
                 await channel.more()
         finally:
             channel.readers -= 1
+
+    async def _held(self, owner: str, scope: Scope, batch: Sequence[Record]) -> tuple[list[Record], bool]:
+        """The part of a batch that is in the scope, up to its end, and whether it ends there. What comes after the end
+        of a task (the removal of a run of it) is for readers of the thread: one that was there before, and left at the
+        end, has not seen it either."""
+        held: list[Record] = []
+        for record in batch:
+            if scope.holds(record):
+                if isinstance(record.event, RunRemoved) and (owner, scope.id or "") not in self._live:
+                    task = await self.task(owner, scope.id or "")
+                    if record.seq > task.last_seq:
+                        return held, True
+                held.append(record)
+                if _ends(scope, record):
+                    return held, True
+        return held, False
 
     async def _key(self, owner: str, thread_id: str) -> int:
         while (key := self._keys.get((owner, thread_id))) is None:
@@ -484,12 +499,11 @@ def _found(value: T | None, message: str) -> T:
     return value
 
 
-def _ends(scope: Scope, records: Sequence[Record]) -> bool:
+def _ends(scope: Scope, record: Record) -> bool:
+    event = record.event
     if scope.kind == "run":
-        return any(isinstance(record.event, RunEnded) for record in records)
-    if scope.kind == "task":
-        return any(isinstance(r.event, TaskChanged) and r.event.state in TERMINAL for r in records)
-    return False
+        return isinstance(event, RunEnded)
+    return scope.kind == "task" and isinstance(event, TaskChanged) and event.state in TERMINAL
 
 
 def _instance(ledger: Ledger) -> str:

@@ -106,6 +106,23 @@ async def test_a_reader_of_what_does_not_exist_ends_at_once(hubs: House) -> None
     assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
+async def test_what_comes_after_the_end_of_a_task_is_shown_to_none_of_its_readers(hubs: House) -> None:
+    """Whether they were there at the end, came afterwards, or begin behind it."""
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo")
+    scope = Scope.task(receipt.task)
+    task = await ends(hub, receipt)
+    before = await follow(hub, scope)
+    await hub.remove_run(OWNER, receipt.run_id)
+    for _ in ("from memory", "from the journal"):
+        after = await follow(hub, scope)
+        assert [record.seq for record in after] == [record.seq for record in before]
+        assert await follow(hub, scope, task.last_seq) == []
+        assert after == await log(hub, receipt, "task")
+        vars(hub.journal.channels)["_channels"].clear()
+    assert (await log(hub, receipt))[-1].event.kind == "run_removed"
+
+
 async def test_a_slow_reader_goes_from_pages_to_the_ring_without_a_gap(hubs: House) -> None:
     """The log is longer than the ring and than a page while the reader stands still."""
     agent = Scripted()

@@ -618,9 +618,14 @@ async def test_i20_a_hub_that_waits_does_nothing(hubs: House) -> None:
     await agent.called()
     await reaches(hub, paused, TaskState.INPUT_REQUIRED)
     await submit(hub, "a", start_after=2**62)
-    readers = [asyncio.ensure_future(follow(hub, Scope.task(each.task))) for each in (paused, working) for _ in range(9)]
+    readers = [
+        asyncio.ensure_future(follow(hub, Scope.task(each.task))) for each in (paused, working) for _ in range(9)
+    ]
     channels = vars(hub.journal.channels)["_channels"].values()
     while sum(len(vars_of(channel, "_waiters")) for channel in channels) < 18:
+        await asyncio.sleep(0)
+    for _ in range(3):  # what the submissions brought about is over
+        await within(hub.journal.write(lambda ledger: None))
         await asyncio.sleep(0)
     loop = asyncio.get_running_loop()
     selector = vars_of(loop, "_selector")

@@ -13,14 +13,18 @@ from uuid import uuid4
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from sqlalchemy import Connection, select
 
 from canonical import FaultCode, FaultError, Record, RunStatus, Scope, TaskState
 from canonical.state import ENDED, TERMINAL, WAITING
 from gateway.hub import Hub
+from gateway.ledger import RUN, table_of
+from gateway.table import InterruptRow, RunRow, TaskRow
 from tests.gateway.hubs import OWNER, Activation, House, Scripted, answer, fronted, submit, whole, within
 from tests.gateway.invariant import check_database
 
 T = TypeVar("T")
+_TASK, _RUN, _ASKED = table_of(TaskRow), table_of(RunRow), table_of(InterruptRow)
 Strategy = Literal["enqueue", "reject", "interrupt", "rollback"]
 
 
@@ -154,19 +158,16 @@ class HubMachine(RuleBasedStateMachine):
         expected = {thread.running.run_id for thread in self.threads if thread.running is not None}
         if at_work != expected or not expected <= {going.call.run_id for going in self.agent.calls}:
             return f"at work are {at_work}, not {expected}"
-        for thread in self.threads:
-            for task in thread.tasks:
-                state = (await self.hub.task(OWNER, task.task_id)).state
-                if state is not task.state:
-                    return f"task {task.task_id} is {state}, not {task.state}"
-                asked = [each.interrupt_id for each in await self.hub.open_interrupts(OWNER, task.task_id)]
-                if asked != task.asked:
-                    return f"task {task.task_id} asks {asked}, not {task.asked}"
-            for run in thread.runs:
-                found = await self.hub.run(OWNER, run.run_id)
-                if (found.status, found.removed) != (run.status, run.removed):
-                    return f"run {run.run_id} is {found.status}, {found.removed}, not {run.status}, {run.removed}"
-        return None
+        tasks, runs, asked = await self.hub.journal.query(_rows)
+        for task in self.tasks():
+            found = tasks.pop(task.task_id), asked.get(task.task_id, [])
+            if found != (task.state, task.asked):
+                return f"task {task.task_id} is {found}, not {task.state, task.asked}"
+        for run in self.runs():
+            found = runs.pop(run.run_id)
+            if found != (run.status, run.removed):
+                return f"run {run.run_id} is {found}, not {run.status, run.removed}"
+        return f"there are also {tasks} and {runs}" if tasks or runs else None
 
     def runs(self) -> list[ModelRun]:
         return [run for thread in self.threads for run in thread.runs]
@@ -287,7 +288,7 @@ class HubMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: any(thread.running for thread in self.threads))
     @rule(data=st.data(), step=st.sampled_from(("say", "say", "open", "ask", "ask two", "end", "fail")))
-    def agent(self, data: st.DataObject, step: str) -> None:
+    def step_of_agent(self, data: st.DataObject, step: str) -> None:
         running = [thread.running for thread in self.threads if thread.running is not None]
         run = data.draw(st.sampled_from(running))
         thread, task, going = run.task.thread, run.task, self.activation(run)
@@ -331,16 +332,15 @@ class HubMachine(RuleBasedStateMachine):
     def read(self, data: st.DataObject) -> None:
         """From anywhere, live and from the journal: the same records."""
         thread = data.draw(st.sampled_from(self.threads))
-        self.do(self.hub.journal.query(_check))
+        self.do(self.hub.journal.query(check_database))
         everything = self.do(self._records(Scope(thread.thread_id)))
         after = data.draw(st.integers(0, len(everything) + 1))
         for task in thread.tasks:
             scope = Scope(thread.thread_id, "task", task.task_id)
-            stored = [record for record in everything if scope.holds(record) and record.seq > after]
-            if task.state not in TERMINAL:
-                continue
-            read = self.do(self._read(scope, after))
-            assert whole(read) == whole([r for r in stored if r.event.kind != "run_removed"] if read else read)
+            stored = self.do(self._records(scope))  # what comes after the end of a task is not the task's
+            if task.state in TERMINAL:
+                expected = [record for record in stored if record.seq > after]
+                assert whole(self.do(self._read(scope, after))) == whole(expected)
         for run in thread.runs:
             if not run.live:
                 scope = Scope(thread.thread_id, "run", run.run_id)
@@ -357,13 +357,22 @@ class HubMachine(RuleBasedStateMachine):
         return await within(read(), "the end of the scope")
 
 
-def _check(connection: Any) -> None:
-    check_database(connection)
+def _rows(
+    connection: Connection,
+) -> tuple[dict[str, TaskState], dict[str, tuple[RunStatus, bool]], dict[str, list[str]]]:
+    """Tasks with their states, runs with what became of them, and the open questions of each task."""
+    tasks = {row.task_id: TaskState(row.state) for row in connection.execute(select(_TASK.c.task_id, _TASK.c.state))}
+    runs = [RUN.validate_json(body) for (body,) in connection.execute(select(_RUN.c.body))]
+    asked: dict[str, list[str]] = {}
+    unanswered = select(_ASKED.c.task_id, _ASKED.c.interrupt_id).where(_ASKED.c.action.is_(None))
+    for task_id, interrupt_id in connection.execute(unanswered.order_by(_ASKED.c.seq)):
+        asked.setdefault(task_id, []).append(interrupt_id)
+    return tasks, {run.run_id: (run.status, run.removed) for run in runs}, asked
 
 
 TestHub = HubMachine.TestCase
 TestHub.settings = settings(
-    max_examples=15,
+    max_examples=10,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
