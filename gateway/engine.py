@@ -71,6 +71,9 @@ class Tasks:
         if not task.cancelled() and task.exception() is not None:
             log.error("%s failed", task.get_name(), exc_info=task.exception())
 
+    def __bool__(self) -> bool:
+        return bool(self._tasks)
+
     async def drain(self, seconds: float) -> None:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=seconds)
@@ -223,6 +226,11 @@ class Engine:
         """The runs whose agents are at work and were not given up."""
         return [pump.start for pump in self._pumps.values() if not pump.abandoned]
 
+    async def idle(self) -> None:
+        """Until nothing is on its way into the journal but what agents say."""
+        while self._tasks:
+            await self._tasks.drain(60)
+
     def begin(self, start: Start, past: Sequence[Record] | None = None) -> None:
         """Run the agent; the slot is taken already. With `past`, the run's records, the upstream is re-attached to."""
         pump = _Pump(start, self._journal.channels.get(start.pk))
@@ -331,9 +339,11 @@ class Engine:
             if len(pump.buffer) >= _BATCH:
                 await self._room(pump)
             elif not pump.flushing:
-                # Runs as soon as the agent waits for something: what it said before goes out together.
+                # Runs as soon as the agent waits for something: what it said before goes out together. One turn of the
+                # loop later, because then an agent that has ended by now is known to have: all goes with the end.
                 pump.flushing = True
-                asyncio.get_running_loop().call_soon(self._flush_soon, pump)
+                loop = asyncio.get_running_loop()
+                loop.call_soon(loop.call_soon, self._flush_soon, pump)
 
     async def _kept(self, event: PartAdded | ArtifactAdded | InterruptRaised) -> Event:
         """The event with its files in the store."""

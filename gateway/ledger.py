@@ -38,7 +38,7 @@ from canonical.fold import (
 )
 from canonical.state import RunStatus, may_become, run_may_become
 from canonical.thread import Interrupt, Run, Task, Thread
-from gateway.sql import LIVE, OPEN, Sql, table_of
+from gateway.sql import Sql, table_of
 from gateway.statement import Statement
 from gateway.table import MetaRow, RunRow, ThreadRow
 
@@ -216,10 +216,10 @@ class Ledger:
         head = self.sql.head.run(self.connection, (pk,)).first()
         state = ThreadState(pk=pk, thread=THREAD.validate_json(body))
         state.seq, state.at = (head[0], head[1]) if head else (0, 0)
-        for (body,) in self.sql.open_tasks.run(self.connection, (pk, *OPEN)):
+        for (body,) in self.sql.open_tasks.run(self.connection, (pk,)):
             task = TASK.validate_json(body)
             state.tasks[task.task_id] = task
-        for (body,) in self.sql.live_runs.run(self.connection, (pk, *LIVE)):
+        for (body,) in self.sql.live_runs.run(self.connection, (pk,)):
             run = RUN.validate_json(body)
             state.runs[run.run_id] = run
         for (body,) in self.sql.open_interrupts.run(self.connection, (pk,)):

@@ -184,8 +184,8 @@ class Recorder:
         return [(event, encode_event(event)) for event in closing]
 
     def _fit(self, event: AnyEvent) -> tuple[AnyEvent, bytes]:
-        """The event as it will be read from the log, and its JSON. It is read back at once: an event that was changed past
-        its model's checks would be stored all the same, and then nobody could read the log."""
+        """The event as it will be read from the log, and its JSON. It is read back at once: an event that was changed
+        past its model's checks would be stored all the same, and then nobody could read the log."""
         try:
             _check_event(event)
             body = encode_event(event)

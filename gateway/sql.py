@@ -2,15 +2,12 @@
 
 from typing import Any, cast
 
-from sqlalchemy import Dialect, Table, bindparam, func, select, update
+from sqlalchemy import Dialect, Table, bindparam, func, select, text, update
 
 from gateway.statement import Statement, inserting
-from gateway.table import AliasRow, EventRow, InterruptRow, RunRow, TaskRow, ThreadRow, TombstoneRow
+from gateway.table import LIVE, OPEN, AliasRow, EventRow, InterruptRow, RunRow, TaskRow, ThreadRow, TombstoneRow
 
-__all__ = ("LIVE", "OPEN", "Sql", "table_of")
-
-LIVE = ("reserved", "pending", "running")
-OPEN = ("submitted", "working", "input_required", "auth_required", "cancelling")
+__all__ = ("Sql", "table_of")
 
 
 def table_of(model: Any) -> Table:
@@ -108,22 +105,14 @@ class Sql:
             ("pk",),
         )
         self.open_tasks = Statement(
-            select(task.c.body).where(
-                task.c.thread_pk == bindparam("pk"),
-                task.c.state.in_([bindparam(f"s{i}", s) for i, s in enumerate(OPEN)]),
-            ),
+            select(task.c.body).where(task.c.thread_pk == bindparam("pk"), text(OPEN)),
             dialect,
-            ("pk", *(f"s{i}" for i in range(len(OPEN)))),
+            ("pk",),
         )
         self.live_runs = Statement(
-            select(run.c.body)
-            .where(
-                run.c.thread_pk == bindparam("pk"),
-                run.c.status.in_([bindparam(f"s{i}", s) for i, s in enumerate(LIVE)]),
-            )
-            .order_by(run.c.first_seq),
+            select(run.c.body).where(run.c.thread_pk == bindparam("pk"), text(LIVE)).order_by(run.c.first_seq),
             dialect,
-            ("pk", *(f"s{i}" for i in range(len(LIVE)))),
+            ("pk",),
         )
         self.open_interrupts = Statement(
             select(interrupt.c.body)

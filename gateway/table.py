@@ -5,12 +5,15 @@ JSON that nobody filters by is kept as bytes (`body`), which takes any text that
 """
 
 import re
+from typing import Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, text
 from sqlalchemy.orm import declared_attr
 from sqlmodel import Field, SQLModel
 
 __all__ = (
+    "LIVE",
+    "OPEN",
     "AliasRow",
     "BlobUseRow",
     "EventRow",
@@ -26,6 +29,12 @@ __all__ = (
 
 # SQLite numbers rows by itself only under a column that is called exactly INTEGER.
 _KEY = BigInteger().with_variant(Integer(), "sqlite")
+
+
+LIVE: Final = "status IN ('reserved', 'pending', 'running')"
+"""Runs that have not ended. A query finds a partial index only by the index's own words, without parameters."""
+OPEN: Final = "state IN ('submitted', 'working', 'input_required', 'auth_required', 'cancelling')"
+"""Tasks that are not terminal."""
 
 
 class Row(SQLModel):
@@ -77,7 +86,8 @@ class EventRow(Row, table=True):
 class TaskRow(Row, table=True):
     __table_args__ = (
         Index("task_changed", "owner", "changed_at", "task_id"),
-        Index("task_thread", "thread_pk", "state"),
+        Index("task_thread", "thread_pk"),
+        Index("task_open", "thread_pk", sqlite_where=text(OPEN), postgresql_where=text(OPEN)),
         Index("task_continues", "owner", "continues", sqlite_where=text("continues IS NOT NULL")),
         {"sqlite_with_rowid": False},
     )
@@ -106,14 +116,8 @@ class RunRow(Row, table=True):
             sqlite_where=text("status = 'running'"),
             postgresql_where=text("status = 'running'"),
         ),
-        Index(
-            "run_live",
-            "thread_pk",
-            "status",
-            sqlite_where=text("status IN ('reserved', 'pending', 'running')"),
-            postgresql_where=text("status IN ('reserved', 'pending', 'running')"),
-        ),
-        Index("run_task", "owner", "task_id"),
+        Index("run_live", "thread_pk", sqlite_where=text(LIVE), postgresql_where=text(LIVE)),
+        Index("run_thread", "thread_pk", "first_seq"),
         {"sqlite_with_rowid": False},
     )
 
@@ -140,6 +144,7 @@ class InterruptRow(Row, table=True):
             sqlite_where=text("action IS NULL"),
             postgresql_where=text("action IS NULL"),
         ),
+        Index("interrupt_thread", "thread_pk"),
     )
 
     owner: str = Field(primary_key=True)
@@ -156,7 +161,7 @@ class InterruptRow(Row, table=True):
 class AliasRow(Row, table=True):
     """A protocol's own name of a thread."""
 
-    __table_args__ = (Index("alias_thread", "owner", "protocol", "thread_id"),)
+    __table_args__ = (Index("alias_thread", "owner", "thread_id"),)
 
     owner: str = Field(primary_key=True)
     protocol: str = Field(primary_key=True)
@@ -177,6 +182,10 @@ class BlobUseRow(Row, table=True):
 
 class WebhookRow(Row, table=True):
     """Where a task's events are pushed, and up to which record they were."""
+
+    __table_args__ = (
+        Index("webhook_due", "task_id", sqlite_where=text("done IS 0"), postgresql_where=text("done IS false")),
+    )
 
     owner: str = Field(primary_key=True)
     task_id: str = Field(primary_key=True)

@@ -5,16 +5,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select, tuple_
+from sqlalchemy import Connection, func, select, text, tuple_
 
 from canonical.fault import FaultCode, FaultError
 from canonical.hub import TaskFilter, TaskPage, Webhook
 from canonical.message import FilePart
-from canonical.state import RunStatus, TaskState
+from canonical.state import RunStatus
 from canonical.thread import Interrupt, Run, Task, Thread
 from gateway.ledger import INTERRUPT, RUN, TASK, THREAD
 from gateway.sql import table_of
 from gateway.table import (
+    LIVE,
+    OPEN,
     AliasRow,
     BlobUseRow,
     InterruptRow,
@@ -184,7 +186,7 @@ def live_runs(connection: Connection) -> list[LiveRun]:
     rows = connection.execute(
         select(_RUN.c.owner, _TASK.c.thread_id, _RUN.c.thread_pk, _RUN.c.agent, _RUN.c.body, _TASK.c.body)
         .join(_TASK, (_TASK.c.owner == _RUN.c.owner) & (_TASK.c.task_id == _RUN.c.task_id))
-        .where(_RUN.c.status.in_([str(RunStatus.PENDING), str(RunStatus.RUNNING)]))
+        .where(text(f"run.{LIVE}"), _RUN.c.status != str(RunStatus.RESERVED))
         .order_by(_RUN.c.created_at, _RUN.c.thread_pk, _RUN.c.first_seq)
     )
     return [
@@ -195,8 +197,7 @@ def live_runs(connection: Connection) -> list[LiveRun]:
 
 def open_tasks(connection: Connection) -> list[tuple[str, Task]]:
     """(owner, task) of every task that is not terminal."""
-    ended = [str(state) for state in TaskState if state in ("completed", "failed", "cancelled", "rejected")]
-    rows = connection.execute(select(_TASK.c.owner, _TASK.c.body).where(_TASK.c.state.not_in(ended)))
+    rows = connection.execute(select(_TASK.c.owner, _TASK.c.body).where(text(OPEN)))
     return [(owner, TASK.validate_json(body)) for owner, body in rows]
 
 

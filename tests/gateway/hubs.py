@@ -70,6 +70,7 @@ __all__ = (
     "say",
     "states",
     "text",
+    "turned",
     "whole",
     "within",
 )
@@ -87,6 +88,12 @@ async def within(awaitable: Awaitable[T], what: str = "it", seconds: float = _BO
             return await awaitable
     except TimeoutError:
         raise AssertionError(f"{what} did not happen within {seconds:g} s") from None
+
+
+async def turned(holds: Callable[[], bool]) -> None:
+    """Turn the loop until something holds that nobody tells of."""
+    while not holds():  # noqa: ASYNC110
+        await asyncio.sleep(0)
 
 
 def say(words: str) -> list[Event]:
@@ -358,11 +365,7 @@ class Held:
     async def queued(self, asking: "asyncio.Future[Any]", count: int = 1) -> None:
         """Until so many commands were queued since the last look, or `asking` is over."""
 
-        async def enough() -> None:
-            while self._queued < self._seen + count and not asking.done():
-                await asyncio.sleep(0)
-
-        await within(enough(), "a command in the queue")
+        await within(turned(lambda: self._queued >= self._seen + count or asking.done()), "a command in the queue")
         self._seen = self._queued
 
     async def __aexit__(self, *_: object) -> None:

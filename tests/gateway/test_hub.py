@@ -40,6 +40,7 @@ from tests.gateway.hubs import (
     say,
     states,
     submit,
+    turned,
     within,
 )
 
@@ -349,8 +350,7 @@ async def test_an_end_that_cannot_be_stored_is_stored_as_soon_as_it_can(hubs: Ho
     await disk.fill()
     going.end(RunEnded(output=LARGE))
     await within(going.closed.wait())
-    while hub.journal.failed is None:
-        await asyncio.sleep(0)  # the end is on its way to the disk
+    await within(turned(lambda: hub.journal.failed is not None), "the end on its way to the disk")
     assert (await hub.run(OWNER, receipt.run_id)).status is RunStatus.RUNNING
     disk.empty()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED

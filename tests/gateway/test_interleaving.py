@@ -24,6 +24,7 @@ from tests.gateway.hubs import (
     reaches,
     states,
     submit,
+    turned,
     within,
 )
 
@@ -63,15 +64,14 @@ async def _finish(hub: Hub, receipt: Receipt, going: Activation | None) -> Any:
     assert going is not None
     going.end()
     await within(going.closed.wait())
-    while hub.engine.active:
-        await asyncio.sleep(0)
+    await within(turned(lambda: not hub.engine.active), "the end of the run")
     for _ in range(3):
         await asyncio.sleep(0)
 
 
 async def together(hub: Hub, receipt: Receipt, going: Activation | None, steps: Sequence[Step]) -> list[Any]:
-    """Queue the steps one after the other while the writer stands, so that they are one group. The results are values or
-    faults."""
+    """Queue the steps one after the other while the writer stands, so that they are one group. The results are values
+    or faults."""
     async with Held(hub) as writer:
         started: list[asyncio.Future[Any]] = []
         for step in steps:
@@ -105,12 +105,14 @@ async def paused(hub: Hub, agent: Scripted) -> Receipt:
 
 
 async def settle(hub: Hub, agent: Scripted) -> None:
-    """Let every agent that is at work end."""
-    while hub.engine.active:
+    """Let every agent that is at work end, and what follows from that be written."""
+    while True:
+        await within(hub.engine.idle(), "the end of what agents left to write")
+        if not hub.engine.active:
+            return
         for going in agent.calls:
             going.end()
         await within(asyncio.gather(*(going.closed.wait() for going in agent.calls)))
-        await within(hub.journal.write(lambda ledger: None))
 
 
 WAYS = pytest.mark.parametrize("together_or_not", [together, one_by_one], ids=["one group", "two groups"])

@@ -71,6 +71,7 @@ from tests.gateway.hubs import (
     states,
     submit,
     text,
+    turned,
     whole,
     within,
 )
@@ -447,8 +448,7 @@ async def test_i16_ten_thousand_readers_cost_little_and_one_that_never_reads_cos
     tracemalloc.start()
     readers = [asyncio.ensure_future(read()) for _ in range(count)]
     (channel,) = vars(hub.journal.channels)["_channels"].values()
-    while len(vars_of(channel, "_waiters")) < count:
-        await asyncio.sleep(0)
+    await within(turned(lambda: len(vars_of(channel, "_waiters")) == count), "ten thousand readers")
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert used / count < 6_000
@@ -622,11 +622,8 @@ async def test_i20_a_hub_that_waits_does_nothing(hubs: House) -> None:
         asyncio.ensure_future(follow(hub, Scope.task(each.task))) for each in (paused, working) for _ in range(9)
     ]
     channels = vars(hub.journal.channels)["_channels"].values()
-    while sum(len(vars_of(channel, "_waiters")) for channel in channels) < 18:
-        await asyncio.sleep(0)
-    for _ in range(3):  # what the submissions brought about is over
-        await within(hub.journal.write(lambda ledger: None))
-        await asyncio.sleep(0)
+    await within(turned(lambda: sum(len(vars_of(channel, "_waiters")) for channel in channels) == 18))
+    await within(hub.engine.idle())
     loop = asyncio.get_running_loop()
     selector = vars_of(loop, "_selector")
     turns = 0

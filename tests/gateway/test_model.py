@@ -1,5 +1,5 @@
-"""A hub against a model of it: random commands of callers and steps of agents, and after each the hub must be what a page
-of plain Python says it is."""
+"""A hub against a model of it: random commands of callers and steps of agents, and after each the hub must be what a
+page of plain Python says it is."""
 
 import asyncio
 import shutil

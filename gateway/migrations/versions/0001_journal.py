@@ -19,7 +19,7 @@ def upgrade() -> None:
         sa.Column("thread_id", sa.String(), nullable=False),
         sa.PrimaryKeyConstraint("owner", "protocol", "agent", "alias"),
     )
-    op.create_index("alias_thread", "alias", ["owner", "protocol", "thread_id"], unique=False)
+    op.create_index("alias_thread", "alias", ["owner", "thread_id"], unique=False)
     op.create_table(
         "blob_use",
         sa.Column("thread_pk", sa.BigInteger(), nullable=False),
@@ -60,6 +60,7 @@ def upgrade() -> None:
         sqlite_where=sa.text("action IS NULL"),
         postgresql_where=sa.text("action IS NULL"),
     )
+    op.create_index("interrupt_thread", "interrupt", ["thread_pk"], unique=False)
     op.create_table(
         "meta",
         sa.Column("name", sa.String(), nullable=False),
@@ -94,12 +95,12 @@ def upgrade() -> None:
     op.create_index(
         "run_live",
         "run",
-        ["thread_pk", "status"],
+        ["thread_pk"],
         unique=False,
         sqlite_where=sa.text("status IN ('reserved', 'pending', 'running')"),
         postgresql_where=sa.text("status IN ('reserved', 'pending', 'running')"),
     )
-    op.create_index("run_task", "run", ["owner", "task_id"], unique=False)
+    op.create_index("run_thread", "run", ["thread_pk", "first_seq"], unique=False)
     op.create_table(
         "task",
         sa.Column("owner", sa.String(), nullable=False),
@@ -121,7 +122,15 @@ def upgrade() -> None:
     op.create_index(
         "task_continues", "task", ["owner", "continues"], unique=False, sqlite_where=sa.text("continues IS NOT NULL")
     )
-    op.create_index("task_thread", "task", ["thread_pk", "state"], unique=False)
+    op.create_index(
+        "task_open",
+        "task",
+        ["thread_pk"],
+        unique=False,
+        sqlite_where=sa.text("state IN ('submitted', 'working', 'input_required', 'auth_required', 'cancelling')"),
+        postgresql_where=sa.text("state IN ('submitted', 'working', 'input_required', 'auth_required', 'cancelling')"),
+    )
+    op.create_index("task_thread", "task", ["thread_pk"], unique=False)
     op.create_table(
         "thread",
         sa.Column("pk", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
@@ -153,6 +162,14 @@ def upgrade() -> None:
         sa.Column("done", sa.Boolean(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("owner", "task_id", "webhook_id"),
+    )
+    op.create_index(
+        "webhook_due",
+        "webhook",
+        ["task_id"],
+        unique=False,
+        sqlite_where=sa.text("done IS 0"),
+        postgresql_where=sa.text("done IS false"),
     )
 
 

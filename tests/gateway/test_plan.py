@@ -1,0 +1,72 @@
+"""No query walks through a table that grows with use: a gateway that has run for a year starts and answers as on its
+first day. The plans are SQLite's own."""
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, event
+
+from canonical import TaskFilter
+from gateway import turn, view
+from gateway.database import migrate, open_engine
+from gateway.sql import Sql
+from gateway.statement import Statement
+
+PARTIAL = ("run_live", "task_open", "webhook_due", "blob_use_blob")
+"""Indexes that hold only what is open, or that a sweep has to walk through."""
+
+
+def plan(connection: Connection, sql: str, parameters: Any) -> list[str]:
+    return [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", parameters)]
+
+
+def walks(steps: list[str]) -> list[str]:
+    return [step for step in steps if step.startswith("SCAN") and not step.endswith(PARTIAL)]
+
+
+def test_no_statement_of_the_writer_walks_through_a_table(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    with engine.begin() as connection:
+        migrate(connection)
+        statements = {name: made for name, made in vars(Sql(engine.dialect)).items() if isinstance(made, Statement)}
+        assert len(statements) > 10
+        for name, statement in statements.items():
+            if not statement.sql.startswith("INSERT"):
+                steps = plan(connection, statement.sql, ("x",) * statement.sql.count("?"))
+                assert not walks(steps), f"{name}: {steps}"
+    engine.dispose()
+
+
+def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    asked: list[tuple[str, Any]] = []
+
+    def heard(_: Any, __: Any, sql: str, parameters: Any, *___: Any) -> None:
+        if sql.startswith("SELECT"):
+            asked.append((sql, parameters))
+
+    with engine.begin() as connection:
+        migrate(connection)
+        event.listen(engine, "before_cursor_execute", heard)
+        view.thread_key(connection, "o", "t")
+        view.thread(connection, "o", "t")
+        view.task(connection, "o", "t")
+        view.run(connection, "o", "r")
+        view.chain(connection, "o", "t")
+        view.tasks(connection, "o", TaskFilter(agent="a", thread_id="t", changed_after=1), 10, None)
+        view.open_interrupts(connection, "o", "t")
+        view.thread_of(connection, "o", "p", "a", "x")
+        view.aliases(connection, "o", "p", ["t"])
+        view.file(connection, "o", "b")
+        view.blobs_in_use(connection)
+        view.live_runs(connection)
+        view.open_tasks(connection)
+        view.webhooks(connection, "o", "t")
+        view.due_webhooks(connection)
+        turn.bound_runs(connection, 1, "a")
+        event.remove(engine, "before_cursor_execute", heard)
+        assert len(asked) >= 16
+        for sql, parameters in asked:
+            steps = plan(connection, sql, parameters)
+            assert not walks(steps), f"{sql}: {steps}"
+    engine.dispose()
