@@ -240,10 +240,6 @@ class Limits(Section):
     """Files up to this size travel inside messages, larger ones by URL."""
     run: Seconds = 3600.0
     """Of one run, if its agent has no timeout of its own."""
-    ephemeral_ttl: Seconds = 60.0
-    """Until a stateless conversation is erased after its end."""
-    input_ttl: Seconds = 604800.0
-    """Until a question that nobody answers fails its task."""
     cancel_grace: Seconds = 5.0
     """That an agent has to end after a cancel."""
     queue: Queue = Queue()

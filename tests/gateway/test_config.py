@@ -28,7 +28,7 @@ durability: power
 blobs: files
 trusted_proxies: [10.0.0.1]
 cors: ["https://app.example.com", "*"]
-limits: {body: 64MB, artifact: 256MB, event: 8MB, inline: 1MB, run: 3600, ephemeral_ttl: 60, input_ttl: 604800,
+limits: {body: 64MB, artifact: 256MB, event: 8MB, inline: 1MB, run: 3600,
          cancel_grace: 5, queue: {agent: 1000, thread: 100, owner: 5000}}
 agents:
   echo:    {python: "gateway.demo:echo", concurrency: 4, continuable: true, replay: false, description: Says it again.}
