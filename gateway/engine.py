@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
@@ -477,11 +477,14 @@ class Engine:
         except FaultError:
             fronted = None
         cancelling = lost.task.state is TaskState.CANCELLING
-        if fronted is not None and fronted.agent is not None and not cancelling:
-            if lost.run.upstream.get("run") and isinstance(fronted.agent, Reattachable):
+        if fronted is not None and fronted.agent is not None:
+            attaches = bool(lost.run.upstream.get("run")) and isinstance(fronted.agent, Reattachable)
+            if cancelling and attaches:
+                self._tasks.spawn(self._withdraw(lost, fronted), f"withdraw {lost.run.run_id}")
+            elif attaches:
                 self._resume(await self._journal.write(partial(turn.restart, lost=lost)), records)
                 return
-            if fronted.idempotent:
+            elif fronted.idempotent and not cancelling:
                 closing = recorder.close()
                 self._resume(await self._journal.write(partial(turn.restart, lost=lost, closing=closing)), None)
                 return
@@ -494,6 +497,18 @@ class Engine:
         closing = recorder.close()
         # What waits behind it is not offered here: the hub offers all that waits, in the order in which it was created.
         await self._journal.write(lambda ledger: turn.end(ledger, lost, outcome, closing))
+
+    async def _withdraw(self, lost: Start, fronted: Fronted) -> None:
+        """The upstream of a run that was being cancelled may not have heard of it: attach to it again, and leave."""
+        again = replace(lost, run=replace(lost.run, attempt=lost.run.attempt + 1))
+        events = cast("Reattachable", fronted.agent).reattach(await self._invocations.make(again, fronted.info))
+        try:
+            async with asyncio.timeout(self._grace):
+                await anext(events, None)
+        except (FaultError, TimeoutError) as error:
+            log.warning("run %s was cancelled, and its upstream could not be told: %s", lost.run.run_id, error)
+        finally:
+            await _close(events, detach=False)
 
     def _resume(self, start: Start, past: Sequence[Record] | None) -> None:
         self._slots_of(start.task.agent).used += 1

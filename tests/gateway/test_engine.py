@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -736,6 +737,41 @@ async def test_an_upstream_that_tells_another_story_after_a_restart_is_not_belie
     hub = await hubs.start(fronted("a", agent))
     task = await ends(hub, receipt)
     assert task.fault is not None and task.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
+
+
+class Deaf:
+    """An upstream that has not heard of the cancel when the gateway ends."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+        self.told = asyncio.Event()
+
+    async def run(self, call: Invocation) -> AsyncIterator[Event]:
+        yield UpstreamBound(protocol="test", ids={"run": "r1"})
+        while not self.free.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.free.wait()
+
+    async def reattach(self, call: Invocation) -> AsyncIterator[Event]:
+        assert call.upstream["run"] == "r1"
+        try:
+            yield UpstreamBound(protocol="test", ids={"run": "r1"})
+        finally:
+            self.told.set()
+
+
+async def test_an_upstream_that_may_not_have_heard_of_a_cancel_is_told_after_a_restart(hubs: House) -> None:
+    agent = Deaf()
+    hub = await hubs.start(fronted("a", agent), limits=Limits(cancel_grace=0.3))
+    receipt = await submit(hub, "a")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "upstream_bound")
+    assert (await hub.cancel(OWNER, receipt.task_id)).state is TaskState.CANCELLING
+    await hubs.stop(hub)
+    agent.free.set()
+    hub = await hubs.start(fronted("a", agent))
+    assert (await ends(hub, receipt)).state is TaskState.CANCELLED
+    await within(agent.told.wait(), "word of the cancel")
+    assert [record.event.kind for record in await log(hub, receipt)].count("upstream_bound") == 1
 
 
 async def test_a_stop_while_agents_end_by_themselves_loses_nothing(hubs: House) -> None:
