@@ -278,11 +278,11 @@ class Recorder:
                 self._messages[event.message_id or ""].open_parts.append(event.index or 0)
             case MessageEnded():
                 self._messages[event.message_id or ""] = _Message(event.message_id or "")
-            case ToolStarted():
+            case ToolStarted() if self._tools[event.call_id or ""] is event:  # else it was open before
                 del self._tools[event.call_id or ""]
             case ToolEnded():
                 self._tools[event.call_id or ""] = ToolStarted(call_id=event.call_id, name=event.name)
-            case StepStarted():
+            case StepStarted() if self._steps[event.step_id or ""] is event:
                 del self._steps[event.step_id or ""]
             case StepEnded():
                 step = StepStarted(step_id=event.step_id, name=event.name, node=event.node, ns=event.ns)
@@ -316,13 +316,13 @@ class Recorder:
                 tool = event.model_copy(
                     update={"call_id": event.call_id or self._mint(), "node": event.node or self.node}
                 )
-                self._tools[tool.call_id or ""] = tool
+                self._tools.setdefault(tool.call_id or "", tool)
                 return tool
             case StepStarted():
                 step = event.model_copy(
                     update={"step_id": event.step_id or self._mint(), "node": event.node or self.node}
                 )
-                self._steps[step.step_id or ""] = step
+                self._steps.setdefault(step.step_id or "", step)
                 return step
             case ToolEnded():
                 call_id = event.call_id or next((i for i, t in self._tools.items() if t.name == event.name), None)

@@ -6,6 +6,7 @@ import hashlib
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,24 +103,24 @@ def test_a_file_that_is_put_again_is_young_again(blobs: Blobs) -> None:
     assert blobs.get(blob) == b"abc"
 
 
-def test_a_sweep_beside_puts_never_takes_a_file_that_was_just_put(blobs: Blobs) -> None:
-    """A file is old and unnamed, and put again at the moment when the sweep finds it."""
-    stop = threading.Event()
+def test_a_file_that_is_put_while_the_sweep_looks_at_it_stays(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweep has seen that it is old, and is about to remove it."""
+    blob = blobs.put(b"abc")
+    age(blobs, blob)
+    putting = threading.Thread(target=blobs.put, args=(b"abc",))
+    look = Path.stat
 
-    def sweeping() -> None:
-        while not stop.is_set():
-            blobs.sweep(set(), 1000)
+    def looking(path: Path, **options: Any) -> os.stat_result:
+        seen = look(path, **options)
+        if path.name == blob and threading.current_thread() is threading.main_thread() and not putting.ident:
+            putting.start()
+            putting.join(0.2)  # it may finish now, or has to wait
+        return seen
 
-    sweeper = threading.Thread(target=sweeping)
-    sweeper.start()
-    try:
-        for _ in range(300):
-            blob = blobs.put(b"abc")
-            assert blobs.get(blob) == b"abc"
-            age(blobs, blob)
-    finally:
-        stop.set()
-        sweeper.join()
+    monkeypatch.setattr(Path, "stat", looking)
+    blobs.sweep(set(), 1000)
+    putting.join()
+    assert blobs.get(blob) == b"abc"
 
 
 async def test_parts_lose_their_bytes_on_the_way_in_and_get_them_on_the_way_out(blobs: Blobs) -> None:

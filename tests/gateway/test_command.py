@@ -369,6 +369,27 @@ async def test_what_was_sent_before_a_question_waits_until_the_answer_was_worked
     await ends(hub, first)
 
 
+async def test_an_answer_that_has_to_wait_still_goes_before_what_was_sent_earlier(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a", "first")
+    going = await agent.called()
+    behind = await submit(hub, "a", "behind", follow_up=first.task_id)
+    beside = await submit(hub, "a", "beside", thread_id=first.thread_id)
+    going.ask("name").end()
+    busy = await agent.called()
+    assert busy.call.run_id == beside.run_id
+    answered = await answer(hub, first.task_id, "Bob")
+    busy.end()
+    order: list[str] = []
+    for _ in range(2):
+        going = await agent.called()
+        order.append(going.call.run_id)
+        going.end()
+    assert order == [answered.run_id, behind.run_id]
+    await ends(hub, first)
+
+
 async def test_a_failed_task_takes_its_further_inputs_with_it(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(fronted("a", agent))

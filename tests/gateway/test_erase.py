@@ -167,6 +167,33 @@ async def test_a_reader_that_is_far_behind_ends_when_its_thread_is_deleted(hubs:
     assert await within(rest()) == 0
 
 
+async def test_a_reader_that_asks_while_its_thread_is_deleted_does_not_wait_for_ever(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo")
+    await ends(hub, receipt)
+    vars(hub)["_keys"].clear()  # as if the thread had not been used for long
+    asked, go = asyncio.Event(), asyncio.Event()
+    query = hub.journal.query
+
+    async def slow(read: Any) -> Any:
+        found = await query(read)
+        asked.set()
+        await go.wait()
+        return found
+
+    vars(hub.journal)["query"] = slow
+    reading = asyncio.ensure_future(follow(hub, Scope(receipt.thread_id)))
+    await within(asked.wait())
+    del vars(hub.journal)["query"]
+    await hub.delete_thread(OWNER, receipt.thread_id)
+    go.set()
+    with pytest.raises(FaultError) as error:
+        await within(reading)
+    assert error.value.fault.code is FaultCode.NOT_FOUND
+    with pytest.raises(FaultError):
+        await hub.records(OWNER, Scope(receipt.thread_id))
+
+
 async def test_a_caller_that_goes_away_during_a_deletion_leaves_no_reader_behind(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(fronted("a", agent))

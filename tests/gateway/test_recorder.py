@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from canonical import (
@@ -395,6 +395,17 @@ def test_a_refused_event_has_opened_and_ended_nothing(events: Sequence[Event]) -
     legal([*said, *(event for event, _ in mine.close())])
 
 
+@pytest.mark.parametrize("kind", [ToolStarted, StepStarted])
+def test_what_is_started_twice_under_one_id_is_ended_once(kind: Any) -> None:
+    started = kind(name="n", **{"call_id" if kind is ToolStarted else "step_id": "x"})
+    mine = recorder()
+    mine.record(started)
+    mine.record(started)
+    with pytest.raises(FaultError):
+        mine.record(started.model_copy(update={"extra": {"a": float("nan")}}))
+    assert len(mine.close()) == 1
+
+
 # Any agent
 
 
@@ -453,6 +464,7 @@ def blind() -> st.SearchStrategy[Event]:
     )
 
 
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(blind(), max_size=25))
 def test_whatever_an_agent_says_its_log_is_legal(events: list[Event]) -> None:
     mine = recorder()
@@ -468,6 +480,7 @@ def test_whatever_an_agent_says_its_log_is_legal(events: list[Event]) -> None:
     legal([*said, *(event for event, _ in mine.close())])
 
 
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(strategies.agent_events())
 def test_what_is_recorded_reads_back_as_it_was_shown(events: list[Event]) -> None:
     mine = recorder(10**7)
