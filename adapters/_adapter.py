@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from litestar import Request, Response
 from litestar.types import ControllerRouterHandler
@@ -22,7 +22,12 @@ class Example:
 
 
 class WebhookWriter(Protocol):
-    """Encodes a task's records for one webhook, from the task's first record on."""
+    """Encodes records for one webhook."""
+
+    @property
+    def scope(self) -> Literal["task", "thread"]:
+        """Whose records it is given, from the first one on: the task's, or all of its thread's."""
+        ...
 
     def headers(self) -> Mapping[str, str]:
         """Of every delivery; with the registrant's own token or credentials."""

@@ -10,7 +10,8 @@ over records, and a stream is their encoding one by one. So a stream can be repl
 back, and the same run looks the same from every protocol.
 
 The module below each name says more: `message`, `event`, `state`, `thread` (snapshots), `fold`, `fault`, `feature`,
-`agent` (the port behind the hub), `hub` (the port in front of it), `author` (what in-process agents yield), `replay`.
+`history` (states and their revisions), `agent` (the port behind the hub), `hub` and `store` (the ports in front of it),
+`author` (what in-process agents yield), `replay`.
 """
 
 from canonical.agent import Agent, AgentInfo, Invocation, Reattachable, Skill
@@ -19,7 +20,22 @@ from canonical.event import EVENT, Event, Record
 from canonical.fault import BLAME, Fault, FaultCode, FaultError
 from canonical.feature import FULL, Carry, Feature, dropped, lossy
 from canonical.fold import Fold
-from canonical.hub import Answers, Hub, Receipt, Scope, Submission, TaskFilter, TaskPage, Webhook
+from canonical.history import History, Revision
+from canonical.hub import (
+    Answers,
+    Hub,
+    Receipt,
+    RunFilter,
+    Scope,
+    StateUpdate,
+    Submission,
+    TaskFilter,
+    TaskPage,
+    ThreadChange,
+    ThreadFilter,
+    ThreadPage,
+    Webhook,
+)
 from canonical.message import (
     AnnotationPart,
     DataPart,
@@ -33,7 +49,8 @@ from canonical.message import (
     ToolResultPart,
 )
 from canonical.state import RunReason, RunStatus, TaskState
-from canonical.thread import Artifact, Interrupt, Run, Task, Thread
+from canonical.store import Item, ItemQuery, NamespaceQuery, Store
+from canonical.thread import Artifact, Interrupt, Run, Task, Thread, ThreadView
 
 __all__ = (
     "BLAME",
@@ -55,22 +72,30 @@ __all__ = (
     "Feature",
     "FilePart",
     "Fold",
+    "History",
     "Hub",
     "Interrupt",
     "Invocation",
+    "Item",
+    "ItemQuery",
     "Message",
+    "NamespaceQuery",
     "Part",
     "ReasoningPart",
     "Reattachable",
     "Receipt",
     "Record",
     "RefusalPart",
+    "Revision",
     "Run",
+    "RunFilter",
     "RunReason",
     "RunStatus",
     "Scope",
     "Skill",
+    "StateUpdate",
     "Step",
+    "Store",
     "Submission",
     "Task",
     "TaskFilter",
@@ -78,6 +103,10 @@ __all__ = (
     "TaskState",
     "TextPart",
     "Thread",
+    "ThreadChange",
+    "ThreadFilter",
+    "ThreadPage",
+    "ThreadView",
     "ToolCall",
     "ToolCallPart",
     "ToolResultPart",

@@ -46,6 +46,9 @@ class AgentInfo(Value):
     metadata: JsonObject = {}
     remembers: bool = False
     """The agent keeps the conversation itself, or has no use for it: it is not sent the thread's history."""
+    stateful: bool = False
+    """The agent has a state of its own and yields `StateSaved` for each of its revisions; otherwise the thread's
+    revisions follow from what was said (`canonical.history`)."""
     continuable: bool = False
     """A terminal ACP run of this agent takes another message (the "agent run" of early ACP)."""
 

@@ -67,6 +67,7 @@ class ThreadChanged(_Event):
     """Seconds."""
     config: JsonObject = Field(default_factory=dict)
     ephemeral: bool | None = None
+    """Hidden from lists at once, and erased soon after its task has ended."""
 
 
 class LossNoted(_Event):
@@ -87,6 +88,8 @@ class TaskCreated(_Event):
     metadata: JsonObject = Field(default_factory=dict)
     protocol: str = ""
     version: str = ""
+    stateful: bool = False
+    """The agent saves the thread's revisions itself."""
 
 
 class RunCreated(_Event):
@@ -104,8 +107,6 @@ class RunCreated(_Event):
     strategy: Strategy = "enqueue"
     start_after: int | None = None
     """Microseconds since 1970, UTC."""
-    webhook: str | None = None
-    reserved: bool = False
 
 
 class RunStarted(_Event):
@@ -128,6 +129,8 @@ class TaskChanged(_Event):
     state: TaskState
     message_id: str | None = None
     fault: Fault | None = None
+    rollback: bool = False
+    """Of `cancelling`: the run is to be removed once it has ended."""
 
 
 class RunEnded(_Event):
@@ -273,7 +276,9 @@ class StateSaved(_Event):
     as_node: str | None = None
     values: JsonObject | None = None
     delta: JsonObject | None = None
-    """JSON merge patch (RFC 7396) on the parent's values; exactly one of `values` and `delta` is given."""
+    """Members that take the place of the parent's, whole; at most one of `values` and `delta` is given."""
+    forgets: tuple[str, ...] = ()
+    """Ids of messages that are no longer part of the conversation."""
     next: tuple[str, ...] = ()
     ns: tuple[str, ...] = ()
 

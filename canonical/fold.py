@@ -22,22 +22,19 @@ from canonical.event import (
     RunEnded,
     RunRemoved,
     RunStarted,
-    StateSaved,
     TaskChanged,
     TaskCreated,
     ThreadChanged,
     UpstreamBound,
 )
-from canonical.message import Message, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
+from canonical.message import FilePart, Message, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
 from canonical.state import RunStatus, TaskState
 from canonical.thread import Artifact, Interrupt, Loss, Run, Task, Thread
-from canonical.value import JsonObject
 
 __all__ = (
     "Fold",
     "extend_part",
     "interrupt_after",
-    "merge_patch",
     "run_after",
     "task_after",
     "task_created",
@@ -52,8 +49,18 @@ def thread_created(thread_id: str, owner: str, record: Record) -> Thread:
 
 def thread_after(thread: Thread, record: Record) -> Thread:
     event = record.event
-    if not isinstance(event, ThreadChanged):
-        return thread
+    match event:
+        case ArtifactAdded(origin="caller") if record.run_id is None and isinstance(event.part, FilePart):
+            return replace(thread, uploads=(*thread.uploads, event.part))
+        case RunCreated() if thread.uploads:  # its messages bring them
+            return replace(thread, uploads=())
+        case ThreadChanged():
+            return _changed(thread, record, event)
+        case _:
+            return thread
+
+
+def _changed(thread: Thread, record: Record, event: ThreadChanged) -> Thread:
     return replace(
         thread,
         changed_at=record.at,
@@ -61,6 +68,7 @@ def thread_after(thread: Thread, record: Record) -> Thread:
         config={**thread.config, **event.config},
         ttl=thread.ttl if event.ttl is None else event.ttl,
         ephemeral=thread.ephemeral if event.ephemeral is None else event.ephemeral,
+        extra={**thread.extra, **event.extra},
     )
 
 
@@ -86,16 +94,25 @@ def task_after(task: Task, record: Record) -> Task:
     event = record.event
     if isinstance(event, TaskChanged):
         return replace(
-            task, state=event.state, changed_at=record.at, fault=event.fault or task.fault, last_seq=record.seq
+            task,
+            state=event.state,
+            changed_at=record.at,
+            fault=event.fault or task.fault,
+            last_seq=record.seq,
+            rollback=event.rollback or task.rollback,
         )
     return task
 
 
-def run_created(record: Record, event: RunCreated, task_id: str) -> Run:
+def run_created(record: Record, event: RunCreated, task_id: str, thread_id: str = "", agent: str = "") -> Run:
     return Run(
         run_id=event.run_id,
         task_id=task_id,
-        status=RunStatus.RESERVED if event.reserved else RunStatus.PENDING,
+        thread_id=thread_id,
+        agent=agent,
+        assistant=event.assistant,
+        metadata=event.metadata,
+        status=RunStatus.PENDING,
         cause=event.cause,
         strategy=event.strategy,
         start_after=event.start_after,
@@ -108,15 +125,6 @@ def run_created(record: Record, event: RunCreated, task_id: str) -> Run:
 def run_after(run: Run, record: Record) -> Run:
     event = record.event
     match event:
-        case RunCreated():  # a reserved run got its input
-            return replace(
-                run,
-                status=RunStatus.PENDING,
-                cause=event.cause,
-                strategy=event.strategy,
-                start_after=event.start_after,
-                last_seq=record.seq,
-            )
         case RunStarted():
             return replace(
                 run, status=RunStatus.RUNNING, attempt=event.attempt, started_at=record.at, last_seq=record.seq
@@ -157,20 +165,6 @@ def interrupt_raised(record: Record, event: InterruptRaised) -> Interrupt:
 
 def interrupt_after(interrupt: Interrupt, event: InterruptAnswered) -> Interrupt:
     return replace(interrupt, action=event.action, answer=event.value)
-
-
-def merge_patch(target: JsonObject, patch: JsonObject) -> JsonObject:
-    """RFC 7396: members of `patch` replace those of `target`, objects merge, null removes."""
-    merged = dict(target)
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        elif isinstance(value, dict):
-            before = merged.get(key)
-            merged[key] = merge_patch(before if isinstance(before, dict) else {}, value)  # type: ignore[arg-type]
-        else:
-            merged[key] = value
-    return merged
 
 
 def extend_part(part: Part, text: str) -> Part:
@@ -215,10 +209,6 @@ class Fold:
         self.interrupts: dict[tuple[str, str], Interrupt] = {}
         """By task and id: two tasks may be asked the same."""
         self.artifacts: dict[str, Artifact] = {}
-        self._revisions: list[tuple[str | None, StateSaved]] = []
-        """With the run that saved each."""
-        self._values: dict[str | None, JsonObject] = {}
-        """By checkpoint."""
         self._messages: dict[str, _OpenMessage] = {}
         for record in records:
             self.apply(record)
@@ -227,19 +217,19 @@ class Fold:
         self.seq = record.seq
         event = record.event
         task_id, run_id = record.task_id, record.run_id
+        if self.thread is not None:
+            self.thread = thread_after(self.thread, record)
         if task_id in self.tasks:
             self.tasks[task_id] = task_after(self.tasks[task_id], record)
         if run_id in self.runs:
             self.runs[run_id] = run_after(self.runs[run_id], record)
         match event:
-            case ThreadChanged():
-                before = self.thread or thread_created(self.thread_id, self.owner, record)
-                self.thread = thread_after(before, record)
+            case ThreadChanged() if self.thread is None:
+                self.thread = thread_after(thread_created(self.thread_id, self.owner, record), record)
             case TaskCreated():
                 self.tasks[event.task_id] = task_created(self.thread_id, record, event)
             case RunCreated():
-                if event.run_id not in self.runs:
-                    self.runs[event.run_id] = run_created(record, event, task_id or "")
+                self._created(event, record)
                 for message in event.messages:
                     self._said(message, record)
             case InterruptRaised():
@@ -250,8 +240,6 @@ class Fold:
                     self.interrupts[task_id or "", event.interrupt_id] = interrupt_after(asked, event)
             case ArtifactAdded():
                 self._artifact(event, record)
-            case StateSaved():
-                self._state(event, record)
             case RunRemoved():
                 if event.run_id in self.runs:
                     self.runs[event.run_id] = run_after(self.runs[event.run_id], record)
@@ -259,6 +247,11 @@ class Fold:
                 self._message(event, record)
             case _:
                 pass
+
+    def _created(self, event: RunCreated, record: Record) -> None:
+        task_id = record.task_id or ""
+        agent = self.tasks[task_id].agent if task_id in self.tasks else ""
+        self.runs[event.run_id] = run_created(record, event, task_id, self.thread_id, agent)
 
     def _said(self, message: Message, record: Record) -> None:
         self._messages[message.message_id or ""] = _OpenMessage(
@@ -319,28 +312,6 @@ class Fold:
             metadata=event.metadata,
             extra=event.extra,
         )
-
-    def _state(self, event: StateSaved, record: Record) -> None:
-        if event.values is None:
-            parent = self._values.get(event.parent_id) if event.parent_id is not None else None
-            values = merge_patch(self.values if parent is None else parent, event.delta or {})
-        else:
-            values = event.values
-        self._values[event.checkpoint_id] = values
-        self._revisions.append((record.run_id, event))
-
-    @property
-    def revisions(self) -> list[StateSaved]:
-        """Oldest first. Removed runs saved none."""
-        return [event for run_id, event in self._revisions if not self._is_removed(run_id)]
-
-    @property
-    def values(self) -> JsonObject:
-        """Of the newest revision of the thread itself; those of a namespace inside an agent are not the thread's."""
-        for run_id, event in reversed(self._revisions):
-            if not event.ns and not self._is_removed(run_id):
-                return self._values[event.checkpoint_id]
-        return {}
 
     def _is_removed(self, run_id: str | None) -> bool:
         return run_id in self.runs and self.runs[run_id].removed

@@ -8,13 +8,29 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from canonical.agent import AgentInfo
-from canonical.event import Record, Strategy
+from canonical.event import Record, RunCreated, Strategy
 from canonical.message import FilePart, Message
-from canonical.state import TaskState
-from canonical.thread import Interrupt, Run, Task, Thread
+from canonical.state import RunStatus, TaskState
+from canonical.store import Store
+from canonical.thread import Artifact, Interrupt, Run, Task, Thread, ThreadStatus, ThreadView
 from canonical.value import Extra, Json, JsonObject
 
-__all__ = ("Answers", "Hub", "Receipt", "Scope", "Submission", "TaskFilter", "TaskPage", "Webhook")
+__all__ = (
+    "Answers",
+    "Hub",
+    "Receipt",
+    "RunFilter",
+    "Scope",
+    "StateUpdate",
+    "Submission",
+    "TaskFilter",
+    "TaskPage",
+    "ThreadChange",
+    "ThreadFilter",
+    "ThreadOrder",
+    "ThreadPage",
+    "Webhook",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +74,12 @@ class Submission:
     references: tuple[str, ...] = ()
     config: JsonObject = field(default_factory=dict[str, object])
     metadata: JsonObject = field(default_factory=dict[str, object])
-    """Of the task."""
+    """Of the run, and of the task that it begins."""
+    assistant: str | None = None
+    checkpoint: str | None = None
+    """The revision to start from (`canonical.history`); None = the newest."""
+    ephemeral: bool = False
+    """A thread that is created by this call is erased soon after its task has ended."""
     thread_metadata: JsonObject = field(default_factory=dict[str, object])
     """Merged into the thread's, if the thread is created by this call."""
     history: tuple[Message, ...] = ()
@@ -87,6 +108,10 @@ class Answers:
     """The same as the caller said it, for the log and for agents that take messages."""
     action: Literal["answer", "decline"] = "answer"
     protocol: str = ""
+    assistant: str | None = None
+    config: JsonObject = field(default_factory=dict[str, object])
+    metadata: JsonObject = field(default_factory=dict[str, object])
+    """Of the run that goes on."""
     webhook: "Webhook | None" = None
     extra: Extra = field(default_factory=dict[str, object])
 
@@ -122,6 +147,65 @@ class TaskPage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadChange:
+    """What a caller keeps on a thread. Members of the objects replace those of the thread, whole."""
+
+    metadata: JsonObject = field(default_factory=dict[str, object])
+    config: JsonObject = field(default_factory=dict[str, object])
+    ttl: int | None = None
+    """Seconds."""
+    extra: JsonObject = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadFilter:
+    """Ephemeral threads are in no list."""
+
+    ids: tuple[str, ...] | None = None
+    metadata: JsonObject = field(default_factory=dict[str, object])
+    """Members that the thread's metadata must have."""
+    status: ThreadStatus | None = None
+    agent: str | None = None
+    """An agent that ran on it, or for which it was created (`extra[protocol]["agent"]`)."""
+    protocol: str | None = None
+    """With `agent`: the protocol that keeps the name of the agent on the thread."""
+
+
+ThreadOrder = Literal["thread_id", "status", "created_at", "updated_at"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadPage:
+    threads: Sequence[ThreadView]
+    total: int
+    """How many there are beside this page, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter:
+    thread_id: str | None = None
+    agent: str | None = None
+    status: frozenset[RunStatus] | None = None
+    metadata: JsonObject = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateUpdate:
+    """A revision that a caller makes (`canonical.history`)."""
+
+    thread_id: str
+    values: JsonObject = field(default_factory=dict[str, object])
+    """Members that take the place of the parent's, whole."""
+    messages: tuple[Message, ...] = ()
+    """Said on top of the parent's; one with the id of an earlier message takes its place."""
+    forgets: tuple[str, ...] = ()
+    """Ids of messages to leave out."""
+    checkpoint: str | None = None
+    """The parent; None = the newest revision."""
+    as_node: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Webhook:
     """Where a caller wants a task's events pushed, in which dialect. Tokens and credentials are secrets."""
 
@@ -135,6 +219,11 @@ class Webhook:
 
 
 class Hub(Protocol):
+    @property
+    def store(self) -> Store:
+        """Memory under namespaces and keys, by owner."""
+        ...
+
     # Agents
 
     def agents(self) -> Sequence[AgentInfo]: ...
@@ -145,6 +234,34 @@ class Hub(Protocol):
         ...
 
     # Writing
+
+    async def create_thread(
+        self,
+        owner: str,
+        change: ThreadChange,
+        *,
+        thread_id: str | None = None,
+        if_exists: Literal["raise", "return"] = "raise",
+    ) -> Thread:
+        """A thread without a run. Raises conflict (the id is taken)."""
+        ...
+
+    async def change_thread(self, owner: str, thread_id: str, change: ThreadChange) -> Thread:
+        """Raises not_found."""
+        ...
+
+    async def copy_thread(self, owner: str, thread_id: str) -> Thread:
+        """A thread with the same metadata and revisions, where nothing runs and nothing is asked. Raises not_found."""
+        ...
+
+    async def update_state(self, owner: str, update: StateUpdate) -> str:
+        """Commit a revision; returns its checkpoint id. Raises not_found (thread or checkpoint), conflict while a run
+        is pending or running."""
+        ...
+
+    async def upload(self, owner: str, thread_id: str, file: FilePart, folder: str | None = None) -> Artifact:
+        """Keep a file (`inline`) on a thread; it is an input of the next run. Raises not_found, too_large."""
+        ...
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
         """Commit a new run. Raises conflict (busy and told to reject, id taken), queue_full, not_found, task_ended,
@@ -158,6 +275,11 @@ class Hub(Protocol):
     async def cancel(self, owner: str, task_id: str) -> Task:
         """Ask for the end of a task: it is cancelling when this returns, or cancelled if no agent was at work. Asking
         again while it is cancelling changes nothing. Raises not_found, task_ended."""
+        ...
+
+    async def cancel_run(self, owner: str, run_id: str, *, rollback: bool = False) -> Run:
+        """The same, for the task of a run that has not ended. With `rollback` the run is removed when it has. Raises
+        not_found, task_ended (the run has ended)."""
         ...
 
     async def delete_thread(self, owner: str, thread_id: str) -> None:
@@ -174,7 +296,28 @@ class Hub(Protocol):
 
     async def run(self, owner: str, run_id: str) -> Run: ...
 
+    async def created(self, owner: str, run: Run) -> RunCreated:
+        """The input of a run. Raises not_found."""
+        ...
+
+    async def runs(self, owner: str, where: RunFilter, *, limit: int, offset: int = 0) -> Sequence[Run]:
+        """Newest first; without those that were removed."""
+        ...
+
     async def thread(self, owner: str, thread_id: str) -> Thread: ...
+
+    async def thread_view(self, owner: str, thread_id: str) -> ThreadView: ...
+
+    async def threads(
+        self,
+        owner: str,
+        where: ThreadFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        order: ThreadOrder = "created_at",
+        descending: bool = True,
+    ) -> ThreadPage: ...
 
     async def thread_of(self, owner: str, protocol: str, agent: str, alias: str) -> str | None:
         """The thread behind a protocol's own name of it."""

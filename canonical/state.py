@@ -7,6 +7,7 @@ from typing import Final
 
 __all__ = (
     "ENDED",
+    "ERRED",
     "RUN_TRANSITIONS",
     "TASK_TRANSITIONS",
     "TERMINAL",
@@ -49,8 +50,6 @@ TASK_TRANSITIONS: Final[Mapping[TaskState, frozenset[TaskState]]] = {
 
 
 class RunStatus(StrEnum):
-    RESERVED = "reserved"
-    """Has an id and nothing else: no input, no slot, not shown by protocols that have no such thing."""
     PENDING = "pending"
     RUNNING = "running"
     SUCCESS = "success"
@@ -63,8 +62,9 @@ class RunStatus(StrEnum):
 
 ENDED: Final = frozenset({RunStatus.SUCCESS, RunStatus.ERROR, RunStatus.TIMEOUT, RunStatus.CANCELLED, RunStatus.PAUSED})
 
+ERRED: Final = frozenset({RunStatus.ERROR, RunStatus.TIMEOUT})
+
 RUN_TRANSITIONS: Final[Mapping[RunStatus, frozenset[RunStatus]]] = {
-    RunStatus.RESERVED: frozenset({RunStatus.PENDING, RunStatus.CANCELLED}),
     RunStatus.PENDING: frozenset({RunStatus.RUNNING, RunStatus.CANCELLED, RunStatus.ERROR}),
     # A run that is started again after a crash stays running under the next attempt.
     RunStatus.RUNNING: frozenset({RunStatus.RUNNING, *ENDED}),

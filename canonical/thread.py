@@ -5,6 +5,8 @@ All times are microseconds since 1970, UTC.
 """
 
 from dataclasses import dataclass, field
+from typing import Literal
+from uuid import NAMESPACE_OID, uuid5
 
 from pydantic import Field
 
@@ -14,7 +16,17 @@ from canonical.message import FilePart, Message, Part, text_of
 from canonical.state import ENDED, TERMINAL, WAITING, RunReason, RunStatus, TaskState
 from canonical.value import Extra, Json, JsonObject, Value
 
-__all__ = ("Artifact", "Interrupt", "Loss", "Run", "Task", "Thread")
+__all__ = ("Artifact", "Interrupt", "Loss", "Run", "Task", "Thread", "ThreadStatus", "ThreadView", "following")
+
+ThreadStatus = Literal["idle", "busy", "interrupted", "error"]
+"""Busy: a run is pending or running; interrupted: none is, and a task waits for an answer; error: the last run
+failed."""
+
+
+def following(stopped: str) -> str:
+    """The id of the run that goes on where this one stopped for a question. It is known before the run exists: AIEF
+    shows it as a created step, and step ids do not change."""
+    return str(uuid5(NAMESPACE_OID, f"{stopped}/following"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +38,27 @@ class Thread:
     metadata: JsonObject = field(default_factory=dict[str, object])
     config: JsonObject = field(default_factory=dict[str, object])
     ttl: int | None = None
+    """Seconds after its last change at which it is erased."""
     ephemeral: bool = False
+    uploads: tuple[FilePart, ...] = ()
+    """Files that callers uploaded since the last input: the next one brings them."""
+    extra: JsonObject = field(default_factory=dict[str, object])
+    """What a protocol keeps on the thread for itself, by protocol; members are replaced whole."""
+
+    @property
+    def expires(self) -> bool:
+        """Whether it is erased some day by itself."""
+        return self.ephemeral or self.ttl is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadView:
+    """A thread and what follows from its runs."""
+
+    thread: Thread
+    status: ThreadStatus
+    updated_at: int
+    """Of its newest record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +79,8 @@ class Task:
     metadata: JsonObject = field(default_factory=dict[str, object])
     protocol: str = ""
     version: str = ""
+    rollback: bool = False
+    """It is being cancelled, and its run will be removed."""
 
     @property
     def terminal(self) -> bool:
@@ -67,6 +101,10 @@ class Loss:
 class Run:
     run_id: str
     task_id: str
+    thread_id: str = ""
+    agent: str = ""
+    assistant: str | None = None
+    """The caller's own name of the agent or of a configuration of it."""
     status: RunStatus
     cause: Cause
     created_at: int
@@ -80,6 +118,7 @@ class Run:
     reason: RunReason | None = None
     fault: Fault | None = None
     output: Json = None
+    metadata: JsonObject = field(default_factory=dict[str, object])
     usage: JsonObject = field(default_factory=dict[str, object])
     loss: tuple[Loss, ...] = ()
     upstream: dict[str, str] = field(default_factory=dict[str, str])

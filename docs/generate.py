@@ -70,7 +70,7 @@ def diagrams() -> str:
         "# States\n\nGenerated from `canonical/state.py` by `make docs`.\n\n"
         "## Task\n\nWhat a caller asked for. Terminal is final: what comes after is a new task that continues it.\n\n"
         + lines(tasks, "submitted", {str(state) for state in TERMINAL})
-        + "\n\n## Run\n\nOne activation of the agent on a task. A reserved run has an id and no input yet.\n\n"
+        + "\n\n## Run\n\nOne activation of the agent on a task.\n\n"
         + lines(runs, "pending", {str(status) for status in ENDED})
         + "\n"
     )

@@ -7,13 +7,10 @@ import json
 from dataclasses import dataclass, replace
 
 from canonical.event import (
-    Event,
     InterruptAnswered,
-    MessageEnded,
-    MessageStarted,
-    PartAdded,
     RunCreated,
     RunEnded,
+    RunRemoved,
     RunStarted,
     TaskChanged,
     TaskCreated,
@@ -23,7 +20,8 @@ from canonical.fault import FaultCode, FaultError
 from canonical.hub import Answers, Receipt, Submission, Webhook
 from canonical.message import Message
 from canonical.state import RunReason, RunStatus, TaskState
-from canonical.thread import Task
+from canonical.thread import Task, following
+from gateway.conversation import say
 from gateway.ledger import Ledger, ThreadState
 from gateway.sql import table_of
 from gateway.table import WebhookRow
@@ -47,6 +45,8 @@ __all__ = (
     "Submitted",
     "answer",
     "cancel",
+    "cancel_run",
+    "insert_webhook",
     "submit",
 )
 
@@ -67,6 +67,7 @@ class Ids:
     thread: str
     task: str
     run: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +83,15 @@ class Submitted:
 @dataclass(frozen=True, slots=True)
 class Cancelled:
     task: Task
-    stop: str | None
-    """The running run that has to be stopped."""
+    stop: tuple[str, RunReason] | None
+    """The running run that has to be stopped, and why."""
 
 
-def submit(ledger: Ledger, owner: str, ask: Submission, ids: Ids, bounds: Bounds, *, may_start: bool) -> Submitted:
+def submit(
+    ledger: Ledger, owner: str, ask: Submission, ids: Ids, bounds: Bounds, *, may_start: bool, stateful: bool = False
+) -> Submitted:
     """Append a new run, and start it in the same commit if its turn is now and `may_start` says that the agent has
-    room."""
+    room. `stateful` is what the agent's description says of it."""
     if ask.task_id is not None and ledger.find_task(owner, ask.task_id) is not None:
         raise FaultError(FaultCode.CONFLICT, f"Task {ask.task_id} exists already")
     if ask.run_id is not None and ledger.find_run(owner, ask.run_id) is not None:
@@ -103,7 +106,7 @@ def submit(ledger: Ledger, owner: str, ask: Submission, ids: Ids, bounds: Bounds
     starts = may_start and state.running is None and not state.pending
     if found is not None and not starts:
         _check_bounds(ledger, owner, len(state.pending), ask.agent, bounds)
-    _say_history(ledger, state, ask)
+    say(ledger, state, ask.history)
     after = state.seq
     if follow is None:
         task_id = ask.task_id or ids.task
@@ -117,24 +120,29 @@ def submit(ledger: Ledger, owner: str, ask: Submission, ids: Ids, bounds: Bounds
                 metadata=ask.metadata,
                 protocol=ask.protocol,
                 version=ask.version,
+                stateful=stateful,
             ),
             task_id=task_id,
         )
     else:
         task_id = follow.task_id
     run_id = ask.run_id or ids.run
+    messages = _with_uploads(state, ask.messages, ids)
     created = RunCreated(
         run_id=run_id,
+        assistant=ask.assistant,
         cause="input" if follow is None else "follow_up",
-        messages=ask.messages,
+        messages=messages,
         data=ask.data,
+        checkpoint=ask.checkpoint,
         config=ask.config,
+        metadata=ask.metadata,
         strategy=ask.strategy,
         start_after=ask.start_after,
         extra=ask.extra,
     )
     ledger.append(state, created, task_id=task_id, run_id=run_id)
-    use_blobs(ledger, state, ask.messages)
+    use_blobs(ledger, state, messages)
     if ask.webhook is not None:
         insert_webhook(ledger, state, task_id, ask.webhook, after)
     begun = begin(ledger, state, state.runs[run_id], created) if starts else None
@@ -165,33 +173,22 @@ def _thread_for(ledger: Ledger, owner: str, ask: Submission) -> ThreadState | No
 
 def _make_thread(ledger: Ledger, owner: str, ask: Submission, ids: Ids) -> ThreadState:
     thread_id = ask.thread_id or ids.thread
-    state = ledger.create_thread(owner, thread_id, ThreadChanged(metadata=ask.thread_metadata))
+    ephemeral = True if ask.ephemeral else None
+    state = ledger.create_thread(owner, thread_id, ThreadChanged(metadata=ask.thread_metadata, ephemeral=ephemeral))
     if ask.thread_id is None and ask.alias is not None:
         ledger.sql.insert_alias.run(ledger.connection, (owner, ask.protocol, ask.agent, ask.alias, thread_id))
     return state
 
 
-def _say_history(ledger: Ledger, state: ThreadState, ask: Submission) -> None:
-    for message in ask.history:
-        for event in whole_message(message):
-            ledger.append(state, event)
-    use_blobs(ledger, state, ask.history)
-
-
-def whole_message(message: Message) -> list[Event]:
-    """A finished message as events."""
-    return [
-        MessageStarted(
-            message_id=message.message_id,
-            role=message.role,
-            name=message.name,
-            phase=message.phase,
-            metadata=message.metadata,
-            extra=message.extra,
-        ),
-        *(PartAdded(message_id=message.message_id, index=i, part=part) for i, part in enumerate(message.parts)),
-        MessageEnded(message_id=message.message_id),
-    ]
+def _with_uploads(state: ThreadState, messages: tuple[Message, ...], ids: Ids) -> tuple[Message, ...]:
+    """An input with the files that were uploaded for it: the last thing that the caller said brings them."""
+    uploads = state.thread.uploads
+    if not uploads:
+        return messages
+    if messages and messages[-1].role == "user":
+        last = messages[-1]
+        return (*messages[:-1], last.model_copy(update={"parts": (*last.parts, *uploads)}))
+    return (*messages, Message(message_id=ids.message, role="user", parts=uploads))
 
 
 def _followed(state: ThreadState, ask: Submission) -> Task | None:
@@ -213,7 +210,7 @@ def _followed(state: ThreadState, ask: Submission) -> Task | None:
 
 def _make_room(ledger: Ledger, state: ThreadState, ask: Submission) -> tuple[str, RunReason] | None:
     """Apply the multitask strategy; returns the running run that has to stop."""
-    active = [run for run in state.runs.values() if run.status is not RunStatus.RESERVED]
+    active = list(state.runs.values())
     if active and ask.strategy == "reject":
         raise FaultError(
             FaultCode.CONFLICT,
@@ -226,7 +223,8 @@ def _make_room(ledger: Ledger, state: ThreadState, ask: Submission) -> tuple[str
             if run.status is RunStatus.RUNNING:
                 stop = (run.run_id, reason)
                 if state.tasks[run.task_id].state is not TaskState.CANCELLING:
-                    ledger.append(state, TaskChanged(state=TaskState.CANCELLING), task_id=run.task_id)
+                    cancelling = TaskChanged(state=TaskState.CANCELLING, rollback=ask.strategy == "rollback")
+                    ledger.append(state, cancelling, task_id=run.task_id)
             else:
                 drop_pending(ledger, state, run, reason)
     if ask.supersede:
@@ -296,9 +294,21 @@ def answer(ledger: Ledger, owner: str, given: Answers, ids: Ids, bounds: Bounds,
     if not starts and len(values) == len(asked):
         _check_bounds(ledger, owner, len(state.pending), task.agent, bounds)
     after = state.seq
-    created = RunCreated(run_id=ids.run, cause="answer", messages=given.messages, extra=given.extra)
-    ledger.append(state, created, task_id=task.task_id, run_id=ids.run)
-    use_blobs(ledger, state, given.messages)
+    run_id = following(asked[0].run_id)
+    while ledger.find_run(owner, run_id) is not None:  # it answered another question of the same stop
+        run_id = following(run_id)
+    messages = _with_uploads(state, given.messages, ids)
+    created = RunCreated(
+        run_id=run_id,
+        assistant=given.assistant,
+        cause="answer",
+        messages=messages,
+        config=given.config,
+        metadata=given.metadata,
+        extra=given.extra,
+    )
+    ledger.append(state, created, task_id=task.task_id, run_id=run_id)
+    use_blobs(ledger, state, messages)
     if given.webhook is not None:
         insert_webhook(ledger, state, task.task_id, given.webhook, after)
     for interrupt_id, value in values.items():
@@ -306,29 +316,44 @@ def answer(ledger: Ledger, owner: str, given: Answers, ids: Ids, bounds: Bounds,
             state,
             InterruptAnswered(interrupt_id=interrupt_id, action=given.action, value=value),
             task_id=task.task_id,
-            run_id=ids.run,
+            run_id=run_id,
         )
     ledger.append(state, TaskChanged(state=TaskState.WORKING), task_id=task.task_id)
     begun: Start | None = None
     left = state.asked(task.task_id)
     if left:  # an answer that leaves others open is a run without activation
-        ledger.append(state, RunStarted(attempt=1, node=task.agent), task_id=task.task_id, run_id=ids.run, attempt=1)
+        ledger.append(state, RunStarted(attempt=1, node=task.agent), task_id=task.task_id, run_id=run_id, attempt=1)
         paused = RunEnded(status=RunStatus.PAUSED, reason=waiting_reason(state, task.task_id))
-        ledger.append(state, paused, task_id=task.task_id, run_id=ids.run, attempt=1)
+        ledger.append(state, paused, task_id=task.task_id, run_id=run_id, attempt=1)
         ledger.append(state, TaskChanged(state=waiting_state(state, task.task_id)), task_id=task.task_id)
     elif starts:
-        begun = begin(ledger, state, state.runs[ids.run], created)
+        begun = begin(ledger, state, state.runs[run_id], created)
     receipt = Receipt(
         thread_id=task.thread_id,
         task_id=task.task_id,
-        run_id=ids.run,
+        run_id=run_id,
         seq=after,
         task=state.tasks[task.task_id],
     )
     return Submitted(receipt, begun, idle=state.running is None)
 
 
-def cancel(ledger: Ledger, owner: str, task_id: str) -> Cancelled:
+def cancel_run(ledger: Ledger, owner: str, run_id: str, *, rollback: bool) -> Cancelled:
+    """Cancel the task of a run that has not ended; with `rollback` the run is removed then."""
+    found = ledger.find_run(owner, run_id)
+    if found is None or found[0].removed:
+        raise FaultError(FaultCode.NOT_FOUND, f"Run {run_id} not found")
+    run, _ = found
+    if run.ended:
+        raise FaultError(FaultCode.TASK_ENDED, f"Run {run_id} has ended as {run.status}", status=str(run.status))
+    cancelled = cancel(ledger, owner, run.task_id, rollback=rollback)
+    if rollback and cancelled.stop is None:
+        state = ledger.need_thread(owner, run.thread_id)
+        ledger.append(state, RunRemoved(run_id=run_id, why="rollback"), task_id=run.task_id)
+    return cancelled
+
+
+def cancel(ledger: Ledger, owner: str, task_id: str, *, rollback: bool = False) -> Cancelled:
     """Cancel a task: at once where no agent is at work, else the running run has to stop first."""
     task = ledger.need_task(owner, task_id)
     if task.terminal:
@@ -336,13 +361,14 @@ def cancel(ledger: Ledger, owner: str, task_id: str) -> Cancelled:
     state = ledger.need_thread(owner, task.thread_id)
     runs = live_of(state, task_id)
     running = next((run for run in runs if run.status is RunStatus.RUNNING), None)
+    stop = None if running is None else (running.run_id, RunReason.ROLLED_BACK if rollback else RunReason.CALLER)
     if task.state is TaskState.CANCELLING:
-        return Cancelled(task, running.run_id if running else None)
-    ledger.append(state, TaskChanged(state=TaskState.CANCELLING), task_id=task_id)
+        return Cancelled(task, stop)
+    ledger.append(state, TaskChanged(state=TaskState.CANCELLING, rollback=rollback), task_id=task_id)
     drop_waiting(ledger, state, task_id, RunReason.CALLER)
     close_questions(ledger, state, task_id)
     cancelling = state.tasks[task_id]
-    if running is not None:
-        return Cancelled(cancelling, running.run_id)
+    if stop is not None:
+        return Cancelled(cancelling, stop)
     ledger.append(state, TaskChanged(state=TaskState.CANCELLED), task_id=task_id)
     return Cancelled(replace(cancelling, state=TaskState.CANCELLED, changed_at=state.at, last_seq=state.seq), None)

@@ -242,6 +242,10 @@ class Limits(Section):
     """Of one run, if its agent has no timeout of its own."""
     cancel_grace: Seconds = 5.0
     """That an agent has to end after a cancel."""
+    ephemeral_ttl: Seconds = 60.0
+    """After which the thread of a stateless run is erased, once its task has ended and nobody reads it."""
+    input_ttl: Seconds = 604800.0
+    """That a question of a stateless run waits for its answer."""
     queue: Queue = Queue()
 
 

@@ -105,7 +105,7 @@ def _empty_rows(connection: Connection, owner: str, run_id: str, pk: int) -> Non
     run, asked = table_of(RunRow), table_of(InterruptRow)
     mine = (run.c.owner == owner) & (run.c.run_id == run_id)
     task_id, body = connection.execute(select(run.c.task_id, run.c.body).where(mine)).one()
-    emptied_run = RUN.dump_json(replace(RUN.validate_json(body), output=None))
+    emptied_run = RUN.dump_json(replace(RUN.validate_json(body), output=None, metadata={}))
     connection.execute(update(run).where(mine).values(body=emptied_run))
     answered = _answered_by(connection, pk, run_id)
     for interrupt_id, body in connection.execute(

@@ -2,36 +2,43 @@
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 from uuid import uuid4
 
 from canonical.agent import AgentInfo
-from canonical.event import (
-    ArtifactAdded,
-    InterruptRaised,
-    PartAdded,
-    Record,
-    RunCreated,
-    RunEnded,
-    RunRemoved,
-    TaskChanged,
-    TaskCreated,
-)
+from canonical.event import ArtifactAdded, Record, RunCreated
 from canonical.fault import Fault, FaultCode, FaultError
-from canonical.hub import Answers, Receipt, Scope, Submission, TaskFilter, TaskPage, Webhook
-from canonical.message import FilePart, Message, Part
-from canonical.state import TERMINAL, RunStatus
-from canonical.thread import Interrupt, Run, Task, Thread
-from gateway import command, erase, turn, view
+from canonical.history import History
+from canonical.hub import (
+    Answers,
+    Receipt,
+    RunFilter,
+    Scope,
+    StateUpdate,
+    Submission,
+    TaskFilter,
+    TaskPage,
+    ThreadChange,
+    ThreadFilter,
+    ThreadOrder,
+    ThreadPage,
+    Webhook,
+)
+from canonical.message import FilePart, Message
+from canonical.state import RunStatus
+from canonical.store import Store
+from canonical.thread import Artifact, Interrupt, Run, Task, Thread, ThreadView
+from gateway import command, conversation, erase, listing, store, turn, view
 from gateway.blob import Blobs
 from gateway.command import Bounds, Cancelled, Ids, Submitted
 from gateway.engine import Engine, Fronted, Tasks
+from gateway.expiry import Expiry
 from gateway.journal import Journal
 from gateway.ledger import Ledger, Published, read_meta, write_meta
+from gateway.reader import Reader
 from gateway.recorder import mint
 from gateway.sql import table_of
 from gateway.table import WebhookRow
@@ -75,6 +82,10 @@ class Limits(Protocol):
     @property
     def cancel_grace(self) -> float: ...
     @property
+    def ephemeral_ttl(self) -> float: ...
+    @property
+    def input_ttl(self) -> float: ...
+    @property
     def event(self) -> int: ...
 
 
@@ -96,7 +107,6 @@ class Hub:
         self.instance = ""
         """A UUID, made at the first start of a database and kept in it."""
         self._bounds = bounds
-        self._limits = limits
         self._blobs = blobs
         self._fetcher = fetcher
         self._clock = clock or (lambda: time.time_ns() // 1000)
@@ -111,11 +121,10 @@ class Hub:
         )
         self._deliverer = Deliverer(self.journal, fetcher, writers)
         self._tasks = Tasks()
-        self._keys: OrderedDict[tuple[str, str], int] = OrderedDict()
-        self._erasures = 0
-        """How many threads were erased: a key that was read meanwhile may be one of theirs."""
-        self._live: set[tuple[str, str]] = set()
-        """(owner, id) of tasks that are not terminal and of runs that have not ended."""
+        self._reader = Reader(self.journal, blobs, limits.inline)
+        self._expiry = Expiry(self.journal, limits, self._erase, self._clock)
+        self._items = store.Store(self.journal, self._clock)
+        self.store: Store = self._items
 
     # Starting and stopping
 
@@ -129,11 +138,13 @@ class Hub:
         except BaseException:
             await self.journal.close()
             raise
+        await self._expiry.start()
         self._tasks.spawn(self._sweep_forever(), "sweep")
 
     async def stop(self) -> None:
         """Readers end first, so that no request holds the server up; then runs are let go and the rest is committed."""
         self.journal.channels.close_all()
+        await self._expiry.stop()
         await self._tasks.stop()
         await self._deliverer.stop()
         await self.engine.stop()
@@ -151,10 +162,10 @@ class Hub:
 
     async def _recover(self) -> None:
         for owner, task in await self.journal.query(view.open_tasks):
-            self._live.add((owner, task.task_id))
+            self._reader.opened(owner, task.task_id)
         live = await self.journal.query(view.live_runs)
         for found in live:
-            self._live.add((found.owner, found.run.run_id))
+            self._reader.opened(found.owner, found.run.run_id)
         for found in live:
             if found.run.status is RunStatus.RUNNING:
                 await self.engine.recover(Start(found.owner, found.thread_id, found.task, found.run, found.pk))
@@ -187,29 +198,14 @@ class Hub:
         while True:
             used = await self.journal.query(view.blobs_in_use)
             await asyncio.to_thread(self._blobs.sweep, used, time.time() - _SWEEP)
+            await self._items.sweep()
             await asyncio.sleep(_SWEEP)
 
     def _committed(self, published: Sequence[Published]) -> None:
-        """Keep account of what is open and where threads are, on the loop, before anybody hears of the commit."""
         for entry in published:
-            event, owner = entry.record.event, entry.owner
-            match event:
-                case TaskCreated():
-                    self._live.add((owner, event.task_id))
-                    self._keys[owner, entry.thread_id] = entry.pk
-                case RunCreated():
-                    self._live.add((owner, event.run_id))
-                case RunEnded():
-                    self._live.discard((owner, entry.record.run_id or ""))
-                case TaskChanged() if event.state in TERMINAL:
-                    self._live.discard((owner, entry.record.task_id or ""))
-                case _:
-                    pass
-        self._trim_keys()
-
-    def _trim_keys(self) -> None:
-        while len(self._keys) > 10_000:
-            self._keys.popitem(last=False)
+            self._reader.committed(entry)
+            self._expiry.committed(entry)
+        self._reader.trim()
 
     # Agents
 
@@ -225,10 +221,61 @@ class Hub:
             raise FaultError(FaultCode.AGENT_UNREACHABLE, f"Agent {fronted.info.name} is broken: {fronted.broken}")
         return fronted
 
-    # Writing
+    # Threads
+
+    async def create_thread(
+        self,
+        owner: str,
+        change: ThreadChange,
+        *,
+        thread_id: str | None = None,
+        if_exists: Literal["raise", "return"] = "raise",
+    ) -> Thread:
+        return await self.journal.write(
+            partial(conversation.create, owner=owner, thread_id=thread_id or mint(), asked=change, if_exists=if_exists)
+        )
+
+    async def change_thread(self, owner: str, thread_id: str, change: ThreadChange) -> Thread:
+        return await self.journal.write(partial(conversation.change, owner=owner, thread_id=thread_id, asked=change))
+
+    async def copy_thread(self, owner: str, thread_id: str) -> Thread:
+        history = History(thread_id, owner, await self.records(owner, Scope(thread_id)))
+        revisions = history.all()[::-1]
+        names = {revision.checkpoint_id: mint() for revision in revisions}
+        return await self.journal.write(
+            partial(
+                conversation.copy, owner=owner, thread_id=thread_id, new_id=mint(), revisions=revisions, names=names
+            )
+        )
+
+    async def update_state(self, owner: str, update: StateUpdate) -> str:
+        if update.checkpoint is not None:
+            history = History(update.thread_id, owner, await self.records(owner, Scope(update.thread_id)))
+            _found(history.get(update.checkpoint), f"Checkpoint {update.checkpoint} not found")
+        checkpoint_id = mint()
+        kept = replace(update, messages=await self._kept(update.messages))
+        await self.journal.write(partial(conversation.update, owner=owner, asked=kept, checkpoint_id=checkpoint_id))
+        return checkpoint_id
+
+    async def upload(self, owner: str, thread_id: str, file: FilePart, folder: str | None = None) -> Artifact:
+        await self.thread(owner, thread_id)  # before its bytes are stored
+        part = await self._blobs.keep(file)
+        added = ArtifactAdded(artifact_id=mint(), name=file.name, part=part, origin="caller", folder=folder)
+        at = await self.journal.write(partial(conversation.upload, owner=owner, thread_id=thread_id, added=added))
+        return Artifact(
+            artifact_id=added.artifact_id,
+            name=added.name,
+            parts=(part,),
+            origin="caller",
+            folder=folder,
+            created_at=at,
+        )
+
+    # Runs
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
-        agent = self._working(submission.agent).info.name
+        info = self._working(submission.agent).info
+        agent = info.name
         if submission.start_after is not None and not 0 <= submission.start_after < 2**63:
             raise FaultError(FaultCode.INVALID, "The time to start at is out of range")
         if submission.webhook is not None:
@@ -236,14 +283,16 @@ class Hub:
         ask = replace(submission, agent=agent, messages=await self._kept(submission.messages))
         if ask.history:
             ask = replace(ask, history=await self._kept(ask.history))
-        ids = Ids(mint(), mint(), mint())
+        ids = Ids(mint(), mint(), mint(), mint())
         reserved = self.engine.reserve(agent)
         return await self._submitted(
             owner,
             agent,
             ask.webhook,
             reserved,
-            lambda ledger: command.submit(ledger, owner, ask, ids, self._bounds, may_start=reserved),
+            lambda ledger: command.submit(
+                ledger, owner, ask, ids, self._bounds, may_start=reserved, stateful=info.stateful
+            ),
         )
 
     async def answer(self, owner: str, answers: Answers) -> Receipt:
@@ -251,7 +300,7 @@ class Hub:
         if answers.webhook is not None:
             await self._fetcher.check(answers.webhook.url)
         given = replace(answers, messages=await self._kept(answers.messages))
-        ids = Ids(mint(), mint(), mint())
+        ids = Ids(mint(), mint(), mint(), mint())
         reserved = self.engine.reserve(task.agent)
         return await self._submitted(
             owner,
@@ -301,11 +350,20 @@ class Hub:
         done.add_done_callback(self._stop_cancelled)
         return (await asyncio.shield(done)).task
 
+    async def cancel_run(self, owner: str, run_id: str, *, rollback: bool = False) -> Run:
+        done = self.journal.write(lambda ledger: command.cancel_run(ledger, owner, run_id, rollback=rollback))
+        done.add_done_callback(self._stop_cancelled)
+        await asyncio.shield(done)
+        return await self.run(owner, run_id)
+
     def _stop_cancelled(self, done: "asyncio.Future[Cancelled]") -> None:
-        if done.exception() is None and (run_id := done.result().stop) is not None:
-            self.engine.stop_run(run_id)
+        if done.exception() is None and (stop := done.result().stop) is not None:
+            self.engine.stop_run(*stop)
 
     async def delete_thread(self, owner: str, thread_id: str) -> None:
+        await self._erase(owner, thread_id)
+
+    async def _erase(self, owner: str, thread_id: str) -> None:
         done = self.journal.write(lambda ledger: erase.erase_thread(ledger, owner, thread_id))
         done.add_done_callback(partial(self._forget_thread, owner, thread_id))
         await asyncio.shield(done)
@@ -315,9 +373,7 @@ class Hub:
         if done.exception() is not None:
             return
         erased = done.result()
-        self._erasures += 1
-        self._keys.pop((owner, thread_id), None)
-        self._live.difference_update((owner, open_id) for open_id in erased.open)
+        self._reader.erased(owner, thread_id, erased.open)
         self.journal.channels.close(erased.pk)
         if erased.running is not None:
             self.engine.forget_run(erased.running)
@@ -342,6 +398,42 @@ class Hub:
         found = await self.journal.query(partial(view.run, owner=owner, run_id=run_id))
         return _found(found, f"Run {run_id} not found")
 
+    async def created(self, owner: str, run: Run) -> RunCreated:
+        key = await self._reader.key(owner, run.thread_id)
+        for record in await self.journal.page(key, run.first_seq - 1, 1):
+            if isinstance(record.event, RunCreated):
+                return record.event
+        raise FaultError(FaultCode.NOT_FOUND, f"Run {run.run_id} not found")
+
+    async def runs(self, owner: str, where: RunFilter, *, limit: int, offset: int = 0) -> Sequence[Run]:
+        return await self.journal.query(partial(listing.runs, owner=owner, where=where, limit=limit, offset=offset))
+
+    async def thread_view(self, owner: str, thread_id: str) -> ThreadView:
+        found = await self.journal.query(partial(listing.thread_view, owner=owner, thread_id=thread_id))
+        return _found(found, f"Thread {thread_id} not found")
+
+    async def threads(
+        self,
+        owner: str,
+        where: ThreadFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        order: ThreadOrder = "created_at",
+        descending: bool = True,
+    ) -> ThreadPage:
+        return await self.journal.query(
+            partial(
+                listing.threads,
+                owner=owner,
+                where=where,
+                limit=limit,
+                offset=offset,
+                order=order,
+                descending=descending,
+            )
+        )
+
     async def thread(self, owner: str, thread_id: str) -> Thread:
         found = await self.journal.query(partial(view.thread, owner=owner, thread_id=thread_id))
         return _found(found, f"Thread {thread_id} not found")
@@ -365,103 +457,12 @@ class Hub:
         return found or _found(None, f"Task {task_id} not found")
 
     async def records(self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False) -> Sequence[Record]:
-        pk = await self._key(owner, scope.thread_id)
-        records: list[Record] = []
-        until: int | None = None
-        if scope.kind == "task":
-            task = await self.task(owner, scope.id or "")
-            after = max(after, task.first_seq - 1)
-            until = task.last_seq if task.terminal else None
-        while page := await self.journal.page(pk, after, 2048, until):
-            after = page[-1].seq
-            records += [record for record in page if scope.holds(record)]
-        return [await self._inlined(record) for record in records] if inline else records
+        return await self._reader.records(owner, scope, after, inline=inline)
 
-    async def read(
+    def read(
         self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
     ) -> AsyncIterator[Sequence[Record]]:
-        pk = await self._key(owner, scope.thread_id)
-        channel = self.journal.channels.get(pk)
-        channel.readers += 1
-        try:
-            while True:
-                batch = channel.after(after)
-                if batch is None:
-                    closed = channel.closed
-                    if closed and self.journal.closed:
-                        return
-                    batch = await self.journal.page(pk, after)
-                    if not batch and channel.seq > after and not closed:
-                        continue  # published while the page was read
-                if batch:
-                    after = batch[-1].seq
-                    held, ended = await self._held(owner, scope, batch)
-                    if held:
-                        yield [await self._inlined(record) for record in held] if inline else held
-                    if ended:
-                        return
-                    continue
-                if scope.kind != "thread" and (owner, scope.id or "") not in self._live:
-                    return
-                if channel.closed:
-                    return
-                await channel.more()
-        finally:
-            channel.readers -= 1
-
-    async def _held(self, owner: str, scope: Scope, batch: Sequence[Record]) -> tuple[list[Record], bool]:
-        """The part of a batch that is in the scope, up to its end, and whether it ends there. What comes after the end
-        of a task (the removal of a run of it) is for readers of the thread: one that was there before, and left at the
-        end, has not seen it either."""
-        held: list[Record] = []
-        for record in batch:
-            if scope.holds(record):
-                if isinstance(record.event, RunRemoved) and (owner, scope.id or "") not in self._live:
-                    task = await self.task(owner, scope.id or "")
-                    if record.seq > task.last_seq:
-                        return held, True
-                held.append(record)
-                if _ends(scope, record):
-                    return held, True
-        return held, False
-
-    async def _key(self, owner: str, thread_id: str) -> int:
-        while (key := self._keys.get((owner, thread_id))) is None:
-            erasures = self._erasures
-            key = await self.journal.query(partial(view.thread_key, owner=owner, thread_id=thread_id))
-            if key is None:
-                raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
-            if self._erasures == erasures:
-                self._keys[owner, thread_id] = key
-                self._trim_keys()
-                break
-        return key
-
-    async def _inlined(self, record: Record) -> Record:
-        """The record with the bytes of small stored files in the parts that name them."""
-        event = record.event
-        match event:
-            case PartAdded() | ArtifactAdded():
-                part = await self._inline(event.part)
-                return record if part is event.part else replace(record, event=event.model_copy(update={"part": part}))
-            case RunCreated():
-                messages = tuple([await self._inline_message(message) for message in event.messages])
-                same = all(a is b for a, b in zip(messages, event.messages, strict=True))
-                return record if same else replace(record, event=event.model_copy(update={"messages": messages}))
-            case InterruptRaised():
-                message = await self._inline_message(event.message)
-                same = message is event.message
-                return record if same else replace(record, event=event.model_copy(update={"message": message}))
-            case _:
-                return record
-
-    async def _inline(self, part: Part) -> Part:
-        return await self._blobs.load(part, self._limits.inline) if isinstance(part, FilePart) else part
-
-    async def _inline_message(self, message: Message) -> Message:
-        if not any(isinstance(part, FilePart) and part.blob for part in message.parts):
-            return message
-        return message.model_copy(update={"parts": tuple([await self._inline(part) for part in message.parts])})
+        return self._reader.read(owner, scope, after, inline=inline)
 
     async def file(self, owner: str, blob: str) -> FilePart:
         found = await self.journal.query(partial(view.file, owner=owner, blob=blob))
@@ -497,13 +498,6 @@ def _found(value: T | None, message: str) -> T:
     if value is None:
         raise FaultError(FaultCode.NOT_FOUND, message)
     return value
-
-
-def _ends(scope: Scope, record: Record) -> bool:
-    event = record.event
-    if scope.kind == "run":
-        return isinstance(event, RunEnded)
-    return scope.kind == "task" and isinstance(event, TaskChanged) and event.state in TERMINAL
 
 
 def _instance(ledger: Ledger) -> str:

@@ -5,9 +5,10 @@ from dataclasses import replace
 from functools import partial
 
 from canonical.agent import AgentInfo, Invocation
-from canonical.event import InterruptAnswered, MessageStarted, Record, RunCreated, RunStarted
+from canonical.event import InterruptAnswered, MessageStarted, Record, RunCreated, RunStarted, StateSaved
 from canonical.fault import FaultCode, FaultError
 from canonical.fold import Fold
+from canonical.history import History
 from canonical.message import FilePart, Message
 from canonical.thread import Interrupt
 from gateway import turn
@@ -44,9 +45,12 @@ class Invocations:
         if created.cause == "answer":
             call = replace(call, answers=_answers(Fold(start.thread_id, start.owner, await past())))
         if run.first_seq > 3 or task.first_seq > 2 or run.attempt > 1:  # all but a new thread's first start
-            call = replace(call, upstream=await self._upstream(start))
-            if not info.remembers:
-                call = replace(call, history=_history(start, await self.span(start.pk)))
+            forks = created.checkpoint is not None
+            # A branch begins a conversation of its own upstream: the one that goes on from the newest revision knows
+            # what this one must not.
+            call = replace(call, upstream={} if forks else await self._upstream(start))
+            if forks or not info.remembers:
+                call = replace(call, history=_history(start, created, await self.span(start.pk)))
         return call
 
     async def of_run(self, start: Start) -> list[Record]:
@@ -95,9 +99,27 @@ class Invocations:
         return ids
 
 
-def _history(start: Start, records: Sequence[Record]) -> tuple[Message, ...]:
-    """What was said on the thread before this run started, run by run in the order of their turns: an input that waited
-    stands in the log before the answers that it waited for, and one that still waits was not said yet."""
+def _history(start: Start, created: RunCreated, records: Sequence[Record]) -> tuple[Message, ...]:
+    """What was said on the thread before this run started. Where callers made revisions, these decide."""
+    if any(record.run_id is None and isinstance(record.event, StateSaved) for record in records) or created.checkpoint:
+        return _branch(start, created, records)
+    return _transcript(start, records)
+
+
+def _branch(start: Start, created: RunCreated, records: Sequence[Record]) -> tuple[Message, ...]:
+    """What the revision holds that the run starts from."""
+    begun = next(
+        (r.seq for r in records if r.run_id == start.run.run_id and isinstance(r.event, RunStarted)),
+        start.run.first_seq,
+    )
+    history = History(start.thread_id, start.owner, (record for record in records if record.seq < begun))
+    revision = history.head if created.checkpoint is None else history.get(created.checkpoint)
+    return () if revision is None else revision.messages
+
+
+def _transcript(start: Start, records: Sequence[Record]) -> tuple[Message, ...]:
+    """Run by run in the order of their turns: an input that waited stands in the log before the answers that it waited
+    for, and one that still waits was not said yet."""
     by_run = Fold(start.thread_id, start.owner, records).messages_by_run()
     elsewhere = iter(by_run.get(None, ()))  # a conversation that was held elsewhere, where it was told
     said: list[Message] = []

@@ -72,7 +72,7 @@ class ThreadState:
     tasks: dict[str, Task] = field(default_factory=dict[str, Task])
     """Not terminal."""
     runs: dict[str, Run] = field(default_factory=dict[str, Run])
-    """Reserved, pending and running, oldest first."""
+    """Pending and running, oldest first."""
     interrupts: dict[tuple[str, str], Interrupt] = field(default_factory=dict[tuple[str, str], Interrupt])
     """Unanswered, by task and id, oldest first."""
 
@@ -285,6 +285,10 @@ class Ledger:
     def _fold(self, state: ThreadState, record: Record) -> None:
         """Apply a record to the snapshots of what is open, and note which rows change."""
         event = record.event
+        thread = thread_after(state.thread, record)
+        if thread is not state.thread:
+            state.thread = thread
+            self._rows.threads.setdefault(state.pk, (state, False))
         if record.task_id in state.tasks:
             before = state.tasks[record.task_id]
             after = task_after(before, record)
@@ -300,13 +304,12 @@ class Ledger:
                     raise AssertionError(f"run {run.run_id}: {run.status} cannot become {changed.status}")
                 self._note_run(state, changed, new=False)
         match event:
-            case ThreadChanged():
-                state.thread = thread_after(state.thread, record)
-                self._rows.threads.setdefault(state.pk, (state, False))
             case TaskCreated():
                 self._note_task(state, task_created(state.thread.thread_id, record, event), new=True)
-            case RunCreated() if event.run_id not in state.runs:
-                self._note_run(state, run_created(record, event, record.task_id or ""), new=True)
+            case RunCreated():
+                task_id = record.task_id or ""
+                agent = self._agent_of(state, task_id)
+                self._note_run(state, run_created(record, event, task_id, state.thread.thread_id, agent), new=True)
             case RunRemoved():
                 found = self.find_run(state.thread.owner, event.run_id)
                 if found is not None:
@@ -340,7 +343,7 @@ class Ledger:
         known = self._rows.runs.get(key)
         self._rows.runs[key] = (state, run, new or (known is not None and known[2]))
         if run.status is RunStatus.PENDING:
-            self._count(key[0], run.run_id, self._agent_of(state, run))
+            self._count(key[0], run.run_id, run.agent)
         else:
             self._discount(key[0], run.run_id)
 
@@ -363,9 +366,10 @@ class Ledger:
             body = THREAD.dump_json(thread)
             if inserted:
                 owner, thread_id = thread.owner, thread.thread_id
-                new.append((pk, owner, thread_id, thread.created_at, thread.changed_at, thread.ephemeral, body))
+                span = (thread.created_at, thread.changed_at)
+                new.append((pk, owner, thread_id, *span, thread.ephemeral, thread.expires, body))
             else:
-                changed.append((pk, thread.changed_at, thread.ephemeral, body))
+                changed.append((pk, thread.changed_at, thread.ephemeral, thread.expires, body))
         self._many(self.sql.insert_thread, new)
         self._many(self.sql.update_thread, changed)
 
@@ -391,12 +395,12 @@ class Ledger:
         for (owner, run_id), (state, run, inserted) in rows.runs.items():
             body, status = RUN.dump_json(run), str(run.status)
             if inserted:
-                place = (state.pk, run.task_id, self._agent_of(state, run, rows))
+                place = (state.pk, run.task_id, run.agent)
                 span = (run.created_at, run.start_after, run.first_seq, run.last_seq)
-                new.append((owner, run_id, *place, status, run.attempt, *span, body))
+                new.append((owner, run_id, *place, status, run.attempt, *span, run.removed, body))
             else:
                 changed = started if run.status is RunStatus.RUNNING else stopped
-                changed.append((owner, run_id, status, run.attempt, run.last_seq, body))
+                changed.append((owner, run_id, status, run.attempt, run.last_seq, run.removed, body))
         self._many(self.sql.update_run, stopped)
         self._many(self.sql.insert_run, new)
         self._many(self.sql.update_run, started)
@@ -413,12 +417,9 @@ class Ledger:
         self._many(self.sql.insert_interrupt, new)
         self._many(self.sql.update_interrupt, changed)
 
-    def _agent_of(self, state: ThreadState, run: Run, rows: "_Rows | None" = None) -> str:
-        task = state.tasks.get(run.task_id)
-        if task is not None:
-            return task.agent
-        changed = (rows or self._rows).tasks.get((state.thread.owner, run.task_id))
-        return changed[1].agent if changed is not None else self.need_task(state.thread.owner, run.task_id).agent
+    def _agent_of(self, state: ThreadState, task_id: str) -> str:
+        task = state.tasks.get(task_id)
+        return (task or self.need_task(state.thread.owner, task_id)).agent
 
     # Bounds on what waits
 

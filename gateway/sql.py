@@ -36,9 +36,14 @@ class Sql:
         self.update_thread = Statement(
             update(thread)
             .where(thread.c.pk == bindparam("b_pk"))
-            .values(changed_at=bindparam("b_at"), ephemeral=bindparam("b_ephemeral"), body=bindparam("b_body")),
+            .values(
+                changed_at=bindparam("b_at"),
+                ephemeral=bindparam("b_ephemeral"),
+                expires=bindparam("b_expires"),
+                body=bindparam("b_body"),
+            ),
             dialect,
-            ("b_pk", "b_at", "b_ephemeral", "b_body"),
+            ("b_pk", "b_at", "b_ephemeral", "b_expires", "b_body"),
         )
         self.update_task = Statement(
             update(task)
@@ -59,10 +64,11 @@ class Sql:
                 status=bindparam("b_status"),
                 attempt=bindparam("b_attempt"),
                 last_seq=bindparam("b_seq"),
+                removed=bindparam("b_removed"),
                 body=bindparam("b_body"),
             ),
             dialect,
-            ("b_owner", "b_id", "b_status", "b_attempt", "b_seq", "b_body"),
+            ("b_owner", "b_id", "b_status", "b_attempt", "b_seq", "b_removed", "b_body"),
         )
         self.update_interrupt = Statement(
             update(interrupt)

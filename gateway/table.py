@@ -7,17 +7,19 @@ JSON that nobody filters by is kept as bytes (`body`), which takes any text that
 import re
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, text
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, false, text
 from sqlalchemy.orm import declared_attr
 from sqlmodel import Field, SQLModel
 
 __all__ = (
     "LIVE",
     "OPEN",
+    "PASSING",
     "AliasRow",
     "BlobUseRow",
     "EventRow",
     "InterruptRow",
+    "ItemRow",
     "MetaRow",
     "Row",
     "RunRow",
@@ -31,10 +33,12 @@ __all__ = (
 _KEY = BigInteger().with_variant(Integer(), "sqlite")
 
 
-LIVE: Final = "status IN ('reserved', 'pending', 'running')"
+LIVE: Final = "status IN ('pending', 'running')"
 """Runs that have not ended. A query finds a partial index only by the index's own words, without parameters."""
 OPEN: Final = "state IN ('submitted', 'working', 'input_required', 'auth_required', 'cancelling')"
 """Tasks that are not terminal."""
+PASSING: Final = "expires"
+"""Threads that are erased some day by themselves."""
 
 
 class Row(SQLModel):
@@ -50,7 +54,11 @@ class MetaRow(Row, table=True):
 
 
 class ThreadRow(Row, table=True):
-    __table_args__ = (Index("thread_id", "owner", "thread_id", unique=True),)
+    __table_args__ = (
+        Index("thread_id", "owner", "thread_id", unique=True),
+        Index("thread_created", "owner", "created_at"),
+        Index("thread_expires", "pk", sqlite_where=text(PASSING), postgresql_where=text(PASSING)),
+    )
 
     pk: int | None = Field(default=None, sa_column=Column(_KEY, primary_key=True, autoincrement=True))
     owner: str
@@ -58,6 +66,8 @@ class ThreadRow(Row, table=True):
     created_at: int = Field(sa_type=BigInteger)
     changed_at: int = Field(sa_type=BigInteger)
     ephemeral: bool
+    expires: bool = Field(sa_column_kwargs={"server_default": false()})
+    """Ephemeral, or with a time to live."""
     body: bytes = Field(sa_type=LargeBinary)
 
 
@@ -132,6 +142,7 @@ class RunRow(Row, table=True):
     start_after: int | None = Field(sa_type=BigInteger)
     first_seq: int
     last_seq: int
+    removed: bool = Field(sa_column_kwargs={"server_default": false()})
     body: bytes = Field(sa_type=LargeBinary)
 
 
@@ -196,3 +207,28 @@ class WebhookRow(Row, table=True):
     delivered_seq: int
     done: bool
     body: bytes = Field(sa_type=LargeBinary)
+
+
+class ItemRow(Row, table=True):
+    """Memory. `namespace` holds every label with a dot after it, so that a prefix of labels is a range of the key. The
+    value stands last: what only looks for an item does not read past it."""
+
+    __table_args__ = (
+        # Only what can end is in it: a sweep finds what has ended without a look at the rest.
+        Index(
+            "item_expires",
+            "expires_at",
+            sqlite_where=text("expires_at IS NOT NULL"),
+            postgresql_where=text("expires_at IS NOT NULL"),
+        ),
+    )
+
+    owner: str = Field(primary_key=True)
+    namespace: str = Field(primary_key=True)
+    key: str = Field(primary_key=True)
+    created_at: int = Field(sa_type=BigInteger)
+    updated_at: int = Field(sa_type=BigInteger)
+    expires_at: int | None = Field(sa_type=BigInteger)
+    ttl: int | None = Field(sa_type=BigInteger)
+    """Microseconds from the last write or read to `expires_at`."""
+    value: bytes = Field(sa_type=LargeBinary)

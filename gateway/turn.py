@@ -39,10 +39,12 @@ __all__ = (
     "drop_waiting",
     "end",
     "fail_pending",
+    "give_up",
     "live_of",
     "next_pending",
     "restart",
     "start",
+    "use_blob",
     "use_blobs",
     "waiting_reason",
     "waiting_state",
@@ -229,7 +231,9 @@ def end(
 
 
 def _displaced(state: ThreadState, run: Run) -> RunReason:
-    """Why a run was cancelled, as the inputs that wait tell it: after a restart nobody else knows."""
+    """Why a run was cancelled, as its task and the inputs that wait tell it: after a restart nobody else knows."""
+    if state.tasks[run.task_id].rollback:
+        return RunReason.ROLLED_BACK
     for waiting in state.pending:
         if waiting.first_seq > run.first_seq and waiting.strategy in ("interrupt", "rollback"):
             return RunReason.SUPERSEDED if waiting.strategy == "interrupt" else RunReason.ROLLED_BACK
@@ -245,9 +249,14 @@ def _settle_task(ledger: Ledger, state: ThreadState, task_id: str, status: RunSt
         if not live_of(state, task_id):
             ledger.append(state, TaskChanged(state=TaskState.COMPLETED), task_id=task_id)
         return
+    ended = TaskState.CANCELLED if status is RunStatus.CANCELLED else TaskState.FAILED
+    give_up(ledger, state, task_id, ended, fault)
+
+
+def give_up(ledger: Ledger, state: ThreadState, task_id: str, ended: TaskState, fault: Fault | None) -> None:
+    """End a task on which nobody is at work."""
     drop_waiting(ledger, state, task_id, RunReason.CALLER)
     close_questions(ledger, state, task_id)
-    ended = TaskState.CANCELLED if status is RunStatus.CANCELLED else TaskState.FAILED
     ledger.append(state, TaskChanged(state=ended, fault=fault), task_id=task_id)
 
 
@@ -291,7 +300,7 @@ def drop_pending(ledger: Ledger, state: ThreadState, run: Run, reason: RunReason
 
 
 def live_of(state: ThreadState, task_id: str) -> list[Run]:
-    return [run for run in state.runs.values() if run.task_id == task_id and run.status is not RunStatus.RESERVED]
+    return [run for run in state.runs.values() if run.task_id == task_id]
 
 
 def restart(ledger: Ledger, lost: Start, closing: Sequence[tuple[Event, bytes]] | None = None) -> Start:

@@ -10,7 +10,6 @@ from sqlalchemy import Connection, func, select, text, tuple_
 from canonical.fault import FaultCode, FaultError
 from canonical.hub import TaskFilter, TaskPage, Webhook
 from canonical.message import FilePart
-from canonical.state import RunStatus
 from canonical.thread import Interrupt, Run, Task, Thread
 from gateway.ledger import INTERRUPT, RUN, TASK, THREAD
 from gateway.sql import table_of
@@ -186,7 +185,7 @@ def live_runs(connection: Connection) -> list[LiveRun]:
     rows = connection.execute(
         select(_RUN.c.owner, _TASK.c.thread_id, _RUN.c.thread_pk, _RUN.c.agent, _RUN.c.body, _TASK.c.body)
         .join(_TASK, (_TASK.c.owner == _RUN.c.owner) & (_TASK.c.task_id == _RUN.c.task_id))
-        .where(text(f"run.{LIVE}"), _RUN.c.status != str(RunStatus.RESERVED))
+        .where(text(f"run.{LIVE}"))
         .order_by(_RUN.c.created_at, _RUN.c.thread_pk, _RUN.c.first_seq)
     )
     return [

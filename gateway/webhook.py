@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from sqlalchemy import update
 
@@ -33,6 +33,8 @@ _PAUSES = (1, 2, 5, 15, 60, 300)
 
 
 class Writer(Protocol):
+    @property
+    def scope(self) -> Literal["task", "thread"]: ...
     def headers(self) -> Mapping[str, str]: ...
     def write(self, record: Record) -> Any: ...
 
@@ -80,12 +82,12 @@ class Deliverer:
         await self._tasks.stop()
 
     async def _deliver(self, due: Due, task: Task, writer: Writer, read: Read) -> None:
-        """The writer sees the task from its first record, so that its snapshots are whole; what was delivered is not
-        posted again."""
+        """The writer sees the task, or its thread, from the first record, so that its snapshots are whole; what was
+        delivered is not posted again."""
         key = (due.owner, task.task_id, due.webhook.webhook_id)
-        of_task = (due.owner, Scope.task(task), task.first_seq - 1)
+        where = (Scope(task.thread_id), 0) if writer.scope == "thread" else (Scope.task(task), task.first_seq - 1)
         try:
-            async with aclosing(cast("AsyncGenerator[Sequence[Record]]", read(*of_task))) as batches:
+            async with aclosing(cast("AsyncGenerator[Sequence[Record]]", read(due.owner, *where))) as batches:
                 async for records in batches:
                     for record in records:
                         if not await self._tell(due, writer, record):
@@ -106,7 +108,8 @@ class Deliverer:
                 await self._move(due, record.seq, done=True)
                 return False
         event = record.event
-        done = isinstance(event, TaskChanged) and event.state in TERMINAL
+        of_task = record.task_id == due.webhook.task_id
+        done = of_task and isinstance(event, TaskChanged) and event.state in TERMINAL
         if done or (bodies and new):
             await self._move(due, max(record.seq, due.delivered_seq), done=done)
         return not done

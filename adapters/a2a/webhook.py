@@ -1,6 +1,7 @@
 """Pushing a task's records to whoever registered for them: each dialect has its own body."""
 
 from collections.abc import Iterable, Mapping
+from typing import Literal
 
 from pydantic_core import to_json
 
@@ -18,6 +19,7 @@ TOKEN_HEADER = "X-A2A-Notification-Token"
 class Writer:
     """1.0: one StreamResponse per event, the task first (specification 1.0, 4.3.3)."""
 
+    scope: Literal["task", "thread"] = "task"
     media_type = "application/a2a+json"
 
     def __init__(self, webhook: Webhook, task: Task, context_id: str) -> None:

@@ -10,7 +10,6 @@ from canonical import (
     EVENT,
     Event,
     Fold,
-    Message,
     ReasoningPart,
     Record,
     RefusalPart,
@@ -32,12 +31,11 @@ from canonical.event import (
     RunEnded,
     RunRemoved,
     RunStarted,
-    StateSaved,
     TaskChanged,
     TaskCreated,
     ThreadChanged,
 )
-from canonical.fold import extend_part, merge_patch
+from canonical.fold import extend_part
 from canonical.thread import Loss
 from tests import strategies
 
@@ -51,8 +49,6 @@ def view(fold: Fold) -> dict[str, Any]:
         "runs": fold.runs,
         "interrupts": fold.interrupts,
         "artifacts": fold.artifacts,
-        "values": fold.values,
-        "revisions": fold.revisions,
         "messages": fold.messages(),
         "open": fold.open_interrupts(),
     }
@@ -176,56 +172,9 @@ def test_a_run_is_pending_then_running_then_what_its_end_says():
     assert (run.first_seq, run.last_seq) == (1, 4)
 
 
-def test_a_reserved_run_takes_everything_from_the_input_that_it_gets_later():
-    seen = fold(
-        RunCreated(run_id="r", reserved=True),
-        RunCreated(run_id="r", cause="cron", strategy="interrupt", start_after=9, messages=(Message.of("hi", "user"),)),
-    )
-    run = seen.runs["r"]
-    assert (run.status, run.cause, run.strategy, run.start_after) == ("pending", "cron", "interrupt", 9)
-    assert (run.created_at, run.first_seq, run.last_seq) == (10, 1, 2)
-    assert [message.text for message in seen.messages()] == ["hi"]
-
-
 def test_removing_a_run_removes_that_run_and_not_the_one_that_says_so():
     seen = fold(RunCreated(run_id="r"), ("s", RunCreated(run_id="s")), ("s", RunRemoved(run_id="r", why="rollback")))
     assert (seen.runs["r"].removed, seen.runs["s"].removed) == (True, False)
-
-
-def test_a_removed_run_said_nothing_and_saved_nothing():
-    seen = fold(
-        RunCreated(run_id="r", messages=(Message(message_id="1", role="user"),)),
-        StateSaved(checkpoint_id="a", values={"n": 1}),
-        ("s", RunCreated(run_id="s", messages=(Message(message_id="2", role="user"),))),
-        ("s", StateSaved(checkpoint_id="b", parent_id="a", delta={"n": 2, "m": 2})),
-    )
-    assert seen.values == {"n": 2, "m": 2}
-    seen.apply(Record(9, 90, "t", "s", 1, RunRemoved(run_id="s", why="rollback")))
-    assert seen.values == {"n": 1}
-    assert [revision.checkpoint_id for revision in seen.revisions] == ["a"]
-    assert [message.message_id for message in seen.messages()] == ["1"]
-
-
-def test_a_delta_is_applied_to_the_values_of_its_parent():
-    seen = fold(
-        StateSaved(checkpoint_id="a", values={"n": 1}),
-        StateSaved(checkpoint_id="b", parent_id="a", delta={"n": 2, "left": True}),
-        StateSaved(checkpoint_id="c", parent_id="a", delta={"right": True}),
-    )
-    assert seen.values == {"n": 1, "right": True}
-
-
-def test_a_delta_without_a_parent_goes_on_from_the_newest_values():
-    seen = fold(StateSaved(checkpoint_id="a", values={"n": 1}), StateSaved(checkpoint_id="b", delta={"m": 2}))
-    assert seen.values == {"n": 1, "m": 2}
-
-
-def test_values_of_a_namespace_inside_an_agent_are_not_the_threads():
-    seen = fold(
-        StateSaved(checkpoint_id="a", values={"n": 1}), StateSaved(checkpoint_id="b", values={"inner": 1}, ns=("sub",))
-    )
-    assert seen.values == {"n": 1}
-    assert len(seen.revisions) == 2
 
 
 def test_a_question_is_open_until_it_is_answered():
@@ -277,20 +226,3 @@ def test_text_of_every_streaming_kind_is_extended():
 
 
 # RFC 7396, appendix A, the cases whose target and patch are objects
-def test_merge_patch_does_what_rfc_7396_shows():
-    cases: tuple[tuple[dict[str, Any], dict[str, Any], dict[str, Any]], ...] = (
-        ({"a": "b"}, {"a": "c"}, {"a": "c"}),
-        ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
-        ({"a": "b"}, {"a": None}, {}),
-        ({"a": "b", "b": "c"}, {"a": None}, {"b": "c"}),
-        ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
-        ({"a": "c"}, {"a": ["b"]}, {"a": ["b"]}),
-        ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
-        ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
-        ({"e": None}, {"a": 1}, {"e": None, "a": 1}),
-        ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
-    )
-    for target, patch, result in cases:
-        before = str(target)
-        assert merge_patch(target, patch) == result
-        assert str(target) == before

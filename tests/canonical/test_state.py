@@ -55,7 +55,7 @@ def test_every_open_task_can_reach_every_end(state: TaskState):
 
 def test_every_state_is_reachable_from_the_first_one():
     assert reachable(TASK_TRANSITIONS, TaskState.SUBMITTED) == set(TaskState)
-    assert reachable(RUN_TRANSITIONS, RunStatus.RESERVED) == set(RunStatus)
+    assert reachable(RUN_TRANSITIONS, RunStatus.PENDING) == set(RunStatus)
 
 
 @pytest.mark.parametrize("state", sorted(TaskState))

@@ -197,6 +197,8 @@ class Limits:
     run: float = 100
     cancel_grace: float = 5
     event: int = 8 * 2**20
+    ephemeral_ttl: float = 60
+    input_ttl: float = 604800
 
 
 @dataclass(frozen=True, kw_only=True)

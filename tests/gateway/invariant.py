@@ -118,13 +118,12 @@ class _Walk:
         assert before not in ENDED, f"{record} comes after the end of its run"
         if before is None:
             assert isinstance(event, RunCreated), f"{record}: its run does not exist"
-            self.runs[run_id] = RunStatus.RESERVED if event.reserved else RunStatus.PENDING
+            self.runs[run_id] = RunStatus.PENDING
             self.task_of[run_id] = record.task_id
             return
         assert self.task_of[run_id] == record.task_id
         after: RunStatus | None = None
-        if isinstance(event, RunCreated):
-            after = RunStatus.PENDING
+        assert not isinstance(event, RunCreated), f"{record}: its run exists already"
         if isinstance(event, RunEnded):
             after = event.status
             assert after in ENDED, record

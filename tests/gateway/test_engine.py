@@ -354,7 +354,7 @@ async def test_an_agent_may_be_any_iterator(hubs: House) -> None:
         ),
         (RunEnded(status=RunStatus.PAUSED), TaskState.FAILED, RunStatus.ERROR, RunReason.FAULT),
         (RunEnded(status=RunStatus.RUNNING), TaskState.FAILED, RunStatus.ERROR, RunReason.FAULT),
-        (RunEnded(status=RunStatus.RESERVED), TaskState.FAILED, RunStatus.ERROR, RunReason.FAULT),
+        (RunEnded(status=RunStatus.PENDING), TaskState.FAILED, RunStatus.ERROR, RunReason.FAULT),
     ],
 )
 async def test_an_agent_may_say_how_its_run_ended_but_not_why_it_was_ended(

@@ -13,7 +13,7 @@ from canonical import (
     FaultCode,
     FaultError,
     FilePart,
-    Fold,
+    History,
     Message,
     RunStatus,
     Scope,
@@ -171,7 +171,7 @@ async def test_a_reader_that_asks_while_its_thread_is_deleted_does_not_wait_for_
     hub = await hubs.start(fronted("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
-    vars(hub)["_keys"].clear()  # as if the thread had not been used for long
+    vars(vars(hub)["_reader"])["_keys"].clear()  # as if the thread had not been used for long
     asked, go = asyncio.Event(), asyncio.Event()
     query = hub.journal.query
 
@@ -278,9 +278,9 @@ async def test_a_removed_run_is_emptied_everywhere_and_the_numbering_stays_whole
         (r.seq, r.at, r.event.kind, r.run_id) for r in before
     ]
     assert [record.event.kind for record in after[len(before) :]] == ["run_removed", "run_removed"]
-    fold = Fold(receipt.thread_id, OWNER, after)
-    assert fold.messages() == []
-    assert fold.values == {}
+    history = History(receipt.thread_id, OWNER, after)
+    assert history.fold.messages() == []
+    assert history.head is None
     run = await hub.run(OWNER, answered.run_id)
     assert (run.removed, run.output, run.status) == (True, None, RunStatus.SUCCESS)
     assert (await hub.task(OWNER, receipt.task_id)).state is TaskState.COMPLETED

@@ -26,13 +26,17 @@ from canonical import (
     Message,
     Receipt,
     Record,
+    RunFilter,
     RunReason,
     RunStatus,
     Scope,
+    StateUpdate,
     Submission,
     TaskFilter,
     TaskState,
     TextPart,
+    ThreadChange,
+    ThreadFilter,
     Webhook,
 )
 from canonical.event import (
@@ -575,16 +579,25 @@ async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -
     hook = Webhook(webhook_id="w", task_id=receipt.task_id, dialect="d", url="http://127.0.0.1:1/")
     await hub.set_webhook(OWNER, hook)
     before = await log(hub, receipt)
+    run = await hub.run(OWNER, receipt.run_id)
     thread_id, task_id, run_id, bob = receipt.thread_id, receipt.task_id, receipt.run_id, "bob"
     found_nothing: dict[str, Any] = {
         "open_interrupts": (hub.open_interrupts(bob, task_id), []),
         "thread_of": (hub.thread_of(bob, "p", "a", "x"), None),
         "aliases": (hub.aliases(bob, "p", [thread_id]), {}),
+        "runs": (hub.runs(bob, RunFilter(), limit=10), []),
     }
     not_found: dict[str, Any] = {
         "submit": submit(hub, "a", follow_up=task_id, owner=bob),
         "answer": answer(hub, task_id, "Eve", owner=bob),
         "cancel": hub.cancel(bob, task_id),
+        "cancel_run": hub.cancel_run(bob, run_id),
+        "created": hub.created(bob, run),
+        "change_thread": hub.change_thread(bob, thread_id, ThreadChange()),
+        "copy_thread": hub.copy_thread(bob, thread_id),
+        "update_state": hub.update_state(bob, StateUpdate(thread_id=thread_id)),
+        "upload": hub.upload(bob, thread_id, FilePart(name="a.txt", inline=b"a")),
+        "thread_view": hub.thread_view(bob, thread_id),
         "delete_thread": hub.delete_thread(bob, thread_id),
         "remove_run": hub.remove_run(bob, run_id),
         "task": hub.task(bob, task_id),
@@ -599,10 +612,13 @@ async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -
         "delete_webhook": hub.delete_webhook(bob, task_id, "w"),
     }
     port = {name for name, _ in inspect.getmembers(Hub, inspect.isfunction) if not name.startswith("_")}
-    assert port == {*found_nothing, *not_found, "tasks", "agents", "agent", "fetch"}
+    assert port == {*found_nothing, *not_found, "tasks", "threads", "create_thread", "agents", "agent", "fetch"}
     for call, nothing in found_nothing.values():
         assert await within(call) == nothing
     assert (await hub.tasks(bob, TaskFilter(), limit=10)).tasks == []
+    assert (await hub.threads(bob, ThreadFilter(), limit=10)).threads == []
+    assert await hub.create_thread(bob, ThreadChange(), thread_id=thread_id)  # the id is his own, too
+    await hub.delete_thread(bob, thread_id)
     for name, call in not_found.items():
         with pytest.raises(FaultError) as error:
             await within(call)

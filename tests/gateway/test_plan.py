@@ -6,13 +6,14 @@ from typing import Any
 
 from sqlalchemy import Connection, event
 
-from canonical import TaskFilter
-from gateway import turn, view
+from canonical import RunFilter, TaskFilter, ThreadFilter
+from canonical.state import RunStatus
+from gateway import expiry, listing, turn, view
 from gateway.database import migrate, open_engine
 from gateway.sql import Sql
 from gateway.statement import Statement
 
-PARTIAL = ("run_live", "task_open", "webhook_due", "blob_use_blob")
+PARTIAL = ("run_live", "task_open", "webhook_due", "blob_use_blob", "thread_expires")
 """Indexes that hold only what is open, or that a sweep has to walk through."""
 
 
@@ -64,6 +65,14 @@ def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
         view.webhooks(connection, "o", "t")
         view.due_webhooks(connection)
         turn.bound_runs(connection, 1, "a")
+        listing.thread_view(connection, "o", "t")
+        page: Any = {"limit": 10, "offset": 0, "descending": True}
+        where = ThreadFilter(ids=("t",), status="busy", agent="a", protocol="p", metadata={"a": 1})
+        listing.threads(connection, "o", where, order="created_at", **page)
+        listing.threads(connection, "o", ThreadFilter(), order="updated_at", **page)
+        listing.runs(connection, "o", RunFilter(thread_id="t", agent="a"), limit=10, offset=0)
+        listing.runs(connection, "o", RunFilter(status=frozenset({RunStatus.PENDING})), limit=10, offset=0)
+        expiry.passing(connection)
         event.remove(engine, "before_cursor_execute", heard)
         assert len(asked) >= 16
         for sql, parameters in asked:

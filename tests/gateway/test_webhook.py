@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -86,6 +86,8 @@ class Saying:
         self.webhook = webhook
         self.name = name
         self.count = 0
+
+    scope: Literal["task", "thread"] = "task"
 
     def headers(self) -> Mapping[str, str]:
         return {"x-thread": self.name, "x-token": str(self.webhook.config.get("token", ""))}

@@ -1,0 +1,315 @@
+"""A thread's state and its revisions: what LangGraph calls values and checkpoints, for every agent.
+
+An agent with a state of its own saves its revisions (`StateSaved`). For all others they follow from the log: the input
+of a run makes one, and so does each stop. Their values are the members of the caller's inputs, the last structured
+output, and beside them the messages, each once, by id. Callers make revisions too (`Hub.update_state`). A revision has
+a parent, so a run from an older one begins a branch; the newest revision is the thread's state.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from uuid import NAMESPACE_OID, uuid5
+
+from canonical.event import (
+    MessageStarted,
+    Record,
+    RunCreated,
+    RunEnded,
+    RunRemoved,
+    RunStarted,
+    StateSaved,
+    TaskCreated,
+)
+from canonical.fault import Fault
+from canonical.fold import Fold
+from canonical.message import Message
+from canonical.state import RunStatus
+from canonical.thread import Interrupt
+from canonical.value import Json, JsonObject
+
+__all__ = ("History", "Revision", "members")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revision:
+    """The thread's state at one moment."""
+
+    checkpoint_id: str
+    parent_id: str | None
+    seq: int
+    """Of the record that made it."""
+    at: int
+    task_id: str | None
+    run_id: str | None
+    source: str
+    """`input`, `loop`, `update` or `fork`."""
+    step: int
+    node: str
+    """Who made it: the agent, or in whose place the caller did."""
+    ns: tuple[str, ...] = ()
+    """Of a state inside the agent; () = the thread's own."""
+    values: JsonObject = field(default_factory=dict[str, object])
+    messages: tuple[Message, ...] = ()
+    """Not those that an agent with a state of its own keeps in `values`."""
+    next: tuple[str, ...] = ()
+    """Who is to go on: the agent, from its input to its end."""
+    questions: tuple[Interrupt, ...] = ()
+    """Those that were open when it was made."""
+    fault: Fault | None = None
+
+
+@dataclass(slots=True)
+class _Node:
+    """A revision as the difference to its parent."""
+
+    made: Revision
+    whole: JsonObject | None
+    delta: JsonObject
+    said: tuple[str, ...]
+    forgets: tuple[str, ...]
+
+
+def members(data: Json) -> JsonObject:
+    """An input or an output that is no message, as members of the state: an object is its own members."""
+    if data is None:
+        return {}
+    return dict(data) if isinstance(data, dict) else {"input": data}
+
+
+class History:
+    """Feed it all records of a thread in order; `fold` has seen the same ones."""
+
+    def __init__(self, thread_id: str, owner: str = "", records: Iterable[Record] = ()) -> None:
+        self.fold = Fold(thread_id, owner)
+        self._nodes: dict[str, _Node] = {}
+        self._tips: dict[str, str] = {}
+        """The newest revision of each task."""
+        self._inputs: dict[str, RunCreated] = {}
+        self._agents: dict[str, TaskCreated] = {}
+        self._heard: list[str] = []
+        """Messages that belong to no run and to no revision yet: they were said elsewhere, or by an update."""
+        self._spoken: dict[str, list[str]] = {}
+        """Ids of what each running run said."""
+        self._known: tuple[str, JsonObject, dict[str, None]] | None = None
+        """The state of one revision, most likely the parent of the next that is asked for."""
+        for record in records:
+            self.apply(record)
+
+    def apply(self, record: Record) -> Revision | None:
+        """The revision that the record makes, if it makes one."""
+        self.fold.apply(record)
+        event, run_id = record.event, record.run_id
+        match event:
+            case TaskCreated():
+                self._agents[event.task_id] = event
+            case RunCreated():
+                self._inputs[event.run_id] = event
+            case MessageStarted():
+                self._speak(event, run_id)
+            case RunStarted():
+                return self._start(record, event)
+            case RunEnded():
+                return self._stop(record, event)
+            case StateSaved():
+                return self._save(record, event)
+            case RunRemoved():
+                self._known = None
+            case _:
+                pass
+        return None
+
+    # What makes a revision
+
+    def _speak(self, event: MessageStarted, run_id: str | None) -> None:
+        if run_id is None:
+            self._heard.append(event.message_id or "")
+        elif event.phase == "answer":
+            self._spoken.setdefault(run_id, []).append(event.message_id or "")
+
+    def _start(self, record: Record, event: RunStarted) -> Revision | None:
+        run_id, task_id = record.run_id or "", record.task_id or ""
+        self._spoken[run_id] = []  # a second attempt says everything again
+        given = self._inputs.get(run_id)
+        if given is None or event.attempt > 1 or given.cause == "answer" or self._is_stateful(task_id):
+            return None
+        heard, self._heard = self._heard, []
+        said = (*heard, *(message.message_id or "" for message in given.messages))
+        parent = given.checkpoint if given.checkpoint in self._nodes else None
+        node = event.node or self._agent(task_id)
+        return self._add(record, "input", node, said, delta=members(given.data), parent=parent, next_=(node,))
+
+    def _stop(self, record: Record, event: RunEnded) -> Revision | None:
+        run_id, task_id = record.run_id or "", record.task_id or ""
+        spoken = self._spoken.pop(run_id, None)
+        if spoken is None or self._is_stateful(task_id):
+            return None
+        node = self._agent(task_id)
+        goes_on = event.status in (RunStatus.PAUSED, RunStatus.ERROR, RunStatus.TIMEOUT)
+        questions = tuple(self.fold.open_interrupts(task_id)) if event.status is RunStatus.PAUSED else ()
+        output = {"output": event.output} if not isinstance(event.output, dict | None) else members(event.output)
+        return self._add(
+            record,
+            "loop",
+            node,
+            tuple(spoken),
+            delta=output,
+            parent=self._tips.get(task_id),
+            next_=(node,) if goes_on else (),
+            questions=questions,
+            fault=event.fault,
+        )
+
+    def _save(self, record: Record, event: StateSaved) -> Revision | None:
+        if record.run_id is None:
+            return self._update(record, event)
+        questions = self.fold.open_interrupts(record.task_id) if event.next else ()
+        return self._add(
+            record,
+            event.source,
+            event.as_node or self._agent(record.task_id or ""),
+            (),
+            whole=event.values,
+            delta=event.delta or {},
+            parent=event.parent_id,
+            next_=event.next,
+            questions=tuple(questions),
+            checkpoint_id=event.checkpoint_id,
+            forgets=event.forgets,
+            ns=event.ns,
+            step=event.step,
+        )
+
+    def _update(self, record: Record, event: StateSaved) -> Revision:
+        """A caller's revision. Whoever waits for an answer goes on from it."""
+        heard, self._heard = tuple(self._heard), []
+        parent = event.parent_id or self._head()
+        questions = tuple(self.fold.open_interrupts())
+        before = self._nodes.get(parent or "")
+        made = self._add(
+            record,
+            event.source,
+            event.as_node or ("" if before is None else before.made.node),
+            heard,
+            whole=event.values,
+            delta=event.delta or {},
+            parent=parent,
+            next_=before.made.next if before is not None and questions else (),
+            questions=questions,
+            checkpoint_id=event.checkpoint_id,
+            forgets=event.forgets,
+            ns=event.ns,
+        )
+        for task_id, tip in self._tips.items():
+            if tip == parent:
+                self._tips[task_id] = made.checkpoint_id
+        return made
+
+    def _add(
+        self,
+        record: Record,
+        source: str,
+        node: str,
+        said: tuple[str, ...],
+        *,
+        whole: JsonObject | None = None,
+        delta: JsonObject,
+        parent: str | None,
+        next_: tuple[str, ...],
+        questions: tuple[Interrupt, ...] = (),
+        fault: Fault | None = None,
+        checkpoint_id: str | None = None,
+        forgets: tuple[str, ...] = (),
+        ns: tuple[str, ...] = (),
+        step: int | None = None,
+    ) -> Revision:
+        if parent is None and not ns:
+            parent = self._head()
+        before = self._nodes.get(parent or "")
+        # The id follows from the record: whoever folds the log again finds the same.
+        checkpoint_id = checkpoint_id or str(uuid5(NAMESPACE_OID, f"{self.fold.thread_id}/{record.seq}"))
+        if step is None:
+            step = -1 if before is None else before.made.step + 1
+        made = Revision(
+            checkpoint_id=checkpoint_id,
+            parent_id=parent,
+            seq=record.seq,
+            at=record.at,
+            task_id=record.task_id,
+            run_id=record.run_id,
+            source=source,
+            step=step,
+            node=node,
+            ns=ns,
+            next=next_,
+            questions=questions,
+            fault=fault,
+        )
+        self._nodes[checkpoint_id] = _Node(made, whole, delta, said, forgets)
+        if record.task_id is not None and not ns:
+            self._tips[record.task_id] = checkpoint_id
+        return self._filled(checkpoint_id)
+
+    def _is_stateful(self, task_id: str) -> bool:
+        return task_id in self._agents and self._agents[task_id].stateful
+
+    def _agent(self, task_id: str) -> str:
+        return self._agents[task_id].agent if task_id in self._agents else ""
+
+    # Looking
+
+    @property
+    def head(self) -> Revision | None:
+        """The thread's state; None before the first input."""
+        newest = self._head()
+        return None if newest is None else self._filled(newest)
+
+    def get(self, checkpoint_id: str) -> Revision | None:
+        node = self._nodes.get(checkpoint_id)
+        return None if node is None or self._is_removed(node) else self._filled(checkpoint_id)
+
+    def all(self, ns: tuple[str, ...] = ()) -> list[Revision]:
+        """Newest first; without those of removed runs."""
+        found = [n.made.checkpoint_id for n in self._nodes.values() if n.made.ns == ns and not self._is_removed(n)]
+        return [self._filled(checkpoint_id) for checkpoint_id in found][::-1]
+
+    def _head(self) -> str | None:
+        for checkpoint_id, node in reversed(self._nodes.items()):
+            if not node.made.ns and not self._is_removed(node):
+                return checkpoint_id
+        return None
+
+    def _is_removed(self, node: _Node) -> bool:
+        run = self.fold.runs.get(node.made.run_id or "")
+        return run is not None and run.removed
+
+    def _filled(self, checkpoint_id: str) -> Revision:
+        values, said = self._state(checkpoint_id)
+        self._known = (checkpoint_id, values, said)
+        messages = [self.fold.message(message_id) for message_id in said]
+        made = self._nodes[checkpoint_id].made
+        parent = made.parent_id
+        while parent is not None and parent in self._nodes and self._is_removed(self._nodes[parent]):
+            parent = self._nodes[parent].made.parent_id
+        return replace(made, parent_id=parent, values=values, messages=tuple(m for m in messages if m is not None))
+
+    def _state(self, checkpoint_id: str) -> tuple[JsonObject, dict[str, None]]:
+        """The values of a revision and the ids of its messages: those of its ancestors, one after the other."""
+        line: list[_Node] = []
+        values: JsonObject = {}
+        said: dict[str, None] = {}
+        at: str | None = checkpoint_id
+        while at is not None and (node := self._nodes.get(at)) is not None:
+            if self._known is not None and self._known[0] == at:
+                values, said = self._known[1], dict(self._known[2])
+                break
+            line.append(node)
+            at = node.made.parent_id
+        for node in reversed(line):
+            if self._is_removed(node):
+                continue
+            values = {**values, **node.delta} if node.whole is None else node.whole
+            for message_id in node.said:
+                said[message_id] = None
+            for message_id in node.forgets:
+                said.pop(message_id, None)
+        return values, said

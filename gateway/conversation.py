@@ -1,0 +1,120 @@
+"""What callers do to a thread beside running agents on it: create, change, copy, upload, revise. Like the commands on
+runs (`gateway.command`), each function runs whole in the writer's transaction and raises before it changes anything.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from canonical.event import ArtifactAdded, Event, MessageEnded, MessageStarted, PartAdded, StateSaved, ThreadChanged
+from canonical.fault import FaultCode, FaultError
+from canonical.history import Revision
+from canonical.hub import StateUpdate, ThreadChange
+from canonical.message import FilePart, Message
+from canonical.thread import Thread
+from gateway.ledger import Ledger, ThreadState
+from gateway.turn import use_blob, use_blobs
+
+__all__ = ("change", "copy", "create", "say", "update", "upload")
+
+
+def create(
+    ledger: Ledger, owner: str, thread_id: str, asked: ThreadChange, if_exists: Literal["raise", "return"]
+) -> Thread:
+    known = ledger.thread(owner, thread_id)
+    if known is not None and if_exists == "return":
+        return known.thread
+    if known is not None or ledger.erased(owner, thread_id):
+        raise FaultError(FaultCode.CONFLICT, f"Thread {thread_id} exists already")
+    return ledger.create_thread(owner, thread_id, _changed(asked)).thread
+
+
+def change(ledger: Ledger, owner: str, thread_id: str, asked: ThreadChange) -> Thread:
+    state = ledger.need_thread(owner, thread_id)
+    ledger.append(state, _changed(asked))
+    return state.thread
+
+
+def _changed(asked: ThreadChange) -> ThreadChanged:
+    return ThreadChanged(metadata=asked.metadata, config=asked.config, ttl=asked.ttl, extra=asked.extra)
+
+
+def upload(ledger: Ledger, owner: str, thread_id: str, added: ArtifactAdded) -> int:
+    """Returns the time of the upload."""
+    state = ledger.need_thread(owner, thread_id)
+    record = ledger.append(state, added)
+    if isinstance(added.part, FilePart):
+        use_blob(ledger, state, added.part)
+    return record.at
+
+
+def update(ledger: Ledger, owner: str, asked: StateUpdate, checkpoint_id: str) -> None:
+    """Append a revision, after what is said in it."""
+    state = ledger.need_thread(owner, asked.thread_id)
+    if state.runs:
+        raise FaultError(
+            FaultCode.CONFLICT, f"Thread {asked.thread_id} is busy: its state cannot be changed while a run is active"
+        )
+    say(ledger, state, asked.messages)
+    saved = StateSaved(
+        checkpoint_id=checkpoint_id,
+        parent_id=asked.checkpoint,
+        source="fork" if asked.checkpoint is not None else "update",
+        as_node=asked.as_node,
+        delta=asked.values,
+        forgets=asked.forgets,
+    )
+    ledger.append(state, saved)
+
+
+def say(ledger: Ledger, state: ThreadState, messages: Sequence[Message]) -> None:
+    """Messages that belong to no run: they were said elsewhere."""
+    for message in messages:
+        for event in whole_message(message):
+            ledger.append(state, event)
+    use_blobs(ledger, state, messages)
+
+
+def whole_message(message: Message) -> list[Event]:
+    """A finished message as events."""
+    return [
+        MessageStarted(
+            message_id=message.message_id,
+            role=message.role,
+            name=message.name,
+            phase=message.phase,
+            metadata=message.metadata,
+            extra=message.extra,
+        ),
+        *(PartAdded(message_id=message.message_id, index=i, part=part) for i, part in enumerate(message.parts)),
+        MessageEnded(message_id=message.message_id),
+    ]
+
+
+def copy(
+    ledger: Ledger, owner: str, thread_id: str, new_id: str, revisions: Sequence[Revision], names: Mapping[str, str]
+) -> Thread:
+    """A thread with the metadata of another one and the given revisions, oldest first. Their checkpoints, too, are
+    copies: `names` has their new ids."""
+    source = ledger.need_thread(owner, thread_id).thread
+    extra = source.extra
+    made = ThreadChanged(metadata=source.metadata, config=source.config, ttl=source.ttl, extra=extra)
+    state = ledger.create_thread(owner, new_id, made)
+    by_id: dict[str, Revision] = {}
+    for revision in revisions:
+        parent = by_id.get(revision.parent_id or "")
+        before = {} if parent is None else {message.message_id: message for message in parent.messages}
+        now = {message.message_id for message in revision.messages}
+        say(ledger, state, [message for message in revision.messages if message.message_id not in before])
+        saved = StateSaved(
+            checkpoint_id=names[revision.checkpoint_id],
+            parent_id=None if parent is None else names[parent.checkpoint_id],
+            source=revision.source,
+            step=revision.step,
+            as_node=revision.node,
+            values=revision.values,
+            forgets=tuple(message_id or "" for message_id in before if message_id not in now),
+            ns=revision.ns,
+        )
+        ledger.append(state, saved)
+        by_id[revision.checkpoint_id] = revision
+    return state.thread

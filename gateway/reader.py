@@ -1,0 +1,185 @@
+"""Following the log: what readers of a thread, a task or a run are shown, from a cursor on."""
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from canonical.event import (
+    ArtifactAdded,
+    InterruptRaised,
+    PartAdded,
+    Record,
+    RunCreated,
+    RunEnded,
+    RunRemoved,
+    TaskChanged,
+    TaskCreated,
+)
+from canonical.fault import FaultCode, FaultError
+from canonical.hub import Scope
+from canonical.message import FilePart, Message, Part
+from canonical.state import TERMINAL
+from canonical.thread import Task
+from gateway import view
+from gateway.blob import Blobs
+from gateway.journal import Journal
+from gateway.ledger import Published
+
+__all__ = ("Reader",)
+
+
+class Reader:
+    def __init__(self, journal: Journal, blobs: Blobs, inline: int) -> None:
+        self._journal = journal
+        self._blobs = blobs
+        self._most = inline
+        """Bytes of a file that travels inside a message."""
+        self._keys: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._erasures = 0
+        """How many threads were erased: a key that was read meanwhile may be one of theirs."""
+        self._live: set[tuple[str, str]] = set()
+        """(owner, id) of tasks that are not terminal and of runs that have not ended."""
+
+    # What is open, and where threads are: kept on the loop, before anybody hears of a commit
+
+    def opened(self, owner: str, open_id: str) -> None:
+        self._live.add((owner, open_id))
+
+    def committed(self, entry: Published) -> None:
+        event, owner = entry.record.event, entry.owner
+        match event:
+            case TaskCreated():
+                self._live.add((owner, event.task_id))
+                self._keys[owner, entry.thread_id] = entry.pk
+            case RunCreated():
+                self._live.add((owner, event.run_id))
+            case RunEnded():
+                self._live.discard((owner, entry.record.run_id or ""))
+            case TaskChanged() if event.state in TERMINAL:
+                self._live.discard((owner, entry.record.task_id or ""))
+            case _:
+                pass
+
+    def erased(self, owner: str, thread_id: str, open_ids: frozenset[str]) -> None:
+        self._erasures += 1
+        self._keys.pop((owner, thread_id), None)
+        self._live.difference_update((owner, open_id) for open_id in open_ids)
+
+    def trim(self) -> None:
+        while len(self._keys) > 10_000:
+            self._keys.popitem(last=False)
+
+    # Reading
+
+    async def records(self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False) -> Sequence[Record]:
+        pk = await self.key(owner, scope.thread_id)
+        records: list[Record] = []
+        until: int | None = None
+        if scope.kind == "task":
+            task = await self._task(owner, scope)
+            after = max(after, task.first_seq - 1)
+            until = task.last_seq if task.terminal else None
+        while page := await self._journal.page(pk, after, 2048, until):
+            after = page[-1].seq
+            records += [record for record in page if scope.holds(record)]
+        return [await self._inlined(record) for record in records] if inline else records
+
+    async def read(
+        self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
+    ) -> AsyncIterator[Sequence[Record]]:
+        pk = await self.key(owner, scope.thread_id)
+        channel = self._journal.channels.get(pk)
+        channel.readers += 1
+        try:
+            while True:
+                batch = channel.after(after)
+                if batch is None:
+                    closed = channel.closed
+                    if closed and self._journal.closed:
+                        return
+                    batch = await self._journal.page(pk, after)
+                    if not batch and channel.seq > after and not closed:
+                        continue  # published while the page was read
+                if batch:
+                    after = batch[-1].seq
+                    held, ended = await self._held(owner, scope, batch)
+                    if held:
+                        yield [await self._inlined(record) for record in held] if inline else held
+                    if ended:
+                        return
+                    continue
+                if scope.kind != "thread" and (owner, scope.id or "") not in self._live:
+                    return
+                if channel.closed:
+                    return
+                await channel.more()
+        finally:
+            channel.readers -= 1
+
+    async def _held(self, owner: str, scope: Scope, batch: Sequence[Record]) -> tuple[list[Record], bool]:
+        """The part of a batch that is in the scope, up to its end, and whether it ends there. What comes after the end
+        of a task (the removal of a run of it) is for readers of the thread: one that was there before, and left at the
+        end, has not seen it either."""
+        held: list[Record] = []
+        for record in batch:
+            if scope.holds(record):
+                if isinstance(record.event, RunRemoved) and (owner, scope.id or "") not in self._live:
+                    task = await self._task(owner, scope)
+                    if record.seq > task.last_seq:
+                        return held, True
+                held.append(record)
+                if _ends(scope, record):
+                    return held, True
+        return held, False
+
+    async def key(self, owner: str, thread_id: str) -> int:
+        while (key := self._keys.get((owner, thread_id))) is None:
+            erasures = self._erasures
+            key = await self._journal.query(partial(view.thread_key, owner=owner, thread_id=thread_id))
+            if key is None:
+                raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
+            if self._erasures == erasures:
+                self._keys[owner, thread_id] = key
+                self.trim()
+                break
+        return key
+
+    async def _inlined(self, record: Record) -> Record:
+        """The record with the bytes of small stored files in the parts that name them."""
+        event = record.event
+        match event:
+            case PartAdded() | ArtifactAdded():
+                part = await self._inline(event.part)
+                return record if part is event.part else replace(record, event=event.model_copy(update={"part": part}))
+            case RunCreated():
+                messages = tuple([await self._inline_message(message) for message in event.messages])
+                same = all(a is b for a, b in zip(messages, event.messages, strict=True))
+                return record if same else replace(record, event=event.model_copy(update={"messages": messages}))
+            case InterruptRaised():
+                message = await self._inline_message(event.message)
+                same = message is event.message
+                return record if same else replace(record, event=event.model_copy(update={"message": message}))
+            case _:
+                return record
+
+    async def _inline(self, part: Part) -> Part:
+        return await self._blobs.load(part, self._most) if isinstance(part, FilePart) else part
+
+    async def _inline_message(self, message: Message) -> Message:
+        if not any(isinstance(part, FilePart) and part.blob for part in message.parts):
+            return message
+        return message.model_copy(update={"parts": tuple([await self._inline(part) for part in message.parts])})
+
+    async def _task(self, owner: str, scope: Scope) -> Task:
+        task = await self._journal.query(partial(view.task, owner=owner, task_id=scope.id or ""))
+        if task is None:
+            raise FaultError(FaultCode.NOT_FOUND, f"Task {scope.id} not found")
+        return task
+
+
+def _ends(scope: Scope, record: Record) -> bool:
+    event = record.event
+    if scope.kind == "run":
+        return isinstance(event, RunEnded)
+    return scope.kind == "task" and isinstance(event, TaskChanged) and event.state in TERMINAL

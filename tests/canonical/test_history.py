@@ -1,0 +1,245 @@
+"""A thread's state: for agents that keep none, it follows from what was said."""
+
+from typing import Any
+
+import pytest
+
+from canonical import History, Message, RunStatus
+from canonical.event import (
+    Event,
+    InterruptAnswered,
+    InterruptRaised,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    Record,
+    RunCreated,
+    RunEnded,
+    RunRemoved,
+    RunStarted,
+    StateSaved,
+    TaskChanged,
+    TaskCreated,
+)
+from canonical.message import TextPart
+from canonical.state import RunReason, TaskState
+from canonical.thread import following
+
+
+class Log:
+    """Records of one thread, appended one by one."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.history = History("thread")
+
+    def say(self, event: Event, run: str | None = None, task: str | None = None, attempt: int = 1) -> Any:
+        seq = len(self.records) + 1
+        record = Record(seq, seq * 10, task or run, run, attempt if run else 0, event)
+        self.records.append(record)
+        return self.history.apply(record)
+
+    def ask(self, run: str, text: str, *, data: Any = None, task: str | None = None, **created: Any) -> Any:
+        """A run begins."""
+        task = task or run
+        if not any(isinstance(r.event, TaskCreated) and r.event.task_id == task for r in self.records):
+            self.say(TaskCreated(task_id=task, agent="a"), task=task)
+        messages = (Message(message_id=f"{run}-in", role="user", parts=(TextPart(text=text),)),) if text else ()
+        self.say(RunCreated(run_id=run, messages=messages, data=data, **created), run, task)
+        return self.say(RunStarted(node="a"), run, task)
+
+    def message(self, message_id: str, text: str, run: str | None = None, task: str | None = None, **said: Any) -> None:
+        self.say(MessageStarted(message_id=message_id, **said), run, task)
+        self.say(PartAdded(message_id=message_id, index=0, part=TextPart(text=text)), run, task)
+        self.say(MessageEnded(message_id=message_id), run, task)
+
+    def turn(self, run: str, text: str, answer: str, *, data: Any = None, output: Any = None, **created: Any) -> Any:
+        self.ask(run, text, data=data, **created)
+        self.message(f"{run}-out", answer, run)
+        return self.say(RunEnded(output=output), run)
+
+    def update(self, **saved: Any) -> Any:
+        return self.say(StateSaved(source="update", **saved))
+
+
+def texts(revision: Any) -> list[str]:
+    return [message.text for message in revision.messages]
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def test_a_thread_without_input_has_no_state(log: Log):
+    assert log.history.head is None
+    assert log.history.all() == []
+
+
+def test_an_input_and_a_stop_make_a_revision_each(log: Log):
+    first = log.ask("r", "hi", data={"lang": "de"})
+    assert (first.source, first.step, first.next, first.parent_id) == ("input", -1, ("a",), None)
+    assert (first.values, texts(first)) == ({"lang": "de"}, ["hi"])
+    log.message("m", "hello", "r")
+    last = log.say(RunEnded(output={"n": 1}), "r")
+    assert (last.source, last.step, last.next, last.parent_id) == ("loop", 0, (), first.checkpoint_id)
+    assert (last.values, texts(last)) == ({"lang": "de", "n": 1}, ["hi", "hello"])
+    assert log.history.head == last
+    assert log.history.all() == [last, first]
+
+
+def test_whoever_reads_the_log_again_finds_the_same_revisions(log: Log):
+    log.turn("r", "hi", "hello")
+    log.turn("s", "more", "sure")
+    assert History("thread", records=log.records).all() == log.history.all()
+
+
+def test_a_second_turn_adds_to_the_first(log: Log):
+    log.turn("r", "hi", "hello", data={"a": 1, "b": {"x": 1}})
+    last = log.turn("s", "more", "sure", data={"b": {"y": 2}})
+    assert last.values == {"a": 1, "b": {"y": 2}}
+    assert texts(last) == ["hi", "hello", "more", "sure"]
+
+
+def test_an_input_or_output_that_is_no_object_has_a_member_of_its_own(log: Log):
+    last = log.turn("r", "", "hello", data=[1, 2], output="done")
+    assert last.values == {"input": [1, 2], "output": "done"}
+
+
+def test_what_is_said_on_the_way_is_no_part_of_the_conversation(log: Log):
+    log.ask("r", "hi")
+    log.message("p", "thinking", "r", phase="progress")
+    log.message("m", "hello", "r")
+    assert texts(log.say(RunEnded(), "r")) == ["hi", "hello"]
+
+
+def test_a_stop_at_a_question_knows_who_goes_on_and_what_was_asked(log: Log):
+    log.ask("r", "hi")
+    log.say(InterruptRaised(interrupt_id="q", message=Message.of("Who?")), "r")
+    stop = log.say(RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT), "r")
+    assert stop.next == ("a",)
+    assert [question.interrupt_id for question in stop.questions] == ["q"]
+    log.say(TaskChanged(state=TaskState.INPUT_REQUIRED), task="r")
+    answer = following("r")
+    log.say(RunCreated(run_id=answer, cause="answer", messages=(Message.of("Ann", "user"),)), answer, "r")
+    log.say(InterruptAnswered(interrupt_id="q", value="Ann"), answer, "r")
+    assert log.say(RunStarted(node="a"), answer, "r") is None
+    log.message("m", "Hello, Ann.", answer, "r")
+    last = log.say(RunEnded(), answer, "r")
+    assert (last.parent_id, last.next, last.questions) == (stop.checkpoint_id, (), ())
+    assert texts(last) == ["hi", "Hello, Ann."]
+
+
+def test_a_failed_run_leaves_its_fault_and_what_it_said(log: Log):
+    log.ask("r", "hi")
+    log.message("m", "hel", "r")
+    last = log.say(RunEnded(status=RunStatus.ERROR), "r")
+    assert (texts(last), last.next) == (["hi", "hel"], ("a",))
+
+
+def test_a_run_that_never_started_made_no_revision(log: Log):
+    log.turn("r", "hi", "hello")
+    log.say(TaskCreated(task_id="s", agent="a"), task="s")
+    log.say(RunCreated(run_id="s", messages=(Message(message_id="x", role="user"),)), "s")
+    assert log.say(RunEnded(status=RunStatus.CANCELLED), "s") is None
+    assert texts(log.history.head) == ["hi", "hello"]
+
+
+def test_a_second_attempt_says_everything_again_and_is_not_counted_twice(log: Log):
+    log.ask("r", "hi")
+    log.message("m", "hel", "r")
+    assert log.say(RunStarted(node="a", attempt=2), "r", attempt=2) is None
+    log.message("n", "hello", "r")
+    assert texts(log.say(RunEnded(), "r")) == ["hi", "hello"]
+
+
+def test_a_run_that_was_rolled_back_leaves_the_state_as_it_was(log: Log):
+    before = log.turn("r", "hi", "hello", data={"a": 1})
+    log.turn("s", "bad", "worse", data={"a": 2})
+    log.say(RunRemoved(run_id="s", why="rollback"), task="s")
+    assert log.history.head == before
+    last = log.turn("t", "good", "better")
+    assert (last.values, texts(last)) == ({"a": 1}, ["hi", "hello", "good", "better"])
+
+
+def test_a_run_deleted_in_the_middle_takes_its_words_and_values_along(log: Log):
+    first = log.turn("r", "hi", "hello")
+    log.turn("s", "bad", "worse", data={"a": 2})
+    log.turn("t", "good", "better")
+    log.say(RunRemoved(run_id="s", why="deleted"), task="s")
+    head = log.history.head
+    assert head is not None
+    assert (head.values, texts(head)) == ({}, ["hi", "hello", "good", "better"])
+    middle = log.history.get(head.parent_id or "")
+    assert middle is not None
+    assert middle.parent_id == first.checkpoint_id
+
+
+def test_a_run_from_an_older_revision_begins_a_branch(log: Log):
+    root = log.turn("r", "hi", "hello", data={"n": 1})
+    log.turn("s", "left", "L", data={"n": 2})
+    last = log.turn("t", "right", "R", checkpoint=root.checkpoint_id)
+    assert (last.values, texts(last)) == ({"n": 1}, ["hi", "hello", "right", "R"])
+    assert log.history.head == last
+
+
+def test_a_caller_changes_values_adds_messages_and_takes_some_out(log: Log):
+    log.turn("r", "hi", "hello", data={"n": {"a": 1}, "m": 1})
+    log.message("x", "by the way", role="user")
+    made = log.update(delta={"n": {"b": 2}, "m": None}, forgets=("r-out",))
+    assert (made.values, texts(made), made.source) == ({"n": {"b": 2}, "m": None}, ["hi", "by the way"], "update")
+    assert texts(log.turn("s", "more", "sure")) == ["hi", "by the way", "more", "sure"]
+
+
+def test_a_message_with_the_id_of_an_earlier_one_takes_its_place(log: Log):
+    log.turn("r", "hi", "hello")
+    log.message("r-out", "hello there", role="agent")
+    assert texts(log.update(delta={})) == ["hi", "hello there"]
+
+
+def test_who_waits_for_an_answer_goes_on_from_a_callers_revision(log: Log):
+    log.ask("r", "hi")
+    log.say(InterruptRaised(interrupt_id="q", message=Message.of("Who?")), "r")
+    log.say(RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT), "r")
+    made = log.update(delta={"n": 1})
+    assert (made.next, [question.interrupt_id for question in made.questions]) == (("a",), ["q"])
+    answer = following("r")
+    log.say(RunCreated(run_id=answer, cause="answer"), answer, "r")
+    log.say(InterruptAnswered(interrupt_id="q", value="Ann"), answer, "r")
+    log.say(RunStarted(node="a"), answer, "r")
+    last = log.say(RunEnded(), answer, "r")
+    assert (last.values, last.parent_id) == ({"n": 1}, made.checkpoint_id)
+
+
+def test_what_was_said_elsewhere_stands_before_the_input_that_brought_it(log: Log):
+    log.message("x", "long ago", role="user")
+    assert texts(log.ask("r", "hi")) == ["long ago", "hi"]
+
+
+def test_an_agent_with_a_state_of_its_own_makes_all_its_revisions_itself(log: Log):
+    log.say(TaskCreated(task_id="r", agent="a", stateful=True), task="r")
+    assert log.ask("r", "hi", data={"n": 1}) is None
+    saved = log.say(StateSaved(checkpoint_id="c", values={"messages": ["mine"]}, source="input", step=-1), "r")
+    assert (saved.checkpoint_id, saved.values, saved.messages) == ("c", {"messages": ["mine"]}, ())
+    log.message("m", "hello", "r")
+    after = log.say(StateSaved(checkpoint_id="d", parent_id="c", delta={"n": 2}, step=0), "r")
+    assert after.values == {"messages": ["mine"], "n": 2}
+    assert log.say(RunEnded(), "r") is None
+    assert [revision.checkpoint_id for revision in log.history.all()] == ["d", "c"]
+
+
+def test_values_inside_an_agent_are_not_the_threads(log: Log):
+    log.say(TaskCreated(task_id="r", agent="a", stateful=True), task="r")
+    log.ask("r", "hi")
+    own = log.say(StateSaved(checkpoint_id="c", values={"n": 1}), "r")
+    log.say(StateSaved(checkpoint_id="d", values={"inner": 1}, ns=("sub",)), "r")
+    assert log.history.head == own
+    assert [revision.checkpoint_id for revision in log.history.all(("sub",))] == ["d"]
+
+
+def test_the_state_of_a_long_thread_is_read_in_one_walk(log: Log):
+    for number in range(300):
+        log.turn(f"r{number}", "hi", "hello", data={"n": number})
+    head = History("thread", records=log.records).head
+    assert head is not None
+    assert (len(head.messages), head.values) == (600, {"n": 299})
