@@ -26,12 +26,15 @@ class Item:
 class ItemQuery:
     prefix: Namespace = ()
     filter: JsonObject = field(default_factory=dict[str, object])
-    """Members that the value must have: equal to the given one, or, for an object of operators (`$eq`, `$ne`, `$gt`,
-    `$gte`, `$lt`, `$lte`), as each of them says of its operand."""
+    """Members that the value must have: equal to the given one; for an object, those that it names; and for an object
+    of operators (`$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`), as each of them says of its operand. A missing member
+    satisfies only `$ne`."""
     text: str | None = None
     """Words to look for: items whose value holds them all, in any case."""
     limit: int = 10
     offset: int = 0
+    refresh: bool = True
+    """Whether the time to live of what is found starts again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -92,11 +92,12 @@ class Store:
             return None
         *columns, ttl = row
         if refresh and ttl is not None:
-            await self._journal.write(partial(self._refresh, at=at))
+            await self._journal.write(partial(self._refresh, at=[at]))
         return _item(*columns)
 
-    def _refresh(self, ledger: Ledger, at: Mapping[str, str]) -> None:
-        ledger.connection.execute(_REFRESH, {**at, "now": self._clock()})
+    def _refresh(self, ledger: Ledger, at: Sequence[Mapping[str, str]]) -> None:
+        now = self._clock()
+        ledger.connection.execute(_REFRESH, [{**each, "now": now} for each in at])
 
     async def delete(self, owner: str, namespace: Namespace, key: str) -> bool:
         return await self._journal.write(partial(self._delete, at=_at(owner, namespace, key)))
@@ -109,7 +110,11 @@ class Store:
         _check_filter(query.filter.values())
         _check_page(query.limit, query.offset)
         where = _under(owner, query.prefix)
-        return await self._journal.query(partial(_search, where=where, query=query, now=self._clock()))
+        found = await self._journal.query(partial(_search, where=where, query=query, now=self._clock()))
+        ending = [item for item, ttl in found if ttl is not None]
+        if query.refresh and ending:
+            await self._journal.write(partial(self._refresh, at=[_at(owner, i.namespace, i.key) for i in ending]))
+        return [item for item, _ in found]
 
     async def namespaces(self, owner: str, query: NamespaceQuery) -> Sequence[Namespace]:
         """Raises invalid."""
@@ -205,17 +210,25 @@ def _get(connection: Connection, at: Mapping[str, str], now: int) -> Any:
     return connection.execute(_GET, {**at, "now": now}).first()
 
 
-def _search(connection: Connection, where: ColumnElement[bool], query: ItemQuery, now: int) -> list[Item]:
-    found = select(*_COLUMNS).where(where)
+def _search(
+    connection: Connection, where: ColumnElement[bool], query: ItemQuery, now: int
+) -> list[tuple[Item, int | None]]:
+    """With the time to live of each."""
+    found = select(*_COLUMNS, _ITEM.c.ttl).where(where)
     if not query.filter and not query.text:
         newest = found.order_by(_ITEM.c.updated_at.desc(), _ITEM.c.namespace, _ITEM.c.key)
         rows = connection.execute(newest.limit(query.limit).offset(query.offset), {"now": now})
-        return [_item(*row) for row in rows]
+        return [(_item(*row), ttl) for *row, ttl in rows]
     # Read as they stand in the table, and of those that match only the newest are kept.
     rows = connection.execute(found.execution_options(yield_per=_PAGE), {"now": now})
-    matching = (item for item in (_item(*row) for row in rows) if _asked(item.value, query))
-    kept = nsmallest(query.offset + query.limit, matching, key=lambda i: (-i.updated_at, _text(i.namespace), i.key))
+    matching = (found for found in ((_item(*row), ttl) for *row, ttl in rows) if _asked(found[0].value, query))
+    kept = nsmallest(query.offset + query.limit, matching, key=_newest)
     return kept[query.offset :]
+
+
+def _newest(found: tuple[Item, int | None]) -> tuple[int, str, str]:
+    item, _ = found
+    return -item.updated_at, _text(item.namespace), item.key
 
 
 def _namespaces(connection: Connection, where: ColumnElement[bool], now: int) -> list[Namespace]:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from canonical import FaultCode, FaultError, Hub, Scope, Submission, TaskState, ThreadChange
+from canonical import FaultCode, FaultError, Scope, Submission, TaskState, ThreadChange
+from gateway.hub import Hub
 from tests.gateway.hubs import (
     OWNER,
     Echo,

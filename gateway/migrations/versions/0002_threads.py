@@ -24,13 +24,12 @@ def upgrade() -> None:
         sa.Column("owner", sa.String(), nullable=False),
         sa.Column("namespace", sa.String(), nullable=False),
         sa.Column("key", sa.String(), nullable=False),
-        sa.Column("value", sa.LargeBinary(), nullable=False),
         sa.Column("created_at", sa.BigInteger(), nullable=False),
         sa.Column("updated_at", sa.BigInteger(), nullable=False),
         sa.Column("expires_at", sa.BigInteger(), nullable=True),
         sa.Column("ttl", sa.BigInteger(), nullable=True),
+        sa.Column("value", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("owner", "namespace", "key"),
-        sqlite_with_rowid=False,
     )
     ending = sa.text("expires_at IS NOT NULL")
     op.create_index("item_expires", "item", ["expires_at"], sqlite_where=ending, postgresql_where=ending)
