@@ -124,9 +124,9 @@ class Reader:
         held: list[Record] = []
         for record in batch:
             if scope.holds(record):
-                if isinstance(record.event, RunRemoved) and (owner, scope.id or "") not in self._live:
-                    task = await self._task(owner, scope)
-                    if record.seq > task.last_seq:
+                if scope.kind == "task" and isinstance(record.event, RunRemoved):
+                    ended = (owner, scope.id or "") not in self._live
+                    if ended and record.seq > (await self._task(owner, scope)).last_seq:
                         return held, True
                 held.append(record)
                 if _ends(scope, record):

@@ -167,6 +167,23 @@ async def test_a_reader_that_is_far_behind_ends_when_its_thread_is_deleted(hubs:
     assert await within(rest()) == 0
 
 
+@pytest.mark.parametrize("kind", ["thread", "run"])
+async def test_a_reader_of_a_thread_or_of_another_run_reads_past_a_removal(hubs: House, kind: Any) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    first = await submit(hub, "echo")
+    await ends(hub, first)
+    await hub.remove_run(OWNER, first.run_id)
+    second = await submit(hub, "echo", thread_id=first.thread_id)
+    await ends(hub, second)
+    scope = Scope(first.thread_id, kind, None if kind == "thread" else second.run_id)
+    read = await follow(hub, scope, until=lambda record: record.run_id == second.run_id and is_end(record))
+    assert ("run_removed" in [record.event.kind for record in read]) == (kind == "thread")
+
+
+def is_end(record: Record) -> bool:
+    return isinstance(record.event, RunEnded)
+
+
 async def test_a_reader_that_asks_while_its_thread_is_deleted_does_not_wait_for_ever(hubs: House) -> None:
     hub = await hubs.start(fronted("echo", Echo()))
     receipt = await submit(hub, "echo")
