@@ -113,6 +113,9 @@ class RunStarted(_Event):
     kind: Literal["run_started"] = "run_started"
     attempt: int = 1
     node: str = ""
+    goes_on: bool = False
+    """A later attempt that goes on where the one before was cut off: the upstream was re-attached to. Otherwise the
+    agent says everything again, and what the attempt before had said is void."""
 
 
 class UpstreamBound(_Event):

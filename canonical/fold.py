@@ -186,6 +186,8 @@ class _OpenMessage:
     run_id: str | None
     task_id: str | None
     ended: bool = False
+    given: bool = False
+    """Of the run's input."""
     parts: list[Part] = field(default_factory=list[Part])
     deltas: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
 
@@ -232,6 +234,8 @@ class Fold:
                 self._created(event, record)
                 for message in event.messages:
                     self._said(message, record)
+            case RunStarted() if event.attempt > 1 and not event.goes_on:
+                self._void(run_id)
             case InterruptRaised():
                 self.interrupts[task_id or "", event.interrupt_id or ""] = interrupt_raised(record, event)
             case InterruptAnswered():
@@ -253,9 +257,23 @@ class Fold:
         agent = self.tasks[task_id].agent if task_id in self.tasks else ""
         self.runs[event.run_id] = run_created(record, event, task_id, self.thread_id, agent)
 
+    def _void(self, run_id: str | None) -> None:
+        """The run says everything again."""
+        for message_id, said in list(self._messages.items()):
+            if said.run_id == run_id and not said.given:
+                del self._messages[message_id]
+        for artifact_id, artifact in list(self.artifacts.items()):
+            if artifact.run_id == run_id:
+                del self.artifacts[artifact_id]
+
     def _said(self, message: Message, record: Record) -> None:
         self._messages[message.message_id or ""] = _OpenMessage(
-            message=message, run_id=record.run_id, task_id=record.task_id, ended=True, parts=list(message.parts)
+            message=message,
+            run_id=record.run_id,
+            task_id=record.task_id,
+            ended=True,
+            given=True,
+            parts=list(message.parts),
         )
 
     def _message(

@@ -128,7 +128,8 @@ class History:
 
     def _start(self, record: Record, event: RunStarted) -> Revision | None:
         run_id, task_id = record.run_id or "", record.task_id or ""
-        self._spoken[run_id] = []  # a second attempt says everything again
+        if not event.goes_on:
+            self._spoken[run_id] = []
         given = self._inputs.get(run_id)
         if given is None or event.attempt > 1 or given.cause == "answer" or self._is_stateful(task_id):
             return None

@@ -98,10 +98,12 @@ def start(ledger: Ledger, owner: str, thread_id: str, agent: str) -> Start | Lat
     return _following(state, now)
 
 
-def begin(ledger: Ledger, state: ThreadState, run: Run, created: RunCreated | None = None) -> Start:
+def begin(
+    ledger: Ledger, state: ThreadState, run: Run, created: RunCreated | None = None, *, goes_on: bool = False
+) -> Start:
     task = state.tasks[run.task_id]
     attempt = run.attempt + 1
-    started = RunStarted(attempt=attempt, node=task.agent)
+    started = RunStarted(attempt=attempt, node=task.agent, goes_on=goes_on)
     ledger.append(state, started, task_id=run.task_id, run_id=run.run_id, attempt=attempt)
     if task.state is not TaskState.WORKING:
         ledger.append(state, TaskChanged(state=TaskState.WORKING), task_id=run.task_id)
@@ -310,7 +312,7 @@ def restart(ledger: Ledger, lost: Start, closing: Sequence[tuple[Event, bytes]] 
     if closing is not None:
         _say(ledger, state, lost, closing)
         close_questions(ledger, state, lost.task.task_id)
-    return begin(ledger, state, state.runs[lost.run.run_id])
+    return begin(ledger, state, state.runs[lost.run.run_id], goes_on=closing is None)
 
 
 def fail_pending(ledger: Ledger, owner: str, thread_id: str, run_id: str, fault: Fault) -> None:

@@ -10,6 +10,7 @@ from canonical import (
     EVENT,
     Event,
     Fold,
+    Message,
     ReasoningPart,
     Record,
     RefusalPart,
@@ -170,6 +171,18 @@ def test_a_run_is_pending_then_running_then_what_its_end_says():
     assert (run.status, run.reason, run.ended_at, run.ended) == ("success", RunReason.DONE, 40, True)
     assert (run.output, run.usage, run.loss) == ({"a": 1}, {"tokens": 3}, (Loss(feature="fork", how="gone"),))
     assert (run.first_seq, run.last_seq) == (1, 4)
+
+
+def test_what_a_run_said_before_it_was_started_over_is_void():
+    said = Message(message_id="i", role="user")
+    first = [MessageStarted(message_id="m"), ArtifactAdded(artifact_id="f", part=TextPart(text="x"))]
+    for goes_on in (False, True):
+        again = RunStarted(attempt=2, goes_on=goes_on)
+        seen = fold(
+            RunCreated(run_id="r", messages=(said,)), RunStarted(), *first, again, MessageStarted(message_id="n")
+        )
+        assert [m.message_id for m in seen.messages()] == ["i", *(["m"] if goes_on else []), "n"]
+        assert list(seen.artifacts) == (["f"] if goes_on else [])
 
 
 def test_removing_a_run_removes_that_run_and_not_the_one_that_says_so():

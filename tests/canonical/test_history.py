@@ -211,6 +211,14 @@ def test_who_waits_for_an_answer_goes_on_from_a_callers_revision(log: Log):
     assert (last.values, last.parent_id) == ({"n": 1}, made.checkpoint_id)
 
 
+def test_an_attempt_that_goes_on_keeps_what_was_said_before_it(log: Log):
+    log.ask("r", "hi")
+    log.message("m", "hel", "r")
+    log.say(RunStarted(node="a", attempt=2, goes_on=True), "r", attempt=2)
+    log.message("n", "lo", "r")
+    assert texts(log.say(RunEnded(), "r")) == ["hi", "hel", "lo"]
+
+
 def test_what_was_said_elsewhere_stands_before_the_input_that_brought_it(log: Log):
     log.message("x", "long ago", role="user")
     assert texts(log.ask("r", "hi")) == ["long ago", "hi"]
