@@ -160,6 +160,8 @@ def interrupt_raised(record: Record, event: InterruptRaised) -> Interrupt:
         raised_at=record.at,
         value=event.value,
         answer_schema=event.answer_schema,
+        node=event.node,
+        ns=event.ns,
     )
 
 

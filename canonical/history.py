@@ -268,6 +268,13 @@ class History:
         node = self._nodes.get(checkpoint_id)
         return None if node is None or self._is_removed(node) else self._filled(checkpoint_id)
 
+    def of_run(self, run_id: str) -> Revision | None:
+        """The last one that a run made of the thread's own state."""
+        for checkpoint_id, node in reversed(self._nodes.items()):
+            if node.made.run_id == run_id and not node.made.ns:
+                return None if self._is_removed(node) else self._filled(checkpoint_id)
+        return None
+
     def all(self, ns: tuple[str, ...] = ()) -> list[Revision]:
         """Newest first; without those of removed runs."""
         found = [n.made.checkpoint_id for n in self._nodes.values() if n.made.ns == ns and not self._is_removed(n)]

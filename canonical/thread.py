@@ -142,6 +142,9 @@ class Interrupt:
     raised_at: int
     value: Json = None
     answer_schema: JsonObject | None = None
+    node: str = ""
+    ns: tuple[str, ...] = ()
+    """Who asked, and where inside the agent."""
     action: str | None = None
     answer: Json = None
 

@@ -19,8 +19,19 @@ from typing import Any, Final, cast
 from tests.interop.peers import peer_python
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
-CLIENTS: Final = {"acp": "acp_client.py", "a2a-1.0": "a2a_client_1_0.py", "a2a-0.3": "a2a_client_0_3.py"}
-SERVERS: Final = {"acp": "acp_server.py", "a2a-1.0": "a2a_server_1_0.py", "a2a-0.3": "a2a_server_0_3.py"}
+CLIENTS: Final = {
+    "acp": "acp_client.py",
+    "a2a-1.0": "a2a_client_1_0.py",
+    "a2a-0.3": "a2a_client_0_3.py",
+    "aief": "aief_client.py",
+    "langgraph-sdk": "langgraph_client.py",
+}
+SERVERS: Final = {
+    "acp": "acp_server.py",
+    "a2a-1.0": "a2a_server_1_0.py",
+    "a2a-0.3": "a2a_server_0_3.py",
+    "aief": "aief_server.py",
+}
 
 BOUND: Final = 30.0
 """Seconds within which the next line of a program must come."""

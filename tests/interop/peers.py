@@ -30,6 +30,8 @@ IMPORTS: Final = {
     "a2a-1.0": "import a2a.client, a2a.server.routes",
     "a2a-0.3": "import a2a.client, a2a.server.apps",
     "acp": "import acp_sdk.client, acp_sdk.server",
+    "aief": "import agent_protocol, agent_protocol_client, uvicorn",
+    "langgraph-sdk": "import langgraph_sdk",
 }
 """Each peer and what it must be able to import: a set of pins that installs may still not start."""
 

@@ -1,0 +1,26 @@
+"""AIEF's Agent Protocol (E2B's): tasks, steps and artifacts below `/ap/v1`, one agent an origin."""
+
+from collections.abc import Sequence
+
+from adapters._adapter import Adapter, Example
+from adapters.aief.carries import CARRIES, VERSION
+from adapters.aief.server import answer_fault, routes
+
+__all__ = ("adapter",)
+
+
+def examples(base_url: str, agent: str) -> Sequence[Example]:
+    url = f"{base_url}/ap/v1"
+    return (Example("AIEF", url, f"""curl -s {url}/agent/tasks -d '{{"input": "Hello"}}'"""),)
+
+
+adapter = Adapter(
+    name="aief",
+    title="AIEF",
+    versions=(VERSION,),
+    prefixes=("/ap",),
+    routes=routes,
+    encode_fault=answer_fault,
+    carries={VERSION: CARRIES},
+    examples=examples,
+)

@@ -1,0 +1,178 @@
+"""AIEF ↔ canonical: names and contents of files, times, pages, inputs and answers. `view` makes steps of a log.
+
+A file's name comes from outside, as an upload or from an agent, and the clients of this protocol save files under the
+names that they are told. So a name is one word without a way out, in whichever direction it goes.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from urllib.parse import quote
+from uuid import NAMESPACE_OID, uuid5
+
+from pydantic_core import to_json
+
+from adapters._body import parse_json
+from adapters.aief import wire as w
+from canonical import Artifact, DataPart, FaultError, FilePart, Message, Part, RefusalPart, TextPart
+from canonical.message import ReasoningPart
+from canonical.value import Json, JsonObject
+
+__all__ = (
+    "PAGE_SIZE",
+    "artifact_id",
+    "clean_folder",
+    "clean_name",
+    "contents",
+    "decode_answer",
+    "decode_input",
+    "disposition",
+    "encode_artifact",
+    "encode_time",
+    "input_of",
+    "json_text",
+    "page_of",
+)
+
+PAGE_SIZE: Final = 10
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NAME_BYTES: Final = 255
+"""What file systems take."""
+_FOLDER_LENGTH: Final = 1024
+_BIDI: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""They make a name look like another."""
+
+
+def encode_time(at: int) -> str:
+    return (_EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def json_text(value: Json) -> str:
+    return to_json(value).decode()
+
+
+def page_of(total: int, page: int, size: int) -> w.Pagination:
+    return w.Pagination(total_items=total, total_pages=-(-total // size), current_page=page, page_size=size)
+
+
+# Names
+
+
+def _printable(text: str) -> str:
+    return "".join(
+        each for each in text if each not in _BIDI and unicodedata.category(each) not in ("Cc", "Cs", "Zl", "Zp")
+    )
+
+
+def clean_name(name: str | None, otherwise: str = "file") -> str:
+    """The last segment of what may be meant as a path, as the name of a file."""
+    base = _printable(re.split(r"[/\\]", name or "")[-1]).strip()
+    if not base.strip(". "):
+        return otherwise
+    if len(base.encode()) > _NAME_BYTES:
+        stem, dot, suffix = base.rpartition(".")
+        kept = dot + suffix if stem and len(suffix.encode()) <= 20 else ""
+        room = _NAME_BYTES - len(kept.encode())
+        base = (stem if kept else base).encode()[:room].decode(errors="ignore") + kept
+    return base
+
+
+def clean_folder(folder: str | None) -> str | None:
+    """A folder below the workspace of whoever is told; None for that workspace itself."""
+    if folder is None:
+        return None
+    segments = [_printable(each).strip() for each in re.split(r"[/\\]", folder)]
+    kept = [each for each in segments if each.strip(". ") and not each.endswith(":")]
+    cleaned = "/".join(kept)[:_FOLDER_LENGTH]
+    if not cleaned:
+        return None
+    return f"{cleaned}/" if folder.endswith(("/", "\\")) and not cleaned.endswith("/") else cleaned
+
+
+def disposition(name: str) -> str:
+    """Content-Disposition: in ASCII for all, and whole for those who read RFC 6266, section 4.3."""
+    plain = re.sub(r'[^\x20-\x7e]|["\\%;]', "_", name)
+    whole = f"; filename*=UTF-8''{quote(name, safe='')}" if plain != name else ""
+    return f'attachment; filename="{plain}"{whole}'
+
+
+# Artifacts
+
+
+def artifact_id(artifact: Artifact) -> str:
+    """Agents choose ids, the same ones in every run if they like, and with characters that no path takes."""
+    own = artifact.artifact_id or ""
+    return own if artifact.run_id is None else str(uuid5(NAMESPACE_OID, f"{artifact.run_id}/{own}"))
+
+
+def encode_artifact(artifact: Artifact) -> w.Artifact:
+    name = artifact.name or next((part.name for part in artifact.parts if isinstance(part, FilePart)), None) or ""
+    folder = artifact.folder if artifact.folder is not None else re.sub(r"[^/\\]*$", "", name)
+    return w.Artifact(
+        artifact_id=artifact_id(artifact),
+        agent_created=artifact.origin == "agent",
+        file_name=_file_name(clean_name(name, "artifact"), artifact.parts),
+        relative_path=clean_folder(folder),
+        created_at=encode_time(artifact.created_at),
+    )
+
+
+def _file_name(name: str, parts: tuple[Part, ...]) -> str:
+    """With the suffix of what the gateway makes of parts that are no files."""
+    first = parts[0] if parts else None
+    if isinstance(first, FilePart):
+        return f"{name}.uri" if first.blob is None and first.url is not None else name
+    if re.search(r"[^.]\.[^.]+$", name):
+        return name
+    return f"{name}.json" if isinstance(first, DataPart) else f"{name}.txt"
+
+
+def contents(artifact: Artifact) -> Iterator[bytes | str]:
+    """The pieces of the file: bytes, or the hash of a stored file. A URL is its own content: nothing is fetched."""
+    for part in artifact.parts:
+        match part:
+            case FilePart() if part.blob is not None:
+                yield part.blob
+            case FilePart() if part.url is not None:
+                yield f"{part.url}\r\n".encode()  # text/uri-list, RFC 2483
+            case TextPart() | ReasoningPart() | RefusalPart():
+                yield part.text.encode()
+            case DataPart():
+                yield to_json(part.data)
+            case _:
+                pass
+
+
+# Inputs and answers
+
+
+def decode_input(text: str | None) -> Message:
+    """Without a text part where there is no text: then the agent gets the text that is in the data."""
+    return Message(role="user", parts=() if text is None else (TextPart(text=text),))
+
+
+def input_of(messages: tuple[Message, ...], data: Json) -> tuple[str | None, JsonObject]:
+    """Of a run that another protocol's caller started."""
+    texts = [message.text for message in messages if any(isinstance(part, TextPart) for part in message.parts)]
+    return "\n".join(texts) if texts else None, data if isinstance(data, dict) else {}
+
+
+def decode_answer(body: w.RequestBody, schema: JsonObject | None) -> tuple[Json, Message]:
+    """The answer as a value, and as the caller said it. The protocol has text and an object beside it: the text is the
+    answer, or the object if there is no text. To a question with a schema, text that is a JSON object or array means
+    what it says."""
+    more = body.additional_input or None
+    said: tuple[Part, ...] = () if more is None else (DataPart(data=more),)
+    if body.input is None and more is not None:
+        return more, Message(role="user", parts=said)
+    text = body.input or ""
+    value: Json = text
+    if schema is not None and text.lstrip()[:1] in ("{", "["):
+        try:
+            value = parse_json(text.encode())
+        except FaultError:  # it only begins like JSON
+            value = text
+    return value, Message(role="user", parts=(TextPart(text=text), *said))

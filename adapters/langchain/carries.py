@@ -1,0 +1,58 @@
+"""What both dialects carry of the canonical model."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from canonical import FULL, Carry, Feature, dropped, lossy
+
+__all__ = ("CARRIES",)
+
+_PAGE: Final = "docs/protocols/langgraph.md"
+_API: Final = "OpenAPI 0.1.6, components.schemas"
+
+_LANGGRAPH: Final[Mapping[Feature, Carry]] = {
+    Feature.TEXT: FULL,
+    Feature.DATA: FULL,
+    Feature.FILE_BYTES: lossy("a file larger than limits.inline is named by its hash", f"{_PAGE}, Messages"),
+    Feature.FILE_URL: FULL,
+    Feature.REASONING: FULL,
+    Feature.REFUSAL: FULL,
+    Feature.CITATION: FULL,
+    Feature.TOOL_ACTIVITY: lossy("a task of the modes tasks and debug, and no part of the state", f"{_PAGE}, Streams"),
+    Feature.CALLER_TOOLS: dropped("a caller cannot offer tools", f"{_PAGE}, What it cannot say"),
+    Feature.STEP: FULL,
+    Feature.PROGRESS: lossy("an event of the mode custom, and no message of the state", f"{_PAGE}, Streams"),
+    Feature.ARTIFACT: lossy("an event of the mode custom, and no part of the state", f"{_PAGE}, Streams"),
+    Feature.ARTIFACT_APPEND: lossy("each piece is an event of the mode custom", f"{_PAGE}, Streams"),
+    Feature.UPLOAD: dropped("files come in messages only", f"{_PAGE}, What it cannot say"),
+    Feature.STREAM: FULL,
+    Feature.REATTACH: FULL,
+    Feature.QUESTION: FULL,
+    Feature.QUESTIONS: FULL,
+    Feature.ANSWER_SCHEMA: FULL,
+    Feature.AUTH_REQUEST: lossy("a question like any other", f"{_PAGE}, Questions"),
+    Feature.CANCEL: lossy("asked for and not yet there shows as running", f"{_PAGE}, Runs"),
+    Feature.FAULT: lossy("a name and a message", f"{_PAGE}, Faults"),
+    Feature.STRUCTURED_OUTPUT: lossy("its members are members of the state", f"{_PAGE}, State"),
+    Feature.USAGE: lossy("of a message in its stream, of a run in its metadata", f"{_PAGE}, Runs"),
+    Feature.METADATA: FULL,
+    Feature.STATE: FULL,
+    Feature.HISTORY: FULL,
+    Feature.FORK: FULL,
+    Feature.CUSTOM: FULL,
+}
+
+CARRIES: Final[Mapping[str, Mapping[Feature, Carry]]] = {
+    "langgraph": _LANGGRAPH,
+    "agent-protocol": {
+        **_LANGGRAPH,
+        Feature.TOOL_ACTIVITY: lossy("a task of the mode debug, and no part of the state", f"{_API}.StreamMode"),
+        Feature.STEP: lossy("its end is an update, its start is in the mode debug only", f"{_API}.StreamMode"),
+        Feature.QUESTION: lossy("LangGraph's `__interrupt__` in the answer of a wait", f"{_API}.RunWaitResponse"),
+        Feature.QUESTIONS: lossy("LangGraph's `__interrupt__` in the answer of a wait", f"{_API}.RunWaitResponse"),
+        Feature.ANSWER_SCHEMA: lossy("in LangGraph's `__interrupt__`", f"{_API}.RunWaitResponse"),
+        Feature.CANCEL: lossy("asked for and not yet there shows as pending", f"{_API}.RunStatus"),
+        Feature.FAULT: lossy("LangGraph's `__error__` in the answer of a wait", f"{_API}.RunWaitResponse"),
+        Feature.FORK: lossy("by a change of the thread: a run starts from the newest state", f"{_API}.RunCreate"),
+    },
+}

@@ -1,0 +1,39 @@
+"""The routes of LangGraph Platform and the Agent Protocol: at the root, and all of them below `/agent-protocol`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from litestar import Response
+from litestar.types import ControllerRouterHandler
+
+from adapters._shared import Lines
+from adapters.langchain import fault as faults
+from adapters.langchain.server import agents, cancel, join, meta, runs, state, store, threads
+from adapters.langchain.server.call import Asked, answer, dialect_of
+from canonical import Fault, Hub
+
+__all__ = ("answer_fault", "routes")
+
+
+def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    lines = Lines()
+    return [
+        *threads.routes(hub),
+        *state.routes(hub),
+        *runs.routes(hub, lines),
+        *join.routes(hub, lines),
+        *cancel.routes(hub),
+        *agents.routes(hub),
+        *store.routes(hub),
+        *meta.routes(hub),
+    ]
+
+
+def answer_fault(fault: Fault, request: Asked) -> Response[Any]:
+    status, body = faults.encode_fault(fault, dialect_of(request))
+    headers: dict[str, str] = {}
+    if isinstance(fault.details.get("retry_after"), int):
+        headers["Retry-After"] = str(fault.details["retry_after"])
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return answer(body, status=status, headers=headers)

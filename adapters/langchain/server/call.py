@@ -1,0 +1,234 @@
+"""What all routes share: who calls in which dialect, ids and numbers of a request, answers and their headers."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from litestar import Request, Response
+from pydantic_core import to_json
+
+from adapters._request import caller, is_uuid, loss_header
+from adapters.langchain.modes import Dialect
+from canonical import AgentInfo, FaultCode, FaultError, History, Hub, Receipt, Run, RunStatus, Scope
+from canonical.event import RunCreated
+from canonical.value import JsonObject
+
+__all__ = (
+    "MAX_PAGE",
+    "PREFIX",
+    "Asked",
+    "answer",
+    "as_created",
+    "both",
+    "chosen",
+    "contains",
+    "dialect_of",
+    "find_agent",
+    "find_run",
+    "flag",
+    "found_run",
+    "ids",
+    "missing",
+    "nothing",
+    "number",
+    "owner_of",
+    "pagination",
+    "path_id",
+    "picked",
+    "read_history",
+    "run_paths",
+    "thread_missing",
+    "uuid",
+    "words",
+)
+
+Asked = Request[Any, Any, Any]
+
+PREFIX: Final = "/agent-protocol"
+"""Below it everything is said in the Agent Protocol's own dialect."""
+MAX_PAGE: Final = 1000
+
+
+def both(path: str) -> list[str]:
+    """A path of both dialects."""
+    return [path, PREFIX + path]
+
+
+def dialect_of(request: Asked) -> Dialect:
+    path: str = request.scope["path"]
+    return "agent-protocol" if path == PREFIX or path.startswith(f"{PREFIX}/") else "langgraph"
+
+
+def owner_of(request: Asked) -> str:
+    return caller(request).owner
+
+
+# Answers
+
+
+def answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response[Any]:
+    return Response(to_json(value), status_code=status, media_type="application/json", headers=dict(headers or {}))
+
+
+def nothing(status: int, headers: Mapping[str, str] | None = None) -> Response[Any]:
+    """An answer without a body."""
+    return Response(b"", status_code=status, media_type="application/json", headers=dict(headers or {}))
+
+
+def ids(made: Run | Receipt) -> dict[str, str]:
+    """The gateway's own ids of a run: they lead to it in every other protocol."""
+    headers = {"Babelgate-Thread": made.thread_id, "Babelgate-Task": made.task_id, "Babelgate-Run": made.run_id}
+    return headers | (loss_header(made.loss) if isinstance(made, Run) else {})
+
+
+def run_paths(thread_id: str, run_id: str, below: str = "") -> dict[str, str]:
+    """Where the run is, and with `below` where the answer can be had again: paths without host and prefix, because
+    clients join them to their base URL; they read the ids from them."""
+    run = f"/threads/{thread_id}/runs/{run_id}"
+    headers = {"Content-Location": run}
+    return headers | ({"Location": f"{run}/{below}"} if below else {})
+
+
+def pagination(offset: int, shown: int, *, more: bool) -> dict[str, str]:
+    """The total is a hint: with another page to come it says that there is at least one more."""
+    end = offset + shown
+    if more:
+        return {"X-Pagination-Total": str(end + 1), "X-Pagination-Next": str(end)}
+    return {"X-Pagination-Total": str(end)}
+
+
+def picked(body: JsonObject, select: Sequence[str] | None) -> JsonObject:
+    """The members that the caller selected."""
+    return body if not select else {name: body[name] for name in select if name in body}
+
+
+# Questions
+
+
+def uuid(text: object, what: str) -> str:
+    """As the hub keeps it. Raises invalid."""
+    if not isinstance(text, str) or not is_uuid(text):
+        raise FaultError(FaultCode.INVALID, f"Invalid {what} ID: must be a UUID")
+    return str(UUID(text))
+
+
+def path_id(request: Asked, what: str) -> str:
+    return uuid(request.path_params[f"{what}_id"], what)
+
+
+def number(request: Asked, name: str, default: int, least: int, most: int | None = None) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 10) or not least <= int(text) <= (most or int(text)):
+        range_ = f"from {least}" + (f" to {most}" if most else "")
+        raise FaultError(FaultCode.INVALID, f"{name}: it is not an integer {range_}")
+    return int(text)
+
+
+def flag(request: Asked, name: str) -> bool:
+    text = str(request.query_params.get(name, "")).lower()
+    if text not in ("", "0", "1", "true", "false"):
+        raise FaultError(FaultCode.INVALID, f"{name}: it is neither true nor false")
+    return text in ("1", "true")
+
+
+def words(request: Asked, name: str) -> list[str]:
+    """A query parameter that may be given several times, or once with commas."""
+    given: list[str] = request.query_params.getall(name, [])
+    return [word for text in given for word in text.split(",") if word]
+
+
+def contains(value: Any, part: Any) -> bool:
+    """Whether the objects of `part` are within those of `value`, all the way down."""
+    if isinstance(part, dict):
+        members: JsonObject = part  # pyright: ignore[reportUnknownVariableType]
+        return isinstance(value, dict) and all(
+            name in value and contains(value[name], inner) for name, inner in members.items()
+        )
+    return value == part and isinstance(value, bool) == isinstance(part, bool)
+
+
+# Things of the hub
+
+
+def missing(error: FaultError, message: str) -> FaultError:
+    """A not-found in the protocol's words."""
+    return FaultError(FaultCode.NOT_FOUND, message) if error.fault.code is FaultCode.NOT_FOUND else error
+
+
+def thread_missing(error: FaultError, thread_id: str) -> FaultError:
+    return missing(error, f"Thread with ID {thread_id} not found")
+
+
+def find_agent(hub: Hub, text: str) -> AgentInfo:
+    """By name, or by the UUID that follows from it."""
+    try:
+        return hub.agent(text)
+    except FaultError as error:
+        if error.fault.code is not FaultCode.NOT_FOUND:
+            raise
+        if is_uuid(text):
+            raise FaultError(FaultCode.NOT_FOUND, "Thread or assistant not found.") from error
+        names = ", ".join(info.name for info in hub.agents())
+        shown = text if len(text) <= 100 else f"{text[:100]}…"
+        raise FaultError(
+            FaultCode.INVALID,
+            f"Invalid assistant: {shown!r}. Must be either:\n- A valid assistant UUID, or\n"
+            f"- One of the registered graphs: {names}",
+        ) from error
+
+
+async def find_run(hub: Hub, owner: str, run_id: str, thread_id: str | None = None) -> Run:
+    """A run that is there, on the thread where the caller looks for it."""
+    try:
+        run = await hub.run(owner, run_id)
+    except FaultError as error:
+        raise missing(error, "Run not found") from error
+    if run.removed or thread_id not in (None, run.thread_id):
+        raise FaultError(FaultCode.NOT_FOUND, "Run not found")
+    return run
+
+
+async def found_run(hub: Hub, request: Asked) -> Run:
+    """The run that the path names."""
+    run_id = path_id(request, "run")
+    thread_id = path_id(request, "thread") if "thread_id" in request.path_params else None
+    return await find_run(hub, owner_of(request), run_id, thread_id)
+
+
+def as_created(run: Run, created: RunCreated) -> Run:
+    """The run as it was when the call that made it was answered, however fast it has been since."""
+    return Run(
+        run_id=run.run_id,
+        task_id=run.task_id,
+        thread_id=run.thread_id,
+        agent=run.agent,
+        assistant=run.assistant,
+        status=RunStatus.PENDING,
+        cause=run.cause,
+        created_at=run.created_at,
+        first_seq=run.first_seq,
+        last_seq=run.first_seq,
+        strategy=run.strategy,
+        start_after=run.start_after,
+        metadata=created.metadata,
+    )
+
+
+async def read_history(hub: Hub, owner: str, thread_id: str) -> History:
+    """The thread's state and all that led to it."""
+    try:
+        records = await hub.records(owner, Scope(thread_id), inline=True)
+    except FaultError as error:
+        raise thread_missing(error, thread_id) from error
+    return History(thread_id, owner, records)
+
+
+def chosen(names: Iterable[str], known: frozenset[str], what: str) -> list[str]:
+    """A selection of members by name. Raises invalid for one that there is not."""
+    found = list(names)
+    for name in found:
+        if name not in known:
+            raise FaultError(FaultCode.INVALID, f"{what}: {name[:100]!r} is not one of {', '.join(sorted(known))}")
+    return found

@@ -1,0 +1,173 @@
+"""Ending runs before their time, and deleting them."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from litestar import Response, delete, post
+from litestar.types import ControllerRouterHandler
+
+from adapters.langchain.server.ask import RunsCancel, read_body
+from adapters.langchain.server.call import (
+    MAX_PAGE,
+    Asked,
+    both,
+    dialect_of,
+    find_run,
+    flag,
+    found_run,
+    ids,
+    missing,
+    nothing,
+    owner_of,
+    run_paths,
+    uuid,
+)
+from adapters.langchain.server.wait import Waiting, kept_alive, result
+from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus
+from canonical.value import JsonObject
+
+__all__ = ("routes",)
+
+_NONE_FOUND: Final = "No runs found to cancel."
+_NONE_MATCHES: Final = (
+    "No matching runs to cancel. Please verify the thread ID and run IDs are correct, and the runs haven't been "
+    "deleted or completed."
+)
+
+
+def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    server = Cancels(hub)
+    run = "/threads/{thread_id:str}/runs/{run_id:str}"
+    alone = "/runs/{run_id:str}"
+    return [
+        post(both(f"{run}/cancel"), status_code=202)(server.cancel),
+        post(both(f"{alone}/cancel"), status_code=200)(server.cancel),
+        post(both("/runs/cancel"), status_code=200)(server.cancel_many),
+        delete([*both(run), *both(alone)], status_code=200)(server.delete),
+    ]
+
+
+class Cancels:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __deepcopy__(self, _: object) -> "Cancels":
+        return self  # as in `runs`
+
+    async def cancel(self, request: Asked) -> Response[Any]:
+        owner = owner_of(request)
+        platform = dialect_of(request) == "langgraph" and "thread_id" in request.path_params
+        waits, rollback = flag(request, "wait"), _rollback(request, strict=not platform)
+        try:
+            run = await found_run(self._hub, request)
+        except FaultError as error:
+            raise missing(error, _NONE_FOUND) from error
+        cancelled = await self._cancel(owner, run.run_id, rollback=rollback)
+        if not platform:
+            if waits:
+                await self._end(owner, cancelled)
+            return nothing(204, ids(run))
+        if not waits:
+            return nothing(202, ids(run))
+        pieces = kept_alive(lambda: self._end(owner, cancelled))
+        return Waiting(pieces, ids(run) | run_paths(run.thread_id, run.run_id, "join"))
+
+    async def _end(self, owner: str, run: Run) -> JsonObject:
+        """What a run that is being cancelled leaves behind, when it has ended."""
+        if run.removed:
+            return {}
+        return await result(self._hub, run.thread_id, run.run_id, owner, "langgraph", removed=True)
+
+    async def _cancel(self, owner: str, run_id: str, *, rollback: bool) -> Run:
+        try:
+            return await self._hub.cancel_run(owner, run_id, rollback=rollback)
+        except FaultError as error:
+            if error.fault.code in (FaultCode.TASK_ENDED, FaultCode.NOT_FOUND):
+                raise FaultError(FaultCode.NOT_FOUND, _NONE_MATCHES) from error
+            raise
+
+    async def cancel_many(self, request: Asked) -> Response[Any]:
+        owner = owner_of(request)
+        body = await read_body(request, RunsCancel)
+        rollback = _rollback(request, strict=False)
+        if body.status is not None and body.thread_id is None and not body.run_ids:
+            run_ids = await self._active(owner, body.status)
+        elif body.status is None and body.thread_id is not None and body.run_ids:
+            run_ids = await self._named(owner, body.thread_id, body.run_ids)
+        else:
+            raise FaultError(FaultCode.INVALID, "Give either status, or thread_id and run_ids.")
+        cancelled = 0
+        for run_id in run_ids:
+            try:
+                await self._cancel(owner, run_id, rollback=rollback)
+            except FaultError as error:
+                if error.fault.code is not FaultCode.NOT_FOUND:
+                    raise
+            else:
+                cancelled += 1
+        if not cancelled:
+            raise FaultError(FaultCode.NOT_FOUND, _NONE_FOUND)
+        return nothing(204)
+
+    async def _named(self, owner: str, thread_id: str, run_ids: Sequence[str]) -> Sequence[str]:
+        """Those that are there, on that thread."""
+        thread_id = uuid(thread_id, "thread")
+        there: list[str] = []
+        for run_id in dict.fromkeys(uuid(each, "run") for each in run_ids):
+            try:
+                there.append((await find_run(self._hub, owner, run_id, thread_id)).run_id)
+            except FaultError as error:
+                if error.fault.code is not FaultCode.NOT_FOUND:
+                    raise
+        return there
+
+    async def _active(self, owner: str, status: str) -> Sequence[str]:
+        every = frozenset({RunStatus.PENDING, RunStatus.RUNNING})
+        where = RunFilter(status=every if status == "all" else frozenset({RunStatus(status)}))
+        found: dict[str, None] = {}
+        while page := await self._hub.runs(owner, where, limit=MAX_PAGE, offset=len(found)):
+            known = len(found)
+            found |= {run.run_id: None for run in page}
+            if len(found) == known:  # runs ended meanwhile, and all of the page had been seen before
+                break
+        return list(found)
+
+    async def delete(self, request: Asked) -> Response[Any]:
+        """A run that has ended goes; LangGraph Platform deletes one that is at work, too."""
+        owner = owner_of(request)
+        run = await found_run(self._hub, request)
+        if run.ended:
+            await self._remove(owner, run)
+            return nothing(204)
+        if dialect_of(request) == "agent-protocol":
+            raise FaultError(FaultCode.CONFLICT, f"Run {run.run_id} is {run.status}: cancel it first.")
+        try:
+            await self._end(owner, await self._hub.cancel_run(owner, run.run_id, rollback=True))
+            run = await self._hub.run(owner, run.run_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.TASK_ENDED:  # it has, just now
+                raise missing(error, "Run not found") from error
+        if not run.removed:  # somebody else was cancelling it already, or it was quicker
+            await self._remove(owner, run)
+        return nothing(204)
+
+    async def _remove(self, owner: str, run: Run) -> None:
+        task = await self._hub.task(owner, run.task_id)
+        if run.status is RunStatus.PAUSED and task.waiting:  # its question goes with it
+            try:
+                await self._hub.cancel(owner, task.task_id)
+            except FaultError as error:
+                if error.fault.code is not FaultCode.TASK_ENDED:
+                    raise
+        try:
+            await self._hub.remove_run(owner, run.run_id)
+        except FaultError as error:
+            raise missing(error, "Run not found") from error
+
+
+def _rollback(request: Asked, *, strict: bool) -> bool:
+    """LangGraph Platform takes any action that it does not know for an interrupt."""
+    action = request.query_params.get("action", "interrupt")
+    if strict and action not in ("interrupt", "rollback"):
+        raise FaultError(FaultCode.INVALID, "action: it is neither interrupt nor rollback")
+    return action == "rollback"

@@ -1,0 +1,36 @@
+"""What clients ask of a server before they use it: whether it is up, and what it is."""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+from litestar import Response, get
+from litestar.types import ControllerRouterHandler
+
+from adapters.langchain.server.call import Asked, answer, flag
+from canonical import Hub
+from canonical.value import JsonObject
+
+__all__ = ("routes",)
+
+
+def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    @get("/ok")
+    async def ok(request: Asked) -> Response[Any]:
+        """With `check_db`, only if the database can be read: what cannot be read is raised. (`/readyz` says more.)"""
+        if flag(request, "check_db"):
+            await hub.store.get("", ("ok",), "ok", refresh=False)
+        return answer({"ok": True, "services": {}})
+
+    @get("/info")
+    async def info() -> Response[Any]:
+        """The version is the gateway's own, and no version of LangGraph is named: there is none inside. The flags say
+        what a client may show: assistants to choose from, no crons, no traces at LangSmith."""
+        found: JsonObject = {
+            "version": version("babelgate"),
+            "flags": {"assistants": True, "crons": False, "langsmith": False},
+            "host": {"kind": "self-hosted"},
+        }
+        return answer(found)
+
+    return [ok, info]

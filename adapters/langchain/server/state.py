@@ -1,0 +1,191 @@
+"""The state of a thread and its revisions: look at them, make one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from litestar import Response, get, post
+from litestar.types import ControllerRouterHandler
+
+from adapters.langchain import codec, codec_agent_protocol
+from adapters.langchain.server.ask import Checkpoint, HistorySearch, StateAt, StateUpdate, checkpoint_of, read_body
+from adapters.langchain.server.call import (
+    MAX_PAGE,
+    Asked,
+    answer,
+    both,
+    chosen,
+    contains,
+    dialect_of,
+    number,
+    owner_of,
+    path_id,
+    picked,
+    read_history,
+    thread_missing,
+    words,
+)
+from canonical import FaultCode, FaultError, History, Hub, Revision
+from canonical.hub import StateUpdate as Revise
+from canonical.value import JsonObject
+
+__all__ = ("decode_update", "routes")
+
+_FIELDS: Final = frozenset(
+    {
+        "values",
+        "next",
+        "tasks",
+        "metadata",
+        "created_at",
+        "checkpoint",
+        "parent_checkpoint",
+        "interrupts",
+        "checkpoint_id",
+        "parent_checkpoint_id",
+        "messages",
+    }
+)
+
+
+def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    server = States(hub)
+    state = "/threads/{thread_id:str}/state"
+    history = "/threads/{thread_id:str}/history"
+    return [
+        get(both(state))(server.get),
+        get(both(f"{state}/{{checkpoint_id:str}}"))(server.get),
+        post(both(f"{state}/checkpoint"), status_code=200)(server.at),
+        post(both(state), status_code=200)(server.update),
+        get(both(history))(server.list_history),
+        post(both(history), status_code=200)(server.search_history),
+    ]
+
+
+class States:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __deepcopy__(self, _: object) -> "States":
+        return self  # as in `threads`
+
+    async def get(self, request: Asked) -> Response[Any]:
+        checkpoint_id = request.path_params.get("checkpoint_id")
+        return await self._shown(request, checkpoint_id, (), words(request, "select"))
+
+    async def at(self, request: Asked) -> Response[Any]:
+        thread_id = path_id(request, "thread")
+        body = await read_body(request, StateAt)
+        checkpoint_id = checkpoint_of(body.checkpoint)
+        return await self._shown(request, checkpoint_id, _ns(body.checkpoint), body.select or (), thread_id)
+
+    async def _shown(
+        self,
+        request: Asked,
+        checkpoint_id: str | None,
+        ns: tuple[str, ...],
+        select: Sequence[str],
+        thread_id: str | None = None,
+    ) -> Response[Any]:
+        thread_id = thread_id or path_id(request, "thread")
+        names = chosen(select, _FIELDS, "select")
+        history = await read_history(self._hub, owner_of(request), thread_id)
+        if checkpoint_id is not None:
+            revision = _revision(history, checkpoint_id)
+        else:
+            revision = history.head if not ns else next(iter(history.all(ns)), None)
+        body = _encoded(request, thread_id, revision, _by_id(history.all(ns)))
+        return answer(picked(body, names), headers={"Babelgate-Thread": thread_id})
+
+    async def update(self, request: Asked) -> Response[Any]:
+        owner, thread_id = owner_of(request), path_id(request, "thread")
+        body = await read_body(request, StateUpdate)
+        history = await read_history(self._hub, owner, thread_id)
+        try:
+            checkpoint_id = await self._hub.update_state(owner, decode_update(thread_id, history, body))
+        except FaultError as error:
+            raise thread_missing(error, thread_id) from error
+        made = {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
+        return answer(
+            {"checkpoint": made, "configurable": made, "checkpoint_id": checkpoint_id},
+            headers={"Babelgate-Thread": thread_id},
+        )
+
+    async def list_history(self, request: Asked) -> Response[Any]:
+        thread_id = path_id(request, "thread")
+        limit = number(request, "limit", 10, 1, MAX_PAGE)
+        search = HistorySearch(limit=limit, before=request.query_params.get("before") or None)
+        return await self._history(request, thread_id, search)
+
+    async def search_history(self, request: Asked) -> Response[Any]:
+        thread_id = path_id(request, "thread")
+        return await self._history(request, thread_id, await read_body(request, HistorySearch))
+
+    async def _history(self, request: Asked, thread_id: str, search: HistorySearch) -> Response[Any]:
+        names = chosen(search.select or (), _FIELDS, "select")
+        before = _before(search.before)
+        history = await read_history(self._hub, owner_of(request), thread_id)
+        every = history.all(_ns(search.checkpoint))
+        known = _by_id(every)
+        exactly = checkpoint_of(search.checkpoint)
+        if before is not None:
+            oldest = _revision(history, before).seq
+            every = [revision for revision in every if revision.seq < oldest]
+        shown: list[JsonObject] = []
+        for revision in every:
+            if len(shown) == search.limit:
+                break
+            body = _encoded(request, thread_id, revision, known)
+            if exactly in (None, revision.checkpoint_id) and contains(
+                body.get("metadata") or {}, search.metadata or {}
+            ):
+                shown.append(picked(body, names))
+        return answer(shown, headers={"Babelgate-Thread": thread_id})
+
+
+def decode_update(thread_id: str, history: History, ask: StateUpdate) -> Revise:
+    """A revision that a caller makes, on top of the one that it names. Raises invalid, not_found."""
+    checkpoint_id = checkpoint_of(ask.checkpoint, ask.checkpoint_id)
+    base = history.head if checkpoint_id is None else _revision(history, checkpoint_id)
+    known = [message.message_id or "" for message in base.messages] if base is not None else []
+    update = codec.decode_update(ask.values, known)
+    return Revise(
+        thread_id=thread_id,
+        values=update.values,
+        messages=update.messages,
+        forgets=update.forgets,
+        checkpoint=checkpoint_id,
+        as_node=ask.as_node,
+    )
+
+
+def _revision(history: History, checkpoint_id: str) -> Revision:
+    found = history.get(checkpoint_id)
+    if found is None:
+        raise FaultError(FaultCode.NOT_FOUND, f"Checkpoint {checkpoint_id[:100]!r} not found")
+    return found
+
+
+def _encoded(request: Asked, thread_id: str, revision: Revision | None, known: Mapping[str, Revision]) -> JsonObject:
+    if dialect_of(request) == "agent-protocol" and revision is not None:
+        return codec_agent_protocol.encode_state(thread_id, revision, known)
+    return codec.encode_state(thread_id, revision, known)
+
+
+def _by_id(revisions: Sequence[Revision]) -> Mapping[str, Revision]:
+    return {revision.checkpoint_id: revision for revision in revisions}
+
+
+def _ns(checkpoint: Checkpoint | None) -> tuple[str, ...]:
+    text = checkpoint.checkpoint_ns if checkpoint is not None else None
+    return tuple(text.split("|")) if text else ()
+
+
+def _before(value: str | JsonObject | None) -> str | None:
+    """An id, a checkpoint, or a config that holds one."""
+    if isinstance(value, dict):
+        inner = value.get("configurable")
+        held: JsonObject = inner if isinstance(inner, dict) else value  # pyright: ignore[reportUnknownVariableType]
+        value = held.get("checkpoint_id")
+        if not isinstance(value, str):
+            raise FaultError(FaultCode.INVALID, "before: it names no checkpoint")
+    return value

@@ -1,0 +1,149 @@
+"""Memory: items under namespaces and keys, and the namespaces that there are."""
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Annotated, Any, TypeVar
+
+from litestar import Response, delete, get, post, put
+from litestar.types import ControllerRouterHandler
+from pydantic import BaseModel, Field
+
+from adapters._body import ABSENT, read_json, validate
+from adapters.langchain.codec import format_time
+from adapters.langchain.server.ask import Limit, Minutes, Offset, read_body
+from adapters.langchain.server.call import Asked, answer, both, dialect_of, flag, nothing, owner_of
+from canonical import FaultCode, FaultError, Hub, Item, ItemQuery, NamespaceQuery
+from canonical.value import JsonObject
+
+__all__ = ("routes",)
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class _Put(BaseModel):
+    """`index` is taken and has no use: there is no index of meanings."""
+
+    namespace: list[str]
+    key: str
+    value: JsonObject
+    ttl: Minutes | None = None
+
+
+class _Delete(BaseModel):
+    namespace: list[str] | None = None
+    key: str
+
+
+class _Search(BaseModel):
+    namespace_prefix: list[str] | None = None
+    filter: JsonObject | None = None
+    query: str | None = None
+    limit: Limit = 10
+    offset: Offset = 0
+    refresh_ttl: bool | None = None
+
+
+class _Namespaces(BaseModel):
+    prefix: list[str] | None = None
+    suffix: list[str] | None = None
+    max_depth: Annotated[int, Field(strict=True, ge=1)] | None = None
+    limit: Limit = 100
+    offset: Offset = 0
+
+
+def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    server = Memory(hub)
+    return [
+        put(both("/store/items"), status_code=200)(server.put),
+        get(both("/store/items"))(server.get),
+        delete(both("/store/items"), status_code=200)(server.delete),
+        post(both("/store/items/search"), status_code=200)(server.search),
+        post(both("/store/namespaces"), status_code=200)(server.namespaces),
+    ]
+
+
+class Memory:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __deepcopy__(self, _: object) -> "Memory":
+        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
+        return self
+
+    async def put(self, request: Asked) -> Response[Any]:
+        body = await read_body(request, _Put)
+        ttl = None if body.ttl is None else ceil(body.ttl * 60)
+        await self._hub.store.put(owner_of(request), tuple(body.namespace), body.key, body.value, ttl)
+        return nothing(204)
+
+    async def get(self, request: Asked) -> Response[Any]:
+        key = request.query_params.get("key")
+        if not key:
+            raise FaultError(FaultCode.INVALID, "key: it is missing")
+        refresh = "refresh_ttl" not in request.query_params or flag(request, "refresh_ttl")
+        item = await self._hub.store.get(owner_of(request), _namespace(request), key, refresh=refresh)
+        if item is None and dialect_of(request) == "agent-protocol":
+            raise FaultError(FaultCode.NOT_FOUND, "Item not found")
+        return answer(None if item is None else _encode(item))
+
+    async def delete(self, request: Asked) -> Response[Any]:
+        body = await read_body(request, _Delete)
+        there = await self._hub.store.delete(owner_of(request), tuple(body.namespace or ()), body.key)
+        if not there and dialect_of(request) == "agent-protocol":
+            raise FaultError(FaultCode.NOT_FOUND, "Item not found")
+        return nothing(204)
+
+    async def search(self, request: Asked) -> Response[Any]:
+        owner, body = owner_of(request), await _optional(request, _Search)
+        found = await self._hub.store.search(
+            owner,
+            ItemQuery(
+                prefix=tuple(body.namespace_prefix or ()),
+                filter=body.filter or {},
+                text=body.query,
+                limit=body.limit,
+                offset=body.offset,
+                refresh=body.refresh_ttl is not False,
+            ),
+        )
+        return answer({"items": [_encode(item) for item in found]})
+
+    async def namespaces(self, request: Asked) -> Response[Any]:
+        body = await _optional(request, _Namespaces)
+        found = await self._hub.store.namespaces(
+            owner_of(request),
+            NamespaceQuery(
+                prefix=tuple(body.prefix or ()),
+                suffix=tuple(body.suffix or ()),
+                max_depth=body.max_depth,
+                limit=body.limit,
+                offset=body.offset,
+            ),
+        )
+        if dialect_of(request) == "agent-protocol":
+            return answer(found)  # components.schemas.ListNamespaceResponse is the bare list
+        listed: JsonObject = {"namespaces": found}
+        return answer(listed)
+
+
+async def _optional(request: Asked, model: type[M]) -> M:
+    """Every member has a default, and so has the body."""
+    given = await read_json(request)
+    return validate(model, {} if given is ABSENT else given)
+
+
+def _namespace(request: Asked) -> tuple[str, ...]:
+    """`namespace=a&namespace=b` of the Agent Protocol, or `namespace=a.b` of LangGraph: as no label holds a dot, the
+    one is never taken for the other."""
+    given: list[str] = request.query_params.getall("namespace", [])
+    return tuple(label for text in given if text for label in text.split("."))
+
+
+def _encode(item: Item) -> JsonObject:
+    return {
+        "namespace": item.namespace,
+        "key": item.key,
+        "value": item.value,
+        "created_at": format_time(item.created_at),
+        "updated_at": format_time(item.updated_at),
+    }

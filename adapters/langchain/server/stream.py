@@ -1,0 +1,161 @@
+"""A run's stream: what its records become, from any point on. Every frame has an id, so every stream can be resumed."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from adapters._shared import Encoder, Follower, Lines, Told
+from adapters._sse import EventStream, event_stream
+from adapters.langchain.modes import View
+from adapters.langchain.writer import EventWriter
+from canonical import FaultError, Hub, Record, Scope
+
+__all__ = ("HEARTBEAT", "EventId", "Leaving", "Reading", "canceller", "streamed")
+
+log = logging.getLogger("babelgate.langchain")
+
+HEARTBEAT: Final = 5.0
+"""Seconds."""
+
+EventId = tuple[int, int]
+"""(seq, n) of a frame."""
+
+_detached: Final[set["asyncio.Future[Any]"]] = set()
+"""Cancels that nobody waits for: the loop itself would forget them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told(Told):
+    numbers: Sequence[int] = ()
+    """Of the frames, counted over all modes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoder:
+    writer: EventWriter
+
+    def write(self, record: Record, /) -> _Told:
+        written = self.writer.write(record)
+        frames = [frame for _, frame in written]
+        return _Told(frames, self.writer.done, [number for number, _ in written])
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One reading of a run, or of a thread from run to run."""
+
+    hub: Hub
+    view: View
+    lines: Lines
+
+    def after(self, after: EventId) -> AsyncGenerator[bytes]:
+        """The frames after one of them, as many at a time as are there."""
+        follower = self.lines.join(self.view, _Encoder(EventWriter(self.view)), (), self._again)
+        return self._frames(follower, 0, after)
+
+    async def from_now(self) -> AsyncGenerator[bytes]:
+        """Those that are still to come. What is said after this returns is among them, however late they are read."""
+        encoder = _Encoder(EventWriter(self.view))
+        seen = await self.hub.records(self.view.owner, Scope(self.view.thread_id), inline=True)
+        for record in seen:
+            encoder.write(record)
+        last = seen[-1].seq if seen else 0
+        follower = self.lines.join(self.view, encoder, seen, self._again)
+        return _nothing() if encoder.writer.done else self._frames(follower, last, (last, 0))
+
+    async def _frames(self, follower: Follower, last: int, after: EventId) -> AsyncGenerator[bytes]:
+        reading = self.hub.read(self.view.owner, Scope(self.view.thread_id), last, inline=True)
+        async with aclosing(cast("AsyncGenerator[Sequence[Record]]", reading)) as batches:
+            async for batch in batches:
+                ready: list[bytes] = []
+                for record in batch:
+                    told = await follower.told(record)
+                    ready += _later(told, record.seq, after)
+                    if told.stopped:
+                        break
+                else:
+                    if ready:
+                        yield b"".join(ready)
+                    continue
+                if ready:
+                    yield b"".join(ready)
+                return
+
+    async def _again(self, seq: int) -> Encoder:
+        encoder = _Encoder(EventWriter(self.view))
+        for record in await self.hub.records(self.view.owner, Scope(self.view.thread_id), inline=True):
+            if record.seq < seq:
+                encoder.write(record)
+        return encoder
+
+
+async def _nothing() -> AsyncGenerator[bytes]:
+    return
+    yield
+
+
+def _later(told: Told, seq: int, after: EventId) -> Sequence[bytes]:
+    if seq > after[0] or not told.frames:
+        return told.frames
+    if seq < after[0]:
+        return ()
+    assert isinstance(told, _Told)
+    return [frame for number, frame in zip(told.numbers, told.frames, strict=True) if number > after[1]]
+
+
+class Leaving:
+    """Frames, or pieces of a body, whose reader may leave before their end, which is then told."""
+
+    def __init__(self, pieces: AsyncGenerator[bytes], left: Callable[[], None]) -> None:
+        self._pieces = pieces
+        self._left = left
+        self._over = False
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await anext(self._pieces)
+        except StopAsyncIteration:
+            self._over = True
+            raise
+
+    async def aclose(self) -> None:
+        left, self._over = not self._over, True
+        try:
+            await self._pieces.aclose()
+        finally:
+            if left:
+                self._left()
+
+
+def canceller(hub: Hub, owner: str, run_id: str, cancels: bool) -> Callable[[], None]:
+    """What is done when the reader of a run leaves. Nobody is there to wait for the cancel, and nothing that happens to
+    the request any more may lose it."""
+
+    def left() -> None:
+        if cancels:
+            _detach(_cancel(hub, owner, run_id))
+
+    return left
+
+
+async def _cancel(hub: Hub, owner: str, run_id: str) -> None:
+    try:
+        await hub.cancel_run(owner, run_id)
+    except FaultError as error:  # it had ended, most often: the reader left with the last frame
+        log.debug("run %s was not cancelled: %s", run_id, error)
+
+
+def _detach(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    _detached.add(task)
+    task.add_done_callback(_detached.discard)
+
+
+def streamed(frames: AsyncIterator[bytes], headers: dict[str, str]) -> EventStream:
+    return event_stream(frames, ping=HEARTBEAT, headers={"Cache-Control": "no-store", **headers})

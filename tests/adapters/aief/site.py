@@ -1,0 +1,173 @@
+"""A whole gateway for the tests of AIEF, on loopback: the demo agents, and some that wait until a test lets them go."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+from canonical import (
+    Artifact,
+    Ask,
+    DataPart,
+    FilePart,
+    Invocation,
+    Message,
+    Step,
+    TextPart,
+)
+from canonical.event import Custom, Event, StepEnded, StepStarted
+from gateway import demo
+from gateway.config import DEMO
+from gateway.hub import Hub
+from gateway.registry import Fronted
+from tests.running import running
+
+__all__ = ("BOUND", "NOBODY", "OWNER", "Site", "opened", "within")
+
+T = TypeVar("T")
+BOUND = 10.0
+"""Seconds within which whatever a test waits for must come."""
+NOBODY = "00000000-0000-4000-8000-000000000000"
+OWNER = "default"
+
+
+async def within(awaitable: Awaitable[T]) -> T:
+    async with asyncio.timeout(BOUND):
+        return await awaitable
+
+
+@dataclass
+class Gates:
+    """What the agents `gated` and `staged` wait for, and what they tell."""
+
+    began: asyncio.Event = field(default_factory=asyncio.Event)
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+    calls: list[Invocation] = field(default_factory=list[Invocation])
+    active: int = 0
+    most: int = 0
+
+    async def gated(self, call: Invocation) -> AsyncGenerator[str]:
+        """Says one word, and another when the gate opens."""
+        self.calls.append(call)
+        self.active += 1
+        self.most = max(self.most, self.active)
+        try:
+            yield f"{call.text}: first"
+            self.began.set()
+            await self.go.wait()
+            yield " second"
+        finally:
+            self.active -= 1
+
+    async def staged(self, text: str) -> AsyncGenerator[Step | str]:
+        """Two steps; in the second it stands before the gate."""
+        yield Step("one")
+        yield "Done one."
+        yield Step("two")
+        self.began.set()
+        await self.go.wait()
+        yield "Done two."
+
+    async def given(self, call: Invocation) -> dict[str, Any]:
+        """Gives back what it was given."""
+        self.calls.append(call)
+        return {"text": call.text, "data": call.data, "files": [[f.name, len(f.inline or b"")] for f in call.files]}
+
+
+async def interview(text: str) -> AsyncGenerator[Step | Ask | str, str]:
+    """Asks in its second step, and goes on with another one."""
+    yield Step("greet")
+    yield "Hello."
+    yield Step("ask")
+    name = yield Ask("Who?")
+    yield f"{name}."
+    yield Step("thank")
+    yield "Thanks."
+
+
+async def kinds(text: str) -> AsyncGenerator[Artifact | Message]:
+    """Artifacts of every kind, and a file that is said."""
+    yield Artifact(name="notes", parts=(TextPart(text="one "), TextPart(text="two")))
+    yield Artifact(name="table", parts=(DataPart(data={"a": [1, 2]}),))
+    yield Artifact(name="far.pdf", parts=(FilePart(name="far.pdf", url="https://files.invalid/far.pdf"),))
+    yield Artifact.of("../../src/deep/evil.py", b"print(1)\n")
+    yield Message(parts=(TextPart(text="Here."), FilePart(name="said.bin", inline=b"\0\1", size=2)))
+
+
+async def graph(text: str) -> AsyncGenerator[Event]:
+    """Steps inside of a step, and an event that has no form."""
+    yield StepStarted(step_id="a", name="outer")
+    yield StepStarted(step_id="b", name="inner", ns=("outer",))
+    yield StepEnded(step_id="b", name="inner", ns=("outer",))
+    yield Custom(name="tick", value=1)
+    yield StepEnded(step_id="a", name="outer")
+
+
+@dataclass
+class Site:
+    hub: Hub
+    http: httpx.AsyncClient
+    gates: Gates
+    folder: Path
+    url: str
+
+    def at(self, agent: str, path: str = "") -> str:
+        return f"/agent/{agent}/ap/v1/agent/tasks{path}"
+
+    async def create(self, agent: str, text: str | None = "Hello", **more: Any) -> str:
+        answer = await self.http.post(self.at(agent), json={"input": text, **more})
+        assert answer.status_code == 200, answer.text
+        return answer.json()["task_id"]
+
+    async def post(self, agent: str, task_id: str, text: str | None = None, **more: Any) -> Any:
+        """One step."""
+        body = {"input": text, **more} if text is not None or more else None
+        answer = await within(self.http.post(self.at(agent, f"/{task_id}/steps"), json=body))
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def task(self, agent: str, task_id: str) -> Any:
+        return (await self.http.get(self.at(agent, f"/{task_id}"))).json()
+
+    async def steps(self, agent: str, task_id: str) -> list[Any]:
+        answer = await self.http.get(self.at(agent, f"/{task_id}/steps?page_size=100"))
+        assert answer.status_code == 200, answer.text
+        return answer.json()["steps"]
+
+    async def step(self, agent: str, task_id: str, step_id: str) -> Any:
+        return (await self.http.get(self.at(agent, f"/{task_id}/steps/{step_id}"))).json()
+
+    async def artifacts(self, agent: str, task_id: str) -> list[Any]:
+        return (await self.http.get(self.at(agent, f"/{task_id}/artifacts?page_size=100"))).json()["artifacts"]
+
+    async def download(self, agent: str, task_id: str, artifact_id: str) -> httpx.Response:
+        return await self.http.get(self.at(agent, f"/{task_id}/artifacts/{artifact_id}"))
+
+    async def upload(
+        self, agent: str, task_id: str, name: str, content: bytes, folder: str | None = None
+    ) -> httpx.Response:
+        form = {} if folder is None else {"relative_path": folder}
+        return await self.http.post(self.at(agent, f"/{task_id}/artifacts"), files={"file": (name, content)}, data=form)
+
+
+@asynccontextmanager
+async def opened(folder: Path, fronted: Mapping[str, Fronted] | None = None, **settings: Any) -> AsyncGenerator[Site]:
+    gates = Gates()
+    known = {name: getattr(demo, name) for name in DEMO} | {
+        "gated": gates.gated,
+        "staged": gates.staged,
+        "given": gates.given,
+        "interview": interview,
+        "kinds": kinds,
+        "graph": graph,
+    }
+    known = {name: agent for name, agent in known.items() if name not in (fronted or {})}
+    async with running(folder, known, fronted=fronted, **{"default_agent": "echo", **settings}) as gateway:
+        try:
+            yield Site(gateway.hub, gateway.http, gates, folder, gateway.url)
+        finally:
+            gates.go.set()

@@ -1,0 +1,661 @@
+"""Tasks and steps over a whole gateway: the document's endpoints, and every trap that its servers and clients know."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+
+from canonical import AgentInfo, Answers, Message, Scope, Submission, TaskState
+from canonical.event import RunEnded
+from canonical.thread import following
+from gateway.registry import Fronted
+from tests.adapters.aief.site import BOUND, NOBODY, OWNER, Site, opened, within
+
+STEPS = "/agent/echo/ap/v1/agent/tasks"
+
+
+def message(answer: httpx.Response) -> tuple[int, str]:
+    body = answer.json()
+    assert answer.headers["content-type"] == "application/json"
+    assert set(body) <= {"message", "detail"}
+    return answer.status_code, body["message"]
+
+
+# Bodies and shapes
+
+
+async def test_a_new_task_has_a_created_step_and_nothing_runs(site: Site) -> None:
+    answer = await site.http.post(site.at("given"), json={"input": "Hi", "additional_input": {"a": 1}})
+    task = answer.json()
+    assert answer.status_code == 200
+    assert (task["input"], task["additional_input"], task["artifacts"]) == ("Hi", {"a": 1}, [])
+    assert task["created_at"].endswith("Z")
+    [step] = await site.steps("given", task["task_id"])
+    assert (step["status"], step["is_last"], step["output"], step["additional_output"]) == (
+        "created",
+        False,
+        None,
+        None,
+    )
+    assert (step["input"], step["additional_input"]) == ("Hi", {"a": 1})
+    assert task["steps"] == [step]
+    assert site.gates.calls == []
+
+
+async def test_a_step_keeps_the_id_under_which_it_was_created(site: Site) -> None:
+    task_id = await site.create("echo")
+    [created] = await site.steps("echo", task_id)
+    done = await site.post("echo", task_id)
+    assert done["step_id"] == created["step_id"] == following(task_id)
+    assert [step["step_id"] for step in await site.steps("echo", task_id)] == [created["step_id"]]
+
+
+async def test_a_body_is_optional_in_every_form_in_which_clients_leave_it_out(site: Site) -> None:
+    for content, headers in (
+        (b"", {}),
+        (b"", {"Content-Type": "application/json"}),
+        (b"null", {}),
+        (b"null", {"Content-Type": "application/json"}),
+        (b"{}", {}),
+        (b'{"input": null, "additional_input": null}', {"Content-Type": "text/plain"}),
+        (b'{"unknown": 1}', {"Content-Type": "application/x-www-form-urlencoded"}),
+    ):
+        made = await site.http.post(STEPS, content=content, headers=headers)
+        assert (made.status_code, made.json()["input"], made.json()["additional_input"]) == (200, None, {}), content
+        done = await site.http.post(f"{STEPS}/{made.json()['task_id']}/steps", content=content, headers=headers)
+        assert (done.status_code, done.json()["status"], done.json()["output"]) == (200, "completed", ""), content
+
+
+async def test_json_without_a_content_type_is_read(site: Site) -> None:
+    made = await site.http.post(STEPS, content=b'{"input": "Hi"}')
+    assert made.json()["input"] == "Hi"
+
+
+WRONG = (
+    b"[]",
+    b'"text"',
+    b'{"input": 1}',
+    b'{"input": {}}',
+    b'{"additional_input": "x"}',
+    b'{"additional_input": []}',
+    b"{",
+    b"\xff",
+    b'{"input": "\\ud800"}',
+    b'{"additional_input": {"a": NaN}}',
+    b'{"additional_input": {"a": 1e999}}',
+    b'{"additional_input": ' + b'{"a":' * 100 + b"1" + b"}" * 101,
+)
+
+
+async def test_a_wrong_body_is_422_with_a_message(site: Site) -> None:
+    task_id = await site.create("echo")
+    for content in WRONG:
+        for path in (STEPS, f"{STEPS}/{task_id}/steps"):
+            status, words = message(await site.http.post(path, content=content))
+            assert status == 422, content
+            assert words
+    assert [step["status"] for step in await site.steps("echo", task_id)] == ["created"]
+
+
+async def test_a_wrong_field_is_named_in_the_detail(site: Site) -> None:
+    answer = await site.http.post(STEPS, json={"input": 1})
+    assert [each["loc"] for each in answer.json()["detail"]] == [["input"]]
+
+
+async def test_a_body_over_the_limit_is_413(tmp_path: Path) -> None:
+    async with opened(tmp_path, limits={"body": 1000}) as site:
+        assert message(await site.http.post(STEPS, json={"input": "x" * 2000}))[0] == 413
+        task_id = await site.create("echo")
+        assert message(await site.upload("echo", task_id, "a.txt", b"x" * 2000))[0] == 413
+        assert (await site.upload("echo", task_id, "a.txt", b"x" * 100)).status_code == 200
+
+
+async def test_ids_are_strings_and_additional_input_is_never_null(site: Site) -> None:
+    task_id = await site.create("echo", None, additional_input=None)
+    await site.post("echo", task_id, "a")
+    await site.post("echo", task_id)
+    task = await site.task("echo", task_id)
+    listed = (await site.http.get(STEPS)).json()["tasks"]
+    for each in (task, *task["steps"], *listed):
+        assert isinstance(each["additional_input"], dict)
+        assert all(isinstance(value, str) for name, value in each.items() if name.endswith("_id"))
+    assert str(UUID(task_id)) == task_id
+    assert "steps" not in listed[0]
+
+
+async def test_unknown_tasks_are_404_with_a_message(site: Site) -> None:
+    for method, path in (
+        ("GET", ""),
+        ("GET", "/steps"),
+        ("POST", "/steps"),
+        ("GET", f"/steps/{NOBODY}"),
+        ("GET", "/artifacts"),
+        ("POST", "/artifacts"),
+        ("GET", f"/artifacts/{NOBODY}"),
+    ):
+        for task_id in (NOBODY, "x", "..", "%2e%2e%2fetc", "1" * 500, "%00", "{}"):
+            status, words = message(await site.http.request(method, f"{STEPS}/{task_id}{path}"))
+            assert status == 404, f"{method} {task_id}{path}"
+            assert words
+
+
+async def test_unknown_steps_and_artifacts_are_404_and_never_the_first_one(site: Site) -> None:
+    task_id = await site.create("echo")
+    await site.post("echo", task_id)
+    for path in (f"/steps/{NOBODY}", "/steps/x", f"/artifacts/{NOBODY}", "/artifacts/..%2f..%2fgateway.db"):
+        assert message(await site.http.get(f"{STEPS}/{task_id}{path}"))[0] == 404
+
+
+async def test_unknown_paths_and_methods_are_told_in_the_same_words(site: Site) -> None:
+    assert message(await site.http.get("/ap/v1/agent/nothing"))[0] == 404
+    assert message(await site.http.get("/ap/v3"))[0] == 404
+    wrong = await site.http.delete(STEPS)
+    assert message(wrong)[0] == 405
+    assert "POST" in wrong.headers["allow"]
+
+
+async def test_a_task_id_is_found_in_any_spelling_of_the_uuid(site: Site) -> None:
+    task_id = await site.create("echo")
+    assert (await site.task("echo", task_id.upper()))["task_id"] == task_id
+
+
+NO_PAGES = (
+    "page_size=0",
+    "page_size=-1",
+    "page_size=x",
+    "page_size=",
+    "page_size=1.5",
+    "page_size=99999999999",
+    "current_page=0",
+    "current_page=٣",
+    "current_page=2147483648",
+)
+
+
+async def test_a_page_that_is_none_is_422(site: Site) -> None:
+    task_id = await site.create("echo")
+    for query in NO_PAGES:
+        for path in (STEPS, f"{STEPS}/{task_id}/steps", f"{STEPS}/{task_id}/artifacts"):
+            answer = await site.http.get(f"{path}?{query}")
+            assert message(answer)[0] == 422, query
+            assert answer.json()["detail"][0]["loc"] == [query.partition("=")[0]]
+
+
+async def test_lists_come_in_pages_of_ten_with_the_newest_tasks_first(site: Site) -> None:
+    made = [await site.create("echo", str(number)) for number in range(12)]
+    first = (await site.http.get(STEPS)).json()
+    assert first["pagination"] == {"total_items": 12, "total_pages": 2, "current_page": 1, "page_size": 10}
+    second = (await site.http.get(f"{STEPS}?current_page=2")).json()
+    assert [task["task_id"] for task in (*first["tasks"], *second["tasks"])] == made[::-1]
+    beyond = (await site.http.get(f"{STEPS}?current_page=2147483647&page_size=2147483647")).json()
+    assert (beyond["tasks"], beyond["pagination"]["total_items"]) == ([], 12)
+
+
+async def test_steps_and_artifacts_come_in_pages_in_the_order_of_their_making(site: Site) -> None:
+    task_id = await site.create("files")
+    for number in range(5):
+        await site.upload("files", task_id, f"{number}.txt", b"x")
+    page = (await site.http.get(site.at("files", f"/{task_id}/artifacts?page_size=2&current_page=3"))).json()
+    assert [each["file_name"] for each in page["artifacts"]] == ["4.txt"]
+    assert page["pagination"] == {"total_items": 5, "total_pages": 3, "current_page": 3, "page_size": 2}
+    for word in ("a", "b", "c"):
+        await site.post("files", task_id, word)
+    page = (await site.http.get(site.at("files", f"/{task_id}/steps?page_size=2"))).json()
+    assert [each["input"] for each in page["steps"]] == ["a", "b"]
+    assert page["pagination"]["total_pages"] == 2
+
+
+# Steps are runs
+
+
+async def test_a_step_is_answered_when_the_run_is_over(site: Site) -> None:
+    task_id = await site.create("echo", "Hi")
+    answer = await site.http.post(f"{STEPS}/{task_id}/steps")
+    step = answer.json()
+    assert (step["status"], step["is_last"], step["output"], step["input"]) == ("completed", True, "Hi", "Hi")
+    ids = step["additional_output"]["babelgate"]
+    assert ids["thread_id"] == task_id == answer.headers["babelgate-thread"]
+    assert ids["run_id"] == step["step_id"] == answer.headers["babelgate-run"]
+    assert ids["task_id"] == answer.headers["babelgate-task"]
+    assert (await site.hub.task(OWNER, ids["task_id"])).protocol == "aief"
+    assert await site.step("echo", task_id, step["step_id"]) == step
+
+
+async def test_the_input_of_a_step_goes_before_the_task_s(site: Site) -> None:
+    task_id = await site.create("echo", "task")
+    assert (await site.post("echo", task_id, "step"))["output"] == "step"
+    assert (await site.task("echo", task_id))["input"] == "task"
+    task_id = await site.create("echo", "task")
+    assert (await site.post("echo", task_id, ""))["output"] == ""
+
+
+async def test_additional_input_is_the_data_of_the_run(site: Site) -> None:
+    task_id = await site.create("given", "Hi", additional_input={"a": 1, "b": 1})
+    step = await site.post("given", task_id, additional_input={"b": 2})
+    assert step["additional_output"]["output"] == {"text": "Hi", "data": {"a": 1, "b": 2}, "files": []}
+    assert step["additional_input"] == {"a": 1, "b": 2}
+    step = await site.post("given", task_id, "Again")
+    assert step["additional_output"]["output"] == {"text": "Again", "data": None, "files": []}
+
+
+async def test_without_a_text_an_agent_gets_the_text_in_the_additional_input(site: Site) -> None:
+    task_id = await site.create("echo", None, additional_input={"prompt": "from there"})
+    assert (await site.post("echo", task_id))["output"] == "from there"
+
+
+async def test_after_the_last_step_another_one_is_the_next_turn(site: Site) -> None:
+    task_id = await site.create("given", "One")
+    first = await site.post("given", task_id)
+    second = await site.post("given", task_id, "Two")
+    assert first["is_last"] and second["is_last"]
+    assert [said.text for said in site.gates.calls[1].history if said.role == "user"] == ["One"]
+    ids = [step["additional_output"]["babelgate"]["task_id"] for step in (first, second)]
+    assert (await site.hub.task(OWNER, ids[1])).continues == ids[0]
+    assert await site.steps("given", task_id) == [first, second]
+
+
+async def test_structured_output_is_the_output_where_nothing_was_said(site: Site) -> None:
+    task_id = await site.create("json", "a b")
+    step = await site.post("json", task_id)
+    assert json.loads(step["output"]) == step["additional_output"]["output"] == {"text": "a b", "words": 2, "length": 3}
+    assert "data" not in step["additional_output"]
+
+
+async def test_the_work_is_told_beside_the_output(site: Site) -> None:
+    task_id = await site.create("tools", "a b c")
+    step = await site.post("tools", task_id)
+    assert step["output"] == "3 words"
+    assert step["additional_output"]["tools"] == [{"name": "word_count", "input": {"text": "a b c"}, "output": 3}]
+
+
+async def test_a_failure_is_a_last_step_with_an_error_and_status_200(site: Site) -> None:
+    task_id = await site.create("fail", "boom")
+    step = await site.post("fail", task_id)
+    assert (step["status"], step["is_last"], step["output"]) == ("completed", True, "Failing.")
+    error = step["additional_output"]["error"]
+    assert error["code"] == "agent_failed"
+    assert "boom" in error["message"]
+    assert "Traceback" not in json.dumps(step)
+
+
+async def test_a_timeout_is_told_as_a_failure(tmp_path: Path) -> None:
+    async with opened(tmp_path, limits={"run": 0.1}) as site:
+        task_id = await site.create("gated")
+        step = await site.post("gated", task_id)
+        assert (step["status"], step["is_last"]) == ("completed", True)
+        assert step["additional_output"]["error"]["code"] == "agent_timeout"
+
+
+async def test_a_cancelled_run_is_a_last_step_that_says_so(site: Site) -> None:
+    task_id = await site.create("gated")
+    posting = asyncio.ensure_future(site.post("gated", task_id))
+    await within(site.gates.began.wait())
+    [step] = await site.steps("gated", task_id)
+    await site.hub.cancel(OWNER, step["additional_output"]["babelgate"]["task_id"])
+    done = await within(posting)
+    assert (done["status"], done["is_last"], done["step_id"]) == ("completed", True, step["step_id"])
+    assert done["additional_output"]["error"]["code"] == "cancelled"
+
+
+async def test_an_unknown_agent_is_404(site: Site) -> None:
+    assert message(await site.http.post("/agent/nobody/ap/v1/agent/tasks"))[0] == 404
+
+
+async def test_a_broken_agent_runs_no_step_and_its_tasks_are_there(tmp_path: Path) -> None:
+    async with opened(tmp_path) as site:
+        task_id = await site.create("given")
+        step = await site.post("given", task_id)
+    broken = Fronted(AgentInfo(name="given"), None, broken="its import failed")
+    async with opened(tmp_path, fronted={"given": broken}) as site:
+        assert await site.steps("given", task_id) == [step]
+        assert message(await site.http.post(site.at("given", f"/{task_id}/steps")))[0] == 502
+
+
+# Questions
+
+
+async def test_a_question_is_a_step_that_is_not_the_last_and_a_created_one(site: Site) -> None:
+    task_id = await site.create("ask")
+    asked = await site.post("ask", task_id)
+    assert (asked["status"], asked["is_last"], asked["output"]) == ("completed", False, "What is your name?")
+    assert asked["additional_output"]["status"] == "input-required"
+    [question] = asked["additional_output"]["questions"]
+    assert (question["message"], question["kind"], question["schema"]) == ("What is your name?", "input", None)
+    first, created = await site.steps("ask", task_id)
+    assert first == asked
+    assert (created["status"], created["input"], created["output"]) == ("created", None, None)
+    done = await site.post("ask", task_id, "Bob")
+    assert (done["step_id"], done["output"], done["is_last"]) == (created["step_id"], "Hello, Bob.", True)
+    assert done["input"] == "Bob"
+    assert await site.steps("ask", task_id) == [asked, done]
+
+
+async def test_several_questions_are_asked_one_at_a_time(site: Site) -> None:
+    task_id = await site.create("approve")
+    first = await site.post("approve", task_id)
+    assert first["output"] == "May I write the file?"
+    assert [each["value"]["action"] for each in first["additional_output"]["questions"]] == ["write", "send"]
+    assert first["additional_output"]["questions"][0]["schema"]["required"] == ["approved"]
+    second = await site.post("approve", task_id, '{"approved": true}')
+    assert (second["output"], second["is_last"]) == ("May I send the message?", False)
+    assert len(second["additional_output"]["questions"]) == 1
+    last = await site.post("approve", task_id, additional_input={"approved": False})
+    assert (last["output"], last["is_last"]) == ("write: approved\nsend: not approved\n", True)
+    assert [step["step_id"] for step in await site.steps("approve", task_id)] == [
+        each["step_id"] for each in (first, second, last)
+    ]
+
+
+async def test_a_question_answered_from_another_protocol_is_the_created_step(site: Site) -> None:
+    task_id = await site.create("ask")
+    asked = await site.post("ask", task_id)
+    created = (await site.steps("ask", task_id))[1]
+    answers = Answers(task_id=asked["additional_output"]["babelgate"]["task_id"], bare="Eve")
+    receipt = await site.hub.answer(OWNER, answers)
+    assert receipt.run_id == created["step_id"]
+    await ended(site, receipt.thread_id, receipt.run_id)
+    assert (await site.step("ask", task_id, created["step_id"]))["output"] == "Hello, Eve."
+    assert (await site.post("ask", task_id, "Bob"))["output"] == "What is your name?"
+
+
+async def test_a_question_that_nobody_may_answer_any_more_is_the_last_step(site: Site) -> None:
+    task_id = await site.create("ask")
+    asked = await site.post("ask", task_id)
+    await site.hub.cancel(OWNER, asked["additional_output"]["babelgate"]["task_id"])
+    [step] = await site.steps("ask", task_id)
+    assert (step["is_last"], step["additional_output"]["error"]["code"]) == (True, "cancelled")
+    assert (await site.post("ask", task_id))["is_last"] is False
+
+
+async def ended(site: Site, thread_id: str, run_id: str) -> None:
+    async with asyncio.timeout(BOUND):
+        async for batch in site.hub.read(OWNER, Scope(thread_id, "run", run_id)):
+            if any(isinstance(record.event, RunEnded) for record in batch):
+                return
+
+
+# Agents that mark steps
+
+
+async def test_marked_steps_are_shown_one_a_call(site: Site) -> None:
+    task_id = await site.create("steps", "do it")
+    first = await site.post("steps", task_id)
+    assert (first["name"], first["output"], first["is_last"]) == ("plan", "Planned. ", False)
+    second = await site.post("steps", task_id)
+    assert (second["name"], second["output"], second["is_last"]) == ("work", "Worked. ", False)
+    third = await site.post("steps", task_id)
+    assert (third["name"], third["output"], third["is_last"]) == ("review", "Reviewed.", True)
+    assert await site.steps("steps", task_id) == [first, second, third]
+    assert len({each["step_id"] for each in (first, second, third)}) == 3
+    assert len({each["additional_output"]["babelgate"]["run_id"] for each in (first, second, third)}) == 1
+    for step in (first, second, third):
+        assert await site.step("steps", task_id, step["step_id"]) == step
+    assert (await site.post("steps", task_id))["name"] == "plan"
+
+
+async def test_the_steps_to_come_are_created_ones_under_the_ids_that_they_keep(site: Site) -> None:
+    task_id = await site.create("steps")
+    await site.post("steps", task_id)
+    # The agent is done long before its steps are all asked for.
+    await ended(site, task_id, following(task_id))
+    listed = await site.steps("steps", task_id)
+    assert [(step["name"], step["status"]) for step in listed] == [
+        ("plan", "completed"),
+        ("work", "created"),
+        ("review", "created"),
+    ]
+    assert listed[1]["output"] is listed[1]["additional_output"] is None
+    for step in listed[1:]:
+        assert (await site.post("steps", task_id))["step_id"] == step["step_id"]
+
+
+async def test_a_step_is_answered_while_the_agent_is_at_the_next_one(site: Site) -> None:
+    task_id = await site.create("staged")
+    assert (await site.post("staged", task_id))["output"] == "Done one."
+    await within(site.gates.began.wait())
+    listed = await site.steps("staged", task_id)
+    assert [step["status"] for step in listed] == ["completed", "created"]
+    posting = asyncio.ensure_future(site.post("staged", task_id))
+    await noted(site, task_id)
+    listed = await site.steps("staged", task_id)
+    assert [step["status"] for step in listed] == ["completed", "running"]
+    site.gates.go.set()
+    assert (await within(posting))["output"] == "Done two."
+
+
+async def noted(site: Site, task_id: str) -> None:
+    """Until the POST has said that the second step was asked for."""
+    async with asyncio.timeout(BOUND):
+        async for batch in site.hub.read(OWNER, Scope(task_id)):
+            for record in batch:
+                if "revealed" in json.dumps(record.event.model_dump(mode="json")):
+                    return
+
+
+async def test_how_many_steps_were_shown_survives_a_restart(tmp_path: Path) -> None:
+    async with opened(tmp_path) as site:
+        task_id = await site.create("steps")
+        for name in ("plan", "work"):
+            assert (await site.post("steps", task_id))["name"] == name
+    async with opened(tmp_path) as site:
+        assert [step["status"] for step in await site.steps("steps", task_id)] == ["completed", "completed", "created"]
+        last = await site.post("steps", task_id)
+        assert (last["name"], last["is_last"]) == ("review", True)
+
+
+async def test_a_question_in_a_marked_step_is_reached_step_by_step_and_answered(site: Site) -> None:
+    task_id = await site.create("interview")
+    first = await site.post("interview", task_id)
+    await ended(site, task_id, first["step_id"])
+    # The question is open already, and is not answered by whoever asks for the step that holds it.
+    second = await site.post("interview", task_id, "continue")
+    assert (second["name"], second["output"], second["is_last"]) == ("ask", "Who?", False)
+    third = await site.post("interview", task_id, "Ada")
+    assert (third["name"], third["output"], third["is_last"]) == ("thank", "Ada.Thanks.", True)
+    assert await site.steps("interview", task_id) == [first, second, third]
+
+
+async def test_an_input_that_no_agent_gets_any_more_is_told_as_a_loss(site: Site) -> None:
+    task_id = await site.create("steps")
+    await site.post("steps", task_id)
+    answer = await site.http.post(site.at("steps", f"/{task_id}/steps"), json={"input": "no, do it otherwise"})
+    assert answer.json()["name"] == "work"
+    assert 'step="the agent was at work already' in answer.headers["babelgate-loss"]
+    assert "babelgate-loss" not in (await site.http.post(site.at("steps", f"/{task_id}/steps"))).headers
+
+
+async def test_steps_inside_of_steps_are_not_shown_and_told_as_a_loss(site: Site) -> None:
+    task_id = await site.create("graph")
+    answer = await site.http.post(site.at("graph", f"/{task_id}/steps"))
+    step = answer.json()
+    assert (step["name"], step["is_last"]) == ("outer", True)
+    assert set(step["additional_output"]["babelgate"]["loss"]) == {"step", "custom"}
+    assert "custom=" in answer.headers["babelgate-loss"]
+
+
+# One at a time, and who leaves
+
+
+async def test_two_steps_at_once_come_one_after_the_other(site: Site) -> None:
+    task_id = await site.create("gated")
+    posting = [asyncio.ensure_future(site.post("gated", task_id, word)) for word in ("a", "b")]
+    await within(site.gates.began.wait())
+    site.gates.go.set()
+    done = [await within(each) for each in posting]
+    assert {step["output"] for step in done} == {"a: first second", "b: first second"}
+    assert site.gates.most == 1
+    assert len(await site.steps("gated", task_id)) == 2
+
+
+async def test_two_answers_at_once_do_not_answer_the_same_question(site: Site) -> None:
+    task_id = await site.create("ask")
+    await site.post("ask", task_id)
+    one, two = await asyncio.gather(site.post("ask", task_id, "Ann"), site.post("ask", task_id, "Bob"))
+    outputs = {one["output"], two["output"]}
+    assert "What is your name?" in outputs
+    assert outputs & {"Hello, Ann.", "Hello, Bob."}
+
+
+async def test_a_client_that_leaves_does_not_stop_its_step(site: Site) -> None:
+    task_id = await site.create("gated")
+    leaving = asyncio.ensure_future(site.post("gated", task_id))
+    await within(site.gates.began.wait())
+    leaving.cancel()
+    await asyncio.wait([leaving])
+    [step] = await site.steps("gated", task_id)
+    assert (step["status"], step["is_last"], step["output"]) == ("running", False, None)
+    site.gates.go.set()
+    await ended(site, task_id, step["step_id"])
+    [step] = await site.steps("gated", task_id)
+    assert (step["status"], step["is_last"], step["output"]) == ("completed", True, "Hello: first second")
+
+
+async def test_a_gateway_that_stops_answers_with_the_running_step(site: Site) -> None:
+    task_id = await site.create("gated")
+    posting = asyncio.ensure_future(site.post("gated", task_id))
+    await within(site.gates.began.wait())
+    site.hub.journal.channels.close_all()
+    step = await within(posting)
+    assert (step["status"], step["is_last"]) == ("running", False)
+
+
+async def test_a_task_that_is_deleted_meanwhile_is_404(site: Site) -> None:
+    task_id = await site.create("gated")
+    posting = asyncio.ensure_future(site.http.post(site.at("gated", f"/{task_id}/steps")))
+    await within(site.gates.began.wait())
+    await site.hub.delete_thread(OWNER, task_id)
+    assert message(await within(posting))[0] == 404
+    assert message(await site.http.get(site.at("gated", f"/{task_id}")))[0] == 404
+
+
+# Agents, owners, other protocols
+
+
+async def test_each_agent_has_an_origin_of_its_own_and_the_default_one_has_the_root(site: Site) -> None:
+    mine, other = await site.create("echo"), await site.create("json")
+    for base in ("/ap/v1/agent/tasks", STEPS):
+        assert [task["task_id"] for task in (await site.http.get(base)).json()["tasks"]] == [mine]
+    assert message(await site.http.get(f"{STEPS}/{other}"))[0] == 404
+    assert message(await site.http.post(f"{STEPS}/{other}/steps"))[0] == 404
+    assert (await site.hub.thread_view(OWNER, other)).status == "idle"
+
+
+async def test_a_conversation_of_another_protocol_is_a_task_of_the_agents_that_ran_on_it(site: Site) -> None:
+    async def run(agent: str, text: str, thread_id: str) -> str:
+        submission = Submission(agent=agent, messages=(Message.of(text, "user"),), thread_id=thread_id, protocol="a2a")
+        receipt = await site.hub.submit(OWNER, submission)
+        await ended(site, thread_id, receipt.run_id)
+        return receipt.run_id
+
+    thread_id = str(uuid4())
+    first = await run("echo", "One", thread_id)
+    await run("json", "Two", thread_id)
+    third = await run("steps", "Three", thread_id)
+    [step] = await site.steps("echo", thread_id)
+    assert (step["step_id"], step["input"], step["output"], step["is_last"]) == (first, "One", "One", True)
+    assert (await site.task("echo", thread_id))["input"] == "One"
+    assert [each["task_id"] for each in (await site.http.get(STEPS)).json()["tasks"]] == [thread_id]
+    # Nobody steps through a run that was not begun by a step.
+    assert [each["status"] for each in await site.steps("steps", thread_id)] == ["completed"] * 3
+    assert (await site.steps("steps", thread_id))[0]["step_id"] == third
+    assert (await site.post("echo", thread_id, "Four"))["output"] == "Four"
+    assert message(await site.http.get(site.at("ask", f"/{thread_id}")))[0] == 404
+
+
+async def test_a_step_waits_for_its_turn_behind_a_run_of_another_protocol(site: Site) -> None:
+    task_id = await site.create("gated")
+    waiting = Submission(agent="gated", messages=(Message.of("other", "user"),), thread_id=task_id)
+    await site.hub.submit(OWNER, waiting)
+    await within(site.gates.began.wait())
+    posting = asyncio.ensure_future(site.post("gated", task_id, "mine"))
+    await created(site, task_id, 2)
+    listed = await site.steps("gated", task_id)
+    assert [step["status"] for step in listed] == ["running", "created"]
+    site.gates.go.set()
+    assert (await within(posting))["output"] == "mine: first second"
+
+
+async def created(site: Site, thread_id: str, count: int) -> None:
+    """Until the thread has so many runs."""
+    found = 0
+    async with asyncio.timeout(BOUND):
+        async for batch in site.hub.read(OWNER, Scope(thread_id)):
+            found += sum(record.event.kind == "run_created" for record in batch)
+            if found >= count:
+                return
+
+
+async def test_a_removed_run_is_no_step_and_its_artifacts_are_gone(site: Site) -> None:
+    task_id = await site.create("files")
+    step = await site.post("files", task_id)
+    assert len(await site.artifacts("files", task_id)) == 1
+    await site.hub.remove_run(OWNER, step["step_id"])
+    assert await site.artifacts("files", task_id) == []
+    [created] = await site.steps("files", task_id)
+    assert created["status"] == "created"
+    assert created["step_id"] != step["step_id"]
+    again = await site.post("files", task_id)
+    assert (again["step_id"], again["status"]) == (created["step_id"], "completed")
+
+
+async def test_another_owner_s_task_is_not_found(tmp_path: Path) -> None:
+    keys = {"alice": "alice-key-0123456789", "bob": "bob-key-0123456789"}
+    async with opened(tmp_path, keys=keys) as site:
+        alice, bob = ({"Authorization": f"Bearer {key}"} for key in keys.values())
+        task_id = (await site.http.post(STEPS, headers=alice)).json()["task_id"]
+        assert (await site.http.get(f"{STEPS}/{task_id}", headers=alice)).status_code == 200
+        for method, path in (("GET", ""), ("GET", "/steps"), ("POST", "/steps"), ("GET", "/artifacts")):
+            answer = await site.http.request(method, f"{STEPS}/{task_id}{path}", headers=bob)
+            assert message(answer)[0] == 404
+        assert (await site.http.get(STEPS, headers=bob)).json()["tasks"] == []
+        nobody = await site.http.get(STEPS)
+        assert message(nobody)[0] == 401
+        assert nobody.headers["www-authenticate"] == "Bearer"
+
+
+async def test_a_restart_keeps_tasks_that_nothing_ran_on(tmp_path: Path) -> None:
+    async with opened(tmp_path) as site:
+        task_id = await site.create("echo", "Hi")
+        [before] = await site.steps("echo", task_id)
+    async with opened(tmp_path) as site:
+        assert await site.steps("echo", task_id) == [before]
+        assert (await site.post("echo", task_id))["output"] == "Hi"
+
+
+async def test_full_queues_say_when_to_come_back(tmp_path: Path) -> None:
+    async with opened(tmp_path, limits={"queue": {"thread": 1, "agent": 100, "owner": 100}}) as site:
+        task_id = await site.create("gated")
+        for _ in range(2):
+            await site.hub.submit(OWNER, Submission(agent="gated", thread_id=task_id))
+        answer = await site.http.post(site.at("gated", f"/{task_id}/steps"))
+        assert message(answer)[0] == 429
+        assert int(answer.headers["retry-after"]) > 0
+
+
+async def test_the_endpoints_beside_v1_are_there(site: Site) -> None:
+    assert (await site.http.get("/ap/versions")).json() == {"versions": ["v1"]}
+    info = (await site.http.get("/agent/json/ap/v2/agent/info")).json()
+    assert (info["name"], info["protocol"], info["config_options"]) == ("json", 1, {})
+    assert info["url"] == f"{site.url}/agent/json/ap/v1"
+    assert info["version"] and info["description"]
+
+
+async def test_a_state_that_waits_is_seen_by_the_hub_too(site: Site) -> None:
+    task_id = await site.create("ask")
+    asked = await site.post("ask", task_id)
+    task = await site.hub.task(OWNER, asked["additional_output"]["babelgate"]["task_id"])
+    assert task.state is TaskState.INPUT_REQUIRED
+    assert (await site.hub.thread_view(OWNER, task_id)).status == "interrupted"
+
+
+async def test_no_run_starts_before_the_first_step_and_none_beside_it(site: Site) -> None:
+    task_id = await site.create("given")
+    await site.task("given", task_id)
+    await site.steps("given", task_id)
+    assert site.gates.calls == []
+    await site.post("given", task_id)
+    calls: list[Any] = site.gates.calls
+    assert len(calls) == 1

@@ -1,0 +1,198 @@
+"""A new input on a busy thread: the four strategies, each alone, and mixed in fifty scripted ways."""
+
+import random
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+
+from canonical import Scope
+from canonical.event import RunEnded, RunStarted
+from tests.adapters.langchain.site import Site, said
+from tests.gateway.hubs import Activation
+
+BUSY: Final = "Thread is already running a task. Wait for it to finish or choose a different multitask strategy."
+
+
+async def two(site: Site, strategy: str | None, **fields: Any) -> tuple[str, str, Activation, Any]:
+    """(thread, first run at work, its activation, the answer to the second)"""
+    thread_id = await site.thread()
+    first = await site.run(thread_id, input={**said("first"), "n": 1})
+    going = await site.agent.called()
+    if strategy is not None:
+        fields["multitask_strategy"] = strategy
+    return thread_id, first, going, await site.create(thread_id, input=said("second"), **fields)
+
+
+async def contents(site: Site, thread_id: str) -> list[str]:
+    values = (await site.look(f"/threads/{thread_id}/state"))["values"]
+    return [message["content"] for message in values["messages"]]
+
+
+async def test_reject_is_a_conflict_and_the_first_run_does_not_notice(site: Site) -> None:
+    thread_id, first, going, answer = await two(site, "reject")
+    assert (answer.status_code, answer.json()) == (409, {"detail": BUSY})
+    going.say("done").end()
+    assert await site.ends(thread_id, first) == "success"
+    assert await contents(site, thread_id) == ["first", "done"]
+    assert len(await site.look(f"/threads/{thread_id}/runs")) == 1
+
+
+async def test_enqueue_is_the_platforms_default_and_waits_for_its_turn(site: Site) -> None:
+    for strategy in (None, "enqueue"):
+        thread_id, first, going, answer = await two(site, strategy)
+        second = answer.json()["run_id"]
+        assert answer.status_code == 200
+        assert answer.json()["multitask_strategy"] == "enqueue"
+        assert await site.status(thread_id, second) == "pending"
+        assert not site.agent.waiting
+        going.say("done").end()
+        assert await site.ends(thread_id, first) == "success"
+        (await site.agent.called()).say("too").end()
+        assert await site.ends(thread_id, second) == "success"
+        assert await contents(site, thread_id) == ["first", "done", "second", "too"]
+
+
+async def test_interrupt_ends_the_first_run_and_the_second_goes_on_from_what_it_did(site: Site) -> None:
+    thread_id, first, going, answer = await two(site, "interrupt")
+    second = answer.json()["run_id"]
+    assert answer.status_code == 200
+    assert await site.ends(thread_id, first) == "interrupted"
+    assert going.cancelled.is_set()
+    (await site.agent.called()).say("done").end()
+    assert await site.ends(thread_id, second) == "success"
+    assert await contents(site, thread_id) == ["first", "second", "done"]
+    assert (await site.look(f"/threads/{thread_id}"))["values"]["n"] == 1
+
+
+async def test_rollback_deletes_the_first_run_with_its_revisions(site: Site) -> None:
+    thread_id, first, _, answer = await two(site, "rollback")
+    second = answer.json()["run_id"]
+    assert answer.status_code == 200
+    (await site.agent.called()).say("done").end()
+    assert await site.ends(thread_id, second) == "success"
+    assert await site.status(thread_id, first) == 404
+    assert [run["run_id"] for run in await site.look(f"/threads/{thread_id}/runs")] == [second]
+    assert await contents(site, thread_id) == ["second", "done"]
+    assert "n" not in (await site.look(f"/threads/{thread_id}"))["values"]
+    assert {state["metadata"]["run_id"] for state in await site.look(f"/threads/{thread_id}/history")} == {second}
+
+
+@pytest.mark.parametrize("path", ["/threads/{t}/runs", "/runs", "/agent-protocol/threads/{t}/runs/wait"])
+async def test_the_agent_protocol_rejects_where_nothing_else_is_asked(site: Site, path: str) -> None:
+    thread_id, _, going, _ = await two(site, "reject")
+    answer = await site.post(path.format(t=thread_id), {"agent_id": "echo", "thread_id": thread_id, "input": "x"})
+    assert answer.status_code == 409
+    going.end()
+
+
+# Mixed
+
+
+@dataclass
+class Model:
+    """A thread as a page of plain Python says it is."""
+
+    status: dict[str, str | int] = field(default_factory=dict[str, str | int])
+    queue: list[str] = field(default_factory=list[str])
+    """The first is at work."""
+
+    def post(self, run_id: str | None, strategy: str) -> None:
+        if run_id is None:
+            return
+        if strategy in ("interrupt", "rollback"):
+            for other in self.queue:
+                self.status[other] = "interrupted" if strategy == "interrupt" else 404
+            self.queue.clear()
+        self.queue.append(run_id)
+        self.status[run_id] = "pending"
+
+    def end(self, run_id: str, status: str | int) -> None:
+        self.queue.remove(run_id)
+        self.status[run_id] = status
+
+    def accepts(self, strategy: str) -> bool:
+        return strategy != "reject" or not self.queue
+
+
+class Scene:
+    def __init__(self, site: Site, thread_id: str) -> None:
+        self.site = site
+        self.thread_id = thread_id
+        self.model = Model()
+        self.going: dict[str, Activation] = {}
+
+    async def post(self, strategy: str) -> None:
+        answer = await self.site.create(self.thread_id, multitask_strategy=strategy)
+        assert answer.status_code == (200 if self.model.accepts(strategy) else 409)
+        self.model.post(answer.json().get("run_id"), strategy)
+        await self.settle()
+
+    async def finish(self) -> None:
+        if self.model.queue:
+            run_id = self.model.queue[0]
+            self.going[run_id].say("done").end()
+            self.model.end(run_id, "success")
+            await self.settle()
+
+    async def cancel(self, chance: random.Random, action: str) -> None:
+        if self.model.queue:
+            run_id = chance.choice(self.model.queue)
+            path = f"/threads/{self.thread_id}/runs/{run_id}/cancel?wait=1&action={action}"
+            assert (await self.site.post(path)).status_code == 200
+            self.model.end(run_id, "interrupted" if action == "interrupt" else 404)
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Whoever is first in the queue is called, and everybody else is what the model says."""
+        queue, site = self.model.queue, self.site
+        if queue and queue[0] not in self.going:
+            going = await site.agent.called()
+            assert going.call.run_id == queue[0]
+            self.going[queue[0]] = going
+            self.model.status[queue[0]] = "running"
+        for run_id, status in self.model.status.items():
+            if run_id not in queue:
+                await site.get(f"/threads/{self.thread_id}/runs/{run_id}/join")
+            assert await site.status(self.thread_id, run_id) == status
+        shown = await site.look(f"/threads/{self.thread_id}/runs?limit=100")
+        assert [run["status"] for run in shown].count("running") == min(1, len(queue))
+        assert {run["run_id"] for run in shown} == {each for each, status in self.model.status.items() if status != 404}
+        assert (await site.look(f"/threads/{self.thread_id}"))["status"] == ("busy" if queue else "idle")
+
+    async def check_log(self) -> None:
+        """No two runs were ever at work at once, in the order in which every reader reads it."""
+        at_work: set[str | None] = set()
+        for record in await self.site.gateway.hub.records("default", Scope(self.thread_id)):
+            if isinstance(record.event, RunStarted):
+                at_work.add(record.run_id)
+            elif isinstance(record.event, RunEnded):
+                at_work.discard(record.run_id)
+            assert len(at_work) <= 1
+        assert not at_work
+
+
+async def play(site: Site, seed: int) -> None:
+    chance = random.Random(seed)
+    scene = Scene(site, await site.thread())
+    for _ in range(7):
+        match chance.choices(["post", "finish", "cancel", "roll back"], [5, 2, 1, 1])[0]:
+            case "post":
+                await scene.post(chance.choice(["reject", "enqueue", "interrupt", "rollback"]))
+            case "finish":
+                await scene.finish()
+            case "cancel":
+                await scene.cancel(chance, "interrupt")
+            case _:
+                await scene.cancel(chance, "rollback")
+    while scene.model.queue:
+        await scene.finish()
+    await scene.check_log()
+
+
+@pytest.mark.parametrize("tens", range(5))
+async def test_in_any_mixture_of_strategies_one_run_at_most_is_active_and_each_ends_as_it_must(
+    site: Site, tens: int
+) -> None:
+    for seed in range(10 * tens, 10 * tens + 10):
+        await play(site, seed)

@@ -1,0 +1,285 @@
+"""Agents of servers made with the official A2A SDKs of both generations, unchanged, called by our client."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from adapters.a2a.client import Client, discover
+from adapters.a2a.client.binding import bound
+from adapters.a2a.interface import Interface
+from canonical import DataPart, Event, FilePart, Message, Record, RunStatus, TextPart
+from canonical.agent import DETACH
+from canonical.event import ArtifactAdded, MessageEnded, PartAdded, PartDelta, RunEnded, UpstreamBound
+from canonical.replay import unseen
+from conformance.contract import check_agent
+from tests.adapters.a2a.talk import Reminded, Talk
+from tests.interop.driver import BOUND, OfficialServer, start_server
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+WAYS = [
+    ("a2a-1.0", "1.0", "JSONRPC", True),
+    ("a2a-1.0", "1.0", "HTTP+JSON", True),
+    ("a2a-1.0", "0.3", "JSONRPC", True),
+    ("a2a-1.0", "0.3", "HTTP+JSON", True),
+    ("a2a-1.0", "1.0", "JSONRPC", False),
+    ("a2a-0.3", "0.3", "JSONRPC", True),
+    ("a2a-0.3", "0.3", "HTTP+JSON", True),
+    ("a2a-0.3", "0.3", "JSONRPC", False),
+]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A server, and how its agents are called."""
+
+    server: OfficialServer
+    peer: str
+    version: Any
+    rest: bool
+    streams: bool
+
+    def agent(self, name: str) -> Client:
+        client = Client(f"{self.server.url}/{name}")
+        path = f"{name}/rest" if self.rest and self.peer == "a2a-0.3" else name
+        slash = "/" if not self.rest and self.peer == "a2a-0.3" else ""
+        url = f"{self.server.url}/{path}{slash}"
+        interface = Interface(url, self.version, rest=self.rest, streams=self.streams)
+        # What its card would say if it offered nothing else.
+        client._binding = bound(client._upstream, interface, "")  # pyright: ignore[reportPrivateUsage]
+        return client
+
+    @asynccontextmanager
+    async def talk(self, name: str) -> AsyncGenerator[Talk]:
+        agent = self.agent(name)
+        yield Talk(agent, bound=BOUND)
+        await agent.aclose()
+
+
+def way_name(way: tuple[str, str, str, bool]) -> str:
+    peer, version, binding, streams = way
+    return f"{peer}-speaking-{version}-{binding}{'' if streams else '-unary'}"
+
+
+@pytest_asyncio.fixture(loop_scope="module", params=WAYS, ids=way_name)
+async def way(request: pytest.FixtureRequest, servers: dict[str, OfficialServer]) -> Way:
+    peer, version, binding, streams = request.param
+    return Way(servers[peer], peer, version, binding == "HTTP+JSON", streams)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def servers() -> AsyncGenerator[dict[str, OfficialServer]]:
+    async with start_server("a2a-1.0") as new, start_server("a2a-0.3") as old:
+        yield {"a2a-1.0": new, "a2a-0.3": old}
+
+
+@pytest.mark.parametrize(("peer", "version"), [("a2a-1.0", "1.0"), ("a2a-0.3", "0.3")])
+async def test_their_cards_are_found_and_lead_to_an_answer(
+    servers: dict[str, OfficialServer], peer: str, version: str
+) -> None:
+    url = f"{servers[peer].url}/echo"
+    async with httpx.AsyncClient(trust_env=False) as http:
+        [info] = await discover(url, http)
+    assert (info.name, info.description, [skill.id for skill in info.skills]) == ("echo", "The agent echo.", ["echo"])
+    agent = Client(url)
+    assert (await Talk(agent).say("Hello")).text == "Hello"
+    binding = agent._binding  # pyright: ignore[reportPrivateUsage]
+    assert binding is not None
+    assert (binding.interface.version, binding.interface.rest) == (version, False)
+    await agent.aclose()
+
+
+async def test_an_answer_arrives_and_the_task_and_its_context_are_known(way: Way) -> None:
+    async with way.talk("echo") as talk:
+        heard = await talk.say("Hello")
+        assert (heard.text, heard.fault) == ("Hello", None)
+        [bound_to] = [event for event in heard.events if isinstance(event, UpstreamBound)]
+        assert set(bound_to.ids) == {"task", "context"}
+
+
+async def test_the_next_task_is_in_the_same_context(way: Way) -> None:
+    async with way.talk("echo") as talk:
+        first, second = await talk.say("one"), await talk.say("two")
+    ids = [event.ids for heard in (first, second) for event in heard.events if isinstance(event, UpstreamBound)]
+    assert ids[0]["context"] == ids[1]["context"]
+    assert ids[0]["task"] != ids[1]["task"]
+
+
+async def test_a_message_without_a_task_is_the_answer(way: Way) -> None:
+    async with way.talk("message") as talk:
+        heard = await talk.say("Hello")
+    assert (heard.text, heard.fault) == ("Hello", None)
+
+
+async def test_tokens_arrive_as_they_are_said(way: Way) -> None:
+    agent = way.agent("stream")
+    said: list[str] = []
+    async with asyncio.timeout(BOUND), aclosing(cast("Any", agent.run(Talk(agent).call("one two three")))) as events:
+        async for event in events:
+            if isinstance(event, PartDelta) or (isinstance(event, PartAdded) and isinstance(event.part, TextPart)):
+                said.append(event.text if isinstance(event, PartDelta) else event.part.text)  # pyright: ignore
+                if len(said) < 3:
+                    way.server.release()
+    assert said == ["one", " two", " three"]
+    await agent.aclose()
+
+
+@pytest.mark.parametrize(("name", "ask", "end"), [("ask", "input", "Hello, Ada."), ("auth", "auth", "Signed in.")])
+async def test_a_question_is_asked_and_answered_in_the_same_task(way: Way, name: str, ask: str, end: str) -> None:
+    async with way.talk(name) as talk:
+        asked = await talk.say("go")
+        [question] = asked.questions
+        assert (question.ask, question.message.text) == (
+            ask,
+            {"ask": "What is your name?", "auth": "Sign in, please."}[name],
+        )
+        heard = await talk.answer("Ada")
+    assert (heard.text, heard.fault, heard.questions) == (end, None, [])
+    tasks = [event.ids["task"] for each in (asked, heard) for event in each.events if isinstance(event, UpstreamBound)]
+    assert len(tasks) == 2 and len(set(tasks)) == 1
+
+
+async def test_files_go_there_and_come_back_byte_by_byte(way: Way) -> None:
+    content = bytes(range(256))
+    file = FilePart(name="every byte.bin", media_type="application/octet-stream", inline=content)
+    agent = way.agent("files")
+    call = Talk(agent).call(Message(role="user", parts=(file, TextPart(text="text"))))
+    given: dict[str, Any] = {}
+    async with asyncio.timeout(BOUND), aclosing(cast("Any", agent.run(call))) as events:
+        async for event in events:
+            if isinstance(event, ArtifactAdded):
+                assert isinstance(event.part, FilePart)
+                given[event.name or ""] = event.part.inline
+    await agent.aclose()
+    if way.rest and way.version == "0.3":  # its protocol buffer has no field for names
+        assert set(given.values()) == {content, b"text"}
+    else:
+        assert given == {"every byte.bin": content, "report.txt": b"text"}
+
+
+async def test_data_arrives_as_the_value_it_is(way: Way) -> None:
+    async with way.talk("data") as talk:
+        heard = await talk.say("two words")
+    [message] = heard.messages
+    assert message.parts == (DataPart(data={"text": "two words", "words": 2}),)
+
+
+async def test_progress_is_no_part_of_the_answer(way: Way) -> None:
+    async with way.talk("steps") as talk:
+        heard = await talk.say("Done.")
+    assert heard.text == "Done."
+    told = [message.text for message in heard.messages if message.phase == "progress"]
+    # Who looks now and then misses what was said in between: it is kept in the history, and no part of the answer.
+    assert told == ["Planning.", "Working."] or not way.streams
+
+
+async def test_a_failure_and_a_refusal_are_told_in_the_agents_words(way: Way) -> None:
+    async with way.talk("fail") as talk:
+        heard = await talk.say("Boom")
+        assert heard.fault is not None
+        assert (heard.text, heard.fault.message) == ("Before the fault.", "Boom")
+    async with way.talk("reject") as talk:
+        heard = await talk.say("No.")
+        assert heard.fault is not None
+        assert (heard.fault.message, heard.fault.details) == ("No.", {"rejected": True})
+
+
+async def until(events: AsyncIterator[Event], kind: type[Event]) -> Event:
+    async for event in events:
+        if isinstance(event, kind):
+            return event
+    raise AssertionError(f"it ended without a {kind.__name__}")
+
+
+async def state_of(way: Way, name: str, task_id: str) -> str:
+    agent = way.agent(name)
+    binding = agent._binding  # pyright: ignore[reportPrivateUsage]
+    assert binding is not None
+    task = cast("Any", await binding.get(task_id, None))
+    await agent.aclose()
+    return task["status"]["state"].upper().removeprefix("TASK_STATE_")
+
+
+async def test_a_run_that_is_closed_is_cancelled_there(way: Way) -> None:
+    agent = way.agent("slow")
+    async with asyncio.timeout(BOUND), aclosing(cast("Any", agent.run(Talk(agent).call("go")))) as events:
+        ids = cast("UpstreamBound", await until(events, UpstreamBound)).ids
+        await until(events, PartAdded)
+    assert (await state_of(way, "slow", ids["task"])).startswith("CANCEL")
+    await agent.aclose()
+
+
+async def test_a_run_that_is_let_go_of_is_taken_up_again_and_nothing_is_told_twice(way: Way) -> None:
+    agent = way.agent("slow")
+    talk = Talk(agent)
+    call = talk.call("go")
+    told: list[Event] = []
+
+    async def pump() -> None:
+        async with aclosing(cast("Any", agent.run(call))) as events:
+            async for event in events:
+                told.append(event)
+                if isinstance(event, PartAdded):
+                    first.set()
+
+    first = asyncio.Event()
+    pumping = asyncio.ensure_future(pump())
+    async with asyncio.timeout(BOUND):
+        await first.wait()
+        pumping.cancel(DETACH)
+        await asyncio.wait((pumping,))
+    ids = cast("UpstreamBound", told[0]).ids
+    assert (await state_of(way, "slow", ids["task"])) == "WORKING"
+    records = [*talk.records, *log_of(told, call.run_id, len(talk.records))]
+
+    async def past() -> Sequence[Any]:
+        return records
+
+    again = replace(call, upstream=ids, past=past)
+    async with asyncio.timeout(BOUND):
+        rest: list[Event] = []
+        async for event in unseen(agent.reattach(again), told):
+            rest.append(event)
+            way.server.release()
+        ends = [event for event in rest if isinstance(event, MessageEnded)]
+    assert "".join(event.text for event in rest if isinstance(event, PartDelta)) == " last"
+    assert len(ends) == 1
+    await agent.aclose()
+
+
+def log_of(events: Sequence[Event], run_id: str, seq: int) -> list[Record]:
+    return [Record(seq + i, seq + i, "k", run_id, 1, event) for i, event in enumerate(events, start=1)]
+
+
+async def test_a_cancel_there_ends_the_run_here(way: Way) -> None:
+    agent = way.agent("slow")
+    events = cast("Any", agent.run(Talk(agent).call("go")))
+    async with asyncio.timeout(BOUND), aclosing(events):
+        ids = cast("UpstreamBound", await until(events, UpstreamBound)).ids
+        await until(events, PartAdded)
+        binding = agent._binding  # pyright: ignore[reportPrivateUsage]
+        assert binding is not None
+        await binding.cancel(ids["task"], ids["context"])
+        ended = cast("RunEnded", await until(events, RunEnded))
+    assert ended.status is RunStatus.CANCELLED
+    await agent.aclose()
+
+
+@pytest.mark.parametrize("peer", ["a2a-1.0", "a2a-0.3"])
+@pytest.mark.parametrize("name", ["echo", "ask"])
+async def test_the_contract_of_agents_is_kept(servers: dict[str, OfficialServer], peer: str, name: str) -> None:
+    made: list[Client] = []
+
+    def make() -> Any:
+        made.append(Client(f"{servers[peer].url}/{name}"))
+        return Reminded(made[-1])
+
+    await check_agent(make, bound=BOUND)
+    for client in made:
+        await client.aclose()

@@ -1,0 +1,355 @@
+"""The official Python client of the AIEF Agent Protocol, over real sockets, calling agents of the gateway: every call
+that it has; and what the client of the same specification for JavaScript sends, sent by hand."""
+
+import asyncio
+import base64
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import pytest_asyncio
+
+from gateway import demo
+from tests.interop.driver import BOUND, ClientError, OfficialClient, start_client
+from tests.running import Running, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NOBODY: Final = "00000000-0000-4000-8000-000000000000"
+STARTED: Final = asyncio.Event()
+GATE: Final = asyncio.Event()
+
+
+async def gated(text: str) -> AsyncGenerator[str]:
+    """Says that it is there, and one word when the gate opens."""
+    STARTED.set()
+    await GATE.wait()
+    yield "done"
+
+
+@pytest.fixture
+def gate() -> asyncio.Event:
+    STARTED.clear()
+    GATE.clear()
+    return GATE
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+    agents = {name: getattr(demo, name) for name in demo.__all__}
+    folder = tmp_path_factory.mktemp("aief")
+    async with running(folder, {**agents, "gated": gated}, default_agent="echo") as made:
+        yield made
+
+
+class Client:
+    """The official client. Its host is one agent, so each call names the agent first."""
+
+    def __init__(self, official: OfficialClient, url: str) -> None:
+        self._official, self._url = official, url
+
+    async def call(self, agent: str, name: str, /, **args: Any) -> Any:
+        await self._official.call("use", base_url=f"{self._url}/agent/{agent}")
+        return await self._official.call(name, **args)
+
+    async def create(self, agent: str, input: str | None = None) -> str:
+        body = {} if input is None else {"task_request_body": {"input": input}}
+        return (await self.call(agent, "create_agent_task", **body))["task_id"]
+
+    async def step(self, agent: str, task_id: str, input: str | None = None) -> Any:
+        body = {} if input is None else {"step_request_body": {"input": input}}
+        return await self.call(agent, "execute_agent_task_step", task_id=task_id, **body)
+
+    async def steps(self, agent: str, task_id: str) -> list[Any]:
+        return (await self.call(agent, "list_agent_task_steps", task_id=task_id))["steps"]
+
+    async def content(self, agent: str, task_id: str, artifact: Any) -> bytes:
+        found = await self.call(
+            agent, "download_agent_task_artifact", task_id=task_id, artifact_id=artifact["artifact_id"]
+        )
+        return base64.b64decode(found)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(gateway: Running) -> AsyncGenerator[Client]:
+    async with start_client("aief", base_url=gateway.url) as made:
+        yield Client(made, gateway.url)
+
+
+def names(artifacts: list[Any]) -> list[str]:
+    return sorted(artifact["file_name"] for artifact in artifacts)
+
+
+async def test_the_default_agent_is_at_the_root(gateway: Running) -> None:
+    async with start_client("aief", base_url=gateway.url) as root:
+        task = await root.call("create_agent_task", task_request_body={"input": "Hello"})
+        step = await root.call("execute_agent_task_step", task_id=task["task_id"])
+    assert (step["output"], step["is_last"]) == ("Hello", True)
+
+
+async def test_a_task_is_created_with_what_the_caller_gave(client: Client) -> None:
+    body = {"input": "Hello", "additional_input": {"a": [1, None], "b": "ü"}}
+    task = await client.call("echo", "create_agent_task", task_request_body=body)
+    assert (task["input"], task["additional_input"], task["artifacts"]) == ("Hello", body["additional_input"], [])
+    assert await client.call("echo", "get_agent_task", task_id=task["task_id"]) == task
+
+
+async def test_a_task_without_input_is_given_it_by_its_first_step(client: Client) -> None:
+    bodies: list[dict[str, Any]] = [{}, {"task_request_body": {}}]
+    for body in bodies:
+        task = await client.call("echo", "create_agent_task", **body)
+        assert (task["input"], task["additional_input"]) == (None, {})
+        step = await client.step("echo", task["task_id"], "Late")
+        assert (step["input"], step["output"], step["is_last"]) == ("Late", "Late", True)
+
+
+async def test_a_new_task_has_one_created_step_and_it_keeps_its_id(client: Client) -> None:
+    task_id = await client.create("echo", "Hello")
+    [waiting] = await client.steps("echo", task_id)
+    assert (waiting["status"], waiting["output"], waiting["task_id"]) == ("created", None, task_id)
+    done = await client.step("echo", task_id)
+    assert done["step_id"] == waiting["step_id"]
+    assert (done["status"], done["output"], done["is_last"], done["artifacts"]) == ("completed", "Hello", True, [])
+    assert await client.steps("echo", task_id) == [done]
+    got = await client.call("echo", "get_agent_task_step", task_id=task_id, step_id=done["step_id"])
+    assert got == done
+
+
+async def test_a_step_after_the_last_one_is_the_next_turn(client: Client) -> None:
+    task_id = await client.create("echo", "One")
+    first = await client.step("echo", task_id)
+    second = await client.step("echo", task_id, "Two")
+    assert (second["output"], second["is_last"]) == ("Two", True)
+    assert await client.steps("echo", task_id) == [first, second]
+
+
+async def test_a_question_is_a_step_and_its_answer_the_next(client: Client) -> None:
+    task_id = await client.create("ask", "Hello")
+    asked = await client.step("ask", task_id)
+    assert (asked["status"], asked["output"], asked["is_last"]) == ("completed", "What is your name?", False)
+    before, waiting = await client.steps("ask", task_id)
+    assert (before, waiting["status"]) == (asked, "created")
+    answered = await client.step("ask", task_id, "Ada")
+    assert answered["step_id"] == waiting["step_id"]
+    assert (answered["input"], answered["output"], answered["is_last"]) == ("Ada", "Hello, Ada.", True)
+
+
+async def test_two_questions_at_once_come_one_a_step(client: Client) -> None:
+    task_id = await client.create("approve", "Hello")
+    assert not (await client.step("approve", task_id))["is_last"]
+    assert not (await client.step("approve", task_id, '{"approved": true}'))["is_last"]
+    assert (await client.step("approve", task_id, '{"approved": false}'))["is_last"]
+
+
+async def test_the_steps_of_an_agent_are_revealed_one_by_one(client: Client) -> None:
+    task_id = await client.create("steps", "Hello")
+    done = [await client.step("steps", task_id)]
+    while not done[-1]["is_last"]:
+        listed = await client.steps("steps", task_id)
+        waiting = listed[len(done) :]
+        assert listed[: len(done)] == done
+        assert {(step["status"], step["output"]) for step in waiting} == {("created", None)}
+        done.append(await client.step("steps", task_id))
+        assert done[-1]["step_id"] == waiting[0]["step_id"]
+    assert [(step["name"], (step["output"] or "").strip()) for step in done] == [
+        ("plan", "Planned."),
+        ("work", "Worked."),
+        ("review", "Reviewed."),
+    ]
+    assert len({step["step_id"] for step in done}) == 3
+    assert await client.steps("steps", task_id) == done
+
+
+async def test_tasks_come_in_pages_and_only_those_of_the_agent(client: Client) -> None:
+    made = [await client.create("json", f"Task {number}") for number in range(5)]
+    await client.create("tools", "Another agent's")
+    found: list[str] = []
+    for page in (1, 2, 3):
+        listed = await client.call("json", "list_agent_tasks", current_page=page, page_size=2)
+        assert listed["pagination"] == {"total_items": 5, "total_pages": 3, "current_page": page, "page_size": 2}
+        found += [task["task_id"] for task in listed["tasks"]]
+    assert sorted(found) == sorted(made)
+    beyond = await client.call("json", "list_agent_tasks", current_page=4, page_size=2)
+    assert (beyond["tasks"], beyond["pagination"]["total_items"]) == ([], 5)
+    assert len((await client.call("json", "list_agent_tasks"))["tasks"]) == 5
+
+
+async def test_steps_and_artifacts_come_in_pages(client: Client) -> None:
+    task_id = await client.create("files", "One")
+    for text in ("One", "Two", "Three"):
+        await client.step("files", task_id, text)
+    for call, noun in (("list_agent_task_steps", "steps"), ("list_agent_task_artifacts", "artifacts")):
+        pages = [await client.call("files", call, task_id=task_id, current_page=page, page_size=2) for page in (1, 2)]
+        assert [len(page[noun]) for page in pages] == [2, 1]
+        assert pages[0]["pagination"] == {"total_items": 3, "total_pages": 2, "current_page": 1, "page_size": 2}
+
+
+async def test_files_go_up_and_come_down(client: Client, tmp_path: Path) -> None:
+    task_id = await client.create("files", "A report")
+    (tmp_path / "in.bin").write_bytes(b"\x00\x01\xff")
+    up = await client.call(
+        "files",
+        "upload_agent_task_artifacts",
+        task_id=task_id,
+        file=str(tmp_path / "in.bin"),
+        relative_path="python/code/",
+    )
+    assert (up["file_name"], up["agent_created"], up["relative_path"]) == ("in.bin", False, "python/code/")
+    assert await client.content("files", task_id, up) == b"\x00\x01\xff"
+    step = await client.step("files", task_id)
+    assert names(step["artifacts"]) == ["in.bin", "report.txt"]
+    assert all(artifact["agent_created"] for artifact in step["artifacts"])
+    contents = {each["file_name"]: await client.content("files", task_id, each) for each in step["artifacts"]}
+    assert contents == {"in.bin": b"\x00\x01\xff", "report.txt": b"A report"}
+    listed = (await client.call("files", "list_agent_task_artifacts", task_id=task_id))["artifacts"]
+    assert names(listed) == ["in.bin", "in.bin", "report.txt"]
+    task = await client.call("files", "get_agent_task", task_id=task_id)
+    assert names(task["artifacts"]) == names(listed)
+
+
+async def test_a_file_without_a_folder_has_none(client: Client, tmp_path: Path) -> None:
+    task_id = await client.create("files", "x")
+    (tmp_path / "a.txt").write_bytes(b"1")
+    up = await client.call("files", "upload_agent_task_artifacts", task_id=task_id, file=str(tmp_path / "a.txt"))
+    assert (up["file_name"], up["relative_path"]) == ("a.txt", None)
+
+
+async def test_a_failed_run_is_a_last_step_that_says_why(client: Client) -> None:
+    task_id = await client.create("fail", "Boom")
+    step = await client.step("fail", task_id)
+    assert (step["status"], step["is_last"]) == ("completed", True)
+    assert "Boom" in step["additional_output"]["error"]["message"]
+
+
+async def test_structured_output_and_ids_are_in_the_additional_output(client: Client) -> None:
+    task_id = await client.create("json", "a b")
+    step = await client.step("json", task_id)
+    ids = step["additional_output"]["babelgate"]
+    assert (ids["thread_id"], ids["run_id"]) == (task_id, step["step_id"])
+    assert "words" in str(step["additional_output"])
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("get_agent_task", {}),
+        ("execute_agent_task_step", {}),
+        ("list_agent_task_steps", {}),
+        ("get_agent_task_step", {"step_id": NOBODY}),
+        ("list_agent_task_artifacts", {}),
+        ("download_agent_task_artifact", {"artifact_id": NOBODY}),
+    ],
+)
+@pytest.mark.parametrize("task_id", [NOBODY, "nope"])
+async def test_an_unknown_task_is_a_404_with_a_message(
+    client: Client, name: str, arguments: dict[str, Any], task_id: str
+) -> None:
+    with pytest.raises(ClientError) as caught:
+        await client.call("echo", name, task_id=task_id, **arguments)
+    assert (caught.value.type, caught.value.data["status"]) == ("ApiException", 404)
+    assert '"message":' in caught.value.data["body"]
+
+
+async def test_an_unknown_step_or_artifact_of_a_known_task_is_a_404(client: Client) -> None:
+    task_id = await client.create("echo", "Hello")
+    await client.step("echo", task_id)
+    for name, arguments in (
+        ("get_agent_task_step", {"step_id": NOBODY}),
+        ("get_agent_task_step", {"step_id": "nope"}),
+        ("download_agent_task_artifact", {"artifact_id": NOBODY}),
+        ("download_agent_task_artifact", {"artifact_id": "../../etc/passwd"}),
+    ):
+        with pytest.raises(ClientError) as caught:
+            await client.call("echo", name, task_id=task_id, **arguments)
+        assert caught.value.data["status"] == 404
+
+
+async def test_a_task_of_one_agent_is_unknown_to_another(client: Client) -> None:
+    task_id = await client.create("echo", "Hello")
+    with pytest.raises(ClientError) as caught:
+        await client.call("tools", "get_agent_task", task_id=task_id)
+    assert caught.value.data["status"] == 404
+
+
+async def test_an_unknown_agent_is_a_404(client: Client) -> None:
+    with pytest.raises(ClientError) as caught:
+        await client.create("nope", "Hello")
+    assert caught.value.data["status"] == 404
+
+
+async def test_two_steps_at_once_are_two_turns(client: Client) -> None:
+    task_id = await client.create("echo", "Hello")
+    both = await asyncio.gather(client.step("echo", task_id, "One"), client.step("echo", task_id, "Two"))
+    assert sorted(step["output"] for step in both) == ["One", "Two"]
+    assert len({step["step_id"] for step in both}) == 2
+
+
+async def test_a_step_goes_on_when_its_caller_hangs_up(gateway: Running, client: Client, gate: asyncio.Event) -> None:
+    task_id = await client.create("gated", "Hello")
+    url = f"/agent/gated/ap/v1/agent/tasks/{task_id}/steps"
+    async with asyncio.TaskGroup() as group:
+        posting = group.create_task(gateway.http.post(url, json={}))
+        async with asyncio.timeout(BOUND):
+            await STARTED.wait()
+        posting.cancel()
+    assert [step["status"] for step in await client.steps("gated", task_id)] == ["running"]
+    gate.set()
+    async with asyncio.timeout(BOUND):
+        while (step := (await client.steps("gated", task_id))[0])["status"] != "completed":
+            pass
+    assert (step["output"], step["is_last"]) == ("done", True)
+
+
+async def test_bodies_as_the_client_for_javascript_sends_them(gateway: Running) -> None:
+    """It writes its requests with fetch: a Content-Type without a body where nothing is given, members that are
+    undefined left out, and a file as a blob that is called `blob`."""
+    base, headers = "/agent/files/ap/v1/agent/tasks", {"Content-Type": "application/json", "Accept": "*/*"}
+    http = gateway.http
+    bare = await http.post(base, headers=headers)
+    assert (bare.status_code, bare.json()["additional_input"]) == (200, {})
+    made = await http.post(base, headers=headers, content='{"input":"A report","additional_input":{}}')
+    task = made.json()
+    assert (made.status_code, task["input"]) == (200, "A report")
+    at = f"{base}/{task['task_id']}"
+    up = await http.post(
+        f"{at}/artifacts",
+        files={"file": ("blob", b"in", "application/octet-stream")},
+        data={"relative_path": "code"},
+    )
+    assert (up.status_code, up.json()["file_name"], up.json()["relative_path"]) == (200, "blob", "code")
+    step = await http.post(f"{at}/steps", headers=headers)
+    assert (step.status_code, step.json()["is_last"]) == (200, True)
+    for path, noun in ((base, "tasks"), (f"{at}/steps", "steps"), (f"{at}/artifacts", "artifacts")):
+        page = await http.get(path, params={"current_page": 1, "page_size": 10})
+        assert page.status_code == 200
+        assert page.json()[noun] and page.json()["pagination"]["total_pages"] == 1
+    for artifact in step.json()["artifacts"]:
+        got = await http.get(f"{at}/artifacts/{artifact['artifact_id']}")
+        assert (got.status_code, got.headers["content-type"]) == (200, "application/octet-stream")
+        assert got.headers["content-disposition"].startswith("attachment")
+    assert (await http.get(f"{at}/steps/{step.json()['step_id']}")).json() == step.json()
+    assert (await http.get(at)).json()["task_id"] == task["task_id"]
+
+
+@pytest.mark.parametrize("query", ["page_size=0", "current_page=0", "page_size=x", "current_page=-1"])
+async def test_a_page_that_is_none_is_refused_with_an_object(gateway: Running, query: str) -> None:
+    refused = await gateway.http.get(f"/agent/echo/ap/v1/agent/tasks?{query}")
+    assert refused.status_code == 422
+    assert isinstance(refused.json(), dict)
+
+
+@pytest.mark.parametrize("body", ['{"input": {}}', '{"additional_input": "x"}', "[]", "{", '"x"'])
+async def test_a_body_that_is_none_is_refused_with_an_object(gateway: Running, body: str) -> None:
+    refused = await gateway.http.post("/agent/echo/ap/v1/agent/tasks", content=body)
+    assert refused.status_code == 422
+    assert isinstance(refused.json(), dict)
+
+
+async def test_what_its_benchmark_reads_is_on_every_artifact(gateway: Running, client: Client) -> None:
+    """agbenchmark requires `created_at`, and asks with a Content-Type and an empty body."""
+    task_id = await client.create("files", "x")
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    step = await gateway.http.post(f"/agent/files/ap/v1/agent/tasks/{task_id}/steps", headers=headers)
+    [artifact] = step.json()["artifacts"]
+    assert artifact["created_at"].endswith("Z")
