@@ -143,10 +143,10 @@ class Cancels:
             raise FaultError(FaultCode.CONFLICT, f"Run {run.run_id} is {run.status}: cancel it first.")
         try:
             await self._end(owner, await self._hub.cancel_run(owner, run.run_id, rollback=True))
-            run = await self._hub.run(owner, run.run_id)
         except FaultError as error:
             if error.fault.code is not FaultCode.TASK_ENDED:  # it has, just now
                 raise missing(error, "Run not found") from error
+        run = await self._hub.run(owner, run.run_id)
         if not run.removed:  # somebody else was cancelling it already, or it was quicker
             await self._remove(owner, run)
         return nothing(204)

@@ -4,7 +4,6 @@ import asyncio
 import json
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import pytest
@@ -574,8 +573,3 @@ async def test_a_reader_that_joined_may_ask_for_the_same(site: Site) -> None:
         pass
     assert await site.ends(thread_id, run_id) == "interrupted"
     assert (await site.get(f"{path}?cancel_on_disconnect=perhaps")).status_code == 422
-
-
-async def test_ids_of_runs_are_unique_and_no_uuid_is_taken_for_a_name(site: Site) -> None:
-    thread_id = await site.thread()
-    assert (await site.create(thread_id, str(uuid4()))).status_code == 404
