@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Final, Protocol, runtime_checkable
 
-from canonical.event import Cause, Event, InterruptAnswered, Record
-from canonical.message import DataPart, FilePart, Message, text_of
+from canonical.event import Cause, Event, InterruptAnswered, Record, StateSaved
+from canonical.message import DataPart, FilePart, Message, TextPart, text_of
 from canonical.value import Json, JsonObject, Value
 
-__all__ = ("AGENT_NAME", "DETACH", "Agent", "AgentInfo", "Invocation", "Reattachable", "Skill", "no_past")
+__all__ = ("AGENT_NAME", "DETACH", "Agent", "AgentInfo", "Invocation", "Reattachable", "Skill", "Stateful", "no_past")
 
 AGENT_NAME: Final = re.compile(r"^[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?$")
 """To be matched whole (`fullmatch`): a `$` alone lets a line feed through."""
@@ -71,12 +71,15 @@ class Invocation:
     messages: tuple[Message, ...] = ()
     """The input of this run; file parts that are in the artifact store have their bytes in `inline`."""
     data: Json = None
+    checkpoint: str | None = None
+    """The revision to start from; None = the newest."""
     answers: tuple[InterruptAnswered, ...] = ()
     """Where this run goes on from questions: all their answers, in the order in which the questions were raised."""
     config: JsonObject = field(default_factory=dict[str, object])
     metadata: JsonObject = field(default_factory=dict[str, object])
     history: tuple[Message, ...] = ()
-    """What was said on the thread before this run; empty for agents that remember by themselves."""
+    """What was said on the thread before this run; empty for agents that remember by themselves, from the second run on
+    for those with a state of their own."""
     upstream: Mapping[str, str] = field(default_factory=dict[str, str])
     """The upstream's own ids, as earlier runs bound them: `task` and `run` of this task, `context` and `session` of the
     thread."""
@@ -96,6 +99,22 @@ class Invocation:
         return data_text(parts[-1].data) if parts else ""
 
     @property
+    def said(self) -> tuple[Message, ...]:
+        """The input as messages, for agents that take nothing else: input that is no message stands beside what was
+        said, as data; where nothing was said, the text that it means comes first, and alone if that is all of it."""
+        if self.data in (None, {}, []) or any(isinstance(p, DataPart) for m in self.messages for p in m.parts):
+            return self.messages
+        data = DataPart(data=self.data)
+        if self.messages and self.messages[-1].role == "user":
+            last = self.messages[-1]
+            return (*self.messages[:-1], last.model_copy(update={"parts": (*last.parts, data)}))
+        words = None if self.messages else prompt_of(self.data)
+        if words is None:
+            return (*self.messages, Message(role="user", parts=(data,)))
+        whole = not isinstance(self.data, dict) or len(self.data) == 1
+        return (Message(role="user", parts=(TextPart(text=words), *(() if whole else (data,)))),)
+
+    @property
     def files(self) -> tuple[FilePart, ...]:
         return tuple(part for message in self.messages for part in message.parts if isinstance(part, FilePart))
 
@@ -104,14 +123,20 @@ def data_text(data: Json) -> str:
     """The text in an input that is no message."""
     if data is None:
         return ""
+    words = prompt_of(data)
+    return json.dumps(data, ensure_ascii=False) if words is None else words
+
+
+def prompt_of(data: Json) -> str | None:
+    """The words, where an input that is no message means some: a string; of an object its `message`, its `prompt`, or
+    its only member."""
     if isinstance(data, str):
         return data
     if isinstance(data, dict):
-        words = [data.get("message"), data.get("prompt"), *(data.values() if len(data) == 1 else ())]
-        for value in words:
+        for value in (data.get("message"), data.get("prompt"), *(data.values() if len(data) == 1 else ())):
             if isinstance(value, str):
                 return value
-    return json.dumps(data, ensure_ascii=False)
+    return None
 
 
 class Agent(Protocol):
@@ -133,4 +158,17 @@ class Reattachable(Protocol):
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
         """Yield the events of the upstream's run from its start; `call.upstream` names it. Events that `call.past()`
         holds already are dropped by the caller (`canonical.replay.unseen`)."""
+        ...
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """An agent with a state of its own that callers may change (`AgentInfo.stateful`)."""
+
+    async def update_state(
+        self, call: Invocation, *, forgets: Sequence[str] = (), as_node: str | None = None
+    ) -> StateSaved:
+        """Make a revision and keep it. No run is active meanwhile, and the call belongs to none: its `data` are the
+        members to change, by the agent's own rules, `messages` what is said, `checkpoint` the parent; `forgets` are ids
+        of messages to leave out. Raises invalid."""
         ...

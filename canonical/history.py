@@ -298,7 +298,16 @@ class History:
         parent = made.parent_id
         while parent is not None and parent in self._nodes and self._is_removed(self._nodes[parent]):
             parent = self._nodes[parent].made.parent_id
+        made = self._without_withdrawn(made)
         return replace(made, parent_id=parent, values=values, messages=tuple(m for m in messages if m is not None))
+
+    def _without_withdrawn(self, made: Revision) -> Revision:
+        """A question that was taken back is asked no more, and who asked it does not go on."""
+        asked = self.fold.interrupts
+        left = tuple(q for q in made.questions if asked[q.task_id, q.interrupt_id].action != "superseded")
+        if len(left) == len(made.questions):
+            return made
+        return replace(made, questions=left, next=made.next if left else ())
 
     def _state(self, checkpoint_id: str) -> tuple[JsonObject, dict[str, None]]:
         """The values of a revision and the ids of its messages: those of its ancestors, one after the other."""

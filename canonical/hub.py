@@ -81,7 +81,7 @@ class Submission:
     ephemeral: bool = False
     """A thread that is created by this call is erased soon after its task has ended."""
     thread_metadata: JsonObject = field(default_factory=dict[str, object])
-    """Merged into the thread's, if the thread is created by this call."""
+    """Merged into the thread's."""
     history: tuple[Message, ...] = ()
     """Messages of the conversation that were said elsewhere and are news here; said on the thread before the input."""
     strategy: Strategy = "enqueue"
@@ -89,8 +89,8 @@ class Submission:
     """A paused task of the thread is cancelled by this input (LangGraph); otherwise its questions stay open."""
     start_after: int | None = None
     """Microseconds since 1970, UTC."""
-    if_missing: Literal["create", "reject"] = "create"
-    """Whether an unknown `thread_id` makes a thread."""
+    if_missing: Literal["create", "reject", "anew"] = "create"
+    """Whether an unknown `thread_id` makes a thread: `anew` also where there was one that was erased."""
     webhook: "Webhook | None" = None
     """Registered in the same commit; its `task_id` is filled."""
     extra: Extra = field(default_factory=dict[str, object])
@@ -243,7 +243,7 @@ class Hub(Protocol):
         thread_id: str | None = None,
         if_exists: Literal["raise", "return"] = "raise",
     ) -> Thread:
-        """A thread without a run. Raises conflict (the id is taken)."""
+        """A thread without a run; the id of an erased one can be used again. Raises conflict (the id is taken)."""
         ...
 
     async def change_thread(self, owner: str, thread_id: str, change: ThreadChange) -> Thread:

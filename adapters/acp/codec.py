@@ -353,11 +353,8 @@ def decode_answer(await_resume: JsonObject) -> tuple[Json, Message]:
 def encode_input(call: Invocation, view: View) -> list[w.Message]:
     """The input of a run. What was said before goes along only where the hub gave it: an agent that remembers gets
     none."""
-    said = [*call.history, *call.messages]
-    if not call.messages and call.data is not None:
-        said.append(Message.of(call.text, "user"))
     made: list[w.Message] = []
-    for message in said:
+    for message in (*call.history, *call.said):
         role: Role = "agent" if message.role == "agent" else "user"
         made.append(encode_message(message.model_copy(update={"role": role}), view))
     return made

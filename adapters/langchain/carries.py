@@ -31,7 +31,11 @@ _LANGGRAPH: Final[Mapping[Feature, Carry]] = {
     Feature.QUESTIONS: FULL,
     Feature.ANSWER_SCHEMA: FULL,
     Feature.AUTH_REQUEST: lossy("a question like any other", f"{_PAGE}, Questions"),
-    Feature.CANCEL: lossy("asked for and not yet there shows as running", f"{_PAGE}, Runs"),
+    Feature.CANCEL: lossy(
+        "asked for and not yet there shows as running; a run that asks has ended, and a new input takes its question "
+        "back",
+        f"{_PAGE}, Runs",
+    ),
     Feature.FAULT: lossy("a name and a message", f"{_PAGE}, Faults"),
     Feature.STRUCTURED_OUTPUT: lossy("its members are members of the state", f"{_PAGE}, State"),
     Feature.USAGE: lossy("of a message in its stream, of a run in its metadata", f"{_PAGE}, Runs"),

@@ -130,6 +130,16 @@ def test_a_stop_at_a_question_knows_who_goes_on_and_what_was_asked(log: Log):
     assert texts(last) == ["hi", "Hello, Ann."]
 
 
+def test_a_question_that_was_taken_back_is_asked_no_more(log: Log):
+    log.ask("r", "hi")
+    log.say(InterruptRaised(interrupt_id="q", message=Message.of("Who?")), "r")
+    log.say(RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT), "r")
+    log.say(InterruptAnswered(interrupt_id="q", action="superseded"), task="r")
+    head = log.history.head
+    assert head is not None
+    assert (head.questions, head.next) == ((), ())
+
+
 def test_a_failed_run_leaves_its_fault_and_what_it_said(log: Log):
     log.ask("r", "hi")
     log.message("m", "hel", "r")

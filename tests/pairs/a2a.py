@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from adapters.a2a.carries import CARRIES
 from canonical import Carry, Feature
-from tests.pairs.caller import Caller, Data, Feed, File, Question, Said, Seen, View
+from tests.pairs.caller import Caller, Data, Feed, File, Frame, Ids, Question, Said, Seen, View
 
 __all__ = ("JsonRpc03", "JsonRpc10", "Rest03", "Rest10")
 
@@ -148,8 +148,8 @@ class _View(View):
         self.growing: dict[str, bool] = {}
         """By artifact: whether more of it may come."""
 
-    def read(self, event: bytes) -> None:
-        told = json.loads(event)
+    def read(self, frame: Frame) -> None:
+        told = json.loads(frame.bare)
         if self.one_line:
             assert set(told) == {"jsonrpc", "id", "result"} and told["id"] == CALL_ID, told
             told = told["result"]
@@ -281,7 +281,7 @@ class A2A(Caller):
 
     async def _task(self, operation: str, params: Wire) -> Seen:
         task, headers = await self._told(operation, params)
-        assert headers["babelgate-task"] == task["id"]
+        assert Ids.of(headers).task == task["id"]
         view = self._view()
         view.task = task
         self.context_id = task["contextId"]
@@ -300,7 +300,7 @@ class A2A(Caller):
         """One answer is said as it is; of several, each names its question."""
         said = answers
         if len(asked.questions) > 1:
-            pairs = zip(asked.questions, answers, strict=True)
+            pairs = zip(asked.questions, answers, strict=False)
             values = [
                 {"id": asked.id, "value": said.value if isinstance(said, Data) else said} for asked, said in pairs
             ]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from adapters.acp.carries import CARRIES
 from canonical import Carry, Feature
-from tests.pairs.caller import Caller, Data, Feed, File, Question, Said, Seen, View
+from tests.pairs.caller import Caller, Data, Feed, File, Frame, Ids, Question, Said, Seen, View
 
 __all__ = ("Acp",)
 
@@ -85,8 +85,8 @@ class _View(View):
         self.output: list[dict[str, Any]] = []
         self.open: dict[str, Any] | None = None
 
-    def read(self, event: bytes) -> None:
-        told = json.loads(event)
+    def read(self, frame: Frame) -> None:
+        told = json.loads(frame.bare)
         match told["type"]:
             case "generic":
                 pass
@@ -132,8 +132,8 @@ class Acp(Caller):
         response = await self.http.request(**request)
         assert response.status_code == status, response.text
         run = response.json()
-        assert response.headers["babelgate-task"] == run["run_id"]
-        assert response.headers["babelgate-thread"] == run["session_id"]
+        ids = Ids.of(response.headers)
+        assert (ids.task, ids.thread) == (run["run_id"], run["session_id"])
         self.context_id = run["session_id"]
         return seen_of(run, run["output"])
 

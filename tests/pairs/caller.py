@@ -5,13 +5,13 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 import httpx
 
 from canonical import Carry, Feature
 
-__all__ = ("Caller", "Data", "Feed", "File", "Ids", "Question", "Said", "Seen", "View")
+__all__ = ("Caller", "Data", "Feed", "File", "Following", "Frame", "Ids", "Question", "Said", "Seen", "View")
 
 BOUND: Final = 10.0
 """Seconds within which the next frame must come."""
@@ -61,8 +61,12 @@ class Seen:
 
     @property
     def lasting(self) -> "Seen":
-        """What is known also to those who come later."""
+        """Without what only those may have been told who followed the stream."""
         return replace(self, asides=())
+
+
+_THREADS: Final[dict[str, str]] = {}
+"""By task: the thread of each that any caller has been told of."""
 
 
 @dataclass(frozen=True)
@@ -75,14 +79,46 @@ class Ids:
 
     @classmethod
     def of(cls, headers: Mapping[str, str]) -> "Ids":
-        return cls(headers["babelgate-thread"], headers["babelgate-task"], headers.get("babelgate-run"))
+        found = cls(headers["babelgate-thread"], headers["babelgate-task"], headers.get("babelgate-run"))
+        _THREADS[found.task] = found.thread
+        return found
+
+    @staticmethod
+    def thread_of(task_id: str) -> str:
+        """Of a task that some caller has been told of: a protocol that has no tasks finds it there."""
+        return _THREADS[task_id]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One event of a stream."""
+
+    data: bytes
+    event: str = ""
+    id: str = ""
+
+    @classmethod
+    def parse(cls, raw: bytes) -> "Frame":
+        fields: dict[bytes, list[bytes]] = {b"data": [], b"event": [], b"id": []}
+        for line in raw.split(b"\n"):
+            name, _, value = line.partition(b": ")
+            fields[name].append(value)
+        assert fields[b"data"] and len(fields[b"event"]) < 2 and len(fields[b"id"]) < 2, raw
+        event, id_ = (b"".join(fields[name]).decode() for name in (b"event", b"id"))
+        return cls(b"\n".join(fields[b"data"]), event, id_)
+
+    @property
+    def bare(self) -> bytes:
+        """The data, where the protocol has nothing beside it."""
+        assert not self.event and not self.id, self
+        return self.data
 
 
 class View(ABC):
     """What a client of one protocol makes of its stream, event by event. What breaks the protocol fails the test."""
 
     @abstractmethod
-    def read(self, event: bytes) -> None: ...
+    def read(self, frame: Frame) -> None: ...
 
     @property
     @abstractmethod
@@ -92,16 +128,25 @@ class View(ABC):
 class Feed:
     """A stream while its client reads it."""
 
-    def __init__(self, response: httpx.Response, view: View, *, before: int = 0, skip: int = 0) -> None:
-        self.ids = Ids.of(response.headers)
+    ids: Ids
+
+    def __init__(self, view: View, *, before: int = 0, skip: int = 0) -> None:
         self.view = view
         self.before = before
         """Frames of the task that come before those of this feed."""
         self.frames: list[bytes] = []
         """As they came, without those that were skipped."""
         self._skip = skip
-        self._chunks = response.aiter_raw()
         self._rest = b""
+
+    async def listen(self, response: httpx.Response) -> Self:
+        if response.status_code != 200:
+            await response.aread()
+        assert response.status_code == 200, response.text
+        assert response.headers["content-type"].startswith("text/event-stream"), response.headers
+        self.ids = Ids.of(response.headers)
+        self._chunks = response.aiter_raw()
+        return self
 
     @property
     def seen(self) -> Seen:
@@ -125,10 +170,14 @@ class Feed:
             if self._skip:
                 self._skip -= 1
                 continue
-            assert frame.startswith(b"data: "), frame
-            self.frames.append(frame)
-            self.view.read(frame.removeprefix(b"data: "))
+            self._take(frame)
             return True
+
+    def _take(self, raw: bytes) -> Frame:
+        frame = Frame.parse(raw)
+        self.frames.append(raw)
+        self.view.read(frame)
+        return frame
 
     async def until(self, told: Callable[[Seen], bool]) -> Seen:
         while not told(self.seen):
@@ -153,6 +202,9 @@ class Caller(ABC):
 
     name: ClassVar[str]
     carries: ClassVar[Mapping[Feature, Carry]]
+    names_partial: ClassVar[bool] = True
+    """Whether the protocol's losses name also what it carries in part. Where such a thing is told in another place than
+    others have for it, nothing is lost that could be named."""
 
     def __init__(self, http: httpx.AsyncClient, agent: str) -> None:
         self.http = http
@@ -169,7 +221,8 @@ class Caller(ABC):
 
     @abstractmethod
     async def answer(self, asked: Seen, *answers: Said) -> Seen:
-        """Answer the questions that are shown, in their order, and wait until the task stops."""
+        """Answer the questions that are shown, in their order, all or the first of them, and wait until the task
+        stops."""
 
     @abstractmethod
     def stream_answer(self, asked: Feed, *answers: Said) -> Following:
@@ -178,9 +231,31 @@ class Caller(ABC):
     @abstractmethod
     async def cancel(self, task_id: str) -> Seen: ...
 
+    async def give_up(self, asked: Seen) -> None:
+        """End a task that waits for an answer."""
+        await self.cancel(asked.task_id)
+
     @abstractmethod
     async def look(self, task_id: str) -> Seen:
         """The task as it is."""
+
+    @property
+    def follows(self) -> bool:
+        """Whether its protocol has streams."""
+        return self.carries[Feature.STREAM].level != "dropped"
+
+    def later(self, seen: Seen) -> Seen:
+        """Of what was told in a stream, what `look` shows when it is over."""
+        return seen.lasting
+
+    async def told(self, *said: Said) -> Seen:
+        """Start a task; all that is said of it up to its stop, by a stream where the protocol has streams."""
+        if not self.follows:
+            return await self.send(*said)
+        async with self.stream(*said) as feed:
+            seen = await feed.end()
+        assert seen.task_id == feed.ids.task
+        return seen
 
     @abstractmethod
     async def losses(self, task_id: str) -> set[str]:
@@ -205,8 +280,4 @@ class Caller(ABC):
     @asynccontextmanager
     async def _followed(self, view: View, before: int = 0, skip: int = 0, /, **request: Any) -> AsyncGenerator[Feed]:
         async with self.http.stream(**request) as response:
-            if response.status_code != 200:
-                await response.aread()
-            assert response.status_code == 200, response.text
-            assert response.headers["content-type"].startswith("text/event-stream"), response.headers
-            yield Feed(response, view, before=before, skip=skip)
+            yield await Feed(view, before=before, skip=skip).listen(response)

@@ -75,11 +75,10 @@ class Cast:
         yield Artifact.of("report.txt", call.text)
 
     async def data(self, call: Invocation) -> AsyncGenerator[Part | str]:
-        """Gives data back."""
-        for message in call.messages:
-            for part in message.parts:
-                if isinstance(part, DataPart):
-                    yield DataPart(data={"given": part.data})
+        """Gives data back, whether it was said or came beside what was said."""
+        said = [part.data for message in call.messages for part in message.parts if isinstance(part, DataPart)]
+        for given in said or [call.data]:
+            yield DataPart(data={"given": given})
 
     def count(self, text: str) -> dict[str, Any]:
         """Counts words: its answer is data."""

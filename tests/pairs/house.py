@@ -8,22 +8,30 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
+import pytest
+
 from adapters.acp.carries import CARRIES as ACP
 from canonical import FULL, Carry, Feature, Run, Scope
+from canonical.event import RunStarted
 from gateway.config import Settings
 from gateway.registry import connect
 from tests.interop.driver import start_server
 from tests.pairs.a2a import JsonRpc03, JsonRpc10, Rest03, Rest10
 from tests.pairs.acp import Acp
+from tests.pairs.aief import Aief
 from tests.pairs.caller import BOUND, Caller
 from tests.pairs.cast import Cast
+from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.running import Running, running
 
-__all__ = ("CALLERS", "HOUSES", "OFFICIAL", "OWNER", "House", "in_process")
+__all__ = ("CALLERS", "HOUSES", "OFFICIAL", "OWNER", "House", "in_process", "needs")
 
 OWNER: Final = "default"
 
-CALLERS: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc03, JsonRpc10, Rest03, Rest10)
+CALLERS: Final[tuple[type[Caller], ...]] = (
+    *(Acp, JsonRpc03, JsonRpc10, Rest03, Rest10),
+    *(Aief, LangGraph, AgentProtocol),
+)
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,16 @@ class House:
     """Before each test."""
     heard_cancel: Callable[[Run], Awaitable[None]]
     """Returns when the agent itself has been cancelled, in this run of the front's."""
+
+    async def started(self, thread_id: str) -> None:
+        """Returns when a run of the thread is at work."""
+        async with asyncio.timeout(BOUND):
+            reading = self.front.hub.read(OWNER, Scope(thread_id))
+            async with aclosing(cast("Any", reading)) as batches:
+                async for batch in batches:
+                    if any(isinstance(record.event, RunStarted) for record in batch):
+                        return
+        raise AssertionError("nothing ran")
 
     async def ended(self, task_id: str) -> Run:
         """The last run of a task, when the task is terminal."""
@@ -118,3 +136,18 @@ OFFICIAL: Final[Mapping[str, frozenset[str]]] = {
     "acp-sdk": frozenset({"echo", "stream", "ask", "files", "fail", "slow", "history", "metadata"}),
 }
 """Which of the cast the servers of official SDKs have."""
+
+
+def needs(house: House, caller: Caller, feature: Feature, becomes: Feature | None = None) -> None:
+    """Skip where the feature gets lost on the way, in the words of the protocol that loses it. `becomes` = as what it
+    goes on behind an upstream that carries it with a loss."""
+    upstream = house.carries[feature]
+    _unless_dropped(feature, upstream)
+    if becomes is not None and upstream.level == "lossy":
+        _unless_dropped(becomes, caller.carries[becomes], f"{feature}: {upstream.how} ({upstream.source}); ")
+    _unless_dropped(feature, caller.carries[feature])
+
+
+def _unless_dropped(feature: Feature, carry: Carry, because: str = "") -> None:
+    if carry.level == "dropped":
+        pytest.skip(f"{because}{feature}: {carry.how} ({carry.source})")

@@ -1,29 +1,45 @@
 """One run, seen from several protocols and at several times: by the gateway's ids it is the same everywhere, and its
 stream is the same bytes whenever it is read."""
 
-from itertools import permutations
+import asyncio
+import itertools
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
 
 import pytest
 
+from canonical import Feature, TaskState
 from tests.pairs.a2a import A2A, JsonRpc03, JsonRpc10, Rest03, Rest10
 from tests.pairs.acp import Acp
-from tests.pairs.caller import Caller, Data, Feed, Question, Seen
-from tests.pairs.house import CALLERS, House
+from tests.pairs.aief import Aief
+from tests.pairs.caller import Caller, Data, Feed, Frame, Question, Said, Seen
+from tests.pairs.cast import APPROVAL
+from tests.pairs.house import CALLERS, OWNER, House, needs
+from tests.pairs.langgraph import AgentProtocol, LangGraph
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.parametrize("house", ["python"], indirect=True, ids=[""]),
 ]
 
-SIDES: tuple[type[Caller], ...] = (Acp, JsonRpc03, JsonRpc10)
+SIDES: Final[Mapping[str, Sequence[type[Caller]]]] = {
+    "acp": (Acp,),
+    "a2a": (JsonRpc03, JsonRpc10),
+    "aief": (Aief,),
+    "langchain": (LangGraph, AgentProtocol),
+}
+"""Each protocol in all that it is spoken in, which take turns."""
 
 
-def from_both_sides(agent: str) -> pytest.MarkDecorator:
-    """One protocol starts the run, another comes to it."""
-    cells = [
-        pytest.param((one, agent), (other, agent), id=f"{one.name}-then-{other.name}")
-        for one, other in permutations(SIDES, 2)
-    ]
+def from_both_sides(agent: str, turn: int) -> pytest.MarkDecorator:
+    """One protocol starts the run, another comes to it, or somebody else who speaks the same. In four turns any two
+    dialects of two protocols meet."""
+    cells: list[object] = []
+    for at, (one, other) in enumerate(itertools.product(SIDES.values(), repeat=2), turn):
+        starts, comes = one[at % len(one)], other[at // 2 % len(other)]
+        cells.append(pytest.param((starts, agent), (comes, agent), id=f"{starts.name}-then-{comes.name}"))
     return pytest.mark.parametrize(("caller", "other"), cells, indirect=True)
 
 
@@ -38,6 +54,30 @@ def other(request: pytest.FixtureRequest, house: House) -> Caller:
     return made(house.front.http, agent)
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A task whose caller is still there."""
+
+    task_id: str
+    feeds: Sequence[Feed]
+    """Of its caller, if the protocol has streams."""
+    end: Callable[[], Awaitable[Seen]]
+    """What its caller is told when it stops."""
+
+
+@asynccontextmanager
+async def begun(house: House, caller: Caller, *said: Said) -> AsyncGenerator[Begun]:
+    if not isinstance(caller, Aief):
+        async with caller.stream(*said) as feed:
+            yield Begun(feed.ids.task, [feed], feed.end)
+        return
+    async with asyncio.TaskGroup() as waiting:
+        thread_id = await caller.create(*said)
+        step = waiting.create_task(caller.step())
+        await house.started(thread_id)
+        yield Begun(await caller.begun(), [], lambda: step)
+
+
 async def frames_of(caller: Caller, task_id: str, skip: int = 0) -> list[bytes]:
     view = None
     if skip:  # a view that has seen what is skipped
@@ -50,26 +90,32 @@ async def frames_of(caller: Caller, task_id: str, skip: int = 0) -> list[bytes]:
     return feed.frames
 
 
-@from_both_sides("echo")
-async def test_a_run_of_one_protocol_is_read_in_another(house: House, caller: Caller, other: Caller) -> None:
-    async with caller.stream("hello") as feed:
-        seen = await feed.end()
-    there = await other.look(feed.ids.task)
-    assert there == seen
-    assert there.task_id == seen.task_id == feed.ids.task
-    assert there.context_id == feed.ids.thread
-    async with other.replay(feed.ids.task) as replay:
+@from_both_sides("echo", 0)
+async def test_a_run_of_one_protocol_is_seen_in_another(house: House, caller: Caller, other: Caller) -> None:
+    seen = await caller.told("hello")
+    there = await other.look(seen.task_id)
+    assert there == seen == Seen("completed", text="hello")
+    assert (there.task_id, there.context_id) == (seen.task_id, seen.context_id)
+
+
+@from_both_sides("echo", 1)
+async def test_a_run_of_one_protocol_is_streamed_from_its_start_in_another(
+    house: House, caller: Caller, other: Caller
+) -> None:
+    needs(house, other, Feature.REATTACH)
+    seen = await caller.told("hello")
+    async with other.replay(seen.task_id) as replay:
         assert await replay.end() == seen
+    assert (replay.seen.task_id, replay.seen.context_id) == (seen.task_id, seen.context_id)
 
 
-@from_both_sides("history")
+@from_both_sides("history", 2)
 async def test_a_conversation_of_one_protocol_goes_on_in_another(house: House, caller: Caller, other: Caller) -> None:
-    async with caller.stream("one") as feed:
-        await feed.end()
-    other.context_id = feed.ids.thread
+    first = await caller.told("one")
+    other.context_id = first.context_id
     assert (await other.send("two")).text == "2 before: two"
-    assert (await caller.look(feed.ids.task)).text == "0 before: one"
-    caller.context_id = feed.ids.thread
+    assert (await caller.look(first.task_id)).text == "0 before: one"
+    caller.context_id = first.context_id
     assert (await caller.send("three")).text == "4 before: three"
 
 
@@ -84,45 +130,78 @@ async def test_a_callers_own_name_of_a_conversation_is_shown_in_its_protocol_alo
     assert (await caller.look((await other.send("two")).task_id)).context_id == "my own/name"
 
 
-@from_both_sides("stream")
+@from_both_sides("stream", 3)
 async def test_two_protocols_follow_one_live_run(house: House, caller: Caller, other: Caller) -> None:
-    async with caller.stream("one two three") as feed:
-        await feed.said("one")
-        async with other.attach(feed.ids.task) as late, other.replay(feed.ids.task) as whole:
-            await late.said("one")
-            await whole.said("one")
+    needs(house, other, Feature.REATTACH)
+    async with begun(house, caller, "one two three") as run:
+        for feed in run.feeds:
+            await feed.said("one")
+        async with other.attach(run.task_id) as late, other.replay(run.task_id) as whole:
+            readers = (*run.feeds, late, whole)
+            for reader in readers:
+                assert (await reader.said("one")).state == "working"
             house.release()
-            for reader in (feed, late, whole):
+            for reader in readers:
                 assert (await reader.said("one two")).state == "working"
             house.release()
-            for reader in (feed, late, whole):
+            for reader in readers:
                 assert await reader.end() == Seen("completed", text="one two three")
+        assert await run.end() == Seen("completed", text="one two three")
 
 
-@from_both_sides("ask")
+@from_both_sides("ask", 0)
 async def test_a_question_of_one_protocol_is_answered_in_another(house: House, caller: Caller, other: Caller) -> None:
-    async with caller.stream("go") as asking:
-        await asking.end()
-    asked = await other.look(asking.ids.task)
+    async with begun(house, caller, "go") as run:
+        await run.end()
+    asked = await other.look(run.task_id)
     assert asked == Seen("input_required", questions=(Question("What is your name?"),))
     assert await other.answer(asked, "Ada") == Seen("completed", text="Hello, Ada.")
-    assert await caller.look(asking.ids.task) == Seen("completed", text="Hello, Ada.")
-    async with caller.come_back(asking) as rest:
-        assert await rest.end() == Seen("completed", text="Hello, Ada.")
+    assert await caller.look(run.task_id) == Seen("completed", text="Hello, Ada.")
+    for asking in run.feeds:
+        async with caller.come_back(asking) as rest:
+            assert await rest.end() == Seen("completed", text="Hello, Ada.")
 
 
-@from_both_sides("slow")
+@from_both_sides("approve", 1)
+async def test_of_two_questions_each_is_answered_in_another_protocol(
+    house: House, caller: Caller, other: Caller
+) -> None:
+    first = await caller.told("go")
+    left = await other.answer(await other.look(first.task_id), "Ada")
+    approval = Question("May I write?", APPROVAL)
+    assert left == Seen("input_required", text="Two questions. ", questions=(approval,))
+    here = await caller.look(first.task_id)
+    assert here == left
+    done = await caller.answer(here, Data({"approved": True}))
+    assert done == Seen("completed", text="Two questions. Ada said yes.")
+    assert await other.look(first.task_id) == done
+
+
+@from_both_sides("slow", 2)
 async def test_a_run_of_one_protocol_is_cancelled_in_another(house: House, caller: Caller, other: Caller) -> None:
-    async with caller.stream("go") as feed:
-        await feed.said("first")
-        await other.cancel(feed.ids.task)
-        assert await feed.end() == Seen("cancelled", text="first")
-    await house.heard_cancel(await house.ended(feed.ids.task))
-    assert await other.look(feed.ids.task) == Seen("cancelled", text="first")
+    needs(house, other, Feature.CANCEL)
+    async with begun(house, caller, "go") as run, other.attach(run.task_id) as there:
+        await there.said("first")
+        await other.cancel(run.task_id)
+        assert await there.end() == Seen("cancelled", text="first")
+        assert await run.end() == Seen("cancelled", text="first")
+    await house.heard_cancel(await house.ended(run.task_id))
+    assert await other.look(run.task_id) == Seen("cancelled", text="first")
+    assert await caller.look(run.task_id) == Seen("cancelled", text="first")
+
+
+@from_both_sides("ask", 3)
+async def test_a_question_of_one_protocol_is_given_up_in_another(house: House, caller: Caller, other: Caller) -> None:
+    needs(house, other, Feature.CANCEL)
+    asked = await caller.told("go")
+    await other.give_up(await other.look(asked.task_id))
+    assert await caller.look(asked.task_id) == await other.look(asked.task_id) == Seen("cancelled")
+    assert (await house.front.hub.task(OWNER, asked.task_id)).state is TaskState.CANCELLED
 
 
 @by_each("stream")
 async def test_a_live_stream_and_its_replay_are_the_same_bytes(house: House, caller: Caller) -> None:
+    needs(house, caller, Feature.REATTACH)
     async with caller.stream("one two three") as feed:
         for said in ("one", "one two"):
             await feed.said(said)
@@ -133,6 +212,7 @@ async def test_a_live_stream_and_its_replay_are_the_same_bytes(house: House, cal
 
 @by_each("approve")
 async def test_the_streams_of_a_question_and_its_answers_add_up_to_the_replay(house: House, caller: Caller) -> None:
+    needs(house, caller, Feature.REATTACH)
     async with caller.stream("go") as asking:
         await asking.end()
     answers = ["Ada", Data({"approved": True})][: len(asking.seen.questions)]
@@ -150,6 +230,7 @@ async def test_the_streams_of_a_question_and_its_answers_add_up_to_the_replay(ho
 async def test_a_reader_who_is_cut_off_after_every_frame_of_a_live_run_sees_each_once(
     house: House, caller: Caller
 ) -> None:
+    needs(house, caller, Feature.REATTACH)
     async with caller.stream("one two three four") as feed:
         await feed.next()
     frames = feed.frames
@@ -176,6 +257,18 @@ async def test_an_acp_stream_from_any_event_on_is_the_rest_of_the_whole_and_of_t
     listed = await caller.http.get(f"/acp/runs/{feed.ids.task}/events")
     events = b",".join(frame.removeprefix(b"data: ") for frame in feed.frames)
     assert listed.content == b'{"events":[' + events + b"]}"
+
+
+@by_each("metadata", LangGraph, AgentProtocol)
+async def test_a_langgraph_stream_from_any_event_on_is_the_rest_of_the_whole(house: House, caller: LangGraph) -> None:
+    async with caller.stream("two words") as feed:
+        await feed.end()
+    url = f"{caller.runs_url(feed.ids.thread)}/{feed.ids.run}/stream"
+    ids = ["-1", *(Frame.parse(frame).id for frame in feed.frames)]
+    for count, after in enumerate(ids):
+        rest = await caller.http.get(url, headers={"Last-Event-ID": after})
+        assert rest.content == b"".join(frame + b"\n\n" for frame in feed.frames[count:])
+    assert len(ids) > 5
 
 
 @by_each("stream", JsonRpc03, JsonRpc10, Rest03, Rest10)

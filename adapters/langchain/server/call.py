@@ -1,6 +1,7 @@
 """What all routes share: who calls in which dialect, ids and numbers of a request, answers and their headers."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
@@ -9,7 +10,7 @@ from pydantic_core import to_json
 
 from adapters._request import caller, is_uuid, loss_header
 from adapters.langchain.modes import Dialect
-from canonical import AgentInfo, FaultCode, FaultError, History, Hub, Receipt, Run, RunStatus, Scope
+from canonical import AgentInfo, FaultCode, FaultError, History, Hub, Receipt, Run, RunStatus, Scope, TaskState
 from canonical.event import RunCreated
 from canonical.value import JsonObject
 
@@ -37,6 +38,7 @@ __all__ = (
     "picked",
     "read_history",
     "run_paths",
+    "settled",
     "thread_missing",
     "uuid",
     "words",
@@ -161,13 +163,15 @@ def thread_missing(error: FaultError, thread_id: str) -> FaultError:
     return missing(error, f"Thread with ID {thread_id} not found")
 
 
-def find_agent(hub: Hub, text: str) -> AgentInfo:
+def find_agent(hub: Hub, text: str, dialect: Dialect = "langgraph") -> AgentInfo:
     """By name, or by the UUID that follows from it."""
     try:
         return hub.agent(text)
     except FaultError as error:
         if error.fault.code is not FaultCode.NOT_FOUND:
             raise
+        if dialect == "agent-protocol":  # OpenAPI 0.1.6 has 404 where a run is created
+            raise FaultError(FaultCode.NOT_FOUND, f"Agent {text[:100]!r} not found") from error
         if is_uuid(text):
             raise FaultError(FaultCode.NOT_FOUND, "Thread or assistant not found.") from error
         names = ", ".join(info.name for info in hub.agents())
@@ -195,6 +199,18 @@ async def found_run(hub: Hub, request: Asked) -> Run:
     run_id = path_id(request, "run")
     thread_id = path_id(request, "thread") if "thread_id" in request.path_params else None
     return await find_run(hub, owner_of(request), run_id, thread_id)
+
+
+async def settled(hub: Hub, owner: str, run: Run) -> Run:
+    """A run whose questions nobody will answer any more, because its task was cancelled since, was cancelled itself:
+    this protocol knows runs and no tasks."""
+    if run.status is not RunStatus.PAUSED:
+        return run
+    try:
+        task = await hub.task(owner, run.task_id)
+    except FaultError:  # its thread was erased meanwhile
+        return run
+    return replace(run, status=RunStatus.CANCELLED) if task.state is TaskState.CANCELLED else run
 
 
 def as_created(run: Run, created: RunCreated) -> Run:

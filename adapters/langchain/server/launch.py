@@ -19,7 +19,6 @@ from adapters.langchain.server.call import (
     dialect_of,
     find_agent,
     ids,
-    read_history,
     thread_missing,
     uuid,
 )
@@ -37,7 +36,6 @@ from canonical import (
     Submission,
     Task,
     TaskFilter,
-    ThreadChange,
     Webhook,
 )
 from canonical.feature import Feature
@@ -107,8 +105,6 @@ class Launch:
             receipt = await self.hub.submit(self.owner, self.ask)
         except FaultError as error:
             raise thread_missing(error, self.ask.thread_id or "") from error
-        if self.dialect == "langgraph" and not self.ask.ephemeral:
-            await self._mark(receipt.thread_id)
         return Started(receipt, self)
 
     async def _answer(self, answers: Answers) -> Receipt:
@@ -118,17 +114,6 @@ class Launch:
             if error.fault.code in (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED):
                 raise FaultError(FaultCode.CONFLICT, "The question has been answered, or its run has ended.") from error
             raise
-
-    async def _mark(self, thread_id: str) -> None:
-        """Chat front ends look for the threads of an assistant by these two names."""
-        marks = {"graph_id": self.agent.name, "assistant_id": codec.assistant_id(self.agent.name)}
-        try:
-            thread = await self.hub.thread(self.owner, thread_id)
-            if not marks.items() <= thread.metadata.items():
-                await self.hub.change_thread(self.owner, thread_id, ThreadChange(metadata=marks))
-        except FaultError as error:  # the thread is gone already: its run was the answer
-            if error.fault.code is not FaultCode.NOT_FOUND:
-                raise
 
 
 async def prepare(hub: Hub, request: Asked, body: RunCreate, thread_id: str | None = None) -> Launch:
@@ -140,7 +125,7 @@ async def prepare(hub: Hub, request: Asked, body: RunCreate, thread_id: str | No
     if thread_id is None and body.thread_id is not None:
         thread_id = uuid(body.thread_id, "thread")
     named = body.assistant_id if body.assistant_id is not None else body.agent_id
-    agent = find_agent(hub, who.need_agent() if named is None else named)
+    agent = find_agent(hub, who.need_agent() if named is None else named, dialect)
     configurable = body.config.configurable if body.config is not None else None
     if configurable and body.context:
         raise bad_request("Cannot specify both configurable and context: use one of them.")
@@ -217,11 +202,13 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
         messages = (*messages, *codec_agent_protocol.decode_messages(body.messages))
     if body.on_completion == "delete" and thread_id is not None and common.dialect == "agent-protocol":
         raise FaultError(FaultCode.UNSUPPORTED, "on_completion: a thread that was named is kept until it is deleted")
-    if thread_id is not None:
-        await _check_thread(common, thread_id, checkpoint, empty=not messages and given.data is None)
-    elif checkpoint is not None:
+    if thread_id is None and checkpoint is not None:
         raise bad_request("You must provide a thread_id to start from a checkpoint.")
+    if thread_id is not None and not messages and given.data is None:
+        await _check_questions(common, thread_id)
     ephemeral = thread_id is None and body.on_completion != "keep"
+    # Chat front ends look for the threads of an assistant by these two names.
+    marks = {"graph_id": common.agent.name, "assistant_id": codec.assistant_id(common.agent.name)}
     run_id = str(uuid4()) if body.webhook is not None else None
     return Submission(
         agent=common.agent.name,
@@ -232,25 +219,22 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
         run_id=run_id,
         config=common.config,
         metadata=body.metadata or {},
+        thread_metadata=marks if common.dialect == "langgraph" and not ephemeral else {},
         assistant=common.assistant,
         checkpoint=checkpoint,
         ephemeral=ephemeral,
         strategy=body.multitask_strategy or _MULTITASK[common.dialect],
         supersede=True,
         start_after=_start_after(body.after_seconds),
-        if_missing="create" if thread_id is None or body.if_not_exists == "create" else "reject",
+        if_missing="anew" if thread_id is None or body.if_not_exists == "create" else "reject",
         webhook=None if run_id is None else common.webhook(run_id),
         extra=common.extra(ephemeral=ephemeral, messages=messages),
     )
 
 
-async def _check_thread(common: _Common, thread_id: str, checkpoint: str | None, *, empty: bool) -> None:
-    """What the hub would not notice: a revision that is not there, and an input of nothing where an answer is due."""
-    if checkpoint is not None:
-        history = await read_history(common.hub, common.owner, thread_id)
-        if history.get(checkpoint) is None:
-            raise FaultError(FaultCode.NOT_FOUND, f"Checkpoint {checkpoint[:100]!r} not found")
-    if empty and (asked := await _questions(common, thread_id)):
+async def _check_questions(common: _Common, thread_id: str) -> None:
+    """What the hub would not notice: an input of nothing where an answer is due."""
+    if asked := await _questions(common, thread_id):
         raise FaultError(
             FaultCode.INVALID,
             f"The thread waits for an answer, and neither an input nor command.resume is given. {_listed(asked)}",

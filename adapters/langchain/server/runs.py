@@ -35,6 +35,7 @@ from adapters.langchain.server.call import (
     path_id,
     picked,
     run_paths,
+    settled,
     thread_missing,
     uuid,
     words,
@@ -146,7 +147,9 @@ class Runs:
         return answer(await self._shown(request, run), headers=ids(run))
 
     async def _shown(self, request: Asked, run: Run) -> JsonObject:
-        created = await self._hub.created(owner_of(request), run)
+        owner = owner_of(request)
+        created = await self._hub.created(owner, run)
+        run = await settled(self._hub, owner, run)
         if dialect_of(request) == "agent-protocol":
             return _encoded(run, created, "agent-protocol")
         body = _encoded(run, created, "langgraph")

@@ -13,6 +13,7 @@ from pydantic_core import to_json
 from adapters.langchain import codec, codec_agent_protocol
 from adapters.langchain.fault import encode_error
 from adapters.langchain.modes import Dialect
+from adapters.langchain.server.call import settled
 from canonical import FaultCode, FaultError, History, Hub, Record, Run, RunReason, Scope
 from canonical.event import RunCreated, RunEnded, RunRemoved
 from canonical.value import JsonObject
@@ -72,7 +73,8 @@ async def result(
 
 
 async def _encoded(hub: Hub, owner: str, found: _Ended, dialect: Dialect) -> JsonObject:
-    run, created = found.run, found.created
+    run = None if found.run is None else await settled(hub, owner, found.run)
+    created = found.created
     if run is not None and run.removed:
         return {}
     if run is None or created is None or (not run.ended and not await _is_there(hub, owner, run)):

@@ -268,9 +268,14 @@ def test_an_answer_goes_upstream_as_the_caller_said_it() -> None:
     assert encode_answer(call(answers=data), VIEW)["message"]["parts"][0]["content_type"] == "application/json"
 
 
-def test_input_that_is_no_message_goes_upstream_as_its_text() -> None:
+def test_input_that_is_no_message_goes_upstream_as_its_text_and_as_data() -> None:
     [wire] = encode_input(call(data={"message": "Hello", "other": 1}), VIEW)
     assert (wire.role, wire.parts[0].content) == ("user", "Hello")
+    assert (wire.parts[1].content_type, wire.parts[1].content) == ("application/json", '{"message":"Hello","other":1}')
+    [wire] = encode_input(call(data={"prompt": "Hello"}), VIEW)
+    assert [part.content for part in wire.parts] == ["Hello"]
+    [wire] = encode_input(call(messages=(Message.of("Hi", "user"),), data={"n": 1}), VIEW)
+    assert [part.content for part in wire.parts] == ["Hi", '{"n":1}']
     assert encode_input(call(), VIEW) == []
 
 

@@ -138,7 +138,7 @@ async def test_a_new_input_takes_the_place_of_the_question(site: Site) -> None:
     going.end()
     assert await site.ends(thread_id, run_id) == "success"
     assert (await resume(site, thread_id, "too late")).status_code == 409
-    assert await site.status(thread_id, paused) == "success"
+    assert await site.status(thread_id, paused) == "interrupted"
 
 
 async def test_no_input_is_no_answer(site: Site) -> None:
