@@ -4,6 +4,7 @@ Web frameworks and JSON libraries each let something through that breaks later: 
 surrogates that no database stores, a thousand levels that no reader survives. Whatever passes here is plain JSON.
 """
 
+import re
 from enum import Enum
 from math import isfinite
 from typing import Any, Final, TypeVar, overload
@@ -22,6 +23,9 @@ DEFAULT_LIMIT: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 64
 MAX_INTEGER: Final = 10**300
 """Longer integers are legal JSON that Python and databases refuse to print; no protocol has a use for them."""
+
+_CLASS: Final = re.compile(r" or instance of \w+$")
+"""A name of ours, which is nothing to a caller."""
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -110,7 +114,7 @@ def validate(model: type[BaseModel] | TypeAdapter[Any], value: object) -> Any:
         return model.validate_python(value) if isinstance(model, TypeAdapter) else model.model_validate(value)
     except ValidationError as error:
         errors = [
-            {"field": ".".join(str(step) for step in each["loc"]), "description": each["msg"]}
+            {"field": ".".join(str(step) for step in each["loc"]), "description": _CLASS.sub("", each["msg"])}
             for each in error.errors(include_url=False, include_context=False, include_input=False)[:20]
         ]
         message = "; ".join(

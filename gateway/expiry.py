@@ -128,8 +128,8 @@ class Expiry:
         elif view.thread.ephemeral and self._journal.channels.get(pk).readers > 0:
             self._look(owner, thread_id, self._clock() + round(self._ephemeral_ttl * 1e6))
         else:
-            del self._passing[owner, thread_id]
-            await self._erase(owner, thread_id)
+            if self._passing.pop((owner, thread_id), None) is not None:  # two looks may meet
+                await self._erase(owner, thread_id)
 
     def _left(self, view: ThreadView) -> int | None:
         """Microseconds until the thread is to end; None while somebody is at work on it."""

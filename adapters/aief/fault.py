@@ -40,7 +40,12 @@ def encode_fault(fault: Fault) -> tuple[int, w.Error]:
     if fault.code is FaultCode.INVALID and errors:
         # The form that clients know from the Python SDK's server.
         detail = [
-            {"loc": each["field"].split("."), "msg": each["description"], "type": "value_error"} for each in errors
+            {
+                "loc": ["body", *filter(None, each["field"].split("."))],
+                "msg": each["description"],
+                "type": "value_error",
+            }
+            for each in errors
         ]
         error = w.Error.model_validate({"message": fault.message, "detail": detail})
     return _STATUS[fault.code], error

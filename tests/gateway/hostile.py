@@ -7,7 +7,19 @@ from uuid import uuid4
 
 from canonical.value import Json
 
-__all__ = ("BODIES", "HEADERS", "IDS", "LIMIT", "QUERY", "UNKNOWN", "WRONG", "mutations")
+__all__ = (
+    "BODIES",
+    "EVENT_IDS",
+    "FORMS",
+    "HARMLESS",
+    "HEADERS",
+    "IDS",
+    "LIMIT",
+    "QUERY",
+    "UNKNOWN",
+    "WRONG",
+    "mutations",
+)
 
 LIMIT: Final = 2 * 2**20
 """Bytes of a body that the gateway under test takes."""
@@ -35,7 +47,7 @@ BODIES: Final[Mapping[str, bytes]] = {
     "1e999": b'{"agent_name": 1e999, "configuration": {"historyLength": 1e999}}',
     "1 000 levels": _nested(1_000),
     "100 000 levels": b"[" * 100_000 + b"]" * 100_000,
-    "an array": b'[{"agent_name": "echo"}]',
+    "an array": b'[{"agent_name": "echo"}, 7]',
     "a number": b"12345678901234567890123456789",
     "a string": b'"hello"',
     "true": b"true",
@@ -46,7 +58,60 @@ BODIES: Final[Mapping[str, bytes]] = {
     "NUL": rb'{"\u0000": "\u0000", "agent_name": "\u0000"}',
     "names of Python": b'{"__class__": "x", "self": 1, "request": 2, "call": 3, "context": 4, "model_config": 5}',
 }
-"""None of them is a request of any protocol."""
+"""None of them is a request of any protocol that has a member which must be there."""
+
+HARMLESS: Final = frozenset({"empty", "blank", "null", "a name of 1 MB", "NUL", "names of Python"})
+"""Those that are a request where every member may be left out, and others are not looked at."""
+
+BOUNDARY: Final = "babelgate-boundary"
+
+
+def _form(*parts: str, end: str = "--") -> bytes:
+    return "".join(f"--{BOUNDARY}\r\n{part}\r\n" for part in parts).encode() + f"--{BOUNDARY}{end}\r\n".encode()
+
+
+_TYPE: Final = f"multipart/form-data; boundary={BOUNDARY}"
+_FILE: Final = 'Content-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nhello'
+_FOLDER: Final = 'Content-Disposition: form-data; name="relative_path"\r\n\r\n'
+
+FORMS: Final[Mapping[str, tuple[str, bytes]]] = {
+    "no form": ("application/json", b'{"file": "hello"}'),
+    "no type": ("", _form(_FILE)),
+    "no boundary": ("multipart/form-data", _form(_FILE)),
+    "an empty boundary": ("multipart/form-data; boundary=", _form(_FILE)),
+    "another boundary": ("multipart/form-data; boundary=other", _form(_FILE)),
+    "a boundary beyond ASCII": ("multipart/form-data; boundary=\xe9\xe9", _form(_FILE)),
+    "a long boundary": (f"multipart/form-data; boundary={'x' * 5_000}", _form(_FILE)),
+    "an urlencoded form": ("application/x-www-form-urlencoded", b"file=hello"),
+    "another multipart": (_TYPE.replace("form-data", "mixed"), _form(_FILE)),
+    "nothing": (_TYPE, b""),
+    "no parts": (_TYPE, f"--{BOUNDARY}--\r\n".encode()),
+    "cut off": (_TYPE, _form(_FILE)[:-12]),
+    "no end": (_TYPE, _form(_FILE, end="")),
+    "no file": (_TYPE, _form(_FOLDER + "src")),
+    "a part without a head": (_TYPE, _form("hello")),
+    "a part without a name": (_TYPE, _form("Content-Disposition: form-data\r\n\r\nhello")),
+    "a head that never ends": (_TYPE, _form("X: " + "x" * 100_000)),
+    "a thousand parts": (_TYPE, _form(*[_FOLDER + "a"] * 1_000, _FILE)),
+    "a folder that is no text": (_TYPE, _form(_FILE, _FOLDER).replace(b'path"\r\n\r\n', b'path"\r\n\r\n\xff\xfe')),
+    "a folder of 100 kB": (_TYPE, _form(_FILE, _FOLDER + "a/" * 50_000)),
+}
+"""Content-Type and body; none of them is an upload."""
+
+EVENT_IDS: Final = (
+    b"",
+    b"-1",
+    b"0",
+    b"1-",
+    b"-",
+    b"a-b",
+    b"1-1-1",
+    b"9" * 30 + b"-1",
+    b"\xb2-1",
+    b"\xff",
+    b"-2",
+    b"x" * 5_000,
+)
 
 IDS: Final[Mapping[str, str]] = {
     "unknown UUID": UNKNOWN,

@@ -11,14 +11,40 @@ from gateway.app import create_app
 from gateway.config import Settings
 from gateway.registry import Registry
 
-__all__ = ("AGENT_SLOT", "METHODS", "ROUTES", "Route", "Words", "allowed", "paths", "words_of")
+__all__ = (
+    "AGENT_SLOT",
+    "FREE_SLOT",
+    "METHODS",
+    "REFUSED",
+    "ROUTES",
+    "Protocol",
+    "Route",
+    "Words",
+    "allowed",
+    "paths",
+    "protocol_of",
+    "words_of",
+)
 
-Words = Literal["acp", "rpc", "rest", "rest-0.3", "own"]
-"""Whose error body: ACP's, A2A's in JSON-RPC, in REST 1.0 and in REST 0.3, or the gateway's own."""
+Protocol = Literal["acp", "a2a", "aief", "langchain", "own"]
+Words = Literal["acp", "rpc", "rest", "rest-0.3", "aief", "langgraph", "agent-protocol", "own"]
+"""Whose error body: ACP's, A2A's in JSON-RPC, in REST 1.0 and in REST 0.3, AIEF's, LangGraph's, the Agent Protocol's,
+or the gateway's own."""
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
-AGENT_SLOT: Final = frozenset({"agent", "name"})
-"""Parameters that hold the name of an agent."""
+AGENT_SLOT: Final = frozenset({"agent", "name", "agent_id", "assistant_id"})
+"""Parameters that hold the name of an agent, or its id."""
+FREE_SLOT: Final = frozenset({"namespace"})
+"""Parameters that every value is right for: there are no subgraphs, in whatever namespace."""
+REFUSED: Final = frozenset(
+    {
+        "POST /assistants",
+        "PATCH /assistants/{assistant_id}",
+        "DELETE /assistants/{assistant_id}",
+        "POST /assistants/{assistant_id}/latest",
+    }
+)
+"""Routes that are there to say why nothing is done: 405, whatever is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,24 +64,53 @@ class Route:
     def words(self) -> Words:
         return words_of(self.method, self.path)
 
+    @property
+    def protocol(self) -> Protocol:
+        return protocol_of(self.path)
+
+    @property
+    def again(self) -> bool:
+        """Whether it is a route of the root, in the Agent Protocol's own dialect: the handler is the same."""
+        return self.words == "agent-protocol"
+
     def at(self, slots: Mapping[str, str]) -> str:
         """The path with these values, already percent-encoded, in its slots."""
         return re.sub(r"{(\w+)}", lambda match: slots[match[1]], self.path)
 
 
-def words_of(method: str, path: str) -> Words:
-    """By the layout of paths that the protocols' documents give: ACP has a prefix here, A2A's JSON-RPC is the agent's
-    URL itself, its REST 1.0 is right below it, REST 0.3 below `/v1`, and 0.2's extended card beside."""
-    path = re.sub(r"^/agent/[^/]+(?=/)", "", path)
+def _bare(path: str) -> str:
+    """Of an agent that is alone behind a path of its own, the path below that."""
+    return re.sub(r"^/agent/[^/]+(?=/)", "", path)
+
+
+def protocol_of(path: str) -> Protocol:
+    """By the layout of paths that the protocols' documents give: ACP has a prefix here, AIEF has one of its own, and
+    LangGraph is at the root."""
+    path = _bare(path)
     if re.match(r"/acp(/|$)", path):
         return "acp"
-    if re.match(r"/\.well-known/agent(-card)?\.json$", path):
-        return "rest"
-    if not re.match(r"/a2a(/|$)", path):
-        return "own"
-    if method == "POST" and re.match(r"/a2a/[^/]+$", path):
-        return "rpc"
-    return "rest-0.3" if re.match(r"/a2a/[^/]+/(v1|agent)(/|$)", path) else "rest"
+    if re.match(r"/a2a(/|$)|/\.well-known/agent(-card)?\.json$", path):
+        return "a2a"
+    if re.match(r"/ap(/|$)", path):
+        return "aief"
+    if re.match(r"/(agent-protocol|agents|assistants|info|ok|runs|store|threads)(/|$)", path):
+        return "langchain"
+    return "own"
+
+
+def words_of(method: str, path: str) -> Words:
+    """A2A's JSON-RPC is the agent's URL itself, its REST 1.0 is right below it, REST 0.3 below `/v1`, and 0.2's
+    extended card beside. The Agent Protocol has its own dialect below `/agent-protocol`."""
+    path = _bare(path)
+    match protocol_of(path):
+        case "langchain":
+            return "agent-protocol" if re.match(r"/agent-protocol(/|$)", path) else "langgraph"
+        case "a2a" if method == "POST" and re.match(r"/a2a/[^/]+$", path):
+            return "rpc"
+        case "a2a":
+            return "rest-0.3" if re.match(r"/a2a/[^/]+/(v1|agent)(/|$)", path) else "rest"
+        case protocol:
+            return protocol
 
 
 def _table() -> tuple[Route, ...]:

@@ -9,7 +9,7 @@ import httpx
 
 from tests.gateway.route import Words
 
-__all__ = ("MAX_ERROR", "check_error", "error_of")
+__all__ = ("MAX_ERROR", "check_error", "error_of", "not_found")
 
 MAX_ERROR: Final = 16_384
 """Bytes of an error: what a caller sent is not sent back in full."""
@@ -51,6 +51,19 @@ _REST: Final = {
 }
 """google.rpc.Code by status (A2A 1.0.1, 11.6)."""
 
+_AIEF: Final = {401, 404, 405, 409, 413, 422}
+_LANGCHAIN: Final = {
+    400: {"invalid"},
+    401: {"unauthenticated"},
+    404: {"not_found"},
+    405: {"method_not_allowed"},
+    409: {"conflict", "not_awaiting", "task_ended"},
+    413: {"too_large"},
+    422: {"invalid", "unsupported", "unsupported_type"},
+    429: {"queue_full"},
+}
+"""By status, what the Agent Protocol's errors have as `code`; its document names no codes."""
+
 
 def check_error(words: Words, response: httpx.Response) -> None:
     """The answer is an error in these words, and tells nothing of what is inside."""
@@ -63,10 +76,21 @@ def check_error(words: Words, response: httpx.Response) -> None:
 
 
 def error_of(words: Words, response: httpx.Response) -> bool:
-    """Whether the answer is an error; JSON-RPC says so inside of a 200."""
+    """Whether the answer is an error; JSON-RPC says so inside of a 200, and so does LangGraph of a run that is joined,
+    because it has answered before it knows."""
     if response.status_code >= 400:
         return True
-    return words == "rpc" and "error" in _envelope(response)
+    if words == "rpc":
+        return "error" in _envelope(response)
+    return words in ("langgraph", "agent-protocol") and _late(response) is not None
+
+
+def not_found(words: Words, response: httpx.Response) -> bool:
+    """Whether the answer says that what was asked for is not there, and no other thing."""
+    if response.status_code == 404:
+        return True
+    late = _late(response) if words == "langgraph" else None
+    return late is not None and late.get("message") == "404: Run not found"
 
 
 def _json(response: httpx.Response, status: int | None = None) -> Any:
@@ -153,6 +177,57 @@ def _rest_0_3(response: httpx.Response) -> None:
     assert isinstance(error["code"], int)
 
 
+def _aief(response: httpx.Response) -> None:
+    """OpenAPI v1: a 404 has a `message`; a 422 is an object, here with the `detail` of the Python SDK's server."""
+    assert response.status_code in _AIEF, response.status_code
+    optional = frozenset({"detail"}) if response.status_code == 422 else frozenset[str]()
+    error = _keys(_json(response), {"message"}, optional)
+    _message(error["message"])
+    for each in error.get("detail", ()):
+        _keys(each, {"loc", "msg", "type"})
+        _message(each["msg"])
+
+
+def _late(response: httpx.Response) -> Mapping[str, Any] | None:
+    """The error that the answer ends with, in LangGraph's form: the only member of a body, or the last event of a
+    stream."""
+    kind = response.headers.get("content-type", "")
+    if kind.startswith("text/event-stream"):
+        *_, last = ["", *response.text.replace("\r\n", "\n").strip().split("\n\n")]
+        data = re.search(r"^data: (.*)$", last, re.MULTILINE)
+        return json.loads(data[1]) if data and re.search(r"^event: error$", last, re.MULTILINE) else None
+    if kind != "application/json" or b"__error__" not in response.content:
+        return None
+    body: Any = json.loads(response.content)
+    return body.get("__error__") if isinstance(body, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+
+def _langgraph(response: httpx.Response) -> None:
+    """`{"detail": "…"}`, always a string; and late, the name of an exception and its message."""
+    if response.status_code == 200:
+        _run_error(response)
+        return
+    assert response.status_code in _LANGCHAIN, response.status_code
+    _message(_keys(_json(response), {"detail"})["detail"])
+
+
+def _agent_protocol(response: httpx.Response) -> None:
+    """OpenAPI 0.1.6, components.schemas.ErrorResponse."""
+    if response.status_code == 200:
+        _run_error(response)
+        return
+    error = _keys(_json(response), {"code", "message", "metadata"})
+    assert error["code"] in _LANGCHAIN[response.status_code], (response.status_code, error)
+    _message(error["message"])
+    assert isinstance(error["metadata"], dict)
+
+
+def _run_error(response: httpx.Response) -> None:
+    error = _keys(_late(response), {"error", "message"})
+    assert re.fullmatch(r"[A-Z]\w+", error["error"]), error
+    _message(error["message"])
+
+
 def _own(response: httpx.Response) -> None:
     error = _keys(_keys(_json(response), {"error"})["error"], {"code", "message"})
     assert re.fullmatch(r"[a-z_]+", error["code"])
@@ -164,5 +239,8 @@ _CHECKS: Final[Mapping[Words, Callable[[httpx.Response], None]]] = {
     "rpc": _rpc,
     "rest": _rest,
     "rest-0.3": _rest_0_3,
+    "aief": _aief,
+    "langgraph": _langgraph,
+    "agent-protocol": _agent_protocol,
     "own": _own,
 }

@@ -8,7 +8,20 @@ from canonical.value import Json, JsonObject
 from tests.gateway.hostile import UNKNOWN
 from tests.gateway.route import Route
 
-__all__ = ("MESSAGE", "MESSAGE_0_3", "PUSH", "PUSH_0_3", "RPC", "V1", "VALID", "Rpc", "rpc")
+__all__ = (
+    "BLOCKS",
+    "LENIENT",
+    "MESSAGE",
+    "MESSAGE_0_3",
+    "PUSH",
+    "PUSH_0_3",
+    "RPC",
+    "UPLOAD",
+    "V1",
+    "VALID",
+    "Rpc",
+    "rpc",
+)
 
 V1: Final = {"A2A-Version": "1.0"}
 
@@ -59,7 +72,139 @@ SEND_0_3_REST: Final[JsonObject] = {
     "configuration": {"blocking": True},
 }
 
-VALID: Final[Mapping[str, JsonObject]] = {
+STEP: Final[JsonObject] = {"input": "hello", "additional_input": {"a": [1]}}
+
+UPLOAD: Final = "POST /ap/v1/agent/tasks/{task_id}/artifacts"
+"""The one route that reads a form."""
+
+SAID: Final[JsonObject] = {"id": "m1", "role": "user", "content": "hello"}
+INPUT: Final[JsonObject] = {"messages": [SAID], "a": [1]}
+RUN: Final[JsonObject] = {
+    "assistant_id": "echo",
+    "input": INPUT,
+    "metadata": {"a": 1},
+    "config": {"tags": ["a"], "recursion_limit": 5, "configurable": {"a": 1}},
+    "interrupt_before": ["a"],
+    "stream_mode": ["values", "messages-tuple"],
+    "stream_subgraphs": False,
+    "feedback_keys": ["a"],
+    "on_disconnect": "continue",
+    "on_completion": "delete",
+    "durability": "async",
+}
+LATER: Final[JsonObject] = {**RUN, "webhook": "http://127.0.0.1:9/", "after_seconds": 0, "stream_resumable": True}
+THREAD_RUN: Final[JsonObject] = {**RUN, "multitask_strategy": "enqueue", "if_not_exists": "reject"}
+AGENT_RUN: Final[JsonObject] = {
+    "agent_id": "echo",
+    "input": {"a": 1},
+    "messages": [{"role": "user", "content": [{"type": "text", "text": "hello"}], "id": "m1", "metadata": {"a": 1}}],
+    "metadata": {"a": 1},
+    "config": {"tags": ["a"], "recursion_limit": 5, "configurable": {"a": 1}},
+    "stream_mode": ["values", "messages"],
+    "on_disconnect": "continue",
+}
+STATE: Final[JsonObject] = {"values": {"messages": [SAID], "a": {"b": 1}}, "as_node": "echo"}
+
+BLOCKS: Final[Mapping[str, JsonObject]] = {
+    "text": {
+        "type": "text",
+        "text": "hello",
+        "annotations": [{"type": "citation", "url": "http://x", "start_index": 0}],
+    },
+    "reasoning": {"type": "reasoning", "reasoning": "because", "id": "r1"},
+    "thinking": {"type": "thinking", "thinking": "because", "signature": "s"},
+    "refusal": {"type": "refusal", "refusal": "no"},
+    "json": {"type": "json", "json": {"a": 1}},
+    "non_standard": {"type": "non_standard", "value": {"a": 1}},
+    "image": {"type": "image", "base64": "aGk=", "mime_type": "image/png", "extras": {"filename": "a.png"}},
+    "file by URL": {"type": "file", "url": "http://127.0.0.1:9/a", "mime_type": "text/plain"},
+    "file by id": {"type": "file", "file_id": "0" * 64},
+    "an older file": {"type": "file", "source_type": "base64", "data": "aGk=", "mime_type": "text/plain"},
+    "image_url": {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=", "detail": "low"}},
+    "OpenAI's file": {"type": "file", "file": {"filename": "a.txt", "file_data": "data:text/plain;base64,aGk="}},
+    "input_audio": {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
+    "Anthropic's document": {
+        "type": "document",
+        "source": {"type": "base64", "media_type": "text/plain", "data": "aGk="},
+    },
+    "tool_call": {"type": "tool_call", "id": "c1", "name": "f", "args": {"a": 1}},
+    "server_tool_call": {"type": "server_tool_call", "id": "c1", "name": "f", "args": {"a": 1}},
+    "server_tool_result": {"type": "server_tool_result", "tool_call_id": "c1", "status": "success", "output": "1"},
+    "unknown": {"type": "nope", "a": {"b": 1}},
+}
+"""Parts of a message that LangGraph's messages may have (docs/protocols/langgraph.md, Messages)."""
+
+LANGCHAIN: Final[Mapping[str, Json]] = {
+    "POST /threads": {
+        "thread_id": "7e3c7d6b-8f0e-4f7e-9c39-0d3f3a1f7a10",
+        "metadata": {"a": 1},
+        "if_exists": "do_nothing",
+        "ttl": {"ttl": 5, "strategy": "delete"},
+        "supersteps": [{"updates": [{"values": {"a": 1}, "as_node": "echo"}]}],
+    },
+    "POST /threads/search": {
+        "metadata": {"a": 1},
+        "values": {"a": 1},
+        "status": "busy",
+        "ids": [UNKNOWN],
+        "limit": 5,
+        "offset": 0,
+        "sort_by": "updated_at",
+        "sort_order": "desc",
+        "select": ["thread_id", "values"],
+        "extract": {"last": "values.messages[-1].content"},
+    },
+    "POST /threads/count": {"metadata": {"a": 1}, "values": {"a": 1}, "status": "busy"},
+    "POST /threads/prune": {"thread_ids": [UNKNOWN], "strategy": "delete"},
+    "PATCH /threads/{thread_id}": {
+        "metadata": {"a": 1},
+        "ttl": 5,
+        "values": {"a": {"b": 1}},
+        "messages": [{"role": "user", "content": "hello"}],
+    },
+    "POST /threads/{thread_id}/history": {
+        "limit": 5,
+        "metadata": {"a": 1},
+        "checkpoint": {"checkpoint_ns": ""},
+        "select": ["values"],
+    },
+    "POST /threads/{thread_id}/state": STATE,
+    "POST /threads/{thread_id}/state/checkpoint": {
+        "checkpoint": {"checkpoint_id": UNKNOWN, "checkpoint_ns": "", "checkpoint_map": {"": "a"}},
+        "select": ["values"],
+    },
+    "POST /threads/{thread_id}/runs": THREAD_RUN,
+    "POST /threads/{thread_id}/runs/wait": THREAD_RUN,
+    "POST /threads/{thread_id}/runs/stream": THREAD_RUN,
+    "POST /runs": LATER,
+    "POST /runs/wait": RUN,
+    "POST /runs/stream": RUN,
+    "POST /runs/batch": [{"assistant_id": "echo", "input": INPUT}],
+    "POST /runs/cancel": {"thread_id": UNKNOWN, "run_ids": [UNKNOWN]},
+    "POST /runs/search": {
+        "metadata": {"a": 1},
+        "status": "success",
+        "thread_id": UNKNOWN,
+        "agent_id": "echo",
+        "limit": 5,
+        "offset": 0,
+    },
+    "POST /agents/search": {"name": "echo", "metadata": {"a": 1}, "limit": 5, "offset": 0},
+    "PUT /store/items": {"namespace": ["a", "b"], "key": "k", "value": {"a": [1]}, "index": ["a"], "ttl": 5},
+    "DELETE /store/items": {"namespace": ["a", "b"], "key": "k"},
+    "POST /store/items/search": {
+        "namespace_prefix": ["a"],
+        "filter": {"a": {"$gt": 1, "$ne": "x"}, "b": [1]},
+        "query": "hello",
+        "limit": 5,
+        "offset": 0,
+        "refresh_ttl": False,
+    },
+    "POST /store/namespaces": {"prefix": ["a", "*"], "suffix": ["b"], "max_depth": 2, "limit": 5, "offset": 0},
+}
+"""At the root, and again below `/agent-protocol`."""
+
+VALID: Final[Mapping[str, Json]] = {
     "POST /acp/runs": {
         "agent_name": "echo",
         "input": [ACP_MESSAGE],
@@ -76,8 +221,34 @@ VALID: Final[Mapping[str, JsonObject]] = {
         "configId": "p1",
         "config": {"pushNotificationConfig": PUSH_0_3},
     },
+    "POST /ap/v1/agent/tasks": STEP,
+    "POST /ap/v1/agent/tasks/{task_id}/steps": STEP,
+    **LANGCHAIN,
+    **{name.replace(" /", " /agent-protocol/"): body for name, body in LANGCHAIN.items()},
+    **dict.fromkeys(("POST /agent-protocol/runs", "POST /agent-protocol/runs/wait"), AGENT_RUN),
+    **dict.fromkeys(("POST /agent-protocol/runs/stream", "POST /agent-protocol/threads/{thread_id}/runs"), AGENT_RUN),
+    **{f"POST /agent-protocol/threads/{{thread_id}}/runs/{how}": AGENT_RUN for how in ("wait", "stream")},
+    "POST /assistants/search": {
+        "metadata": {"created_by": "system"},
+        "graph_id": "echo",
+        "name": "echo",
+        "limit": 5,
+        "offset": 0,
+        "sort_by": "name",
+        "sort_order": "asc",
+        "select": ["name"],
+    },
+    "POST /assistants/count": {"metadata": {"created_by": "system"}, "graph_id": "echo", "name": "echo"},
+    "POST /assistants/{assistant_id}/versions": {"metadata": {"created_by": "system"}, "limit": 5, "offset": 0},
 }
 """A request that each route with a body takes. JSON-RPC has a table of its own."""
+
+_NEEDED: Final = ("/prune", "/runs/batch", "/runs/cancel", "/state/checkpoint", "/store/items")
+
+LENIENT: Final = frozenset(
+    name for name in VALID if not name.startswith(("POST /acp/", "POST /a2a/")) and not name.endswith(_NEEDED)
+)
+"""Routes of which every member may be left out."""
 
 
 def rpc(method: Json, params: Json, reply_id: Json = 7) -> JsonObject:

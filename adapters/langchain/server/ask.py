@@ -34,7 +34,7 @@ M = TypeVar("M", bound=BaseModel)
 
 Limit = Annotated[int, Field(strict=True, ge=1, le=MAX_PAGE)]
 Offset = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
-Minutes = Annotated[float, Field(gt=0, le=10**9)]
+Minutes = Annotated[float, Field(gt=0, le=10**9, strict=True)]
 Status = Literal["idle", "busy", "interrupted", "error"]
 
 
@@ -166,7 +166,7 @@ class RunCreate(BaseModel):
     if_not_exists: Literal["create", "reject"] | None = None
     on_disconnect: Literal["cancel", "continue"] | None = None
     on_completion: Literal["delete", "keep"] | None = None
-    after_seconds: Annotated[float, Field(ge=0, le=10**9)] | None = None
+    after_seconds: Annotated[float, Field(ge=0, le=10**9, strict=True)] | None = None
     durability: Literal["sync", "async", "exit"] | None = None
 
 

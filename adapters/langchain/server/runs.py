@@ -174,7 +174,7 @@ class Runs:
         body = await read_body(request, RunSearch)
         where = RunFilter(
             thread_id=None if body.thread_id is None else uuid(body.thread_id, "thread"),
-            agent=None if body.agent_id is None else find_agent(self._hub, body.agent_id).name,
+            agent=None if body.agent_id is None else find_agent(self._hub, body.agent_id, dialect_of(request)).name,
             status=_statuses(request, body.status),
             metadata=body.metadata or {},
         )

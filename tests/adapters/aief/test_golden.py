@@ -1,0 +1,51 @@
+"""One case, one log, and the AIEF task that it is: a diff here is a change of the wire, and somebody reads it.
+
+`canonical.json` is the log, `aief-v1.json` the task with its steps and the contents of its files, as far as they are
+written in the log itself. `pytest --accept` writes the last one.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.aief.codec import contents
+from adapters.aief.view import TaskView
+from canonical import EVENT, Record
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
+THREAD = "11111111-1111-4111-8111-111111111111"
+
+
+def log_of(case: str) -> list[Record]:
+    rows: list[dict[str, Any]] = json.loads((GOLDEN / case / "canonical.json").read_text())
+    return [Record(event=EVENT.validate_python(row.pop("event")), **row) for row in rows]
+
+
+def written(log: list[Record]) -> str:
+    view = TaskView(THREAD, "echo", log)
+    assert view.visible
+    task = view.task_with_steps().model_dump(mode="json")
+    files = {each["artifact_id"]: pieces(view, each["artifact_id"]) for each in task["artifacts"]}
+    return json.dumps({"task": task, "files": files}, indent=2, ensure_ascii=False) + "\n"
+
+
+def pieces(view: TaskView, artifact_id: str) -> list[str]:
+    artifact = view.artifact(artifact_id)
+    assert artifact is not None
+    return [f"blob {piece}" if isinstance(piece, str) else piece.decode() for piece in contents(artifact)]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_task_of_a_log_is_what_it_was(case: str, accept: bool) -> None:
+    path, text = GOLDEN / case / "aief-v1.json", written(log_of(case))
+    if accept:
+        path.write_text(text)
+    assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
+    assert path.read_text() == text
+
+
+def test_there_are_cases() -> None:
+    assert len(CASES) >= 10

@@ -1,0 +1,92 @@
+"""One case, one log, and what LangGraph and the Agent Protocol make of it: a diff here is a change of the wire, and
+somebody reads it.
+
+`canonical.json` is the log; `langgraph.http` and `agent-protocol.http` the stream of each of its runs in every mode,
+what a wait for it ends with, and the thread's state in the end. `pytest --accept` writes the last two.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_core import to_json
+
+from adapters._sse import Frames
+from adapters.langchain import codec, codec_agent_protocol
+from adapters.langchain.modes import Dialect, View
+from adapters.langchain.writer import EventWriter
+from canonical import EVENT, History, Record
+from canonical.event import RunCreated
+from tests.adapters.langchain.log import EVERYTHING
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
+THREAD = "11111111-1111-4111-8111-111111111111"
+MODES: dict[Dialect, tuple[str, ...]] = {
+    "langgraph": EVERYTHING,
+    "agent-protocol": ("values", "messages-tuple", "updates", "debug", "custom"),
+}
+
+
+def log_of(case: str) -> list[Record]:
+    rows: list[dict[str, Any]] = json.loads((GOLDEN / case / "canonical.json").read_text())
+    return [Record(event=EVENT.validate_python(row.pop("event")), **row) for row in rows]
+
+
+def written(log: list[Record], dialect: Dialect) -> str:
+    pieces: list[str] = []
+    for record in log:
+        if isinstance(record.event, RunCreated):
+            pieces += [f"# run {record.event.run_id}: stream\n", streamed(log, dialect, record.event.run_id)]
+            pieces += [f"# run {record.event.run_id}: wait\n", waited(log, dialect, record.event)]
+    return "".join([*pieces, "# state\n", state(log, dialect)])
+
+
+def streamed(log: list[Record], dialect: Dialect, run_id: str) -> str:
+    writer = EventWriter(View(thread_id=THREAD, owner="alice", run_id=run_id, modes=MODES[dialect], dialect=dialect))
+    frames = b"".join(frame for record in log for _, frame in writer.write(record))
+    assert all(json.loads(each.data) is not None for each in Frames().all([frames]))
+    return frames.decode()
+
+
+def waited(log: list[Record], dialect: Dialect, created: RunCreated) -> str:
+    """The answer is the state of the run's end, whatever came later."""
+    history = History(THREAD, "alice")
+    for record in log:
+        history.apply(record)
+        run = history.fold.runs.get(created.run_id)
+        if run is not None and run.ended:
+            break
+    run = history.fold.runs[created.run_id]
+    if dialect == "agent-protocol":
+        return line(codec_agent_protocol.encode_wait(history, run, created))
+    return line(codec.wait_result(history, run))
+
+
+def state(log: list[Record], dialect: Dialect) -> str:
+    history = History(THREAD, "alice", log)
+    known = {revision.checkpoint_id: revision for revision in history.all()}
+    head = history.head
+    if dialect == "agent-protocol":
+        assert head is not None
+        return line(codec_agent_protocol.encode_state(THREAD, head, known))
+    return line(codec.encode_state(THREAD, head, known))
+
+
+def line(value: Any) -> str:
+    return to_json(value).decode() + "\n"
+
+
+@pytest.mark.parametrize("dialect", MODES)
+@pytest.mark.parametrize("case", CASES)
+def test_the_runs_and_the_state_of_a_log_are_what_they_were(case: str, dialect: Dialect, accept: bool) -> None:
+    path, text = GOLDEN / case / f"{dialect}.http", written(log_of(case), dialect)
+    if accept:
+        path.write_text(text)
+    assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
+    assert path.read_text() == text
+
+
+def test_there_are_cases() -> None:
+    assert len(CASES) >= 10

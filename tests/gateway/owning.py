@@ -1,0 +1,249 @@
+"""A gateway with two owners, and things that belong to one of them."""
+
+from base64 import b64encode
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, fields
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import httpx
+
+from canonical.value import JsonObject
+from tests.gateway.heard import Heard, hearing
+from tests.gateway.hubs import check_invariants
+from tests.gateway.route import Protocol
+from tests.gateway.valid import PUSH, V1
+from tests.running import Running, running
+
+__all__ = (
+    "ALICE",
+    "BOB",
+    "CREDENTIALS",
+    "SECRETS",
+    "STEPS",
+    "TOKEN",
+    "Made",
+    "Place",
+    "acp_run",
+    "look",
+    "make",
+    "message",
+    "two_owners",
+    "unknown",
+)
+
+ALICE, BOB = "alice-0123456789-key", "bob-0123456789-key"
+TOKEN, CREDENTIALS = "push-token-of-alice", "push-credentials-of-alice"
+STEPS: Final = "/ap/v1/agent/tasks"
+SECRETS: Final = (ALICE, BOB, TOKEN, CREDENTIALS)
+
+
+@dataclass
+class Place:
+    """A gateway with two owners, and everything that it has said and logged."""
+
+    gateway: Running
+    alice: httpx.AsyncClient
+    bob: httpx.AsyncClient
+    nobody: httpx.AsyncClient
+    heard: Heard
+    said: list[str] = field(default_factory=list[str])
+    _kept: "list[tuple[Made, str]]" = field(default_factory=list["tuple[Made, str]"])
+
+    async def take(self) -> "tuple[Made, str]":
+        """Things of Alice's, and how they look."""
+        if self._kept:
+            return self._kept.pop()
+        made = await make(self.alice)
+        return made, await look(self.alice, made)
+
+    def keep(self, made: "Made", seen: str) -> None:
+        """For the next who takes: nothing has happened to them."""
+        self._kept.append((made, seen))
+
+
+@asynccontextmanager
+async def two_owners(folder: Path) -> AsyncGenerator[Place]:
+    said: list[str] = []
+
+    async def keep(response: httpx.Response) -> None:
+        text = (await response.aread()).decode("utf-8", "replace")
+        said.append(f"{response.request.method} {response.request.url} → {response.headers} {text}")
+
+    def client(url: str, key: str | None) -> httpx.AsyncClient:
+        headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        return httpx.AsyncClient(base_url=url, headers=headers, event_hooks={"response": [keep]}, timeout=10)
+
+    settings: dict[str, Any] = {"keys": {"alice": ALICE, "bob": BOB}, "limits": {"inline": 16}}
+    with hearing() as heard:
+        async with running(folder, **settings) as gateway:
+            url = gateway.url
+            async with client(url, ALICE) as alice, client(url, BOB) as bob, client(url, None) as nobody:
+                yield Place(gateway, alice, bob, nobody, heard, said)
+            await check_invariants(gateway.hub)
+    assert heard.errors == []
+
+
+@dataclass(frozen=True)
+class Made:
+    """Ids of an owner's things, or ids that nobody had. The task waits for an answer, `ended` does not."""
+
+    task_id: str
+    session_id: str
+    ended: str
+    run_id: str
+    """Of the ended one, as the gateway itself counts."""
+    resource_id: str
+    blob: str
+    context_id: str
+    steps: str
+    """The thread that is a task in AIEF."""
+    step_id: str
+    artifact_id: str
+    thread_id: str
+    """Interrupted, in LangGraph."""
+    asked: str
+    """The run there that has asked."""
+    question: str
+    checkpoint_id: str
+    label: str
+    """Of a namespace of the store."""
+    later_thread: str
+    later: str
+    """A run there that has not begun yet."""
+    config_id: str = "p1"
+
+    def slots(self, protocol: Protocol) -> dict[str, str]:
+        if protocol == "aief":
+            return {"task_id": self.steps, "step_id": self.step_id, "artifact_id": self.artifact_id}
+        if protocol == "langchain":
+            return {
+                "thread_id": self.thread_id,
+                "run_id": self.asked,
+                "checkpoint_id": self.checkpoint_id,
+                "agent_id": "ask",
+                "assistant_id": "ask",
+                "namespace": "a",
+            }
+        return {
+            "agent": "ask",
+            "name": "ask",
+            "run_id": self.task_id,
+            "task_id": self.task_id,
+            "session_id": self.session_id,
+            "resource_id": self.resource_id,
+            "config_id": self.config_id,
+            "blob": self.blob,
+        }
+
+    def hidden(self, text: str) -> str:
+        """A text in which each id is its name."""
+        for each in sorted(fields(self), key=lambda each: each.name != "resource_id"):  # others are within it
+            if each.name != "config_id":
+                text = text.replace(getattr(self, each.name), f"<{each.name}>")
+        return text
+
+
+def unknown() -> Made:
+    ids = {each.name: str(uuid4()) for each in fields(Made) if each.name != "config_id"}
+    changed = {"resource_id": f"{uuid4()}.0", "blob": sha256(uuid4().bytes).hexdigest()}
+    return Made(**{**ids, **changed, "context_id": f"context-{uuid4()}", "label": f"label-{uuid4()}"})
+
+
+def message(**fields: Any) -> JsonObject:
+    """Of A2A."""
+    return {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "Bob"}], **fields}
+
+
+def acp_run(agent: str, text: str, **fields: Any) -> JsonObject:
+    return {"agent_name": agent, "input": [{"role": "user", "parts": [{"content": text}]}], **fields}
+
+
+async def make(client: httpx.AsyncClient) -> Made:
+    """One of everything."""
+    asked = (await client.post("/acp/runs", json=acp_run("ask", "a question of alice"))).json()
+    answer = await client.post("/acp/runs", json=acp_run("echo", "a secret of alice"))
+    told = answer.json()
+    history = (await client.get(f"/acp/sessions/{told['session_id']}")).json()["history"]
+    config = {**PUSH, "token": TOKEN, "authentication": {"scheme": "Bearer", "credentials": CREDENTIALS}}
+    push = await client.post(f"/a2a/ask/tasks/{asked['run_id']}/pushNotificationConfigs", json=config, headers=V1)
+    assert push.status_code == 200, push.text
+    context_id = f"context-{uuid4()}"
+    content = b"a file of alice " + uuid4().bytes
+    part = {"raw": b64encode(content).decode(), "filename": "a.bin", "mediaType": "application/octet-stream"}
+    sent = await client.post(
+        "/a2a/files/message:send",
+        json={"message": {"messageId": "1", "role": "ROLE_USER", "parts": [part], "contextId": context_id}},
+        headers=V1,
+    )
+    assert sent.status_code == 200, sent.text
+    assert sha256(content).hexdigest() in sent.text, "the file is given by URL"
+    return Made(
+        task_id=asked["run_id"],
+        session_id=asked["session_id"],
+        ended=told["run_id"],
+        run_id=answer.headers["babelgate-run"],
+        resource_id=history[0].rpartition("/")[2],
+        blob=sha256(content).hexdigest(),
+        context_id=context_id,
+        **await make_steps(client),
+        **await make_thread(client),
+    )
+
+
+async def make_steps(client: httpx.AsyncClient) -> dict[str, str]:
+    task_id = (await client.post(STEPS, json={"input": "a task of alice"})).json()["task_id"]
+    step = (await client.post(f"{STEPS}/{task_id}/steps")).json()
+    assert step["output"] == "a task of alice"
+    upload = {"file": ("alice.txt", b"an upload of alice")}
+    artifact = (await client.post(f"{STEPS}/{task_id}/artifacts", files=upload)).json()
+    return {"steps": task_id, "step_id": step["step_id"], "artifact_id": artifact["artifact_id"]}
+
+
+async def make_thread(client: httpx.AsyncClient) -> dict[str, str]:
+    thread_id = (await client.post("/threads", json={"metadata": {"of": "alice"}})).json()["thread_id"]
+    body = {"assistant_id": "ask", "input": "a thread of alice", "metadata": {"of": "alice"}}
+    made = await client.post(f"/threads/{thread_id}/runs/wait", json=body)
+    later = (await client.post("/runs", json={**body, "after_seconds": 100_000, "on_completion": "keep"})).json()
+    assert later["status"] == "pending"
+    label = f"label-{uuid4()}"
+    item = {"namespace": [label, "notes"], "key": "k", "value": {"of": "alice"}}
+    assert (await client.put("/store/items", json=item)).status_code == 204
+    return {
+        "thread_id": thread_id,
+        "asked": made.headers["content-location"].rpartition("/")[2],
+        "question": made.json()["__interrupt__"][0]["id"],
+        "checkpoint_id": (await client.get(f"/threads/{thread_id}/state")).json()["checkpoint_id"],
+        "label": label,
+        "later_thread": later["thread_id"],
+        "later": later["run_id"],
+    }
+
+
+async def look(client: httpx.AsyncClient, made: Made) -> str:
+    """Everything that can be seen of these things."""
+    looks = [
+        f"/acp/runs/{made.task_id}",
+        f"/acp/runs/{made.task_id}/events",
+        f"/acp/runs/{made.ended}",
+        f"/acp/sessions/{made.session_id}",
+        f"/acp/resources/{made.resource_id}",
+        f"/a2a/ask/tasks/{made.task_id}",
+        f"/a2a/ask/tasks/{made.task_id}/pushNotificationConfigs",
+        f"/a2a/files/tasks?contextId={made.context_id}&includeArtifacts=true",
+        f"/a2a/files/files/{made.blob}",
+        f"{STEPS}/{made.steps}",
+        f"{STEPS}/{made.steps}/artifacts/{made.artifact_id}",
+        f"/threads/{made.thread_id}",
+        f"/threads/{made.thread_id}/history",
+        f"/threads/{made.thread_id}/runs",
+        f"/threads/{made.thread_id}/runs/{made.asked}/join",
+        f"/threads/{made.later_thread}/runs/{made.later}",
+        f"/store/items?key=k&namespace={made.label}.notes&refresh_ttl=false",
+    ]
+    answers = [await client.get(path, headers=V1) for path in looks]
+    assert [answer.status_code for answer in answers] == [200] * len(looks), [answer.text for answer in answers]
+    return "\n".join(answer.text for answer in answers)

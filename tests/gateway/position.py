@@ -1,0 +1,213 @@
+"""Every position where a request may name something: in the paths of all routes, in parameters, in bodies."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from canonical.value import Json, JsonObject
+from tests.gateway.owning import (
+    STEPS,
+    Made,
+    acp_run,
+    message,
+)
+from tests.gateway.route import AGENT_SLOT, FREE_SLOT, ROUTES, Route
+from tests.gateway.valid import RPC, UPLOAD, V1, VALID, rpc
+
+__all__ = ("NO_ID", "POSITIONS", "Position")
+
+NO_ID: Final = AGENT_SLOT | FREE_SLOT
+"""Parameters that hold nothing of any owner's."""
+
+Request = tuple[str, str, dict[str, Any]]
+"""(method, path, what else httpx takes)."""
+
+
+@dataclass(frozen=True)
+class Position:
+    name: str
+    ask: Callable[[Made], Request]
+    """(method, path, what else httpx takes) with these ids."""
+    alike: bool = False
+    """To whom they belong the answer is the same too: nothing there tells."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def _by_path() -> list[Position]:
+    found: list[Position] = []
+    for route in ROUTES:
+        if not set(route.slots) - NO_ID:
+            continue
+
+        def ask(made: Made, route: Route = route) -> Request:
+            slots = made.slots(route.protocol)
+            if route.path.endswith(":subscribe"):  # of the owner's waiting task it would not end
+                slots |= {"agent": "echo", "task_id": made.ended}
+            if "blob" in route.slots:
+                slots["agent"] = "files"
+            kwargs: dict[str, Any] = {"headers": V1 if route.words == "rest" else {}}
+            if str(route) in VALID:
+                kwargs["json"] = VALID[str(route)]
+            if route.path.endswith("/{thread_id}/stream"):  # of the owner's thread it would not end
+                return "HEAD", route.at(slots), kwargs
+            if str(route) == UPLOAD:
+                kwargs["files"] = {"file": ("a.txt", b"Bob")}
+            return route.method, route.at(slots), kwargs
+
+        found.append(Position(str(route), ask))
+    return found
+
+
+def _by_method() -> list[Position]:
+    found: list[Position] = []
+    for each in RPC:
+        if not {"$open", "$task"} & {v for v in each.valid.values() if isinstance(v, str)}:
+            continue
+
+        def ask(made: Made, name: str = each.name, valid: JsonObject = each.valid) -> Request:
+            ids = {"$open": made.task_id, "$task": made.ended}
+            params: JsonObject = {k: ids.get(str(v), v) for k, v in valid.items()}
+            agent = "echo" if "$task" in valid.values() else "ask"
+            headers = {} if "/" in name else V1
+            return "POST", f"/a2a/{agent}", {"json": rpc(name, params), "headers": headers}
+
+        found.append(Position(each.name, ask))
+    return found
+
+
+def _send(**fields: str) -> Callable[[Made], Request]:
+    """A message with some of the ids in these members."""
+
+    def ask(made: Made) -> Request:
+        ids = {name: getattr(made, value) for name, value in fields.items()}
+        return "POST", "/a2a/ask/message:send", {"json": {"message": message(**ids)}, "headers": V1}
+
+    return ask
+
+
+def _replay(made: Made) -> Request:
+    return "GET", f"/a2a/echo/tasks/{made.ended}:subscribe", {"headers": {**V1, "Babelgate-From": "0"}}
+
+
+def _events(made: Made) -> Request:
+    return "GET", f"/acp/runs/{made.ended}/events", {"headers": {"Accept": "text/event-stream"}}
+
+
+def _list(made: Made) -> Request:
+    return "GET", f"/a2a/files/tasks?contextId={made.context_id}", {"headers": V1}
+
+
+def _list_thread(made: Made) -> Request:
+    return "GET", f"/a2a/ask/tasks?contextId={made.session_id}", {"headers": V1}
+
+
+def _list_0_3(made: Made) -> Request:
+    return "GET", f"/a2a/files/v1/tasks?contextId={made.context_id}", {}
+
+
+def _list_rpc(made: Made) -> Request:
+    return "POST", "/a2a/files", {"json": rpc("ListTasks", {"contextId": made.context_id}), "headers": V1}
+
+
+def _import(host: str) -> Callable[[Made], Request]:
+    """A session descriptor that names one of the gateway's own resources."""
+
+    def ask(made: Made) -> Request:
+        session = {
+            "id": "0b5b3b0a-3a55-4a5e-9a4e-1f0e0a5ad001",
+            "history": [f"{host}/acp/resources/{made.resource_id}"],
+        }
+        return "POST", "/acp/runs", {"json": acp_run("echo", "hi", session=session)}
+
+    return ask
+
+
+def _langgraph(method: str, path: str, body: Callable[[Made], Json] | None = None) -> Callable[[Made], Request]:
+    """A call of LangGraph's with ids of its things in the path's query, or in the body."""
+
+    def ask(made: Made) -> Request:
+        at = re.sub(r"{(\w+)}", lambda match: getattr(made, match[1]), path)
+        return method, at, {} if body is None else {"json": body(made)}
+
+    return ask
+
+
+def _of_langgraph() -> Iterator[Position]:
+    """Where ids are in bodies, at the root and in the Agent Protocol's dialect. Of a thread that is Bob's own, neither
+    an id of Alice's checkpoint nor one of her run is known."""
+    said = {"assistant_id": "echo", "input": "Bob"}
+    bodies: Mapping[str, tuple[str, Callable[[Made], Json]]] = {
+        "ids of a search": ("POST /threads/search", lambda made: {"ids": [made.thread_id]}),
+        "thread_ids of a prune": ("POST /threads/prune", lambda made: {"thread_ids": [made.thread_id]}),
+        "thread_id of a search of runs": ("POST /runs/search", lambda made: {"thread_id": made.thread_id}),
+        "run_ids of a cancel": (
+            "POST /runs/cancel",
+            lambda made: {"thread_id": made.later_thread, "run_ids": [made.later]},
+        ),
+        "thread_id of a run": ("POST /runs/wait", lambda made: {**said, "thread_id": made.thread_id}),
+        "thread_id of a stream": ("POST /runs/stream", lambda made: {**said, "thread_id": made.thread_id}),
+        "thread_id in a batch": ("POST /runs/batch", lambda made: [{**said, "thread_id": made.thread_id}]),
+        "thread_id of an answer": (
+            "POST /runs/wait",
+            lambda made: {"assistant_id": "ask", "thread_id": made.thread_id, "command": {"resume": "Bob"}},
+        ),
+        "an interrupt that is answered": (
+            "POST /threads/{thread_id}/runs/wait",
+            lambda made: {"assistant_id": "ask", "command": {"resume": {made.question: "Bob"}}},
+        ),
+        "the checkpoint of a run": (
+            "POST /threads/{thread_id}/runs/wait",
+            lambda made: {**said, "checkpoint": {"checkpoint_id": made.checkpoint_id}},
+        ),
+        "the checkpoint of a state": (
+            "POST /threads/{thread_id}/state/checkpoint",
+            lambda made: {"checkpoint": {"checkpoint_id": made.checkpoint_id}},
+        ),
+        "the checkpoint of an update": (
+            "POST /threads/{thread_id}/state",
+            lambda made: {"values": {"a": 1}, "checkpoint_id": made.checkpoint_id},
+        ),
+        "the checkpoint before a history": (
+            "POST /threads/{thread_id}/history",
+            lambda made: {"before": made.checkpoint_id},
+        ),
+        "the namespace of an item that is deleted": (
+            "DELETE /store/items",
+            lambda made: {"namespace": [made.label, "notes"], "key": "k"},
+        ),
+        "the namespace of a search": ("POST /store/items/search", lambda made: {"namespace_prefix": [made.label]}),
+        "the prefix of namespaces": ("POST /store/namespaces", lambda made: {"prefix": [made.label]}),
+    }
+    for prefix in ("", "/agent-protocol"):
+        for name, (route, body) in bodies.items():
+            method, _, path = route.partition(" ")
+            # LangGraph answers 204 whether there was such an item or not.
+            yield Position(
+                f"{name}{prefix}", _langgraph(method, prefix + path, body), alike=not prefix and method == "DELETE"
+            )
+        path = f"{prefix}/store/items?key=k&namespace={{label}}.notes"
+        yield Position(f"the namespace of an item{prefix}", _langgraph("GET", path))
+    replay = _langgraph("GET", "/threads/{thread_id}/runs/{asked}/stream")
+    yield Position("the replay of a run", lambda made: (*replay(made)[:2], {"headers": {"Last-Event-ID": "-1"}}))
+    yield Position("a task of the other origin", lambda made: ("GET", f"/agent/echo{STEPS}/{made.steps}/steps", {}))
+
+
+POSITIONS: Final = (
+    *_by_path(),
+    *_by_method(),
+    Position("taskId of a message", _send(taskId="task_id")),
+    Position("taskId and contextId of a message", _send(taskId="task_id", contextId="session_id")),
+    Position("the replay of an ended task", _replay),
+    Position("the stream of a run's events", _events),
+    Position("contextId of a list", _list),
+    Position("contextId of a list, a thread", _list_thread),
+    Position("contextId of a list of 0.3", _list_0_3),
+    Position("contextId of ListTasks", _list_rpc),
+    *_of_langgraph(),
+    Position("history of a session", _import("{url}")),
+    # The gateway calls itself there, and it has no key.
+    Position("history of a session, by another name of the host", _import("{localhost}"), alike=True),
+)

@@ -1,0 +1,165 @@
+"""A gateway under bad requests: things that are there, many requests at once, and what is wrong with the answers."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+
+from canonical.value import Json
+from tests.gateway.heard import hearing
+from tests.gateway.hostile import LIMIT, UNKNOWN
+from tests.gateway.hubs import check_invariants
+from tests.gateway.route import Route, protocol_of, words_of
+from tests.gateway.shape import check_error, error_of
+from tests.gateway.valid import PUSH, V1
+from tests.running import Running, running
+
+__all__ = ("Case", "besieged", "dumped", "headers_for", "problems", "sending", "spared", "there", "works")
+
+Case = tuple[str, Callable[[], Awaitable[httpx.Response]]]
+
+
+@asynccontextmanager
+async def besieged(folder: Path) -> AsyncGenerator[Running]:
+    with hearing(logging.ERROR) as heard:
+        async with running(folder, limits={"body": LIMIT}) as gateway:
+            yield gateway
+            await check_invariants(gateway.hub)
+    # What goes wrong in the middle of a stream, or behind an answer, reaches nobody but the log.
+    assert heard.errors == []
+
+
+# Things
+
+
+async def there(gateway: Running, path: str) -> Mapping[str, str]:
+    """Ids of new things of the protocol whose path it is: most of them a question that waits for its answer."""
+    match protocol_of(path):
+        case "aief":
+            return await _aief(gateway.http)
+        case "langchain":
+            return await _langchain(gateway.http)
+        case _:
+            return await _waiting(gateway.http)
+
+
+async def _waiting(http: httpx.AsyncClient) -> Mapping[str, str]:
+    """A paused task of the agent `ask`, its session, its push config."""
+    made = await http.post(
+        "/acp/runs", json={"agent_name": "ask", "input": [{"role": "user", "parts": [{"content": "hi"}]}]}
+    )
+    run_id, session_id = made.json()["run_id"], made.json()["session_id"]
+    push = await http.post(f"/a2a/ask/tasks/{run_id}/pushNotificationConfigs", headers=V1, json=PUSH)
+    assert push.status_code == 200, push.text
+    return {
+        "agent": "ask",
+        "name": "ask",
+        "run_id": run_id,
+        "task_id": run_id,
+        "session_id": session_id,
+        "resource_id": f"{run_id}.0",
+        "config_id": "p1",
+        "blob": "0" * 64,
+    }
+
+
+async def _aief(http: httpx.AsyncClient) -> Mapping[str, str]:
+    """A task with one step behind it, and a file."""
+    tasks = "/ap/v1/agent/tasks"
+    task_id = (await http.post(tasks, json={"input": "hi"})).json()["task_id"]
+    step = (await http.post(f"{tasks}/{task_id}/steps")).json()
+    file = (await http.post(f"{tasks}/{task_id}/artifacts", files={"file": ("a.txt", b"hi")})).json()
+    return {"task_id": task_id, "step_id": step["step_id"], "artifact_id": file["artifact_id"]}
+
+
+async def _langchain(http: httpx.AsyncClient) -> Mapping[str, str]:
+    """A thread that is interrupted, its run, its checkpoint, and its agent."""
+    thread_id = (await http.post("/threads", json={})).json()["thread_id"]
+    made = await http.post(f"/threads/{thread_id}/runs/wait", json={"assistant_id": "ask", "input": "hi"})
+    assert "__interrupt__" in made.json(), made.text
+    state = (await http.get(f"/threads/{thread_id}/state")).json()
+    (assistant,) = (await http.post("/assistants/search", json={"graph_id": "ask"})).json()
+    return {
+        "thread_id": thread_id,
+        "run_id": made.headers["content-location"].rpartition("/")[2],
+        "checkpoint_id": state["checkpoint_id"],
+        "agent_id": "ask",
+        "assistant_id": assistant["assistant_id"],
+        "namespace": "a",
+    }
+
+
+def spared(route: Route, slots: Mapping[str, str]) -> Mapping[str, str]:
+    """Slots for the route that do not make it wait, or tell of all that these tests have made."""
+    if route.path.endswith(":subscribe"):  # of a waiting task it goes on for as long as nobody answers
+        return {**slots, "task_id": UNKNOWN}
+    if route.path.endswith("/{thread_id}/stream"):  # and of a thread for as long as there is one
+        return {**slots, "thread_id": UNKNOWN}
+    return {**slots, "agent": "json"} if route.path.endswith("/tasks") else slots
+
+
+# Requests
+
+
+def dumped(value: Json) -> bytes:
+    return json.dumps(value).encode()
+
+
+def headers_for(route: Route) -> dict[str, str]:
+    return dict(V1) if route.words in ("rest", "rpc") else {}
+
+
+def sending(gateway: Running, route: Route, path: str, **request: Any) -> Callable[[], Awaitable[httpx.Response]]:
+    headers = {**headers_for(route), **request.pop("headers", {})}
+    return lambda: gateway.http.request(route.method, path, headers=headers, **request)
+
+
+async def works(gateway: Running, path: str) -> None:
+    """The gateway still does what it is for, in ACP and in the protocol whose path it is."""
+    http, words = gateway.http, "still here"
+    said = await http.post(
+        "/acp/runs", json={"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": words}]}]}
+    )
+    assert said.json()["output"][0]["parts"][0]["content"] == words
+    match protocol_of(path):
+        case "a2a":
+            message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": words}]}
+            sent = await http.post("/a2a/echo/message:send", headers=V1, json={"message": message})
+            assert sent.json()["task"]["artifacts"][0]["parts"][0]["text"] == words
+        case "aief":
+            tasks = "/agent/echo/ap/v1/agent/tasks"
+            task_id = (await http.post(tasks, json={"input": words})).json()["task_id"]
+            assert (await http.post(f"{tasks}/{task_id}/steps")).json()["output"] == words
+        case "langchain":
+            waited = await http.post("/runs/wait", json={"assistant_id": "echo", "input": words})
+            assert waited.json()["messages"][-1]["content"] == words
+        case _:
+            pass
+
+
+async def problems(gateway: Running, route: Route, cases: Iterable[Case], *, refused: bool) -> list[str]:
+    """What is wrong with the answers. `refused`: each must be an error. The gateway works afterwards."""
+    found: list[str] = []
+    gate = asyncio.Semaphore(8)
+
+    async def one(name: str, send: Callable[[], Awaitable[httpx.Response]]) -> None:
+        async with gate:
+            response = await send()
+        # By the path as it was understood: an encoded slash may lead to a path of another binding.
+        words = words_of(route.method, unquote(response.request.url.raw_path.decode().partition("?")[0]))
+        try:
+            if refused or error_of(words, response):
+                assert error_of(words, response), f"{response.status_code}: {response.text[:200]}"
+                check_error(words, response)
+        except (AssertionError, KeyError, IndexError, ValueError) as error:
+            found.append(f"{route} with {name}: {type(error).__name__}: {error}")
+
+    await asyncio.gather(*(one(name, send) for name, send in cases))
+    await works(gateway, route.path)
+    return found
