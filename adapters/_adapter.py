@@ -52,7 +52,5 @@ class Adapter:
     """By version: every Feature, whole, with loss or dropped."""
     examples: Callable[[str, str], Sequence[Example]]
     """(base URL without a trailing slash, agent name) → lines for the table of URLs."""
-    client: Callable[..., Any] | None = None
-    """Makes an Agent of an upstream: `client(url, **options)`."""
     webhooks: Mapping[str, Callable[[Webhook, Task, str], WebhookWriter]] = field(default_factory=dict[str, Any])
     """By dialect: (webhook, task, the thread's name in this protocol) → writer."""

@@ -155,7 +155,14 @@ async def unseen(events: AsyncIterable[Event], said: Sequence[Event]) -> AsyncIt
     try:
         async for event in events:
             if before.repeats(event) is None:
-                yield event
+                try:
+                    yield event
+                except GeneratorExit:
+                    raise
+                except BaseException as error:  # let go of while nobody waited: the agent has to know how
+                    if isinstance(events, AsyncGenerator):
+                        await events.athrow(error)
+                    raise
         before.end()
     finally:
         # Whoever closes this one closes the agent's: left to the garbage collector, its last words would come too late.

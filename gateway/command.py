@@ -106,6 +106,8 @@ def submit(
     starts = may_start and state.running is None and not state.pending
     if found is not None and not starts:
         _check_bounds(ledger, owner, len(state.pending), ask.agent, bounds)
+    if not ask.thread_metadata.items() <= state.thread.metadata.items():
+        ledger.append(state, ThreadChanged(metadata=ask.thread_metadata))
     say(ledger, state, ask.history)
     after = state.seq
     if follow is None:
@@ -166,13 +168,15 @@ def _thread_for(ledger: Ledger, owner: str, ask: Submission) -> ThreadState | No
     if thread_id is None:
         return None
     state = ledger.thread(owner, thread_id)
-    if state is None and (ask.if_missing == "reject" or ledger.erased(owner, thread_id)):
+    if state is None and ask.if_missing != "anew" and (ask.if_missing == "reject" or ledger.erased(owner, thread_id)):
         raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
     return state
 
 
 def _make_thread(ledger: Ledger, owner: str, ask: Submission, ids: Ids) -> ThreadState:
     thread_id = ask.thread_id or ids.thread
+    if ask.if_missing == "anew":
+        ledger.forget_erased(owner, thread_id)
     ephemeral = True if ask.ephemeral else None
     state = ledger.create_thread(owner, thread_id, ThreadChanged(metadata=ask.thread_metadata, ephemeral=ephemeral))
     if ask.thread_id is None and ask.alias is not None:

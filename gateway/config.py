@@ -156,14 +156,19 @@ def _timeout(value: object) -> object:
 class AgentSettings(Section):
     """One agent: `python` for one in this process, `url` for one that is a server."""
 
-    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["python"]}, {"required": ["url"]}]})
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in ("python", "url", "urls")]})
 
     python: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")] | None = None
     """`module:name` of a function, a generator, or an object with `run(call)`; the working directory is on the path."""
     url: HttpUrl | None = None
     """Of the agent's own server."""
-    protocol: Literal["acp"] | None = None
+    urls: tuple[HttpUrl, ...] = ()
+    """Of several servers that are the same agent: a conversation stays with the one that has it."""
+    protocol: Literal["a2a", "acp", "aief", "langgraph", "openai"] | None = None
     """What the server speaks; found out by asking if it is not given."""
+    options: dict[str, str] = {}
+    """Of the protocol's client: `steps: ask` of aief hands every step to the caller, `api: chat` of openai does without
+    the Responses API."""
     agent: str | None = None
     """Which of the server's agents, by the server's own name for it."""
     headers: dict[str, SecretStr] = {}
@@ -194,13 +199,17 @@ class AgentSettings(Section):
 
     @model_validator(mode="after")
     def _one_kind(self) -> "AgentSettings":
-        if (self.python is None) == (self.url is None):
+        if [self.python is not None, self.url is not None, bool(self.urls)].count(True) != 1:
             raise ValueError("an agent has either python: module:name or url: http://…")
         if self.python is not None:
-            for name in ("protocol", "agent", "headers"):
+            for name in ("protocol", "agent", "headers", "options"):
                 if getattr(self, name):
                     raise ValueError(f"{name} is for agents with a url, and this one has python")
         return self
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        return self.urls if self.url is None else (self.url,)
 
 
 DEMO: Final = ("echo", "stream", "ask", "approve", "files", "steps", "json", "tools", "slow", "fail")

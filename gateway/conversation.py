@@ -11,10 +11,11 @@ from canonical.history import Revision
 from canonical.hub import StateUpdate, ThreadChange
 from canonical.message import FilePart, Message
 from canonical.thread import Thread
+from gateway import checkpoint
 from gateway.ledger import Ledger, ThreadState
 from gateway.turn import use_blob, use_blobs
 
-__all__ = ("change", "copy", "create", "say", "update", "upload")
+__all__ = ("at_rest", "change", "copy", "create", "save", "say", "update", "upload")
 
 
 def create(
@@ -23,8 +24,9 @@ def create(
     known = ledger.thread(owner, thread_id)
     if known is not None and if_exists == "return":
         return known.thread
-    if known is not None or ledger.erased(owner, thread_id):
+    if known is not None:
         raise FaultError(FaultCode.CONFLICT, f"Thread {thread_id} exists already")
+    ledger.forget_erased(owner, thread_id)
     return ledger.create_thread(owner, thread_id, _changed(asked)).thread
 
 
@@ -49,11 +51,7 @@ def upload(ledger: Ledger, owner: str, thread_id: str, added: ArtifactAdded) -> 
 
 def update(ledger: Ledger, owner: str, asked: StateUpdate, checkpoint_id: str) -> None:
     """Append a revision, after what is said in it."""
-    state = ledger.need_thread(owner, asked.thread_id)
-    if state.runs:
-        raise FaultError(
-            FaultCode.CONFLICT, f"Thread {asked.thread_id} is busy: its state cannot be changed while a run is active"
-        )
+    state = at_rest(ledger, owner, asked.thread_id)
     say(ledger, state, asked.messages)
     saved = StateSaved(
         checkpoint_id=checkpoint_id,
@@ -64,6 +62,21 @@ def update(ledger: Ledger, owner: str, asked: StateUpdate, checkpoint_id: str) -
         forgets=asked.forgets,
     )
     ledger.append(state, saved)
+
+
+def save(ledger: Ledger, owner: str, thread_id: str, saved: StateSaved) -> None:
+    """Append a revision that was made by the agent whose state it is."""
+    ledger.append(at_rest(ledger, owner, thread_id), saved)
+
+
+def at_rest(ledger: Ledger, owner: str, thread_id: str) -> ThreadState:
+    """The thread, if its state may be changed. Raises not_found, conflict."""
+    state = ledger.need_thread(owner, thread_id)
+    if state.runs:
+        raise FaultError(
+            FaultCode.CONFLICT, f"Thread {thread_id} is busy: its state cannot be changed while a run is active"
+        )
+    return state
 
 
 def say(ledger: Ledger, state: ThreadState, messages: Sequence[Message]) -> None:
@@ -94,11 +107,12 @@ def copy(
     ledger: Ledger, owner: str, thread_id: str, new_id: str, revisions: Sequence[Revision], names: Mapping[str, str]
 ) -> Thread:
     """A thread with the metadata of another one and the given revisions, oldest first. Their checkpoints, too, are
-    copies: `names` has their new ids."""
+    copies: `names` has their new ids. Those that a graph keeps stay under the ids that it knows."""
     source = ledger.need_thread(owner, thread_id).thread
     extra = source.extra
     made = ThreadChanged(metadata=source.metadata, config=source.config, ttl=source.ttl, extra=extra)
     state = ledger.create_thread(owner, new_id, made)
+    names = {**names, **{kept: kept for kept in checkpoint.copy_thread(ledger.connection, owner, thread_id, new_id)}}
     by_id: dict[str, Revision] = {}
     for revision in revisions:
         parent = by_id.get(revision.parent_id or "")

@@ -478,7 +478,8 @@ class Engine:
             fronted = None
         cancelling = lost.task.state is TaskState.CANCELLING
         if fronted is not None and fronted.agent is not None:
-            attaches = bool(lost.run.upstream.get("run")) and isinstance(fronted.agent, Reattachable)
+            bound = lost.run.upstream
+            attaches = bool(bound.get("run") or bound.get("task")) and isinstance(fronted.agent, Reattachable)
             if cancelling and attaches:
                 self._tasks.spawn(self._withdraw(lost, fronted), f"withdraw {lost.run.run_id}")
             elif attaches:

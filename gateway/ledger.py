@@ -40,7 +40,7 @@ from canonical.state import RunStatus, may_become, run_may_become
 from canonical.thread import Interrupt, Run, Task, Thread
 from gateway.sql import Sql, table_of
 from gateway.statement import Statement
-from gateway.table import MetaRow, RunRow, ThreadRow
+from gateway.table import MetaRow, RunRow, ThreadRow, TombstoneRow
 
 __all__ = (
     "INTERRUPT",
@@ -187,6 +187,13 @@ class Ledger:
 
     def erased(self, owner: str, thread_id: str) -> bool:
         return self.sql.tombstone.run(self.connection, (owner, thread_id)).first() is not None
+
+    def forget_erased(self, owner: str, thread_id: str) -> None:
+        """The id of an erased thread is given out again."""
+        tombstone = table_of(TombstoneRow)
+        mine = (tombstone.c.owner == owner) & (tombstone.c.thread_id == thread_id)
+        if self.connection.execute(delete(tombstone).where(mine)).rowcount:
+            self.touched += 1
 
     def create_thread(self, owner: str, thread_id: str, event: ThreadChanged) -> ThreadState:
         record = Record(1, self.clock(), None, None, 0, event)

@@ -4,12 +4,14 @@ import json
 from collections.abc import Sequence
 
 from adapters._adapter import Adapter, Example
+from adapters._upstream import Upstream
 
 from .carries import CARRIES
+from .client import Client, discover
 from .server import encode_fault, routes
 from .webhook import Writer, Writer_0_3
 
-__all__ = ("adapter",)
+__all__ = ("adapter", "upstream")
 
 
 def _examples(base_url: str, agent: str) -> Sequence[Example]:
@@ -34,4 +36,13 @@ adapter = Adapter(
     carries=CARRIES,
     examples=_examples,
     webhooks={"a2a-0.3": Writer_0_3, "a2a-1.0": Writer},
+)
+
+upstream = Upstream(
+    protocol="a2a",
+    title="A2A",
+    discover=discover,
+    client=Client,
+    name_of=lambda info: info.name,
+    alone=True,
 )

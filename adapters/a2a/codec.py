@@ -57,6 +57,9 @@ class Codec(Dialect):
             encoded["mediaType"] = part.media_type
         return encoded
 
+    def encode_wait(self, wait: bool) -> JsonObject:
+        return {} if wait else {"returnImmediately": True}
+
     def encode_push(self, push: Push) -> JsonObject:
         encoded: JsonObject = {"id": push.config_id or "", "taskId": push.task_id, "url": push.url}
         if push.token is not None:

@@ -71,6 +71,9 @@ class Codec(Dialect):
         # The last event of a stream is marked; a stream closes on questions too.
         return {**super()._status_update(update), "final": update.status.stops}
 
+    def encode_wait(self, wait: bool) -> JsonObject:
+        return {"blocking": wait}
+
     def encode_push(self, push: Push) -> JsonObject:
         return {"taskId": push.task_id, "pushNotificationConfig": self.push_config(push)}
 

@@ -191,6 +191,11 @@ class Dialect(ABC):
     def encode_part(self, part: TextPart | DataPart | FilePart) -> JsonObject: ...
 
     @abstractmethod
+    def encode_wait(self, wait: bool) -> JsonObject:
+        """The configuration of a send that is to be answered when the task stops, or at once."""
+        ...
+
+    @abstractmethod
     def encode_push(self, push: Push) -> JsonObject: ...
 
     @abstractmethod
@@ -225,6 +230,36 @@ class Dialect(ABC):
         if not self.unknown:
             return encoded
         return {**own, **encoded} if own else encoded
+
+    def encode_send(
+        self,
+        message: Message,
+        *,
+        context_id: str | None = None,
+        task_id: str | None = None,
+        references: Sequence[str] = (),
+        wait: bool | None = None,
+        output_modes: Sequence[str] = (),
+        metadata: JsonObject | None = None,
+    ) -> JsonObject:
+        """What a client asks with; `wait` = None for a stream. Ids in the message itself are those of its caller's
+        server: they mean nothing to another one."""
+        said = self.encode_message(message, context_id or "", task_id or "")
+        for name in ("contextId", "taskId"):
+            if not said[name]:
+                del said[name]
+        said.pop("referenceTaskIds", None)
+        if references and self.unknown:  # the protocol buffer of 0.3 has no field for them
+            said["referenceTaskIds"] = list(references)
+        configuration = {} if wait is None else self.encode_wait(wait)
+        if output_modes:
+            configuration["acceptedOutputModes"] = list(output_modes)
+        encoded: JsonObject = {"message": said}
+        if configuration:
+            encoded["configuration"] = configuration
+        if metadata:
+            encoded["metadata"] = metadata
+        return encoded
 
     def encode_artifact(self, artifact: Artifact) -> JsonObject:
         encoded: JsonObject = {"artifactId": artifact.artifact_id}

@@ -1,12 +1,22 @@
-"""Faults → A2A's errors: one table of reasons, and the form that an error takes in each binding and version."""
+"""Faults ↔ A2A's errors: one table of reasons, and the form that an error takes in each binding and version."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from canonical import Fault, FaultCode, FaultError
 from canonical.value import JsonObject
 
-__all__ = ("DOMAIN", "REASONS", "Reason", "error_object", "reason_of", "refusal", "rest_error", "rest_error_0_3")
+__all__ = (
+    "DOMAIN",
+    "REASONS",
+    "Reason",
+    "decode_error",
+    "error_object",
+    "reason_of",
+    "refusal",
+    "rest_error",
+    "rest_error_0_3",
+)
 
 DOMAIN: Final = "a2a-protocol.org"
 
@@ -143,3 +153,49 @@ def rest_error_0_3(fault: Fault) -> JsonObject:
     reason = reason_of(fault)
     words = reason.name.removesuffix("_ERROR").split("_")
     return {"message": fault.message, "type": "".join(map(str.capitalize, words)) + "Error", "code": reason.code}
+
+
+# Of another server
+
+_HEARD: Final = {
+    "CONTENT_TYPE_NOT_SUPPORTED": FaultCode.UNSUPPORTED_TYPE,
+    "UNSUPPORTED_OPERATION": FaultCode.UNSUPPORTED,
+    "INVALID_AGENT_RESPONSE": FaultCode.AGENT_INVALID,
+    "AGENT_UNREACHABLE": FaultCode.AGENT_UNREACHABLE,
+    "AGENT_TIMEOUT": FaultCode.AGENT_TIMEOUT,
+}
+_HEARD_STATUS: Final = {
+    502: FaultCode.AGENT_UNREACHABLE,
+    503: FaultCode.AGENT_UNREACHABLE,
+    504: FaultCode.AGENT_TIMEOUT,
+}
+_BY_NUMBER: Final = {reason.code: reason.name for reason in REASONS.values() if reason.domain == DOMAIN}
+
+
+def decode_error(answer: object, status: int = 200) -> FaultError:
+    """What a server answers instead of a result: a JSON-RPC error, `google.rpc.Status`, the bodies of 0.3's REST, or
+    something of a proxy's. `details` has its `reason`, its `status` if it is not 200, and its own words as `said`."""
+    body = cast("JsonObject", answer) if isinstance(answer, dict) else {}
+    error = body.get("error")
+    error = cast("JsonObject", error) if isinstance(error, dict) else body
+    said = next((error[name] for name in ("message", "detail", "title") if isinstance(error.get(name), str)), "")
+    reason = _heard_reason(error)
+    code = _HEARD.get(reason) or _HEARD_STATUS.get(status, FaultCode.AGENT_FAILED)
+    number = error.get("code") if isinstance(error.get("code"), int) and status == 200 else status
+    words = f"The agent's server answered {number}" + (f": {said}" if said else "")
+    details: dict[str, object] = {"reason": reason, "said": said}
+    if status != 200:
+        details["status"] = status
+    return FaultError(code, words, **details)
+
+
+def _heard_reason(error: JsonObject) -> str:
+    """As the details of 1.0 name it, else by the number of JSON-RPC; empty if neither tells."""
+    for name in ("data", "details"):
+        listed = error.get(name)
+        for each in cast("list[Any]", listed) if isinstance(listed, list) else ():
+            reason: Any = cast("JsonObject", each).get("reason") if isinstance(each, dict) else None
+            if isinstance(reason, str):
+                return reason
+    code = error.get("code")
+    return _BY_NUMBER.get(code, "") if isinstance(code, int) else ""

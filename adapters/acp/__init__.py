@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 from adapters._adapter import Adapter, Example
+from adapters._upstream import Upstream
 from adapters.acp.carries import CARRIES, VERSION
-from adapters.acp.client import Client
-from adapters.acp.manifest import label
+from adapters.acp.client import Client, discover
+from adapters.acp.manifest import label, upstream_name
 from adapters.acp.server import answer_fault, routes
 
-__all__ = ("adapter",)
+__all__ = ("adapter", "upstream")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
@@ -26,5 +27,6 @@ adapter = Adapter(
     encode_fault=answer_fault,
     carries={VERSION: CARRIES},
     examples=examples,
-    client=Client,
 )
+
+upstream = Upstream(protocol="acp", title="ACP", discover=discover, client=Client, name_of=upstream_name)

@@ -1,12 +1,15 @@
-"""AIEF's Agent Protocol (E2B's): tasks, steps and artifacts below `/ap/v1`, one agent an origin."""
+"""AIEF's Agent Protocol (E2B's): tasks, steps and artifacts below `/ap/v1`, one agent an origin, on both sides."""
 
 from collections.abc import Sequence
 
 from adapters._adapter import Adapter, Example
+from adapters._upstream import Upstream
 from adapters.aief.carries import CARRIES, VERSION
+from adapters.aief.client import Client, discover
+from adapters.aief.info import upstream_name
 from adapters.aief.server import answer_fault, routes
 
-__all__ = ("adapter",)
+__all__ = ("Client", "adapter", "discover", "upstream", "upstream_name")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
@@ -23,4 +26,14 @@ adapter = Adapter(
     encode_fault=answer_fault,
     carries={VERSION: CARRIES},
     examples=examples,
+)
+
+upstream = Upstream(
+    protocol="aief",
+    title="AIEF",
+    discover=discover,
+    client=Client,
+    name_of=upstream_name,
+    alone=True,
+    options={"steps": ("continue", "ask")},
 )

@@ -27,6 +27,7 @@ _EXAMPLES: Final = _examples(
     "babelgate serve weather=http://127.0.0.1:8333  # an agent server, fronted",
     "babelgate serve mymodule:agent                 # an agent in Python",
     'babelgate run echo "Hello" --as a2a            # call a served agent',
+    "babelgate add http://127.0.0.1:8333            # put its agents into babelgate.yaml",
     "babelgate validate babelgate.yaml              # find the mistakes in a file",
 )
 _SERVE: Final = _examples(
@@ -41,6 +42,11 @@ _RUN: Final = _examples(
     'babelgate run echo "Hello"',
     'babelgate run ask "Hi" --as a2a',
     'babelgate run approve "Go" --url https://agents.example.com --key "$KEY"',
+)
+_ADD: Final = _examples(
+    "babelgate add http://127.0.0.1:8333",
+    "babelgate add weather=http://127.0.0.1:8333#forecast",
+    "babelgate add planner=https://planner.example.com --header 'Authorization: Bearer ${PLANNER_TOKEN}'",
 )
 _VALIDATE: Final = _examples(
     "babelgate validate",
@@ -112,7 +118,14 @@ def serve(
 @babelgate.command(epilog=_RUN)
 @click.argument("name")
 @click.argument("text")
-@click.option("--as", "protocol", type=click.Choice(("acp", "a2a")), default="acp", show_default=True, help="Protocol.")
+@click.option(
+    "--as",
+    "protocol",
+    type=click.Choice(("acp", "a2a", "langgraph", "aief")),
+    default="acp",
+    show_default=True,
+    help="Protocol.",
+)
 @click.option(
     "--url",
     envvar="BABELGATE_URL",
@@ -129,6 +142,25 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None) -> None:
     from gateway.cli.run import run as converse
 
     converse(name, text, protocol, url, key)
+
+
+@babelgate.command(epilog=_ADD)
+@click.argument("target", metavar="[NAME=]URL[#AGENT]")
+@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", default=FILE, show_default=True, help="The file.")
+@click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent with every request to it.")
+@click.option(
+    "--protocol",
+    type=click.Choice(("a2a", "acp", "aief", "langgraph", "openai")),
+    help="What it speaks, instead of finding out.",
+)
+def add(target: str, config: Path, headers: Sequence[str], protocol: str | None) -> None:
+    """Find out what the server at URL speaks, and put its agents into the configuration file.
+
+    A ${VARIABLE} in a header is written as it stands, and filled in from the environment when the file is read.
+    """
+    from gateway.cli.add import add as put_in
+
+    put_in(target, config, headers, protocol)
 
 
 @babelgate.command(epilog=_VALIDATE)

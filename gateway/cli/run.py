@@ -3,23 +3,19 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, Final, cast
 
 import click
 
 from canonical.value import Json, JsonObject
-from gateway.cli import line_a2a, line_acp
+from gateway.cli.line import Line
 from gateway.cli.refusal import USAGE, Refusal
 from gateway.cli.speech import Asked, Conversation, Failed, Heard, Noted, Said
 
 __all__ = ("reading", "run")
 
-_LINES: Final[Mapping[str, Callable[[str, str, str | None], Conversation]]] = {
-    "acp": line_acp.Line,
-    "a2a": line_a2a.Line,
-}
 _YES_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 
 
@@ -27,7 +23,7 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None) -> None:
     """Until the agent is done. Raises Refusal if it fails."""
     if not url.startswith(("http://", "https://")):
         raise Refusal(f"--url {url}: a URL begins with http:// or https://", code=USAGE)
-    line = _LINES[protocol](url.rstrip("/"), name, key)
+    line: Conversation = Line(protocol, url.rstrip("/"), name, key)
     with asyncio.Runner() as runner:
         try:
             asked = runner.run(_show(line.send(text)))

@@ -223,7 +223,7 @@ async def test_an_address_that_a_stranger_chose_is_in_no_answer(tmp_path: Path, 
         urls = {url for answer in answers for url in re.findall(r"https?://[^\"'\s\\]+", answer.text)}
         assert f"http://127.0.0.1:8000{prefix}/a2a/other/files/" in sent.text, "a file is given by URL"
         assert any("/acp/resources/" in url for url in urls)
-    assert all(url.startswith(f"http://127.0.0.1:8000{prefix}/") for url in urls), urls
+    assert all(f"{url}/".startswith(f"http://127.0.0.1:8000{prefix}/") for url in urls), urls
     assert not any("evil" in f"{answer.headers} {answer.text}" for answer in answers)
 
 
@@ -350,7 +350,7 @@ async def test_the_index_shows_a_call_of_every_protocol(tmp_path: Path) -> None:
     labels = [each["protocol"] for each in index["protocols"]]
     assert len(labels) >= len(ADAPTERS)
     for each in index["protocols"]:
-        assert each["url"].startswith("http://127.0.0.1:8000/")
+        assert f"{each['url']}/".startswith("http://127.0.0.1:8000/")
         assert each["example"].startswith("curl ")
         assert each["url"] in each["example"]
 

@@ -19,6 +19,7 @@ import click
 import httpx
 import pytest
 
+from adapters import ADAPTERS
 from gateway.cli import babelgate as program
 from gateway.cli import main
 from gateway.cli.refusal import Refusal
@@ -110,13 +111,20 @@ def test_the_table_names_the_agents_the_database_and_a_url_of_every_protocol(dem
     for agent in ("echo (default)", "stream", "ask", "approve", "files", "steps", "json", "tools", "slow", "fail"):
         assert agent in demo.table
     assert "sqlite:///babelgate.db" in demo.table
-    for label, url in (("ACP", "/acp"), ("A2A 1.0", "/a2a/echo"), ("A2A 0.3", "/a2a/echo")):
+    for label, url in (
+        ("ACP", "/acp"),
+        ("A2A 1.0", "/a2a/echo"),
+        ("A2A 0.3", "/a2a/echo"),
+        ("AIEF", "/ap/v1"),
+        ("LangGraph", ""),
+        ("Agent Protocol", "/agent-protocol"),
+    ):
         assert re.search(rf"^  {re.escape(label)}\s+{re.escape(demo.url + url)}$", demo.table, re.MULTILINE)
 
 
 def test_every_call_of_the_table_can_be_pasted(demo: Served) -> None:
     calls = [line.strip() for line in demo.lines if line.strip().startswith("curl ")]
-    assert len(calls) == 3
+    assert len(calls) == sum(len(adapter.examples("", "echo")) for adapter in ADAPTERS)
     for call in calls:
         words = shlex.split(call)
         done = subprocess.run(["curl", "-sS", *words[1:]], capture_output=True, text=True, timeout=BOUND, check=True)

@@ -64,13 +64,27 @@ async def test_a_taken_id_is_a_conflict_unless_the_caller_wants_what_is_there(hu
     assert await hub.create_thread("bob", ThreadChange(), thread_id=THREAD)
 
 
-async def test_the_id_of_an_erased_thread_is_not_given_out_again(hubs: House) -> None:
-    hub = await hubs.start()
-    await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
-    await hub.delete_thread(OWNER, THREAD)
+async def test_the_id_of_an_erased_thread_is_given_out_again_to_who_asks_for_a_new_one(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    for _ in range(2):
+        await hub.create_thread(OWNER, ThreadChange(metadata={"a": 1}), thread_id=THREAD)
+        await hub.delete_thread(OWNER, THREAD)
     with pytest.raises(FaultError) as error:
-        await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD, if_exists="return")
-    assert error.value.fault.code is FaultCode.CONFLICT
+        await submit(hub, "echo", thread_id=THREAD)
+    assert error.value.fault.code is FaultCode.NOT_FOUND
+    receipt = await submit(hub, "echo", thread_id=THREAD, if_missing="anew")
+    await ends(hub, receipt)
+    assert (await hub.thread(OWNER, THREAD)).metadata == {}
+    await hub.delete_thread(OWNER, THREAD)
+
+
+async def test_a_run_from_a_revision_that_is_not_there_is_refused(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
+    for thread_id in (THREAD, None):
+        with pytest.raises(FaultError) as error:
+            await submit(hub, "echo", thread_id=thread_id, checkpoint="nope")
+        assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
 async def test_members_of_a_change_replace_those_of_the_thread(hubs: House) -> None:

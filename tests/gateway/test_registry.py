@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from litestar import Litestar, Request, Response, get, post
 
-from adapters.acp.client import Client
 from canonical import FaultCode, FaultError
 from gateway.callable import InProcess
 from gateway.config import Settings, Timeout
+from gateway.fleet import Fleet
 from gateway.registry import Fronted, Registry, agent_name, agent_uuid, connect
 from tests.gateway.heard import hearing
 from tests.running import running
@@ -149,7 +149,8 @@ async def test_what_the_settings_say_of_an_agent_arrives() -> None:
 async def test_the_only_agent_of_a_server_is_taken_under_any_name() -> None:
     async with server("forecast") as url:
         found = (await connect(settings(weather={"url": url}))).get("weather")
-    assert isinstance(found.agent, Client)
+    assert isinstance(found.agent, Fleet)
+    assert found.because == f"ACP at {url}: forecast"
     assert (found.info.name, found.info.description) == ("weather", "Does forecast.")
 
 
@@ -200,7 +201,9 @@ async def test_what_is_no_acp_server_is_broken() -> None:
 
 async def test_a_server_without_agents_is_broken() -> None:
     async with server() as url:
-        assert await broken((await connect(settings(a={"url": url}))).get("a")) == f"{url} has no agents"
+        reason = await broken((await connect(settings(a={"url": url}))).get("a"))
+    assert reason.startswith(f"{url}: no agent protocol is spoken there that is known. Tried ")
+    assert "ACP: it has no agents" in reason
 
 
 async def test_a_server_that_is_not_there_is_broken_and_named_after_its_address() -> None:

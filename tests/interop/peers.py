@@ -31,6 +31,7 @@ IMPORTS: Final = {
     "a2a-0.3": "import a2a.client, a2a.server.apps",
     "acp": "import acp_sdk.client, acp_sdk.server",
     "aief": "import agent_protocol, agent_protocol_client, uvicorn",
+    "langgraph": "import langgraph_api, langgraph_cli.cli, langgraph_runtime_inmem",
     "langgraph-sdk": "import langgraph_sdk",
 }
 """Each peer and what it must be able to import: a set of pins that installs may still not start."""

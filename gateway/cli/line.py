@@ -1,39 +1,52 @@
-"""`babelgate run --as acp`."""
+"""A conversation of `babelgate run` with one agent of the gateway, through the client of the protocol that it is held
+in."""
 
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import cast
+from typing import Final, cast
 from uuid import uuid4
 
 import httpx
 
-from adapters.acp.client import Client
-from canonical import DataPart, Event, FaultError, FilePart, Invocation, Message, Part, ReasoningPart, TextPart
+from adapters import UPSTREAMS
+from canonical import DataPart, Event, FaultError, FilePart, Invocation, Message, Part, ReasoningPart, Record, TextPart
 from canonical.event import (
     ArtifactAdded,
     InterruptAnswered,
     InterruptRaised,
     PartAdded,
     PartDelta,
+    RunCreated,
     RunEnded,
     ToolStarted,
     UpstreamBound,
 )
 from canonical.message import text_of
-from canonical.state import RunStatus
+from canonical.state import ERRED, RunStatus
+from canonical.thread import following
 from canonical.value import Json
 from gateway.cli.speech import ABSENT, Asked, Failed, Heard, Noted, Said, bearer
 
-__all__ = ("Line",)
+__all__ = ("PATHS", "Line")
+
+
+PATHS: Final[Mapping[str, str]] = {"acp": "/acp", "a2a": "/a2a/{agent}", "langgraph": "", "aief": "/agent/{agent}"}
+"""Where an agent is found on the gateway, by protocol."""
 
 
 class Line:
-    def __init__(self, url: str, agent: str, key: str | None) -> None:
-        self._client = Client(f"{url}/acp", agent, headers=bearer(key))
+    def __init__(self, protocol: str, url: str, agent: str, key: str | None) -> None:
+        upstream = next(each for each in UPSTREAMS if each.protocol == protocol)
+        self._client = upstream.client(url + PATHS[protocol].format(agent=agent), agent, headers=bearer(key))
         ids = [str(uuid4()) for _ in range(3)]
-        self._call = Invocation(agent=agent, thread_id=ids[0], task_id=ids[1], run_id=ids[2])
+        self._call = Invocation(agent=agent, thread_id=ids[0], task_id=ids[1], run_id=ids[2], past=self._past)
+        self._records: list[Record] = []
+        """What was said so far, as a gateway's log would tell it: clients find their questions there."""
+
+    async def _past(self) -> Sequence[Record]:
+        return tuple(self._records)
 
     async def aclose(self) -> None:
         await self._client.aclose()
@@ -42,21 +55,29 @@ class Line:
         return self._heard(replace(self._call, messages=(Message.of(text, "user"),)))
 
     def answer(self, answers: Sequence[tuple[Asked, Json]]) -> AsyncGenerator[Heard]:
+        self._call = replace(self._call, run_id=following(self._call.run_id))
         given = tuple(InterruptAnswered(interrupt_id=asked.id, value=value) for asked, value in answers)
         return self._heard(replace(self._call, cause="answer", answers=given))
 
     async def _heard(self, call: Invocation) -> AsyncGenerator[Heard]:
+        for event in (RunCreated(run_id=call.run_id, cause=call.cause, messages=call.messages), *call.answers):
+            self._record(event)
         try:
             async with aclosing(cast("AsyncGenerator[Event]", self._client.run(call))) as events:
                 async for event in events:
                     if isinstance(event, UpstreamBound):
                         self._call = replace(self._call, upstream={**self._call.upstream, **event.ids})
+                    self._record(event)
                     heard = _heard(event)
                     if heard is not None:
                         yield heard
         except FaultError as error:
             absent = isinstance(error.__cause__, (httpx.ConnectError, httpx.InvalidURL))
             raise Failed(ABSENT if absent else error.fault.message) from error
+
+    def _record(self, event: Event) -> None:
+        call = self._call
+        self._records.append(Record(len(self._records) + 1, 0, call.task_id, call.run_id, 1, event))
 
 
 def _heard(event: Event) -> Heard | None:
@@ -73,6 +94,8 @@ def _heard(event: Event) -> Heard | None:
             return Asked(event.interrupt_id or "", text_of(event.message.parts), event.answer_schema)
         case RunEnded() if event.status is RunStatus.CANCELLED:
             raise Failed("the run was cancelled")
+        case RunEnded() if event.status in ERRED:
+            raise Failed(event.fault.message if event.fault is not None else "the agent failed")
         case _:
             return None
 

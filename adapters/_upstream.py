@@ -1,0 +1,36 @@
+"""How a protocol's folder puts agents behind the gateway: one `Upstream` value beside its `Adapter`."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import httpx
+
+from canonical import AgentInfo, Event, Invocation
+
+__all__ = ("Client", "Upstream")
+
+
+class Client(Protocol):
+    """An agent behind a URL; see `canonical.agent.Agent`, and `Reattachable` for those that can be found again."""
+
+    def run(self, call: Invocation) -> AsyncIterator[Event]: ...
+
+    async def aclose(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upstream:
+    protocol: str
+    """As `protocol` in the settings."""
+    title: str
+    discover: Callable[[str, httpx.AsyncClient, Mapping[str, str]], Awaitable[Sequence[AgentInfo]]]
+    """The agents of a server, by its URL. Raises FaultError with what came back instead."""
+    client: Callable[..., Client]
+    """`client(url, name, headers=…, timeout=…, **options)`."""
+    name_of: Callable[[AgentInfo], str]
+    """What the server itself calls an agent that it listed."""
+    alone: bool = False
+    """A server has one agent, whatever it is called."""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Further arguments of `client`, with the values that each may have."""

@@ -1,0 +1,200 @@
+"""The methods of an A2A server, by JSON-RPC or REST: what they answer as JSON, in no binding's envelope."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from itertools import count
+from typing import Final
+from urllib.parse import quote
+
+from pydantic_core import to_json
+
+from adapters.a2a import codec, codec_0_3, codec_0_3_rest
+from adapters.a2a.client.upstream import Upstream
+from adapters.a2a.dialect import DataRule, Dialect
+from adapters.a2a.fault import decode_error
+from adapters.a2a.interface import Interface
+from canonical import FaultCode, FaultError
+from canonical.value import Json, JsonObject
+
+__all__ = ("Binding", "bound")
+
+_JSON: Final = "application/json"
+_STREAM: Final = "text/event-stream, application/json"
+_NEW: Final = {
+    "send": "SendMessage",
+    "stream": "SendStreamingMessage",
+    "get": "GetTask",
+    "cancel": "CancelTask",
+    "subscribe": "SubscribeToTask",
+}
+_OLD: Final = {
+    "send": "message/send",
+    "stream": "message/stream",
+    "get": "tasks/get",
+    "cancel": "tasks/cancel",
+    "subscribe": "tasks/resubscribe",
+}
+
+
+class Binding(ABC):
+    rule: DataRule = "any"
+
+    def __init__(self, upstream: Upstream, interface: Interface, dialect: Dialect) -> None:
+        self.interface = interface
+        self.dialect = dialect
+        self._upstream = upstream
+        # Nothing said means 0.3 (specification 1.0, 3.6.2), and servers of 0.3 do not ask.
+        self._headers = {"A2A-Version": "1.0"} if interface.version == "1.0" else {}
+
+    @abstractmethod
+    async def send(self, params: JsonObject) -> Json: ...
+
+    @abstractmethod
+    def stream(self, params: JsonObject) -> AsyncGenerator[Json]: ...
+
+    @abstractmethod
+    async def get(self, task_id: str, context_id: str | None) -> Json: ...
+
+    @abstractmethod
+    async def cancel(self, task_id: str, context_id: str | None) -> None: ...
+
+    @abstractmethod
+    def subscribe(self, task_id: str) -> AsyncGenerator[Json]: ...
+
+    def instead(self, error: FaultError) -> "Binding | None":
+        """What is left to try where the server does not know the method or the version."""
+        reason, status = error.fault.details.get("reason"), error.fault.details.get("status")
+        unknown = reason == "METHOD_NOT_FOUND" or (not reason and status in (404, 405, 501))
+        if self.interface.version == "1.0" and not self.interface.rest and (unknown or reason == _NO_VERSION):
+            return bound(self._upstream, replace(self.interface, version="0.3"), self.dialect.agent)
+        if self.interface.streams and (unknown or reason == "UNSUPPORTED_OPERATION"):
+            return bound(self._upstream, replace(self.interface, streams=False), self.dialect.agent)
+        return None
+
+
+_NO_VERSION: Final = "VERSION_NOT_SUPPORTED"
+
+
+def bound(upstream: Upstream, interface: Interface, agent: str) -> Binding:
+    if interface.rest:
+        dialect = codec.Codec if interface.version == "1.0" else codec_0_3_rest.Codec
+        return _Rest(upstream, interface, dialect("", agent))
+    dialect = codec.Codec if interface.version == "1.0" else codec_0_3.Codec
+    return _JsonRpc(upstream, interface, dialect("", agent))
+
+
+class _JsonRpc(Binding):
+    def __init__(self, upstream: Upstream, interface: Interface, dialect: Dialect) -> None:
+        super().__init__(upstream, interface, dialect)
+        self._methods = _NEW if interface.version == "1.0" else _OLD
+        self._ids = count(1)
+
+    def _request(self, method: str, params: JsonObject) -> bytes:
+        if self.interface.tenant:
+            params = {"tenant": self.interface.tenant, **params}
+        return to_json({"jsonrpc": "2.0", "id": next(self._ids), "method": self._methods[method], "params": params})
+
+    async def _call(self, method: str, params: JsonObject) -> Json:
+        body = self._request(method, params)
+        async with self._upstream.opened(
+            "POST", self.interface.url, accept=_JSON, body=body, headers=self._headers
+        ) as response:
+            return _result(await self._upstream.json(response))
+
+    async def _calls(self, method: str, params: JsonObject) -> AsyncGenerator[Json]:
+        body = self._request(method, params)
+        async with (
+            self._upstream.opened(
+                "POST", self.interface.url, accept=_STREAM, body=body, headers=self._headers
+            ) as response,
+            aclosing(self._upstream.values(response)) as values,
+        ):
+            async for value in values:
+                yield _result(value)
+
+    def _task(self, task_id: str, context_id: str | None) -> JsonObject:
+        """LangGraph's server wants the context too, and is spoken to in 0.3."""
+        old = self.interface.version == "0.3" and context_id
+        return {"id": task_id, "contextId": context_id} if old else {"id": task_id}
+
+    async def send(self, params: JsonObject) -> Json:
+        return await self._call("send", params)
+
+    def stream(self, params: JsonObject) -> AsyncGenerator[Json]:
+        return self._calls("stream", params)
+
+    async def get(self, task_id: str, context_id: str | None) -> Json:
+        return await self._call("get", self._task(task_id, context_id))
+
+    async def cancel(self, task_id: str, context_id: str | None) -> None:
+        await self._call("cancel", self._task(task_id, context_id))
+
+    def subscribe(self, task_id: str) -> AsyncGenerator[Json]:
+        return self._calls("subscribe", {"id": task_id})
+
+
+def _result(value: Json) -> Json:
+    """Of one answer. Raises what it says instead of a result."""
+    if not isinstance(value, dict) or value.get("error") is not None:
+        raise _refused(value)
+    return value.get("result", value)
+
+
+def _refused(value: Json) -> FaultError:
+    if isinstance(value, dict):
+        return decode_error(value)
+    return FaultError(FaultCode.AGENT_INVALID, "The agent breaks its protocol: an answer is no object")
+
+
+class _Rest(Binding):
+    def __init__(self, upstream: Upstream, interface: Interface, dialect: Dialect) -> None:
+        super().__init__(upstream, interface, dialect)
+        below = "/v1" if interface.version == "0.3" else f"/{quote(interface.tenant, safe='')}"
+        self._base = interface.url.rstrip("/") + below.rstrip("/")
+        self.rule = "wrapped" if interface.version == "0.3" else "any"
+
+    async def _call(self, method: str, path: str, params: JsonObject | None = None) -> Json:
+        body = None if params is None else to_json(params)
+        async with self._upstream.opened(
+            method, self._base + path, accept=_JSON, body=body, headers=self._headers
+        ) as response:
+            return _payload(await self._upstream.json(response))
+
+    async def _calls(self, method: str, path: str, params: JsonObject | None = None) -> AsyncGenerator[Json]:
+        body = None if params is None else to_json(params)
+        async with (
+            self._upstream.opened(
+                method, self._base + path, accept=_STREAM, body=body, headers=self._headers
+            ) as response,
+            aclosing(self._upstream.values(response)) as values,
+        ):
+            async for value in values:
+                yield _payload(value)
+
+    async def send(self, params: JsonObject) -> Json:
+        return await self._call("POST", "/message:send", params)
+
+    def stream(self, params: JsonObject) -> AsyncGenerator[Json]:
+        return self._calls("POST", "/message:stream", params)
+
+    async def get(self, task_id: str, context_id: str | None) -> Json:
+        return await self._call("GET", _path(task_id))
+
+    async def cancel(self, task_id: str, context_id: str | None) -> None:
+        await self._call("POST", f"{_path(task_id)}:cancel", {})
+
+    def subscribe(self, task_id: str) -> AsyncGenerator[Json]:
+        return self._calls("GET", f"{_path(task_id)}:subscribe")
+
+
+def _path(task_id: str) -> str:
+    return f"/tasks/{quote(task_id, safe='')}"
+
+
+def _payload(value: Json) -> Json:
+    """Errors come in a stream too; a message is an object, and words of an error are a string."""
+    if not isinstance(value, dict) or value.get("error") is not None or isinstance(value.get("message"), str):
+        raise _refused(value)
+    return value

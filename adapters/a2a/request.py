@@ -1,0 +1,65 @@
+"""What an agent is called with → the one message that A2A takes."""
+
+from collections.abc import Iterator, Sequence
+
+from canonical import Invocation, Message, Part, Record, TextPart
+from canonical.value import JsonObject
+
+from .dialect import Dialect
+from .question import replies
+from .view import derived_id, shown_part
+
+__all__ = ("losses", "request")
+
+_DECLINED = "a refusal to answer has no form, and is told as an empty answer"
+
+
+def request(call: Invocation, past: Sequence[Record], dialect: Dialect, *, streams: bool) -> JsonObject:
+    """The params of a send. An answer goes to the task that asked; any other input makes a task of its own in the
+    context, because one that has ended takes none, and the gateway begins no run before the last one has ended."""
+    answers = bool(call.answers)
+    before = call.upstream.get("task")
+    return dialect.encode_send(
+        _message(call, replies(call, past) if answers else _input(call)),
+        context_id=call.upstream.get("context"),
+        task_id=before if answers else None,
+        references=() if answers or before is None else (before,),
+        wait=None if streams else False,
+        output_modes=_modes(call.config.get("accepted_output_modes")),
+        metadata=None if answers else call.metadata,
+    )
+
+
+def _message(call: Invocation, parts: tuple[Part, ...]) -> Message:
+    """As the caller said it last, with the parts of all it said."""
+    last = call.messages[-1] if call.messages else Message()
+    message_id = last.message_id or derived_id(call.run_id, "input")
+    return last.model_copy(update={"message_id": message_id, "role": "user", "parts": parts})
+
+
+def _input(call: Invocation) -> tuple[Part, ...]:
+    return (*_transcript(call), *(part for message in call.said for part in message.parts))
+
+
+def _transcript(call: Invocation) -> tuple[Part, ...]:
+    """What was said before, where the server has no context that remembers it: A2A has no other place for it."""
+    if not call.history or call.upstream.get("context"):
+        return ()
+    lines = [f"{message.role}: {message.text}" for message in call.history if message.text]
+    text = "\n".join(["Said before in this conversation:", *lines])
+    return (TextPart(text=text, metadata={"babelgate": {"kind": "history"}}),)
+
+
+def _modes(given: object) -> Sequence[str]:
+    return [each for each in given if isinstance(each, str)] if isinstance(given, list) else ()  # pyright: ignore[reportUnknownVariableType]
+
+
+def losses(call: Invocation) -> Iterator[tuple[str, str]]:
+    """What of the input A2A has no form for."""
+    for message in call.messages:
+        for part in message.parts:
+            loss = shown_part(part)[1]
+            if loss is not None:
+                yield loss.feature, loss.how
+    if any(answer.action == "decline" for answer in call.answers):
+        yield "question", _DECLINED

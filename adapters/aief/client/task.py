@@ -1,0 +1,178 @@
+"""A task on another AIEF server, as far as one run has to do with it: its steps, and its files, each told once."""
+
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, cast
+from urllib.parse import quote
+
+from adapters._body import validate
+from adapters.aief import wire_reply as w
+from adapters.aief.client.upstream import Upstream
+from adapters.aief.reader import StepReader, Told, decode_artifact
+from canonical import Event, FaultCode, FaultError, Feature
+from canonical.value import Json, JsonObject
+
+__all__ = ("Task", "blaming_the_agent")
+
+TASKS: Final = "/ap/v1/agent/tasks"
+PAGE_SIZE: Final = 100
+MAX_PAGES: Final = 100
+MAX_FILES: Final = 1000
+"""Files that one run may bring."""
+
+_GONE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
+_NO_SUCH_LIST: Final = frozenset({404, 405, 501})
+_TOO_LARGE: Final = "a file was larger than the limit and was not fetched"
+_MISSING: Final = "a file could not be fetched"
+_TOO_MANY: Final = f"files beyond the first {MAX_FILES} were not fetched"
+_UNLISTED: Final = "the list of files could not be read"
+
+
+class Task:
+    def __init__(self, upstream: Upstream, reader: StepReader, until: float, file_limit: int) -> None:
+        """`until` = when the run must be over, on the loop's clock."""
+        self.id = ""
+        self._upstream = upstream
+        self._reader = reader
+        self._until = until
+        self._file_limit = file_limit
+        self._known: set[str] = set()
+        """Files that need not be told: the caller's, those of earlier runs, and those that were told."""
+        self._told = 0
+        self._lists = True
+        """Of what the list has, it is known what is new."""
+
+    @property
+    def _path(self) -> str:
+        return f"{TASKS}/{_segment(self.id)}"
+
+    async def create(self, body: JsonObject) -> w.Task:
+        answer = await self._upstream.post(TASKS, body, self._until)
+        with blaming_the_agent():
+            made = validate(w.Task, answer)
+        self.id = made.task_id
+        self._known.clear()
+        self._lists = True
+        return made
+
+    async def resume(self, task_id: str) -> None:
+        """Go on with a task of an earlier run: what files it has now are not this run's. Raises agent_unreachable,
+        agent_timeout."""
+        self.id = task_id
+        try:
+            self._known |= {artifact.artifact_id for artifact in await self._listed()}
+        except FaultError as error:
+            if error.fault.code in _GONE:
+                raise
+            self._lists = False
+
+    async def upload(self, files: Sequence[tuple[str, bytes]]) -> None:
+        for name, content in files:
+            answer = await self._upstream.upload(f"{self._path}/artifacts", name, content, self._until)
+            with blaming_the_agent():
+                self._known.add(validate(w.Artifact, answer).artifact_id)
+
+    async def step(self, body: JsonObject) -> Told:
+        """Have a step done. It is never asked for twice: the first time may have reached the agent."""
+        answer = await self._upstream.post(f"{self._path}/steps", body, self._until)
+        with blaming_the_agent():
+            return self._reader.read(answer)
+
+    async def has_run_out(self) -> bool:
+        """Whether a step was refused because none is left: then all that there are are completed. One that failed is
+        not; a server that does not list its steps does not know."""
+        try:
+            statuses = [step.get("status") for step in await self._pages("steps", "step_id")]
+        except FaultError:
+            return False
+        return bool(statuses) and all(status == "completed" for status in statuses)
+
+    # Files
+
+    async def files(self, artifacts: Sequence[w.Artifact]) -> AsyncGenerator[Event]:
+        for artifact in artifacts:
+            if artifact.artifact_id in self._known:
+                continue
+            self._known.add(artifact.artifact_id)
+            self._told += 1
+            if self._told > MAX_FILES:
+                for event in self._reader.note(Feature.ARTIFACT, _TOO_MANY):
+                    yield event
+                return
+            try:
+                content = await self._upstream.download(
+                    f"{self._path}/artifacts/{_segment(artifact.artifact_id)}", self._file_limit, self._until
+                )
+            except FaultError as error:
+                if error.fault.code is FaultCode.AGENT_TIMEOUT:
+                    raise
+                large = error.fault.code is FaultCode.TOO_LARGE
+                for event in self._reader.note(Feature.ARTIFACT, _TOO_LARGE if large else _MISSING):
+                    yield event
+            else:
+                yield decode_artifact(artifact, content)
+
+    async def unmentioned(self) -> AsyncGenerator[Event]:
+        """Files that no step told of: the Python SDK puts all of them on the task's first step, also later ones."""
+        if not self._lists:
+            return
+        try:
+            listed = await self._listed()
+        except FaultError as error:
+            if error.fault.details.get("status") not in _NO_SUCH_LIST:
+                for event in self._reader.note(Feature.ARTIFACT, _UNLISTED):
+                    yield event
+            return
+        async for event in self.files([artifact for artifact in listed if artifact.agent_created is not False]):
+            yield event
+
+    async def _listed(self) -> list[w.Artifact]:
+        pages = await self._pages("artifacts", "artifact_id")
+        with blaming_the_agent():
+            return [validate(w.Artifact, each) for each in pages]
+
+    async def _pages(self, name: str, key: str) -> list[dict[str, Any]]:
+        """A list as an object with pages, or as an array that is all of it. The end is where nothing new comes:
+        `total_pages` is wrong on the Python SDK, and some servers give the same page for ever."""
+        found: dict[str, dict[str, Any]] = {}
+        for page in range(1, MAX_PAGES + 1):
+            query = f"?current_page={page}&page_size={PAGE_SIZE}"
+            answer = await self._upstream.get(f"{self._path}/{name}{query}", self._until)
+            items = _items(answer, name)
+            new = {str(item.get(key)): item for item in items if str(item.get(key)) not in found}
+            found |= new
+            if not new or isinstance(answer, list) or _total(answer) <= len(found):
+                break
+        return list(found.values())
+
+
+def _items(answer: Json, name: str) -> list[dict[str, Any]]:
+    listed: Any = answer.get(name) if isinstance(answer, dict) else answer
+    if not isinstance(listed, list):
+        raise FaultError(FaultCode.AGENT_INVALID, f"The agent's server answered without a list of {name}")
+    return [cast("dict[str, Any]", each) for each in cast("list[Any]", listed) if isinstance(each, dict)]
+
+
+def _total(answer: Json) -> int:
+    """Of all pages; 0 = this is all, as where the server knows no pages."""
+    pages: Any = answer.get("pagination") if isinstance(answer, dict) else None
+    total: Any = cast("dict[str, Any]", pages).get("total_items") if isinstance(pages, dict) else None
+    return total if isinstance(total, int) else 0
+
+
+def _segment(wire_id: str) -> str:
+    """An id in a path, where it must not lead elsewhere."""
+    if wire_id in (".", ".."):
+        raise FaultError(FaultCode.AGENT_INVALID, "The agent's server gave an id that no path takes")
+    return quote(wire_id, safe="")
+
+
+@contextmanager
+def blaming_the_agent() -> Generator[None]:
+    """What breaks the protocol here is the agent's server, and not whoever called the gateway."""
+    try:
+        yield
+    except FaultError as error:
+        if error.fault.code is not FaultCode.INVALID:
+            raise
+        raise FaultError(FaultCode.AGENT_INVALID, f"The agent breaks its protocol: {error.fault.message}") from error

@@ -1,0 +1,140 @@
+"""What an agent is called with → the bodies and files that another AIEF server takes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from adapters.aief.carries import CARRIES
+from adapters.aief.codec import clean_name, contents, json_text
+from canonical import (
+    AnnotationPart,
+    Artifact,
+    DataPart,
+    Feature,
+    FilePart,
+    Invocation,
+    ReasoningPart,
+    Record,
+    ToolCallPart,
+    ToolResultPart,
+)
+from canonical.agent import prompt_of
+from canonical.event import InterruptAnswered, InterruptRaised
+from canonical.value import Json, JsonObject
+
+__all__ = ("answer_body", "files_of", "input_losses", "task_body", "told_as_text", "turn_body")
+
+_NO_FORM: Final = "an input has no form for it"
+_DECLINED: Final = "a refusal to answer has no form, and is told as an empty answer"
+
+
+def task_body(call: Invocation) -> JsonObject:
+    """Of a new task, which is told what was said before: the protocol has no other place for it."""
+    body = turn_body(call)
+    past = [f"{message.role}: {message.text}" for message in call.history if message.text]
+    if past:
+        lines = ["Said before in this conversation:", *past, "", body.get("input") or ""]
+        body["input"] = "\n".join(lines).rstrip()
+    return body
+
+
+def turn_body(call: Invocation) -> JsonObject:
+    """The text, and one object beside it."""
+    parts = [part for message in call.messages for part in message.parts]
+    values = [call.data, *(part.data for part in parts if isinstance(part, DataPart))]
+    values = [value for value in values if value not in (None, {}, [])]
+    given = next((value for value in values if isinstance(value, dict)), None)
+    lines = [*_said(call), *(_in_words(value) for value in values if value is not given)]
+    body: JsonObject = {}
+    if lines or given is None:
+        body["input"] = "\n".join(lines)
+    elif (words := prompt_of(given)) is not None:
+        body["input"] = words
+    beside: Any = call.config.get("additional_input")
+    more: JsonObject = {**(beside if isinstance(beside, dict) else {}), **(given or {})}
+    if more:  # null is refused by the JavaScript SDK, although its document has it
+        body["additional_input"] = more
+    return body
+
+
+def _said(call: Invocation) -> list[str]:
+    said = [message for message in call.messages if message.text]
+    if all(message.role == "user" for message in said):
+        return [message.text for message in said]
+    return [f"{message.role}: {message.text}" for message in said]
+
+
+def _in_words(value: Json) -> str:
+    return value if isinstance(value, str) else json_text(value)
+
+
+def told_as_text(body: JsonObject, kept: object) -> JsonObject:
+    """The body of a new task's first step: empty, unless the server did not keep the object that was all there was to
+    say (the Python SDK 1.0.2 does not)."""
+    if "input" in body or kept == body.get("additional_input"):
+        return {}
+    return {"input": json_text(body.get("additional_input"))}
+
+
+def answer_body(call: Invocation, past: Sequence[Record]) -> JsonObject:
+    """`past` = the task's records, where the questions stand."""
+    asked = {r.event.interrupt_id: r.event for r in past if isinstance(r.event, InterruptRaised)}
+    if len(call.answers) == 1 and _is_object(call.answers[0], asked.get(call.answers[0].interrupt_id)):
+        return {"additional_input": call.answers[0].value}
+    words = [_in_words(answer.value) if answer.action == "answer" else "" for answer in call.answers]
+    return {"input": "\n".join(words)}
+
+
+def _is_object(answer: InterruptAnswered, question: InterruptRaised | None) -> bool:
+    """Whether it is best told as an object. Gateways like this one take text for one only where they gave a schema;
+    others may lose the object on the way."""
+    if question is None or question.answer_schema is not None or answer.action != "answer":
+        return False
+    own: Mapping[str, Any] = question.extra.get("aief") or {}
+    return "id" in own and isinstance(answer.value, dict) and bool(answer.value)
+
+
+def files_of(call: Invocation) -> list[tuple[str, bytes]]:
+    """Names and contents. Servers keep files under the names that they are given, so no two are alike."""
+    taken: set[str] = set()
+    found: list[tuple[str, bytes]] = []
+    for part in call.files:
+        content = part.inline
+        name = clean_name(part.name)
+        if content is None and part.url is not None:  # nothing is fetched: the agent is told where it is
+            content = b"".join(piece for piece in contents(Artifact(parts=(part,))) if isinstance(piece, bytes))
+            name = f"{name}.uri"
+        if content is not None:
+            name = _free(name, taken)
+            taken.add(name)
+            found.append((name, content))
+    return found
+
+
+def _free(name: str, taken: set[str]) -> str:
+    stem, dot, suffix = name.rpartition(".")
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{stem}-{number}{dot}{suffix}" if stem else f"{name}-{number}"
+    return found
+
+
+def input_losses(call: Invocation) -> Iterator[tuple[Feature, str]]:
+    """What of the input the protocol has no form for."""
+    for message in call.messages:
+        for part in message.parts:
+            match part:
+                case ReasoningPart():
+                    yield Feature.REASONING, _NO_FORM
+                case ToolCallPart() | ToolResultPart():
+                    yield Feature.TOOL_ACTIVITY, _NO_FORM
+                case AnnotationPart():
+                    yield Feature.CITATION, _NO_FORM
+                case FilePart() if part.inline is None and part.url is not None:
+                    yield Feature.FILE_URL, CARRIES[Feature.FILE_URL].how
+                case _:
+                    pass
+    if call.config.get("tools"):
+        yield Feature.CALLER_TOOLS, CARRIES[Feature.CALLER_TOOLS].how
+    if any(answer.action == "decline" for answer in call.answers):
+        yield Feature.QUESTION, _DECLINED

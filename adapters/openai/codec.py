@@ -1,0 +1,183 @@
+"""What both of OpenAI's APIs say alike: how files and JSON reach a model, what callers configure, what was used."""
+
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, cast
+
+from adapters._body import parse_json
+from adapters.openai.transcript import text_of_json
+from canonical import DataPart, FaultError, Feature, FilePart, Part, RefusalPart, TextPart
+from canonical.thread import Loss
+from canonical.value import Json, JsonObject
+
+__all__ = (
+    "BOTH",
+    "Losses",
+    "approved",
+    "arguments_of",
+    "call_kind",
+    "chosen",
+    "data_url",
+    "decode_usage",
+    "encode_content",
+    "format_of",
+    "object_in",
+    "output_of",
+    "own_of",
+    "shown_text",
+    "tools_of",
+)
+
+BOTH: Final = (
+    "parallel_tool_calls",
+    "prompt_cache_key",
+    "safety_identifier",
+    "service_tier",
+    "temperature",
+    "top_p",
+    "user",
+)
+"""Keys of a caller's configuration that go into a request of either API as they are."""
+
+
+class Losses:
+    """What of a request the API cannot say, each loss once."""
+
+    def __init__(self) -> None:
+        self._noted: dict[Loss, None] = {}
+
+    def note(self, feature: Feature, how: str) -> None:
+        self._noted[Loss(feature=feature, how=how)] = None
+
+    def __iter__(self) -> Iterator[Loss]:
+        return iter(self._noted)
+
+
+def own_of(part: Part) -> Mapping[str, Any]:
+    """What only this protocol knows of a part."""
+    return part.extra.get("openai") or {}
+
+
+def call_kind(part: Part) -> str:
+    """`function`, `custom`, or `mcp_approval_request`: three things that a model asks its caller for."""
+    return str(own_of(part).get("type", "function"))
+
+
+# Messages
+
+
+def encode_content(
+    parts: Iterable[Part], losses: Losses, file: Callable[[FilePart, Losses], JsonObject | None], text_type: str
+) -> str | list[JsonObject]:
+    """The content of a user's or the system's message: text alone as text, which every server takes."""
+    found: list[JsonObject] = []
+    for part in parts:
+        made = file(part, losses) if isinstance(part, FilePart) else None
+        if made is not None:
+            found.append(made)
+        elif text := shown_text(part, losses):
+            found.append({"type": text_type, "text": text})
+    if all(each["type"] == text_type for each in found):
+        return "".join(cast("str", each["text"]) for each in found)
+    return found
+
+
+def shown_text(part: Part, losses: Losses) -> str:
+    """A part in words; nothing of what is no part of the conversation."""
+    match part:
+        case TextPart() | RefusalPart():
+            return part.text
+        case DataPart():
+            return text_of_json(part.data)
+        case FilePart():
+            losses.note(Feature.FILE_BYTES, "named in the text, not sent")
+            return f"[file: {part.name or part.url or part.media_type or 'unnamed'}]"
+        case _:
+            return ""
+
+
+def data_url(part: FilePart) -> str:
+    media_type = part.media_type or "application/octet-stream"
+    return f"data:{media_type};base64,{b64encode(part.inline or b'').decode()}"
+
+
+def arguments_of(value: Json) -> str:
+    """The arguments of a call as text, also from a server that gives the object itself."""
+    if value is None:
+        return ""
+    return text_of_json(value)
+
+
+def approved(value: Json) -> bool:
+    """Whether an answer to "may this tool be called?" is a yes."""
+    if isinstance(value, dict):
+        value = next((value[key] for key in ("approve", "approved") if key in value), None)
+    if isinstance(value, str):
+        return value.strip().lower() in ("yes", "y", "true", "ok", "approve", "approved")
+    return value is True
+
+
+# What a caller configures
+
+
+def object_in(config: JsonObject, name: str) -> JsonObject:
+    """A member that is an object; an empty one where it is not."""
+    found: object = config.get(name)
+    return cast("JsonObject", found) if isinstance(found, dict) else {}
+
+
+def chosen(config: JsonObject, names: Iterable[str]) -> JsonObject:
+    return {name: config[name] for name in names if config.get(name) is not None}
+
+
+def tools_of(config: JsonObject) -> list[JsonObject]:
+    """The caller's tools, whatever API they are written for: functions as `{"type": "function", name, parameters, …}`.
+
+    A function of chat completions is not strict unless it says so; one of responses is.
+    """
+    tools: list[JsonObject] = []
+    given: object = config.get("tools")
+    for tool in cast("list[object]", given) if isinstance(given, list) else []:
+        if not isinstance(tool, dict):
+            continue
+        found = cast("JsonObject", tool)
+        kind = str(found.get("type", "function"))
+        if nested := object_in(found, kind):
+            found = {"type": kind, **nested, **({"strict": bool(nested.get("strict"))} if kind == "function" else {})}
+        tools.append({"type": kind, **found})
+    return tools
+
+
+def format_of(config: JsonObject, schema: JsonObject | None) -> JsonObject | None:
+    """The form of the answer as responses write it: `{"type": "json_schema", name, schema, …}`. `schema` = what the
+    agent always answers in, unless the caller wants something else."""
+    form = object_in(config, "response_format") or object_in(object_in(config, "text"), "format")
+    if nested := object_in(form, "json_schema"):
+        return {"type": "json_schema", "name": "output", **nested}
+    if isinstance(form.get("type"), str):
+        return form
+    return None if schema is None else {"type": "json_schema", "name": "output", "schema": schema}
+
+
+# What came back
+
+
+def output_of(text: str) -> Json:
+    """Structured output from the text of an answer; None where it is no JSON after all: the text is said anyway."""
+    try:
+        return parse_json(text.encode())
+    except (FaultError, UnicodeEncodeError):
+        return None
+
+
+def decode_usage(usage: JsonObject | None) -> JsonObject:
+    """Tokens, in the words of the Responses API."""
+    if not usage:
+        return {}
+    names = {
+        "prompt_tokens": "input_tokens",
+        "completion_tokens": "output_tokens",
+        "prompt_tokens_details": "input_tokens_details",
+        "completion_tokens_details": "output_tokens_details",
+    }
+    return {names.get(name, name): value for name, value in usage.items() if value is not None}

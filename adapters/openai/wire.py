@@ -1,0 +1,185 @@
+"""What OpenAI-compatible servers answer, as far as anybody here looks at it: chat completions, responses, models.
+
+Names are those of the API. Everything is optional, because servers that call themselves compatible leave things out;
+what they add is kept.
+"""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from canonical.value import Json, JsonObject
+
+__all__ = (
+    "Annotation",
+    "Choice",
+    "Completion",
+    "Content",
+    "Delta",
+    "Error",
+    "ErrorBody",
+    "Event",
+    "Function",
+    "Incomplete",
+    "Item",
+    "Model",
+    "Models",
+    "Response",
+    "Summary",
+    "ToolCall",
+)
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class Error(_Wire):
+    message: str | None = None
+    type: str | None = None
+    param: str | None = None
+    code: str | int | None = None
+
+
+class ErrorBody(_Wire):
+    error: Error | str | None = None
+
+
+class Model(_Wire):
+    id: str
+    owned_by: str | None = None
+
+
+class Models(_Wire):
+    data: list[Model]
+
+
+# Chat completions
+
+
+class Function(_Wire):
+    name: str | None = None
+    arguments: Json = None
+    """Text in OpenAI's API; some servers give the object itself."""
+    input: str | None = None
+    """Of a custom tool, in the place of arguments."""
+
+
+class ToolCall(_Wire):
+    index: int | None = None
+    id: str | None = None
+    type: str | None = None
+    function: Function | None = None
+    custom: Function | None = None
+
+
+class Annotation(_Wire):
+    type: str = ""
+    url: str | None = None
+    title: str | None = None
+    start_index: int | None = None
+    end_index: int | None = None
+    url_citation: JsonObject | None = None
+    """Chat completions nest what responses spell out."""
+
+
+class Delta(_Wire):
+    """`delta` of a chunk, or `message` of a whole completion."""
+
+    content: str | list[JsonObject] | None = None
+    refusal: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    function_call: Function | None = None
+    annotations: list[Annotation] | None = None
+    reasoning_content: str | None = None
+    reasoning: Any = None
+    """Two names for the same, neither of them OpenAI's; some servers have an object here."""
+
+
+class Choice(_Wire):
+    index: int = 0
+    delta: Delta | None = None
+    message: Delta | None = None
+    finish_reason: str | None = None
+
+
+class Completion(_Wire):
+    """`chat.completion`, or one `chat.completion.chunk` of its stream."""
+
+    id: str | None = None
+    model: str | None = None
+    choices: list[Choice] = Field(default_factory=list[Choice])
+    usage: JsonObject | None = None
+
+
+# Responses
+
+
+class Content(_Wire):
+    """A content part of an output item."""
+
+    type: str = ""
+    text: str | None = None
+    refusal: str | None = None
+    annotations: list[Annotation] | None = None
+
+
+class Summary(_Wire):
+    text: str = ""
+
+
+class Item(_Wire):
+    """An output item. Which fields it has follows from its type."""
+
+    type: str = ""
+    id: str | None = None
+    status: str | None = None
+    phase: str | None = None
+    content: list[Content] | None = None
+    summary: list[Summary] | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: Json = None
+    input: str | None = None
+    output: Json = None
+    error: Json = None
+    server_label: str | None = None
+    result: str | None = None
+    """Of an image generation: the image, base64."""
+    output_format: str | None = None
+
+
+class Incomplete(_Wire):
+    reason: str | None = None
+
+
+class Response(_Wire):
+    id: str | None = None
+    status: str | None = None
+    output: list[Item] | None = None
+    error: Error | None = None
+    incomplete_details: Incomplete | None = None
+    usage: JsonObject | None = None
+    previous_response_id: str | None = None
+    store: bool | None = None
+
+
+class Event(_Wire):
+    """One event of a response's stream."""
+
+    type: str
+    response: Response | None = None
+    item: Item | None = None
+    part: Content | None = None
+    annotation: Annotation | None = None
+    item_id: str | None = None
+    output_index: int = 0
+    content_index: int = 0
+    summary_index: int = 0
+    delta: Json = None
+    text: str | None = None
+    refusal: str | None = None
+    error: Error | str | None = None
+    message: str | None = None
+    code: str | int | None = None
+    param: str | None = None

@@ -1,0 +1,139 @@
+"""`babelgate add`: find out what a server speaks, and write its agents into the configuration file."""
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from gateway.cli.refusal import USAGE, Refusal
+from gateway.config import AgentSettings
+from gateway.detection import Detected, Detector, Undetected
+from gateway.registry import agent_name
+from gateway.source import ConfigError, load, read_file
+
+__all__ = ("add", "insert_agents")
+
+_TARGET = re.compile(r"(?:([^=:/#]+)=)?(https?://[^#]+)(?:#(.+))?", re.DOTALL)
+
+
+def add(target: str, path: Path, headers: Sequence[str], protocol: str | None) -> None:
+    """Raises Refusal."""
+    match = _TARGET.fullmatch(target)
+    if match is None:
+        raise Refusal(f"{target}: this is no URL; give http://… or name=http://…", code=USAGE)
+    name, url, agent = match[1], match[2].rstrip("/"), match[3]
+    given = dict(_header(each) for each in headers)
+    with asyncio.Runner() as runner:
+        detected = runner.run(_detect(url, _resolved(given), protocol))
+    click.echo(detected.because, err=True)
+    chosen = _chosen(detected, name, url, agent)
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    known: Mapping[str, Any] = (read_file(path).get("agents") or {}) if before else {}
+    entries: dict[str, dict[str, Any]] = {}
+    for wanted, entry in chosen:
+        if wanted in known:
+            raise Refusal(f"{path} has an agent {wanted} already: give this one another name, as in {wanted}-2={url}")
+        entries[wanted] = entry | ({"headers": given} if given else {})
+    _write(path, before, insert_agents(before, entries))
+    for wanted in entries:
+        click.echo(f"{wanted} is in {path}: serve it with babelgate serve --config {path}")
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon:
+        raise Refusal(f"--header {text}: a header is Name: value", code=USAGE)
+    return name.strip(), value.strip()
+
+
+def _resolved(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """With `${VAR}` filled in, as the file will be read; what is written keeps the name of the variable."""
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in os.environ:
+            raise Refusal(f"--header: the variable {match[1]} is not set")
+        return os.environ[match[1]]
+
+    return {name: re.sub(r"\$\{(\w+)\}", value, text) for name, text in headers.items()}
+
+
+async def _detect(url: str, headers: Mapping[str, str], protocol: str | None) -> Detected:
+    try:
+        AgentSettings(url=url)
+        async with Detector() as detector:
+            return await detector.detect(url, headers, protocol)
+    except Undetected as error:
+        raise Refusal(str(error)) from None
+    except ValueError as error:
+        raise Refusal(f"{url}: {error}", code=USAGE) from None
+
+
+def _chosen(detected: Detected, name: str | None, url: str, agent: str | None) -> list[tuple[str, dict[str, Any]]]:
+    """The agents that are meant, each with its entry."""
+    upstream = detected.upstream
+    found = [
+        (info, at) for info, at in detected.agents if agent is None or agent in (upstream.name_of(info), info.name)
+    ]
+    if not found:
+        names = ", ".join(upstream.name_of(info) for info, _ in detected.agents)
+        raise Refusal(f"{url} has no agent {agent}; it has {names}")
+    if name is not None and len(found) > 1:
+        names = ", ".join(upstream.name_of(info) for info, _ in found)
+        raise Refusal(f"{url} has several agents: say which is to be {name}, as in {name}={url}#agent; it has {names}")
+    chosen: list[tuple[str, dict[str, Any]]] = []
+    for info, at in found:
+        entry: dict[str, Any] = {"url": at, "protocol": upstream.protocol}
+        if not upstream.alone:
+            entry["agent"] = upstream.name_of(info)
+        chosen.append((name or agent_name(info.name), entry))
+    return chosen
+
+
+def _write(path: Path, before: str, after: str) -> None:
+    """Or leave the file as it was, if what it would be is not a configuration."""
+    path.write_text(after, encoding="utf-8")
+    try:
+        load(path)
+    except ConfigError as error:
+        if before:
+            path.write_text(before, encoding="utf-8")
+        else:
+            path.unlink()
+        raise Refusal(*error.problems) from None
+
+
+def insert_agents(text: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
+    """The file with more agents at the end of its `agents:`; all else, comments too, stays as it is."""
+    root = yaml.compose(text) if text.strip() else None
+    pairs: Any = root.value if isinstance(root, yaml.MappingNode) else []
+    agents = next((value for key, value in pairs if key.value == "agents"), None)
+    if not isinstance(agents, yaml.MappingNode) or not agents.value:
+        if agents is not None:
+            raise Refusal("agents: is empty: take the line out of the file, or put an agent below it")
+        lead = "" if not text or text.endswith("\n") else "\n"
+        return f"{text}{lead}agents:\n{_lines(entries, '  ')}"
+    if agents.flow_style:
+        raise Refusal("agents: stands in one line, in braces: put each agent in a line of its own, and add again")
+    indent = " " * agents.value[0][0].start_mark.column
+    lines = text.splitlines(keepends=True)
+    last: Any = agents.value[-1][1].end_mark
+    at: int = last.line + (1 if last.column else 0)
+    while at > 0 and not lines[at - 1].strip():  # blank lines after the last agent belong to what follows
+        at -= 1
+    if lines[at - 1 : at] and not lines[at - 1].endswith("\n"):
+        lines[at - 1] += "\n"
+    return "".join(lines[:at]) + _lines(entries, indent) + "".join(lines[at:])
+
+
+def _lines(entries: Mapping[str, Mapping[str, Any]], indent: str) -> str:
+    lines = ""
+    for name, entry in entries.items():
+        dump: Any = yaml.safe_dump
+        flow: str = dump(dict(entry), default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
+        lines += f"{indent}{name}: {flow.strip()}\n"
+    return lines

@@ -1,0 +1,217 @@
+"""The servers of one agent: which of them a run goes to, and what is done when one does not answer.
+
+A run stays where its conversation is: the upstream's ids name the server that gave them. Another server, or the same
+one again, is tried only while no work can have begun: the connection was never made. A server that keeps failing is
+left alone for a while, and then one run at a time finds out whether it is back.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import httpx
+
+from adapters._upstream import Client
+from canonical import Event, FaultCode, FaultError, Invocation
+from canonical.event import UpstreamBound
+
+__all__ = ("Breaker", "Fleet", "Server", "fleet")
+
+_FAILURES: Final = 5
+"""In a row, after which a server is left alone."""
+_COOLDOWN: Final = 30.0
+"""Seconds."""
+_PAUSES: Final = (0.1, 0.5)
+"""Seconds between the tries of a connection, when no other server is left."""
+_BROKEN: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
+_UNBEGUN: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+
+Events = AsyncGenerator[Event, None]
+Run = Callable[[Invocation], AsyncIterator[Event]]
+
+
+class Breaker:
+    """Closed while a server answers; open, and nobody goes there, after too many failures in a row; half open, and one
+    may go and see, when it has cooled down."""
+
+    def __init__(
+        self,
+        failures: int = _FAILURES,
+        cooldown: float = _COOLDOWN,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._most = failures
+        self._cooldown = cooldown
+        self._clock = clock
+        self._failures = 0
+        self._opened: float | None = None
+        self._probing = False
+
+    @property
+    def wait(self) -> float:
+        """Seconds until somebody may go and see; 0 if that is now, or if it is closed."""
+        return 0.0 if self._opened is None else max(0.0, self._opened + self._cooldown - self._clock())
+
+    @property
+    def state(self) -> str:
+        if self._opened is None:
+            return "ok" if self._failures == 0 else "failing"
+        return "probing" if self._probing else "open"
+
+    def enter(self) -> bool:
+        """Whether a run may go there. Who was let in says how it went: `succeeded`, `failed` or `left`."""
+        if self._opened is None:
+            return True
+        if self._probing or self.wait > 0:
+            return False
+        self._probing = True
+        return True
+
+    def succeeded(self) -> None:
+        self._failures, self._opened, self._probing = 0, None, False
+
+    def failed(self) -> None:
+        self._failures += 1
+        self._probing = False
+        if self._failures >= self._most:
+            self._opened = self._clock()
+
+    def left(self) -> None:
+        """Nothing was learned."""
+        self._probing = False
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    url: str
+    client: Client
+    breaker: Breaker = field(default_factory=Breaker)
+
+
+class Fleet:
+    """An agent behind one URL or several."""
+
+    def __init__(self, servers: Sequence[Server]) -> None:
+        self._servers = servers
+
+    @property
+    def health(self) -> Mapping[str, str]:
+        """By URL: ok, failing, open (left alone), probing."""
+        return {server.url: server.breaker.state for server in self._servers}
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(server.client.aclose() for server in self._servers))
+
+    def run(self, call: Invocation) -> AsyncIterator[Event]:
+        return _Relay(self, call, [(server, pause, server.client.run) for server, pause in self._tries(call)])
+
+    def _tries(self, call: Invocation) -> Sequence[tuple[Server, float]]:
+        """Servers, each with the seconds to wait before it is tried."""
+        bound = self._bound(call)
+        servers = [bound] if bound is not None else sorted(self._servers, key=lambda each: each.breaker.state != "ok")
+        return [*((server, 0.0) for server in servers), *((servers[0], pause) for pause in _PAUSES)]
+
+    def _bound(self, call: Invocation) -> Server | None:
+        """The server that has the conversation."""
+        url = call.upstream.get("server")
+        return next((server for server in self._servers if server.url == url), None)
+
+    def resting(self) -> FaultError:
+        wait = min(server.breaker.wait for server in self._servers)
+        return FaultError(
+            FaultCode.AGENT_UNREACHABLE,
+            f"The agent's server has failed {_FAILURES} times in a row and is left alone for {wait:.0f} s more",
+            retry_after=max(1, round(wait)),
+        )
+
+
+class _Reattaching(Fleet):
+    """Of clients that find a run again."""
+
+    def reattach(self, call: Invocation) -> AsyncIterator[Event]:
+        server = self._bound(call) or self._servers[0]
+        return _Relay(self, call, [(server, 0.0, cast("Any", server.client).reattach)])
+
+
+class _Relay:
+    """What a client yields, from the first server that takes the run. Not a generator: how it is left (closed, or let
+    go of) is the client's to know."""
+
+    def __init__(self, fleet: Fleet, call: Invocation, tries: Sequence[tuple[Server, float, Run]]) -> None:
+        self._fleet = fleet
+        self._call = call
+        self._tries = iter(tries)
+        self._server: Server | None = None
+        self._events: Events | None = None
+        self._begun = False
+        self._failed: FaultError | None = None
+
+    def __aiter__(self) -> "_Relay":
+        return self
+
+    async def __anext__(self) -> Event:
+        while True:
+            server, events = await self._entered()
+            try:
+                event = await anext(events)
+            except StopAsyncIteration:
+                server.breaker.succeeded()
+                raise
+            except FaultError as error:
+                _judge(server.breaker, error)
+                if self._begun or not _is_unbegun(error):
+                    raise
+                self._failed, self._events = error, None
+                continue
+            if not self._begun:
+                self._begun = True
+                server.breaker.succeeded()
+            if isinstance(event, UpstreamBound):
+                event = event.model_copy(update={"ids": {**event.ids, "server": server.url}})
+            return event
+
+    async def _entered(self) -> tuple[Server, Events]:
+        """The server that the run is at, or the next one that can be tried."""
+        while self._events is None or self._server is None:
+            server, pause, run = next(self._tries, (None, 0.0, None))
+            if server is None or run is None:
+                raise self._failed or self._fleet.resting()
+            if pause:
+                await asyncio.sleep(pause)
+            if server.breaker.enter():
+                self._server, self._events = server, cast("Events", run(self._call))
+        return self._server, self._events
+
+    async def athrow(self, error: BaseException) -> None:
+        if self._events is not None:
+            await self._events.athrow(error)
+
+    async def aclose(self) -> None:
+        if self._events is not None:
+            await self._events.aclose()
+        if self._server is not None:
+            self._server.breaker.left()
+
+
+def fleet(servers: Sequence[Server]) -> Fleet:
+    attaches = all(hasattr(server.client, "reattach") for server in servers)
+    return (_Reattaching if attaches else Fleet)(servers)
+
+
+def _judge(breaker: Breaker, error: FaultError) -> None:
+    if error.fault.code in _BROKEN:
+        breaker.failed()
+    else:  # it answers, if only to say no
+        breaker.succeeded()
+
+
+def _is_unbegun(error: BaseException) -> bool:
+    """Whether the connection was never made."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, _UNBEGUN):
+            return True
+        cause = cause.__cause__
+    return False

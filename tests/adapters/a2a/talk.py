@@ -1,0 +1,41 @@
+"""A dialogue with an agent that needs to be told what its own server calls the task and the context."""
+
+from dataclasses import replace
+from typing import Any
+
+from canonical import Agent, Invocation, Message
+from canonical.event import Cause, UpstreamBound
+from conformance.contract import Dialogue
+
+__all__ = ("Reminded", "Talk")
+
+
+class Talk(Dialogue):
+    def call(self, said: str | Message | dict[str, Any] = "", cause: Cause = "input") -> Invocation:
+        call = super().call(said, cause)
+        ids: dict[str, str] = {}
+        for record in self.records:
+            if isinstance(record.event, UpstreamBound):
+                ids |= record.event.ids
+        if cause == "input":
+            ids.pop("task", None)
+        return replace(call, upstream=ids, history=())
+
+
+class Reminded:
+    """An agent of which a plain dialogue thinks that it needs nothing of the kind."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    async def run(self, call: Invocation) -> Any:
+        ids: dict[str, str] = {}
+        for record in await call.past():
+            if isinstance(record.event, UpstreamBound):
+                ids |= record.event.ids
+        events: Any = self._agent.run(replace(call, upstream=ids, history=()))
+        try:
+            async for event in events:
+                yield event
+        finally:
+            await events.aclose()

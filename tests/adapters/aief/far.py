@@ -1,0 +1,130 @@
+"""Another AIEF server, on a socket. Each of its tasks takes the steps that a test has set; what else it is asked, it
+answers as it was told to."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.serving import listen, serving
+
+__all__ = ("TASKS", "Far", "far_server", "step")
+
+TASKS = "/ap/v1/agent/tasks"
+LOST: dict[str, Any] = {"additional_input": {}}
+NO_TASKS: dict[str, Any] = {"tasks": [], "pagination": {}}
+
+Answer = tuple[int, Any]
+"""A status, and JSON or bytes; the status 0 cuts the connection, -1 never answers."""
+
+
+def step(output: str | None = None, *, last: bool = True, **more: Any) -> dict[str, Any]:
+    own: dict[str, Any] = {
+        "task_id": "t",
+        "step_id": "s",
+        "status": "completed",
+        "artifacts": [],
+        "additional_input": {},
+    }
+    return {**own, "output": output, "is_last": last, **more}
+
+
+@dataclass
+class Far:
+    url: str = ""
+    steps: list[Any] = field(default_factory=lambda: [step("Hello")])
+    """Of each task, in order: a step, or an Answer. Where none is left it is the Python SDK's 500."""
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    """By artifact_id."""
+    listed: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """The artifacts of every task, as the list tells them."""
+    answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
+    """To the calls that are to be answered otherwise: `POST /ap/v1/…`."""
+    keeps: bool = True
+    """What comes beside an input."""
+    asked: list[tuple[str, dict[str, str], Any]] = field(default_factory=list[tuple[str, dict[str, str], Any]])
+    """Calls with their queries, headers, bodies."""
+    stepping: asyncio.Event = field(default_factory=asyncio.Event)
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+    """A caller hung up while its step was at work."""
+    _taken: dict[str, int] = field(default_factory=dict[str, int])
+
+    def calls(self, method: str = "") -> list[str]:
+        return [call.partition("?")[0] for call, _, _ in self.asked if call.startswith(method)]
+
+    def body(self, call: str) -> Any:
+        """Of the last such call."""
+        return next(body for name, _, body in reversed(self.asked) if name == call)
+
+    def bodies(self, call: str) -> list[Any]:
+        return [body for name, _, body in self.asked if name == call]
+
+    async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+        raw = b""
+        while True:
+            message = await receive()
+            raw += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        path: str = scope["raw_path"].decode().partition("?")[0]
+        call = f"{scope['method']} {path}"
+        query = scope["query_string"].decode()
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        is_json = headers.get("content-type", "").startswith("application/json")
+        self.asked.append((f"{call}?{query}" if query else call, headers, json.loads(raw) if is_json else raw))
+        status, answer = self.answers.get(call) or self._answer(scope["method"], path, self.asked[-1][2])
+        if status == -1:
+            self.stepping.set()
+            await receive()
+            self.left.set()
+        if status <= 0:  # without the end of the body, which cuts the connection
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"{", "more_body": True})
+            return
+        body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        kind = b"text/plain" if isinstance(answer, bytes) else b"application/json"
+        head = [(b"content-type", kind), (b"location", b"http://127.0.0.1:9/")]
+        await send({"type": "http.response.start", "status": status, "headers": head})
+        await send({"type": "http.response.body", "body": body})
+
+    def _answer(self, method: str, path: str, body: Any) -> Answer:
+        parts = path.removeprefix(TASKS).strip("/").split("/")
+        match method, parts:
+            case "POST", [""]:
+                task_id = f"task-{len(self._taken) + 1}"
+                self._taken[task_id] = 0
+                made: dict[str, Any] = {"task_id": task_id, "artifacts": []}
+                made |= body if self.keeps else LOST
+                return 200, made
+            case "GET", [""]:
+                return 200, NO_TASKS
+            case "POST", [task_id, "steps"] if task_id in self._taken:
+                self._taken[task_id] += 1
+                if self._taken[task_id] > len(self.steps):
+                    return 500, b"Internal Server Error"
+                found = self.steps[self._taken[task_id] - 1]
+                return found if isinstance(found, tuple) else (200, found)  # pyright: ignore[reportUnknownVariableType]
+            case "GET", [task_id, "steps"]:
+                taken = min(self._taken.get(task_id, 0), len(self.steps))
+                done: list[Any] = [{"step_id": f"s{number}", "status": "completed"} for number in range(taken)]
+                return 200, {"steps": done, "pagination": {"total_items": taken, "total_pages": 0}}
+            case "POST", [_, "artifacts"]:
+                made = {"artifact_id": f"up-{len(self.calls('POST'))}", "agent_created": False, "file_name": "up"}
+                self.listed.append(made)
+                return 200, made
+            case "GET", [_, "artifacts"]:
+                return 200, {"artifacts": self.listed, "pagination": {"total_items": len(self.listed)}}
+            case "GET", [_, "artifacts", artifact_id] if artifact_id in self.files:
+                return 200, self.files[artifact_id]
+            case _:
+                return 404, {"message": f"{path} not found."}
+
+
+@asynccontextmanager
+async def far_server() -> AsyncGenerator[Far]:
+    listener = listen()
+    far = Far(url=f"http://127.0.0.1:{listener.getsockname()[1]}")
+    async with serving(far, listener):
+        yield far

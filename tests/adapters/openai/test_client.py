@@ -1,0 +1,703 @@
+"""A model on an OpenAI-compatible server: what the client asks it over a socket, and what it makes of the answers."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from adapters._sse import frame
+from adapters.openai import client as client_module
+from adapters.openai.client import Client, discover
+from adapters.openai.client.upstream import base_of
+from adapters.openai.model import upstream_name
+from canonical import (
+    AnnotationPart,
+    Event,
+    Fault,
+    FaultCode,
+    FaultError,
+    FilePart,
+    Invocation,
+    Message,
+    RunStatus,
+    ToolCallPart,
+)
+from canonical.event import InterruptAnswered, LossNoted, PartAdded, RunEnded, ToolEnded, UpstreamBound
+from conformance.contract import Dialogue, check_agent
+from tests.adapters.openai.model import BOUND, KEY, Answer, Call, Server, serve
+
+APIS = ("responses", "chat")
+USAGE = {"input_tokens": 7, "output_tokens": 5, "total_tokens": 12}
+WEATHER: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
+}
+
+
+@pytest.fixture
+async def far() -> AsyncGenerator[Server]:
+    async with serve() as server:
+        yield server
+
+
+@pytest.fixture
+async def http() -> AsyncGenerator[httpx.AsyncClient]:
+    async with httpx.AsyncClient() as client:
+        yield client
+
+
+@pytest.fixture(params=APIS)
+def api(request: pytest.FixtureRequest, far: Server) -> str:
+    far.has_responses = request.param == "responses"
+    return request.param
+
+
+@pytest.fixture
+def agent(far: Server, http: httpx.AsyncClient) -> Client:
+    return Client(far.url, "one", headers={"Authorization": f"Bearer {KEY}"}, http=http)
+
+
+def call(text: str = "Hello big world", **given: Any) -> Invocation:
+    given.setdefault("messages", (Message.of(text, "user"),))
+    given.setdefault("run_id", "22222222-2222-4222-8222-222222222222")
+    return Invocation(agent="near", thread_id="t", task_id="k", **given)
+
+
+async def all_of(events: AsyncIterator[Event]) -> list[Event]:
+    async with asyncio.timeout(BOUND):
+        return [event async for event in events]
+
+
+async def fault_of(events: AsyncIterator[Event]) -> Fault:
+    with pytest.raises(FaultError) as caught:
+        await all_of(events)
+    assert KEY not in repr(caught.value.fault)
+    return caught.value.fault
+
+
+def path(api: str) -> str:
+    return "/v1/responses" if api == "responses" else "/v1/chat/completions"
+
+
+def asked(far: Server) -> list[Any]:
+    """The conversation of the last request."""
+    body = far.body()
+    return body["messages"] if "messages" in body else body["input"]
+
+
+# A run
+
+
+async def test_an_answer_is_streamed_as_one_message_and_its_tokens_are_counted(api: str, agent: Client) -> None:
+    heard = await Dialogue(agent).say("Hello big world")
+    assert heard.text == "Hello big world"
+    assert [message.role for message in heard.messages] == ["agent"]
+    assert [event.kind for event in heard.events if event.kind.startswith(("part", "message"))] == [
+        "message_started",
+        "part_added",
+        "part_delta",
+        "part_delta",
+        "part_ended",
+        "message_ended",
+    ]
+    assert heard.ended is not None
+    assert {name: heard.ended.usage[name] for name in USAGE} == USAGE
+
+
+async def test_a_server_that_does_not_stream_is_understood(api: str, far: Server, agent: Client) -> None:
+    far.streams = False
+    heard = await Dialogue(agent).say("Hello big world")
+    assert heard.text == "Hello big world"
+    assert heard.ended is not None
+    assert heard.ended.usage["input_tokens"] == 7
+
+
+async def test_the_request_says_what_both_apis_need_and_holds_the_key(api: str, far: Server, agent: Client) -> None:
+    await all_of(agent.run(call("Hi")))
+    asked_at, headers, body = far.asked[-1]
+    assert asked_at == f"POST {path(api)}"
+    assert headers["authorization"] == f"Bearer {KEY}"
+    assert headers["content-type"] == "application/json"
+    expected: dict[str, Any] = {"model": "one", "stream": True}
+    if api == "chat":
+        expected |= {"messages": [{"role": "user", "content": "Hi"}], "stream_options": {"include_usage": True}}
+    else:
+        expected |= {"input": [{"role": "user", "content": "Hi"}], "store": True}
+    assert body == expected
+
+
+async def test_thoughts_citations_and_refusals_are_told_apart(api: str, far: Server, agent: Client) -> None:
+    said = Answer(text="It is so", thought="Is it ?", citations=((0, 2, "http://page"),), refusal="No more")
+    far.model = lambda _: said
+    heard = await Dialogue(agent).say("Hi")
+    [message] = heard.messages
+    assert [part.kind for part in message.parts if part.kind != "annotation"] == ["reasoning", "text", "refusal"]
+    assert (message.text, heard.text) == ("It is so", "It is so")
+    [cited] = [part for part in message.parts if isinstance(part, AnnotationPart)]
+    assert (cited.start, cited.end, cited.url, cited.title) == (0, 2, "http://page", "A page")
+    [ended] = [event for event in heard.events if event.kind == "message_ended"]
+    assert getattr(ended, "finish") == "refusal"  # noqa: B009  of the union, only this one has it
+
+
+@pytest.mark.parametrize(("finish", "expected"), [("length", "length"), ("content_filter", "refusal")])
+async def test_an_answer_that_was_cut_short_says_so_and_is_an_answer(
+    api: str, far: Server, agent: Client, finish: str, expected: str
+) -> None:
+    far.model = lambda _: Answer(text="too lo", finish=finish)
+    heard = await Dialogue(agent).say("Hi")
+    assert heard.text == "too lo"
+    assert heard.fault is None
+    [ended] = [event for event in heard.events if event.kind == "message_ended"]
+    assert getattr(ended, "finish") == expected  # noqa: B009
+
+
+async def test_an_empty_answer_is_an_empty_message(api: str, far: Server, agent: Client) -> None:
+    far.model = lambda _: Answer()
+    heard = await Dialogue(agent).say("")
+    assert [message.parts for message in heard.messages] == [()]
+
+
+async def test_json_is_output_where_json_was_asked_for(api: str, far: Server, http: httpx.AsyncClient) -> None:
+    far.model = lambda _: Answer(text='{"a": 1}')
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    asking: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": True}}
+    plain = Client(far.url, "one", http=http)
+    for agent, config in (
+        (plain, {"response_format": asking}),
+        (plain, {"text": {"format": {"type": "json_schema", "name": "x", "schema": schema, "strict": True}}}),
+        (Client(far.url, "one", http=http, schema=schema), {}),
+    ):
+        ended = (await all_of(agent.run(call(config=config))))[-1]
+        assert isinstance(ended, RunEnded)
+        assert ended.output == {"a": 1}
+        form = far.body()["response_format"] if api == "chat" else far.body()["text"]["format"]
+        assert (form["json_schema"] if api == "chat" else form)["schema"] == schema
+    ended = (await all_of(plain.run(call())))[-1]
+    assert isinstance(ended, RunEnded)
+    assert ended.output is None, "nobody asked for JSON"
+
+
+async def test_words_that_are_no_json_are_said_and_are_no_output(api: str, far: Server, agent: Client) -> None:
+    far.model = lambda _: Answer(text="Sorry, no: NaN")
+    ended = (await all_of(agent.run(call(config={"response_format": {"type": "json_object"}}))))[-1]
+    assert isinstance(ended, RunEnded)
+    assert (ended.status, ended.output) == (RunStatus.SUCCESS, None)
+
+
+async def test_files_go_out_in_the_form_that_each_api_has(api: str, far: Server, agent: Client) -> None:
+    parts = (
+        FilePart(name="a.png", media_type="image/png", inline=b"\x00\x01"),
+        FilePart(media_type="image/png", url="http://page/b.png"),
+        FilePart(name="c.pdf", media_type="application/pdf", inline=b"%PDF"),
+        FilePart(name="d.txt", media_type="text/plain", inline=b"words"),
+        FilePart(name="e.bin", media_type="application/zip", url="http://page/e.zip"),
+    )
+    events = await all_of(agent.run(call(messages=(Message(role="user", parts=parts),))))
+    sent = asked(far)[0]["content"]
+    if api == "chat":
+        assert sent == [
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAE="}},
+            {"type": "image_url", "image_url": {"url": "http://page/b.png"}},
+            {"type": "file", "file": {"filename": "c.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}},
+            {"type": "text", "text": "d.txt:\nwords\n"},
+            {"type": "text", "text": "[file: e.bin]"},
+        ]
+        assert len([event for event in events if isinstance(event, LossNoted)]) == 2
+    else:
+        assert sent == [
+            {"type": "input_image", "image_url": "data:image/png;base64,AAE=", "detail": "auto"},
+            {"type": "input_image", "image_url": "http://page/b.png", "detail": "auto"},
+            {"type": "input_file", "filename": "c.pdf", "file_data": "data:application/pdf;base64,JVBERg=="},
+            {"type": "input_file", "filename": "d.txt", "file_data": "data:text/plain;base64,d29yZHM="},
+            {"type": "input_file", "file_url": "http://page/e.zip"},
+        ]
+
+
+# A conversation
+
+
+async def test_chat_completions_are_told_everything_each_time(far: Server, agent: Client) -> None:
+    far.has_responses = False
+    dialogue = Dialogue(agent)
+    await dialogue.say("one")
+    await dialogue.say("two")
+    assert [(said["role"], said["content"]) for said in asked(far)] == [
+        ("user", "one"),
+        ("assistant", "one"),
+        ("user", "two"),
+    ]
+
+
+def bound(events: Sequence[Event]) -> dict[str, str]:
+    ids: dict[str, str] = {}
+    for event in events:
+        if isinstance(event, UpstreamBound):
+            ids |= event.ids
+    return ids
+
+
+HISTORY = (Message.of("one", "user"), Message.of("eins", "agent"))
+
+
+async def test_a_response_goes_on_from_the_one_before_and_is_not_told_it_again(far: Server, agent: Client) -> None:
+    ids = bound(await all_of(agent.run(call("one"))))
+    assert ids == {"run": "resp_1", "context": "resp_1"}
+    await all_of(agent.run(call("two", history=HISTORY, upstream={"context": "resp_1"})))
+    assert far.body()["previous_response_id"] == "resp_1"
+    assert far.body()["input"] == [{"role": "user", "content": "two"}]
+
+
+@pytest.mark.parametrize("echoes", [True, False], ids=["refuses the id", "does not look at it"])
+async def test_a_server_that_has_forgotten_is_told_everything(far: Server, agent: Client, echoes: bool) -> None:
+    far.echoes_previous = echoes
+    heard = await all_of(agent.run(call("two", history=HISTORY, upstream={"context": "resp_9"})))
+    assert far.paths() == ["POST /v1/responses"] * 2
+    assert [said["content"] for said in far.body()["input"]] == ["one", "eins", "two"]
+    assert "previous_response_id" not in far.body()
+    assert [event.kind for event in heard].count("message_started") == 1
+
+
+async def test_a_server_that_keeps_nothing_is_not_gone_on_from(far: Server, agent: Client) -> None:
+    far.keeps = False
+    far.model = lambda _: Answer(text="ok")
+    raw = {"type": "response.created", "response": {"id": "resp_1", "store": False}}
+    done = {"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "store": False}}
+    far.raw = [frame(json.dumps(each).encode()) for each in (raw, done)]
+    assert bound(await all_of(agent.run(call()))) == {"run": "resp_1"}
+
+
+async def test_a_server_without_responses_is_asked_for_completions_and_remembered_as_such(
+    far: Server, agent: Client
+) -> None:
+    far.has_responses = False
+    for _ in range(2):
+        await all_of(agent.run(call()))
+    chat = "POST /v1/chat/completions"
+    assert far.paths() == ["POST /v1/responses", chat, chat]
+
+
+async def test_an_unknown_model_is_no_unknown_path(far: Server, agent: Client) -> None:
+    error = {"message": "no such model", "type": "invalid_request_error", "param": "model", "code": "model_not_found"}
+    far.refusals["/v1/responses"] = (404, {"error": error}, {})
+    fault = await fault_of(agent.run(call()))
+    assert (fault.code, fault.message) == (FaultCode.AGENT_FAILED, "The agent's server answered 404: no such model")
+    assert far.paths() == ["POST /v1/responses"]
+
+
+async def test_a_server_that_counts_no_tokens_is_asked_again_without(far: Server, agent: Client) -> None:
+    far.has_responses, far.counts = False, False
+    for _ in range(2):
+        assert (await Dialogue(agent).say("Hi")).text == "Hi"
+    assert [("stream_options" in body) for where, _, body in far.asked if where.endswith("completions")] == [
+        True,
+        False,
+        False,
+    ]
+
+
+async def test_without_a_name_the_first_model_that_the_server_lists_is_asked(
+    far: Server, http: httpx.AsyncClient
+) -> None:
+    agent = Client(far.url + "/v1/", http=http)
+    for _ in range(2):
+        await all_of(agent.run(call()))
+    assert far.body()["model"] == "Org/One"
+    assert far.paths().count("GET /v1/models") == 1
+
+
+# Tools of the caller
+
+
+def asks(*calls: Call, then: str = "It is sunny") -> Any:
+    """Calls tools, and says something once it has their results."""
+
+    def model(said: Sequence[dict[str, Any]]) -> Answer:
+        last = said[-1]
+        answered = last.get("role") == "tool" or last.get("type", "").endswith(("_output", "_response"))
+        return Answer(text=then) if answered else Answer(text="I look", calls=calls)
+
+    return model
+
+
+TWO = (Call("weather", '{"city": "Paris"}', "call_1"), Call("weather", '{"city": "Rome"}', "call_2"))
+
+
+async def test_calls_of_a_callers_tools_are_questions_and_their_results_are_the_answers(
+    api: str, far: Server, agent: Client
+) -> None:
+    far.model = asks(*TWO)
+    dialogue = Dialogue(agent)
+    heard = await dialogue.say("Weather?")
+    assert heard.text == "I look"
+    assert [question.value for question in heard.questions] == [
+        {"name": "weather", "arguments": {"city": "Paris"}, "call_id": "call_1"},
+        {"name": "weather", "arguments": {"city": "Rome"}, "call_id": "call_2"},
+    ]
+    [part] = heard.questions[0].message.parts
+    assert isinstance(part, ToolCallPart)
+    assert (part.call_id, part.name, part.side) == ("call_1", "weather", "caller")
+    assert heard.ended is not None
+    assert heard.ended.status is RunStatus.PAUSED
+    assert heard.ended.usage["total_tokens"] == 12
+    heard = await dialogue.answer("sun", {"degrees": 20})
+    assert heard.text == "It is sunny"
+    if api == "chat":
+        assert asked(far) == [
+            {"role": "user", "content": "Weather?"},
+            {
+                "role": "assistant",
+                "content": "I look",
+                "tool_calls": [
+                    {
+                        "id": each.call_id,
+                        "type": "function",
+                        "function": {"name": each.name, "arguments": each.arguments},
+                    }
+                    for each in TWO
+                ],
+            },
+            {"role": "tool", "tool_call_id": "call_1", "content": "sun"},
+            {"role": "tool", "tool_call_id": "call_2", "content": '{"degrees": 20}'},
+        ]
+
+
+async def test_results_go_to_the_response_that_called(far: Server, agent: Client) -> None:
+    far.model = asks(*TWO)
+    dialogue = Dialogue(agent)
+    first = await dialogue.say("Weather?")
+    assert bound(first.events) == {"run": "resp_1"}, "a thread does not go on from a call without its result"
+    answering = await results(dialogue, "sun", "rain")
+    events = await all_of(agent.run(answering(upstream={"run": "resp_1", "context": "resp_0"})))
+    assert bound(events) == {"run": "resp_2", "context": "resp_2"}
+    assert far.body()["previous_response_id"] == "resp_1"
+    assert far.body()["input"] == [
+        {"type": "function_call_output", "call_id": "call_1", "output": "sun"},
+        {"type": "function_call_output", "call_id": "call_2", "output": "rain"},
+    ]
+
+
+async def results(dialogue: Dialogue, *values: Any) -> Callable[..., Invocation]:
+    """The call with which a hub would answer the dialogue's open questions."""
+    made = dialogue.call(Message.of("said", "user"), "answer")
+    answers = tuple(
+        InterruptAnswered(interrupt_id=question.interrupt_id or "", value=value)
+        for question, value in zip(dialogue.questions, values, strict=True)
+    )
+
+    def answering(**more: Any) -> Invocation:
+        return replace(made, answers=answers, **more)
+
+    return answering
+
+
+async def test_results_reach_a_server_that_forgot_the_call_with_all_that_led_to_it(far: Server, agent: Client) -> None:
+    far.model = asks(*TWO)
+    dialogue = Dialogue(agent)
+    await dialogue.say("Weather?")
+    far.stored.clear()
+    answering = await results(dialogue, "sun", "rain")
+    await all_of(agent.run(answering(upstream={"run": "resp_1"})))
+    assert far.body()["input"] == [
+        {"role": "user", "content": "Weather?"},
+        {"role": "assistant", "content": "I look"},
+        {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": '{"city": "Paris"}'},
+        {"type": "function_call", "call_id": "call_2", "name": "weather", "arguments": '{"city": "Rome"}'},
+        {"type": "function_call_output", "call_id": "call_1", "output": "sun"},
+        {"type": "function_call_output", "call_id": "call_2", "output": "rain"},
+    ]
+
+
+async def test_an_answer_to_a_call_that_the_log_does_not_know_is_a_fault(far: Server, agent: Client) -> None:
+    lost = call(cause="answer", answers=(InterruptAnswered(interrupt_id="i", value="Ada"),))
+    assert (await fault_of(agent.run(lost))).code is FaultCode.AGENT_INVALID
+    assert far.asked == []
+
+
+async def test_a_declined_call_is_told_to_the_model(api: str, far: Server, agent: Client) -> None:
+    far.model = asks(Call("weather"))
+    dialogue = Dialogue(agent)
+    await dialogue.say("Weather?")
+    assert (await dialogue.decline()).text == "It is sunny"
+    last = asked(far)[-1]
+    assert last.get("content", last.get("output")) == "The caller declined to answer."
+
+
+async def test_calls_over_several_rounds_are_all_told_again(far: Server, agent: Client) -> None:
+    far.has_responses = False
+    rounds = iter([Answer(calls=(TWO[0],)), Answer(text="And", calls=(TWO[1],)), Answer(text="Done")])
+    far.model = lambda _: next(rounds)
+    dialogue = Dialogue(agent)
+    await dialogue.say("Weather?")
+    await dialogue.answer("sun")
+    assert (await dialogue.answer("rain")).text == "Done"
+    assert [(said["role"], said.get("content")) for said in asked(far)] == [
+        ("user", "Weather?"),
+        ("assistant", None),
+        ("tool", "sun"),
+        ("assistant", "And"),
+        ("tool", "rain"),
+    ]
+
+
+async def test_a_model_that_thinks_before_it_calls_hears_its_thoughts_again(far: Server, agent: Client) -> None:
+    far.has_responses = False
+    far.model = lambda said: (
+        Answer(text="ok") if said[-1]["role"] == "tool" else Answer(thought="I must look", calls=(TWO[0],))
+    )
+    dialogue = Dialogue(agent)
+    await dialogue.say("Weather?")
+    await dialogue.answer("sun")
+    assert asked(far)[1]["reasoning_content"] == "I must look"
+
+
+async def test_a_callers_tools_reach_the_model_in_the_form_of_each_api(api: str, far: Server, agent: Client) -> None:
+    flat = {"type": "function", **WEATHER["function"], "strict": True}
+    choice = {"type": "function", "function": {"name": "weather"}}
+    await all_of(agent.run(call(config={"tools": [WEATHER, flat], "tool_choice": choice})))
+    body = far.body()
+    inner = WEATHER["function"]
+    if api == "chat":
+        assert body["tools"] == [
+            {"type": "function", "function": {**inner, "strict": False}},
+            {"type": "function", "function": {**inner, "strict": True}},
+        ]
+        assert body["tool_choice"] == choice
+    else:
+        # Functions of the Responses API are strict unless they say otherwise, those of chat completions are not.
+        assert body["tools"] == [{"type": "function", **inner, "strict": False}, flat]
+        assert body["tool_choice"] == {"type": "function", "name": "weather"}
+
+
+async def test_an_approval_of_a_servers_own_tool_is_asked_and_given(far: Server, agent: Client) -> None:
+    far.model = asks(Call("remove", '{"path": "x"}', "mcpr_1", "mcp_approval_request"), then="Removed")
+    dialogue = Dialogue(agent)
+    [question] = (await dialogue.say("Remove x")).questions
+    assert question.ask == "approval"
+    assert question.answer_schema is not None
+    answering = await results(dialogue, {"approve": True})
+    events = await all_of(agent.run(answering(upstream={"run": "resp_1"})))
+    assert isinstance(events[-1], RunEnded)
+    assert far.body()["input"] == [{"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}]
+
+
+async def test_a_custom_tool_takes_text_and_gives_text(api: str, far: Server, agent: Client) -> None:
+    far.model = asks(Call("shell", "ls -l", "call_1", "custom"))
+    dialogue = Dialogue(agent)
+    [question] = (await dialogue.say("List")).questions
+    assert question.value == {"name": "shell", "arguments": "ls -l", "call_id": "call_1"}
+    assert (await dialogue.answer("a b c")).text == "It is sunny"
+    if api == "chat":
+        assert asked(far)[1]["tool_calls"][0]["custom"] == {"name": "shell", "input": "ls -l"}
+    else:
+        assert [item.get("type") for item in asked(far)[-2:]] == ["custom_tool_call", "custom_tool_call_output"]
+
+
+async def test_a_servers_own_tools_are_activity_and_its_images_are_files(far: Server, agent: Client) -> None:
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "x"}}
+    mcp = {"type": "mcp_call", "id": "mcp_1", "status": "failed", "name": "read", "server_label": "files"}
+    mcp |= {"arguments": '{"a": 1}', "output": None, "error": "no such file"}
+    image = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAE="}
+    shell: Any = {"type": "local_shell_call", "id": "sh_1", "status": "completed", "action": {}}
+    far.model = lambda _: Answer(text="ok", items=(search, mcp, image, shell))
+    heard = await Dialogue(agent).say("Hi")
+    ended = [(event.name, event.fault is None) for event in heard.events if isinstance(event, ToolEnded)]
+    assert ended == [("web_search", True), ("read", False), ("image_generation", True)]
+    [artifact] = [event for event in heard.events if event.kind == "artifact_added"]
+    part = getattr(artifact, "part")  # noqa: B009
+    assert (part.name, part.media_type, part.size) == ("image.png", "image/png", 2)
+    assert ["local_shell_call" in event.how for event in heard.events if isinstance(event, LossNoted)] == [True]
+
+
+async def test_commentary_is_progress_and_no_part_of_the_answer(far: Server, agent: Client) -> None:
+    content: Any = [{"type": "output_text", "text": "Looking", "annotations": [], "logprobs": []}]
+    comment = {"type": "message", "id": "msg_0", "role": "assistant", "status": "completed", "content": content}
+    far.model = lambda _: Answer(text="Found", items=({**comment, "phase": "commentary"},))
+    heard = await Dialogue(agent).say("Hi")
+    assert [(message.phase, message.text) for message in heard.messages] == [
+        ("progress", "Looking"),
+        ("answer", "Found"),
+    ]
+    assert heard.text == "Found"
+
+
+# What goes wrong
+
+
+def error(message: str, **more: Any) -> Any:
+    return {"error": {"message": message, "type": "x", "param": None, "code": None, **more}}
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (400, FaultCode.AGENT_FAILED),
+        (401, FaultCode.AGENT_FAILED),
+        (403, FaultCode.AGENT_FAILED),
+        (408, FaultCode.AGENT_TIMEOUT),
+        (422, FaultCode.AGENT_FAILED),
+        (429, FaultCode.AGENT_UNREACHABLE),
+        (500, FaultCode.AGENT_UNREACHABLE),
+        (503, FaultCode.AGENT_UNREACHABLE),
+        (302, FaultCode.AGENT_FAILED),
+    ],
+)
+@pytest.mark.parametrize("body", [error(f"it is {KEY}"), {"detail": KEY}, b"<html>" + KEY.encode(), error(KEY, code=3)])
+async def test_refusals_are_faults_that_never_hold_the_key(
+    api: str, far: Server, agent: Client, status: int, code: FaultCode, body: Any
+) -> None:
+    far.refusals[path(api)] = (status, body, {"retry-after": "7", "location": "/elsewhere"})
+    fault = await fault_of(agent.run(call()))
+    assert fault.code is code
+    assert str(status) in fault.message
+    assert fault.details.get("retry_after") == 7
+    assert far.paths()[-1] == f"POST {path(api)}", "nobody follows a redirect with a key in hand"
+
+
+async def test_what_a_server_says_of_a_wrong_key_is_not_repeated(api: str, far: Server, agent: Client) -> None:
+    far.refusals[path(api)] = (401, error("Incorrect API key provided: sk-v***6789", code="invalid_api_key"), {})
+    fault = await fault_of(agent.run(call()))
+    assert fault.message == "The agent's server answered 401: the gateway is not let in"
+    assert "6789" not in repr(fault)
+
+
+async def test_a_failure_in_the_middle_of_a_stream_is_the_runs(api: str, far: Server, agent: Client) -> None:
+    failed = {"type": "response.failed", "response": {"id": "r", "status": "failed", "error": {"message": "broke"}}}
+    told = {"type": "error", "message": "broke", "code": None, "param": None, "sequence_number": 3}
+    bodies = [error("broke")] if api == "chat" else [error("broke"), failed, told, {**told, **error("broke")}]
+    begun = {"choices": [{"index": 0, "delta": {"content": "some"}}]}
+    if api == "responses":
+        begun = {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "delta": "some"}
+    for body in bodies:
+        far.raw = [frame(json.dumps(each).encode()) for each in (begun, body)]
+        fault = await fault_of(agent.run(call()))
+        assert (fault.code, fault.message) == (FaultCode.AGENT_FAILED, "broke")
+
+
+@pytest.mark.parametrize("frames", [0, 1, 3])
+async def test_a_stream_that_breaks_off_is_no_answer(api: str, far: Server, agent: Client, frames: int) -> None:
+    far.cut = frames
+    assert (await fault_of(agent.run(call()))).code is FaultCode.AGENT_UNREACHABLE
+
+
+async def test_a_stream_that_ends_without_an_end_is_no_answer(api: str, far: Server, agent: Client) -> None:
+    begun: Any = {"choices": [{"index": 0, "delta": {"content": "some"}}]}
+    if api == "responses":
+        begun = {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "delta": "some"}
+    far.raw = [frame(json.dumps(begun).encode())]
+    fault = await fault_of(agent.run(call()))
+    assert (fault.code, fault.message) == (
+        FaultCode.AGENT_UNREACHABLE,
+        "The agent's stream ended before its answer did",
+    )
+
+
+@pytest.mark.parametrize("ending", ["done without a reason", "a reason without done"])
+async def test_either_end_of_a_completion_is_enough(far: Server, agent: Client, ending: str) -> None:
+    far.has_responses = False
+    chunk: Any = {"choices": [{"index": 0, "delta": {"content": "some"}}]}
+    if ending == "done without a reason":
+        far.raw = [frame(json.dumps(chunk).encode()), b"data: [DONE]\n\n"]
+    else:
+        chunk["choices"][0]["finish_reason"] = "stop"
+        far.raw = [b": a comment\n\n", frame(json.dumps(chunk).encode())]
+    assert (await Dialogue(agent).say("Hi")).text == "some"
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"data: {\n\n", b"data: []\n\n", b"data: {}\n\n", b'data: {"type": 1, "choices": 1}\n\n', b"data: \xff\n\n"],
+)
+async def test_garbage_is_blamed_on_the_agent(api: str, far: Server, agent: Client, garbage: bytes) -> None:
+    far.raw = [garbage]
+    fault = await fault_of(agent.run(call()))
+    assert fault.code in (FaultCode.AGENT_INVALID, FaultCode.AGENT_UNREACHABLE)
+
+
+async def test_an_answer_that_is_no_json_is_blamed_on_the_agent(api: str, far: Server, agent: Client) -> None:
+    far.refusals[path(api)] = (200, b"<html>", {})
+    assert (await fault_of(agent.run(call()))).code is FaultCode.AGENT_INVALID
+
+
+async def test_a_server_that_is_not_there_is_unreachable(http: httpx.AsyncClient) -> None:
+    fault = await fault_of(Client("http://127.0.0.1:1", "one", http=http).run(call()))
+    assert fault.code is FaultCode.AGENT_UNREACHABLE
+
+
+async def test_a_server_that_is_silent_for_too_long_is_a_timeout(
+    api: str, far: Server, http: httpx.AsyncClient
+) -> None:
+    far.holds = True
+    far.raw = []
+    agent = Client(far.url, "one", http=http, timeout=httpx.Timeout(5, read=0.05))
+    assert (await fault_of(agent.run(call()))).code is FaultCode.AGENT_TIMEOUT
+
+
+async def test_a_server_that_does_not_hang_up_is_not_waited_for(
+    api: str, far: Server, agent: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "DRAIN", 0.01)
+    monkeypatch.setattr(client_module, "COUNT", 0.01)
+    far.holds = True
+    assert (await Dialogue(agent).say("Hello big world")).text == "Hello big world"
+
+
+# Cancel, contract, discovery
+
+
+async def test_closing_the_iterator_hangs_up_and_that_is_the_cancel(api: str, far: Server, agent: Client) -> None:
+    far.holds = True
+    begun: Any = {"choices": [{"index": 0, "delta": {"content": "some"}}]}
+    if api == "responses":
+        begun = {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "delta": "some"}
+    far.raw = [frame(json.dumps(begun).encode())]
+    async with asyncio.timeout(BOUND):
+        async with aclosing(cast("Any", agent.run(call()))) as events:
+            async for event in events:
+                if isinstance(event, PartAdded):
+                    break
+        await far.left.wait()
+
+
+@pytest.mark.parametrize("kind", ["plain", "calling", "whole", "uncounted"])
+async def test_the_client_keeps_the_contract_of_agents(
+    api: str, far: Server, http: httpx.AsyncClient, kind: str
+) -> None:
+    far.streams, far.counts = kind != "whole", kind != "uncounted"
+    if kind == "calling":
+        far.model = asks(*TWO)
+    await check_agent(lambda: Client(far.url, "one", http=http), bound=BOUND)
+
+
+async def test_the_models_of_a_server_are_agents_under_names_that_are_names_here(
+    far: Server, http: httpx.AsyncClient
+) -> None:
+    infos = await discover(far.url, http)
+    assert [(info.name, upstream_name(info)) for info in infos] == [("org-one", "Org/One"), ("two", "two")]
+    assert not any(info.remembers for info in infos), "a server may forget, and is told again then"
+
+
+async def test_a_server_that_lists_no_models_is_none_of_these(far: Server, http: httpx.AsyncClient) -> None:
+    far.refusals["/v1/models"] = (200, {"agents": []}, {})
+    with pytest.raises(FaultError) as caught:
+        await discover(far.url, http)
+    assert caught.value.fault.code is FaultCode.AGENT_INVALID
+
+
+@pytest.mark.parametrize(
+    ("url", "base"),
+    [
+        ("http://host", "http://host/v1"),
+        ("http://host/", "http://host/v1"),
+        ("http://host/v1/", "http://host/v1"),
+        ("https://host/api/v1", "https://host/api/v1"),
+        ("https://host/v1beta/openai/", "https://host/v1beta/openai"),
+        ("https://host/agent/echo", "https://host/agent/echo/v1"),
+    ],
+)
+def test_the_base_url_is_taken_as_operators_write_it(url: str, base: str) -> None:
+    assert base_of(url) == base

@@ -1,0 +1,142 @@
+"""A model behind the whole gateway: its log is all that an answer needs, also after a restart."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.openai.client import Client
+from canonical import AgentInfo, Answers, FilePart, Message, Receipt, Record, Scope, Submission, TaskState
+from gateway.registry import Fronted
+from tests.adapters.openai.model import BOUND, Answer, Call, Server, serve
+from tests.running import Running, running
+
+OWNER = "default"
+LOOK = Call("weather", '{"city": "Paris"}', "call_1")
+
+
+@pytest.fixture
+async def far() -> AsyncGenerator[Server]:
+    async with serve() as server:
+        yield server
+
+
+@asynccontextmanager
+async def gateway(folder: Path, far: Server) -> AsyncGenerator[Running]:
+    """The same folder again is a restart."""
+    agent = Client(far.url, "one")
+    try:
+        async with running(folder, {}, fronted={"model": Fronted(AgentInfo(name="model"), agent)}) as made:
+            yield made
+    finally:
+        await agent.aclose()
+
+
+async def said(here: Running, receipt: Receipt) -> Sequence[Record]:
+    """The run's records, when it has ended."""
+    found: list[Record] = []
+    async with asyncio.timeout(BOUND):
+        scope = Scope(receipt.thread_id, "run", receipt.run_id)
+        async for batch in here.hub.read(OWNER, scope, receipt.seq):
+            found += batch
+    return found
+
+
+async def say(here: Running, text: str, *parts: FilePart, thread_id: str | None = None) -> Receipt:
+    message = Message.of(text, "user")
+    message = message.model_copy(update={"parts": (*message.parts, *parts)})
+    receipt = await here.hub.submit(OWNER, Submission(agent="model", messages=(message,), thread_id=thread_id))
+    await said(here, receipt)
+    return receipt
+
+
+async def state(here: Running, receipt: Receipt) -> TaskState:
+    return (await here.hub.task(OWNER, receipt.task_id)).state
+
+
+def looks(heard: Sequence[dict[str, Any]]) -> Answer:
+    """Asks for the weather, and says something when it has heard it, or another thing."""
+    last = heard[-1]
+    if last.get("role") == "tool" or last.get("type") == "function_call_output":
+        return Answer(text="It is sunny")
+    return Answer(text="I look", calls=(LOOK,)) if "Weather" in str(last["content"]) else Answer(text="Well")
+
+
+@pytest.mark.parametrize("keeps", ["chat", "responses", "responses of a server that restarted too"])
+async def test_a_call_is_answered_after_a_restart(far: Server, tmp_path: Path, keeps: str) -> None:
+    far.model, far.has_responses = looks, keeps != "chat"
+    async with gateway(tmp_path, far) as here:
+        picture = FilePart(name="a.png", media_type="image/png", inline=b"\x00")
+        asked = await say(here, "Weather here?", picture)
+        assert await state(here, asked) is TaskState.INPUT_REQUIRED
+    if keeps.endswith("too"):
+        far.stored.clear()
+    async with gateway(tmp_path, far) as here:
+        receipt = await here.hub.answer(OWNER, Answers(task_id=asked.task_id, bare={"degrees": 20}))
+        await said(here, receipt)
+        assert await state(here, asked) is TaskState.COMPLETED
+        run = await here.hub.run(OWNER, receipt.run_id)
+        assert run.usage["total_tokens"] == 12
+    body = far.body()
+    if keeps == "responses":
+        output = {"type": "function_call_output", "call_id": "call_1", "output": '{"degrees": 20}'}
+        assert (body["previous_response_id"], body["input"]) == ("resp_1", [output])
+        return
+    told = body["messages"] if keeps == "chat" else body["input"]
+    kinds = [each.get("role") or each["type"] for each in told]
+    if keeps == "chat":
+        assert kinds == ["user", "assistant", "tool"]
+    else:
+        assert kinds == ["user", "assistant", "function_call", "function_call_output"]
+    assert "data:image/png;base64,AA==" in str(told[0]["content"][1]), "the file is told again, from the store"
+
+
+async def test_a_thread_goes_on_after_a_restart_and_past_a_call_that_nobody_answered(
+    far: Server, tmp_path: Path
+) -> None:
+    far.model = looks
+    async with gateway(tmp_path, far) as here:
+        first = await say(here, "Hi")
+        await say(here, "Weather?", thread_id=first.thread_id)
+    async with gateway(tmp_path, far) as here:
+        await say(here, "And you?", thread_id=first.thread_id)
+    assert far.body()["previous_response_id"] == "resp_1", "the second response waits for a result"
+    assert [each["content"] for each in far.body()["input"]] == ["And you?"]
+
+
+async def test_a_chat_goes_on_after_a_restart_with_all_that_was_said(far: Server, tmp_path: Path) -> None:
+    far.has_responses = False
+    async with gateway(tmp_path, far) as here:
+        first = await say(here, "one")
+    async with gateway(tmp_path, far) as here:
+        await say(here, "two", thread_id=first.thread_id)
+    assert [each["content"] for each in far.body()["messages"]] == ["one", "one", "two"]
+
+
+async def test_a_refusal_of_the_server_fails_the_task_and_says_when_to_come_back(far: Server, tmp_path: Path) -> None:
+    far.refusals["/v1/responses"] = (429, {"error": {"message": "slow down"}}, {"retry-after": "7"})
+    async with gateway(tmp_path, far) as here:
+        receipt = await say(here, "Hi")
+        task = await here.hub.task(OWNER, receipt.task_id)
+    assert task.state is TaskState.FAILED
+    assert task.fault is not None
+    assert (task.fault.message, task.fault.details["retry_after"]) == ("The agent's server answered 429: slow down", 7)
+
+
+async def test_a_cancel_hangs_up(far: Server, tmp_path: Path) -> None:
+    far.holds, far.raw = True, [b'data: {"type": "response.created", "response": {"id": "resp_1"}}\n\n']
+    async with gateway(tmp_path, far) as here:
+        message = Message.of("Hi", "user")
+        receipt = await here.hub.submit(OWNER, Submission(agent="model", messages=(message,)))
+        async with asyncio.timeout(BOUND):
+            scope = Scope(receipt.thread_id, "run", receipt.run_id)
+            async for batch in here.hub.read(OWNER, scope, receipt.seq):
+                if any(record.event.kind == "upstream_bound" for record in batch):
+                    break
+            await here.hub.cancel(OWNER, receipt.task_id)
+            await far.left.wait()
+        await said(here, receipt)
+        assert await state(here, receipt) is TaskState.CANCELLED

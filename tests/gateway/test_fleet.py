@@ -1,0 +1,198 @@
+"""Which of an agent's servers a run goes to, and what happens when one does not answer."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
+
+import httpx
+import pytest
+
+from canonical import Event, FaultCode, FaultError, Invocation
+from canonical.agent import DETACH, Reattachable
+from canonical.event import Custom, UpstreamBound
+from gateway.fleet import Breaker, Fleet, Server, fleet
+
+Script = Callable[[Invocation], AsyncGenerator[Event, None]]
+
+
+def unreachable(unbegun: bool = True) -> FaultError:
+    error = FaultError(FaultCode.AGENT_UNREACHABLE, "gone")
+    error.__cause__ = httpx.ConnectError("refused") if unbegun else httpx.ReadError("cut")
+    return error
+
+
+class Client:
+    """Does what its scripts say, one a run; the last one again and again."""
+
+    def __init__(self, *scripts: Any) -> None:
+        self._scripts = list(scripts)
+        self.calls: list[Invocation] = []
+        self.left: list[str] = []
+        self.closed = False
+
+    async def run(self, call: Invocation) -> AsyncGenerator[Event, None]:
+        self.calls.append(call)
+        script: Any = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
+        try:
+            items: list[Any] = script if isinstance(script, list) else [script]
+            for item in items:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        except GeneratorExit:
+            self.left.append("closed")
+            raise
+        except asyncio.CancelledError as error:
+            self.left.append(str(error.args[0]))
+            raise
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+class Attaching(Client):
+    async def reattach(self, call: Invocation) -> AsyncGenerator[Event, None]:
+        async for event in self.run(call):
+            yield event
+
+
+def call(**upstream: str) -> Invocation:
+    return Invocation(agent="a", thread_id="t", task_id="k", run_id="r", upstream=upstream)
+
+
+def of(*clients: Client, **breaker: Any) -> Fleet:
+    return fleet([Server(f"http://{number}", each, Breaker(**breaker)) for number, each in enumerate(clients)])
+
+
+async def events(agent: Fleet, **upstream: str) -> Sequence[Event]:
+    return [event async for event in agent.run(call(**upstream))]
+
+
+async def fails(agent: Fleet, **upstream: str) -> FaultError:
+    with pytest.raises(FaultError) as error:
+        await events(agent, **upstream)
+    return error.value
+
+
+HELLO = Custom(value="hello")
+BOUND = UpstreamBound(protocol="p", ids={"task": "1"})
+
+
+async def test_another_server_takes_the_run_where_no_connection_was_made() -> None:
+    dead, alive = Client(unreachable()), Client([BOUND, HELLO])
+    agent = of(dead, alive)
+    bound, hello = await events(agent)
+    assert isinstance(bound, UpstreamBound)
+    assert bound.ids == {"task": "1", "server": "http://1"}
+    assert hello == HELLO
+    assert agent.health == {"http://0": "failing", "http://1": "ok"}
+    await events(agent)
+    assert len(dead.calls) == 1, "one that is well goes first"
+
+
+async def test_a_conversation_stays_where_it_is() -> None:
+    one, two = Client([HELLO]), Client([HELLO])
+    agent = of(one, two)
+    await events(agent, server="http://1", task="1")
+    assert (len(one.calls), len(two.calls)) == (0, 1)
+    two = Client(unreachable())
+    agent = of(one, two)
+    await fails(agent, server="http://1", task="1")
+    assert one.calls == [], "the other one does not know it"
+
+
+async def test_a_run_is_not_begun_twice() -> None:
+    for script in (unreachable(unbegun=False), [HELLO, unreachable()], FaultError(FaultCode.AGENT_TIMEOUT, "slow")):
+        first, second = Client(script), Client([HELLO])
+        await fails(of(first, second))
+        assert (len(first.calls), second.calls) == (1, [])
+
+
+async def test_a_server_that_comes_back_within_a_moment_is_tried_again() -> None:
+    client = Client(unreachable(), unreachable(), [HELLO])
+    assert await events(of(client)) == [HELLO]
+    assert len(client.calls) == 3
+
+
+async def test_what_the_agent_refuses_is_no_failure_of_its_server() -> None:
+    client = Client(FaultError(FaultCode.AGENT_FAILED, "no"))
+    agent = of(client, failures=1)
+    for _ in range(3):
+        assert (await fails(agent)).fault.code is FaultCode.AGENT_FAILED
+    assert agent.health == {"http://0": "ok"}
+
+
+async def test_a_server_that_keeps_failing_is_left_alone_and_then_looked_at_by_one_run() -> None:
+    now = 100.0
+    client = Client(unreachable(unbegun=False))
+    breaker = Breaker(failures=2, cooldown=30, clock=lambda: now)
+    agent = Fleet([Server("http://0", client, breaker)])
+    for _ in range(2):
+        await fails(agent)
+    assert agent.health == {"http://0": "open"}
+    error = await fails(agent)
+    assert (error.fault.code, error.fault.details) == (FaultCode.AGENT_UNREACHABLE, {"retry_after": 30})
+    assert len(client.calls) == 2
+    now += 30
+    assert breaker.enter(), "half open"
+    await fails(agent)
+    assert len(client.calls) == 2, "one at a time finds out"
+    breaker.failed()
+    assert breaker.wait == 30
+    now += 30
+    client = Client([HELLO])
+    agent = Fleet([Server("http://0", client, breaker)])
+    assert await events(agent) == [HELLO]
+    assert agent.health == {"http://0": "ok"}
+
+
+async def test_who_goes_and_sees_and_is_cancelled_lets_the_next_one_go() -> None:
+    now = 0.0
+    breaker = Breaker(failures=1, cooldown=1, clock=lambda: now)
+    breaker.failed()
+    now += 1
+    silent = asyncio.Event()
+
+    class Silent(Client):
+        async def run(self, call: Invocation) -> AsyncGenerator[Event, None]:
+            await silent.wait()
+            yield HELLO
+
+    agent = Fleet([Server("http://0", Silent(), breaker)])
+    running = agent.run(call())
+    first: Any = asyncio.ensure_future(anext(running))
+    await asyncio.sleep(0)
+    assert breaker.state == "probing"
+    first.cancel()
+    await asyncio.wait((first,))
+    await running.aclose()  # type: ignore[attr-defined]
+    assert breaker.enter()
+
+
+@pytest.mark.parametrize(("way", "heard"), [("close", "closed"), ("detach", DETACH)])
+async def test_how_a_run_is_left_reaches_the_client(way: str, heard: str) -> None:
+    client = Client([HELLO, HELLO])
+    running: Any = of(client).run(call())
+    await anext(running)
+    if way == "close":
+        await running.aclose()
+    else:
+        with pytest.raises(asyncio.CancelledError):
+            await running.athrow(asyncio.CancelledError(DETACH))
+        await running.aclose()
+    assert client.left == [heard]
+
+
+async def test_a_fleet_finds_a_run_again_only_if_its_clients_do() -> None:
+    assert not isinstance(of(Client(HELLO)), Reattachable)
+    one, two = Attaching([HELLO]), Attaching([HELLO])
+    agent = of(one, two)
+    assert isinstance(agent, Reattachable)
+    assert [event async for event in agent.reattach(call(server="http://1", run="1"))] == [HELLO]
+    assert (len(one.calls), len(two.calls)) == (0, 1)
+
+
+async def test_all_connections_are_let_go_of() -> None:
+    clients = Client(HELLO), Client(HELLO)
+    await of(*clients).aclose()
+    assert all(client.closed for client in clients)

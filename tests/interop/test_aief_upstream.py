@@ -1,0 +1,149 @@
+"""The agent of a server made with the official AIEF SDK for Python, unchanged, called by our client and through the
+gateway. Its server is one agent, and the input of a task names the one that is meant: `echo: Hello`."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from adapters.aief import Client, discover
+from canonical import FaultCode, FilePart, Message, TextPart
+from canonical.event import ArtifactAdded, StepStarted, UpstreamBound
+from conformance.contract import Heard, check_agent
+from gateway.registry import Fronted
+from tests.adapters.a2a.talk import Reminded, Talk
+from tests.interop.driver import BOUND, OfficialServer, start_server
+from tests.running import Running, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server() -> AsyncGenerator[OfficialServer]:
+    async with start_server("aief") as made:
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def http() -> AsyncGenerator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(trust_env=False) as made:
+        yield made
+
+
+def talk(server: OfficialServer, http: httpx.AsyncClient, steps: Literal["continue", "ask"] = "continue") -> Talk:
+    return Talk(Client(server.url, http=http, steps=steps), bound=BOUND)
+
+
+def contexts(heard: Heard) -> list[str]:
+    bound = [event.ids for event in heard.events if isinstance(event, UpstreamBound)]
+    return [ids["context"] for ids in bound if ids.get("context")]
+
+
+async def test_it_is_found_although_nothing_describes_it(server: OfficialServer, http: httpx.AsyncClient) -> None:
+    assert [info.name for info in await discover(server.url, http)] == ["agent"]
+
+
+async def test_an_answer_arrives(server: OfficialServer, http: httpx.AsyncClient) -> None:
+    heard = await talk(server, http).say("echo: Hello")
+    assert (heard.text, heard.fault) == ("echo: Hello", None)
+    assert len(contexts(heard)) == 1
+
+
+async def test_its_steps_are_done_one_after_the_other(server: OfficialServer, http: httpx.AsyncClient) -> None:
+    heard = await talk(server, http).say("steps: Hello")
+    assert [event.name for event in heard.events if isinstance(event, StepStarted)] == ["plan", "work", "review"]
+    assert [message.text for message in heard.messages] == ["plan: Hello", "work: Hello", "review: Hello"]
+
+
+async def test_a_step_that_is_not_the_last_is_a_question_where_the_operator_says_so(
+    server: OfficialServer, http: httpx.AsyncClient
+) -> None:
+    dialogue = talk(server, http, "ask")
+    asked = await dialogue.say("ask: x")
+    assert [question.message.text for question in asked.questions] == ["What is your name?"]
+    assert (await dialogue.answer("Ada")).text == "Hello, Ada."
+
+
+async def test_files_go_there_and_come_back(server: OfficialServer, http: httpx.AsyncClient) -> None:
+    file = FilePart(name="in.txt", inline=b"in", media_type="text/plain")
+    said = Message(role="user", parts=(TextPart(text="files: A report"), file))
+    heard = await talk(server, http).say(said)
+    made = {event.name: event for event in heard.events if isinstance(event, ArtifactAdded)}
+    assert set(made) == {"copy-of-in.txt", "report.txt"}
+    assert {event.folder for event in made.values()} == {"out"}
+    assert [event.part.size for event in made.values() if isinstance(event.part, FilePart)] == [2, 8]
+
+
+async def test_a_failure_is_a_fault_and_the_next_turn_is_a_new_task(
+    server: OfficialServer, http: httpx.AsyncClient
+) -> None:
+    """It answers 500 without a word, and leaves the step running for ever."""
+    dialogue = talk(server, http)
+    failed = await dialogue.say("fail: Boom")
+    assert failed.fault is not None
+    assert failed.fault.code is FaultCode.AGENT_FAILED
+    assert contexts(failed) == []
+    assert (await dialogue.say("echo: Again")).text == "echo: Again"
+
+
+async def test_after_the_last_step_the_next_turn_is_a_new_task(server: OfficialServer, http: httpx.AsyncClient) -> None:
+    """It answers 500 where no step is left, and hangs up."""
+    dialogue = talk(server, http)
+    first, second = await dialogue.say("echo: One"), await dialogue.say("echo: Two")
+    assert [first.text, second.text] == ["echo: One", "echo: Two"]
+    assert contexts(first) != contexts(second)
+
+
+async def test_the_contract_of_agents_is_kept(server: OfficialServer, http: httpx.AsyncClient) -> None:
+    def make() -> Any:
+        return Reminded(Client(server.url, http=http))
+
+    await check_agent(make, text="steps: Hello", bound=BOUND)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory, server: OfficialServer) -> AsyncGenerator[Running]:
+    async with httpx.AsyncClient(trust_env=False) as http:
+        [info] = await discover(server.url, http)
+        fronted = {info.name: Fronted(info, Client(server.url, http=http))}
+        async with running(tmp_path_factory.mktemp("aief"), fronted=fronted) as made:
+            yield made
+
+
+async def test_an_a2a_client_calls_it(gateway: Running) -> None:
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "echo: Hello"}]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    answer = await gateway.http.post("/a2a/agent", json=body, headers={"A2A-Version": "1.0"})
+    task = answer.json()["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert [part["text"] for artifact in task["artifacts"] for part in artifact["parts"]] == ["echo: Hello"]
+
+
+async def test_a_cancel_ends_the_run_here_and_the_server_works_on(server: OfficialServer, gateway: Running) -> None:
+    body = {"agent_name": "agent", "input": [{"role": "user", "parts": [{"content": "slow: x"}]}], "mode": "stream"}
+    async with asyncio.timeout(BOUND):
+        async with gateway.http.stream("POST", "/acp/runs", content=json.dumps(body)) as response:
+            run_id = response.headers["run-id"]
+            text = ""
+            async for chunk in response.aiter_text():
+                text += chunk
+                if "run.in-progress" in text and "cancel" not in text:
+                    await gateway.http.post(f"/acp/runs/{run_id}/cancel")
+                    text += "cancel"
+        assert '"type":"run.cancelled"' in text.replace(" ", "")
+    server.release()
+
+
+async def test_a_conversation_goes_on_in_a_new_task_with_what_was_said(gateway: Running, tmp_path: Path) -> None:
+    task_id = (await gateway.http.post("/ap/v1/agent/tasks", json={"input": "echo: One"})).json()["task_id"]
+    steps = f"/ap/v1/agent/tasks/{task_id}/steps"
+    first = (await gateway.http.post(steps)).json()
+    second = (await gateway.http.post(steps, json={"input": "echo: Two"})).json()
+    assert first["output"] == "echo: One"
+    # What was said comes first, and so its agent is none that the program has: it gives back what it was told.
+    assert second["output"].endswith("agent: echo: One\n\necho: Two")
