@@ -45,7 +45,10 @@ class AgentInfo(Value):
     """JSON Schemas of `input`, `output`, `state`, `config`, of those that are known."""
     metadata: JsonObject = {}
     remembers: bool = False
-    """The agent keeps the conversation itself, or has no use for it: it is not sent the thread's history."""
+    """The agent keeps the conversation itself: it is sent the thread's history only where it has not been at work on
+    the thread before, or starts from an older revision."""
+    takes_history: bool = True
+    """The agent has a use for what was said before."""
     stateful: bool = False
     """The agent has a state of its own and yields `StateSaved` for each of its revisions; otherwise the thread's
     revisions follow from what was said (`canonical.history`)."""
@@ -78,8 +81,7 @@ class Invocation:
     config: JsonObject = field(default_factory=dict[str, object])
     metadata: JsonObject = field(default_factory=dict[str, object])
     history: tuple[Message, ...] = ()
-    """What was said on the thread before this run; empty for agents that remember by themselves, from the second run on
-    for those with a state of their own."""
+    """What was said on the thread before this run, as far as the agent does not remember it by itself."""
     upstream: Mapping[str, str] = field(default_factory=dict[str, str])
     """The upstream's own ids, as earlier runs bound them: `task` and `run` of this task, `context` and `session` of the
     thread."""

@@ -142,7 +142,9 @@ class History:
     def _stop(self, record: Record, event: RunEnded) -> Revision | None:
         run_id, task_id = record.run_id or "", record.task_id or ""
         spoken = self._spoken.pop(run_id, None)
-        if spoken is None or self._is_stateful(task_id):
+        if self._is_stateful(task_id):
+            return self._rest(task_id, event)
+        if spoken is None:
             return None
         node = self._agent(task_id)
         goes_on = event.status in (RunStatus.PAUSED, RunStatus.ERROR, RunStatus.TIMEOUT)
@@ -159,6 +161,13 @@ class History:
             questions=questions,
             fault=event.fault,
         )
+
+    def _rest(self, task_id: str, event: RunEnded) -> None:
+        """What a state of the agent's own is left with: it was saved before the agent asked, or failed."""
+        tip = self._nodes.get(self._tips.get(task_id, ""))
+        if tip is not None:
+            questions = tuple(self.fold.open_interrupts(task_id)) if event.status is RunStatus.PAUSED else ()
+            tip.made = replace(tip.made, questions=questions, fault=event.fault)
 
     def _save(self, record: Record, event: StateSaved) -> Revision | None:
         if record.run_id is None:
@@ -194,11 +203,12 @@ class History:
             whole=event.values,
             delta=event.delta or {},
             parent=parent,
-            next_=before.made.next if before is not None and questions else (),
+            next_=event.next or (before.made.next if before is not None and questions else ()),
             questions=questions,
             checkpoint_id=event.checkpoint_id,
             forgets=event.forgets,
             ns=event.ns,
+            step=event.step if event.values is not None else None,
         )
         for task_id, tip in self._tips.items():
             if tip == parent:
@@ -302,12 +312,14 @@ class History:
         return replace(made, parent_id=parent, values=values, messages=tuple(m for m in messages if m is not None))
 
     def _without_withdrawn(self, made: Revision) -> Revision:
-        """A question that was taken back is asked no more, and who asked it does not go on."""
+        """A question that was taken back is asked no more, and who asked it does not go on; an agent with a state of its
+        own knows that better."""
         asked = self.fold.interrupts
         left = tuple(q for q in made.questions if asked[q.task_id, q.interrupt_id].action != "superseded")
         if len(left) == len(made.questions):
             return made
-        return replace(made, questions=left, next=made.next if left else ())
+        stays = bool(left) or self._is_stateful(made.task_id or "")
+        return replace(made, questions=left, next=made.next if stays else ())
 
     def _state(self, checkpoint_id: str) -> tuple[JsonObject, dict[str, None]]:
         """The values of a revision and the ids of its messages: those of its ancestors, one after the other."""

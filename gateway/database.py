@@ -12,7 +12,7 @@ from canonical.fault import FaultCode, FaultError
 
 __all__ = ("HEAD", "LockFile", "migrate", "open_engine", "sqlite_path")
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest revision in `gateway/migrations/versions`."""
 
 

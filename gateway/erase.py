@@ -27,11 +27,14 @@ from canonical.event import (
 )
 from canonical.fault import FaultCode, FaultError
 from canonical.message import Message, TextPart
+from gateway import checkpoint
 from gateway.ledger import INTERRUPT, RUN, Ledger
 from gateway.sql import table_of
 from gateway.table import (
     AliasRow,
     BlobUseRow,
+    CheckpointRow,
+    CheckpointWriteRow,
     EventRow,
     InterruptRow,
     RunRow,
@@ -62,7 +65,7 @@ def erase_thread(ledger: Ledger, owner: str, thread_id: str) -> Erased:
     for row in (EventRow, TaskRow, RunRow, InterruptRow, BlobUseRow):
         table = table_of(row)
         connection.execute(table.delete().where(table.c.thread_pk == pk))
-    for row in (AliasRow, WebhookRow):
+    for row in (AliasRow, WebhookRow, CheckpointRow, CheckpointWriteRow):
         table = table_of(row)
         connection.execute(table.delete().where(table.c.owner == owner, table.c.thread_id == thread_id))
     thread = table_of(ThreadRow)
@@ -96,6 +99,7 @@ def remove_run(ledger: Ledger, owner: str, run_id: str) -> int:
         [{"b_seq": seq, "b_body": encode_event(emptied(EVENT.validate_json(body)))} for seq, body in rows],
     )
     _empty_rows(connection, owner, run_id, state.pk)
+    checkpoint.forget_run(connection, owner, run_id)
     _drop_blobs(connection, state.pk)
     return state.pk
 

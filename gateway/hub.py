@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 from uuid import uuid4
 
-from canonical.agent import AgentInfo
+from canonical.agent import AgentInfo, Invocation, Stateful
 from canonical.event import ArtifactAdded, Record, RunCreated
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.history import History
@@ -33,6 +33,7 @@ from canonical.store import Store
 from canonical.thread import Artifact, Interrupt, Run, Task, Thread, ThreadView
 from gateway import command, conversation, erase, listing, store, turn, view
 from gateway.blob import Blobs
+from gateway.checkpoint import Attached
 from gateway.command import Bounds, Cancelled, Ids, Submitted
 from gateway.engine import Engine, Fronted, Tasks
 from gateway.expiry import Expiry
@@ -132,6 +133,9 @@ class Hub:
         """Open the journal and take up what the last gateway left: queued runs stay queued in order, paused tasks
         stay as they are, active runs are re-attached to, started again, or ended with a fault that says why."""
         await self.journal.open()
+        for fronted in self.registry.all():
+            if isinstance(fronted.agent, Attached):
+                fronted.agent.attach(self.journal)
         try:
             self.instance = await self.journal.write(_instance)
             await self._recover()
@@ -250,12 +254,48 @@ class Hub:
 
     async def update_state(self, owner: str, update: StateUpdate) -> str:
         if update.checkpoint is not None:
-            history = History(update.thread_id, owner, await self.records(owner, Scope(update.thread_id)))
-            _found(history.get(update.checkpoint), f"Checkpoint {update.checkpoint} not found")
+            await self._check_revision(owner, update.thread_id, update.checkpoint)
+        if (keeper := await self._keeper(owner, update.thread_id)) is not None:
+            return await self._revised(owner, update, *keeper)
         checkpoint_id = mint()
         kept = replace(update, messages=await self._kept(update.messages))
         await self.journal.write(partial(conversation.update, owner=owner, asked=kept, checkpoint_id=checkpoint_id))
         return checkpoint_id
+
+    async def _keeper(self, owner: str, thread_id: str) -> tuple[str, Stateful] | None:
+        """The agent that keeps the thread's state, if the last one on it does; before the first, the one that the
+        thread was made for, as LangGraph marks it."""
+        thread = await self.thread(owner, thread_id)
+        runs = await self.runs(owner, RunFilter(thread_id=thread_id), limit=1)
+        name: Any = runs[0].agent if runs else thread.metadata.get("graph_id")
+        try:
+            fronted = self.registry.get(name) if isinstance(name, str) else None
+        except FaultError:
+            return None
+        if fronted is None or not fronted.info.stateful or not isinstance(fronted.agent, Stateful):
+            return None
+        return fronted.info.name, fronted.agent
+
+    async def _revised(self, owner: str, update: StateUpdate, name: str, agent: Stateful) -> str:
+        call = Invocation(
+            owner=owner,
+            agent=name,
+            thread_id=update.thread_id,
+            task_id="",
+            run_id="",
+            cause="update",
+            messages=await self._kept(update.messages),
+            data=update.values or None,
+            checkpoint=update.checkpoint,
+        )
+        saved = await agent.update_state(call, forgets=update.forgets, as_node=update.as_node)
+        await self.journal.write(partial(conversation.save, owner=owner, thread_id=update.thread_id, saved=saved))
+        return saved.checkpoint_id or ""
+
+    async def _check_revision(self, owner: str, thread_id: str | None, checkpoint: str) -> None:
+        records = await self.records(owner, Scope(_found(thread_id, f"Checkpoint {checkpoint} not found")))
+        history = History(thread_id or "", owner, records)
+        _found(history.get(checkpoint), f"Checkpoint {checkpoint} not found")
 
     async def upload(self, owner: str, thread_id: str, file: FilePart, folder: str | None = None) -> Artifact:
         await self.thread(owner, thread_id)  # before its bytes are stored
@@ -280,6 +320,8 @@ class Hub:
             raise FaultError(FaultCode.INVALID, "The time to start at is out of range")
         if submission.webhook is not None:
             await self._fetcher.check(submission.webhook.url)
+        if submission.checkpoint is not None:
+            await self._check_revision(owner, submission.thread_id, submission.checkpoint)
         ask = replace(submission, agent=agent, messages=await self._kept(submission.messages))
         if ask.history:
             ask = replace(ask, history=await self._kept(ask.history))

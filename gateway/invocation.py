@@ -10,7 +10,7 @@ from canonical.fault import FaultCode, FaultError
 from canonical.fold import Fold
 from canonical.history import History
 from canonical.message import FilePart, Message
-from canonical.thread import Interrupt
+from canonical.thread import Interrupt, Run
 from gateway import turn
 from gateway.blob import Blobs
 from gateway.journal import Journal
@@ -38,6 +38,7 @@ class Invocations:
             cause=created.cause,
             messages=tuple([await self._loaded(message) for message in created.messages]),
             data=created.data,
+            checkpoint=created.checkpoint,
             config=created.config,
             metadata=task.metadata,
             past=past,
@@ -45,11 +46,12 @@ class Invocations:
         if created.cause == "answer":
             call = replace(call, answers=_answers(Fold(start.thread_id, start.owner, await past())))
         if run.first_seq > 3 or task.first_seq > 2 or run.attempt > 1:  # all but a new thread's first start
-            forks = created.checkpoint is not None
+            runs = await self._journal.query(partial(turn.bound_runs, pk=start.pk, agent=task.agent))
             # A branch begins a conversation of its own upstream: the one that goes on from the newest revision knows
             # what this one must not.
-            call = replace(call, upstream={} if forks else await self._upstream(start))
-            if forks or not info.remembers:
+            forks = created.checkpoint is not None
+            call = replace(call, upstream={} if forks else _upstream(start, runs))
+            if info.takes_history and (forks or not info.remembers or _is_first(start, runs)):
                 call = replace(call, history=_history(start, created, await self.span(start.pk)))
         return call
 
@@ -88,15 +90,20 @@ class Invocations:
         messages = tuple([await self._loaded(message) for message in record.event.messages])
         return replace(record, event=record.event.model_copy(update={"messages": messages}))
 
-    async def _upstream(self, start: Start) -> dict[str, str]:
-        """The upstream's ids: of the thread from the agent's last run on it, of the task from the task's last run."""
-        runs = await self._journal.query(partial(turn.bound_runs, pk=start.pk, agent=start.task.agent))
-        ids: dict[str, str] = {}
-        for run in runs:
-            if not run.removed:
-                thread_wide = run.task_id != start.task.task_id
-                ids |= {k: v for k, v in run.upstream.items() if not (thread_wide and k in ("task", "run"))}
-        return ids
+
+def _is_first(start: Start, runs: Sequence[Run]) -> bool:
+    """Whether the agent was not at work on the thread before: of what was said by then it remembers nothing."""
+    return all(run.run_id == start.run.run_id or run.started_at is None or run.removed for run in runs)
+
+
+def _upstream(start: Start, runs: Sequence[Run]) -> dict[str, str]:
+    """The upstream's ids: of the thread from the agent's last run on it, of the task from the task's last run."""
+    ids: dict[str, str] = {}
+    for run in runs:
+        if not run.removed:
+            thread_wide = run.task_id != start.task.task_id
+            ids |= {k: v for k, v in run.upstream.items() if not (thread_wide and k in ("task", "run"))}
+    return ids
 
 
 def _history(start: Start, created: RunCreated, records: Sequence[Record]) -> tuple[Message, ...]:

@@ -5,24 +5,26 @@ An agent that cannot be had is listed as broken, with the reason in one line; th
 
 import asyncio
 import importlib
+import inspect
 import logging
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
 import httpx
 
-from adapters.acp.client import Client, discover
-from adapters.acp.manifest import upstream_name
+from adapters._upstream import Client, Upstream
 from canonical import Agent, AgentInfo, FaultCode, FaultError
 from canonical.agent import AGENT_NAME
 from gateway.callable import InProcess, wrap
 from gateway.config import AgentSettings, Settings, Timeout
+from gateway.detection import Detected, Detector, Undetected
+from gateway.fleet import Fleet, Server, fleet
 
 __all__ = ("Fronted", "Registry", "agent_name", "agent_uuid", "connect")
 
@@ -30,9 +32,6 @@ log = logging.getLogger("babelgate.registry")
 
 _NAMESPACE: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
 """In which LangGraph Platform derives the id of the assistant that it makes for each graph: clients compute it too."""
-
-_ASKING: Final = httpx.Timeout(5.0)
-_INSTANCE: Final = re.compile(r"instance=([0-9a-fA-F-]{36})")
 
 
 def agent_uuid(name: str) -> str:
@@ -60,6 +59,8 @@ class Fronted:
     replay: bool = True
     instance: str | None = None
     """Of the gateway that the agent's server is, if it is one."""
+    because: str = ""
+    """What its server was found to speak, in one line."""
 
     @property
     def total_timeout(self) -> float | None:
@@ -92,7 +93,7 @@ class Registry:
     async def aclose(self) -> None:
         """Let go of connections to upstreams, and of agents that wait for answers."""
         for each in self._agents.values():
-            if isinstance(each.agent, Client | InProcess):
+            if isinstance(each.agent, Fleet | InProcess):
                 await each.agent.aclose()
 
 
@@ -101,10 +102,10 @@ async def connect(settings: Settings, servers: Sequence[str] = ()) -> Registry:
     that does not answer within seconds is broken."""
     if (cwd := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, cwd)
-    async with _Discovery() as discovery:
+    async with Detector() as detector:
         named, listed = await asyncio.gather(
-            asyncio.gather(*(_front(name, each, discovery) for name, each in settings.agents.items())),
-            asyncio.gather(*(_front_all(url, discovery) for url in servers)),
+            asyncio.gather(*(_front(name, each, detector) for name, each in settings.agents.items())),
+            asyncio.gather(*(_front_all(url, detector) for url in servers)),
         )
     found = {each.info.name: each for each in named}
     for each in (each for server in listed for each in server):
@@ -116,12 +117,12 @@ async def connect(settings: Settings, servers: Sequence[str] = ()) -> Registry:
     return Registry(found.values(), settings.default_agent)
 
 
-async def _front(name: str, settings: AgentSettings, discovery: "_Discovery") -> Fronted:
+async def _front(name: str, settings: AgentSettings, detector: Detector) -> Fronted:
     try:
         if settings.python is not None:
             found = _imported(name, settings)
         else:
-            found = await _upstream(name, settings, discovery)
+            found = await _upstream(name, settings, detector)
     except _Broken as error:
         found = Fronted(AgentInfo(name=name), None, str(error), instance=error.instance)
     update = {"name": name, "continuable": settings.continuable or found.info.continuable}
@@ -137,12 +138,22 @@ async def _front(name: str, settings: AgentSettings, discovery: "_Discovery") ->
     )
 
 
-async def _front_all(url: str, discovery: "_Discovery") -> Sequence[Fronted]:
+async def _front_all(url: str, detector: Detector) -> Sequence[Fronted]:
     try:
-        infos, instance = await discovery.ask(url, {})
+        found = await _detected(detector, url, {}, None)
     except _Broken as error:
         return [Fronted(AgentInfo(name=agent_name(urlsplit(url).netloc)), None, str(error), instance=error.instance)]
-    return [Fronted(info, Client(url, upstream_name(info)), instance=instance) for info in infos]
+    log.info("%s", found.because)
+    plain = AgentSettings(url=url)
+    return [
+        Fronted(
+            info,
+            fleet([Server(at, _client(found.upstream, at, info, plain, {}))]),
+            instance=found.instance,
+            because=found.because,
+        )
+        for info, at in found.agents
+    ]
 
 
 class _Broken(Exception):
@@ -168,75 +179,76 @@ def _imported(name: str, settings: AgentSettings) -> Fronted:
     except AttributeError:
         raise _Broken(f"the module {module} has no {path}") from None
     try:
-        info, agent = wrap(target, name, replay=settings.replay)
+        if _is_graph(target):
+            info, agent = _graph(target, name, inspect.getdoc(sys.modules[module]) or "")
+        else:
+            info, agent = wrap(target, name, replay=settings.replay)
     except TypeError as error:
         raise _Broken(f"{settings.python}: {error}") from None
     return Fronted(info, agent)
 
 
+def _is_graph(target: object) -> bool:
+    """Of a class of LangGraph's, or of one that is made of one."""
+    return any(base.__module__.partition(".")[0] == "langgraph" for base in type(target).__mro__)
+
+
+def _graph(target: object, name: str, about: str) -> tuple[AgentInfo, Agent]:
+    try:
+        from gateway.graph import front  # it needs LangGraph, which only graphs bring
+    except ImportError as error:
+        raise TypeError(f"{error}: graphs need what babelgate[langgraph] installs") from error
+    return front(target, name, about.split("\n\n")[0])
+
+
 # Behind a URL
 
 
-class _Discovery:
-    """Asks servers which agents they have; one server once."""
-
-    def __init__(self) -> None:
-        self._http = httpx.AsyncClient(event_hooks={"response": [self._heard]}, timeout=_ASKING)
-        self._instances: dict[str, str] = {}
-        self._asked: dict[tuple[str, str], asyncio.Task[list[AgentInfo]]] = {}
-
-    async def __aenter__(self) -> "_Discovery":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._http.aclose()
-
-    async def _heard(self, response: httpx.Response) -> None:
-        match = _INSTANCE.search(response.headers.get("babelgate", ""))
-        if match is not None:
-            self._instances[_origin(str(response.request.url))] = match[1].lower()
-
-    async def ask(self, url: str, headers: Mapping[str, str]) -> tuple[list[AgentInfo], str | None]:
-        """Raises _Broken."""
-        key = (url, repr(sorted(headers.items())))
-        if key not in self._asked:
-            self._asked[key] = asyncio.ensure_future(discover(url, self._http, headers))
-        try:
-            infos = await self._asked[key]
-        except FaultError as error:
-            raise _Broken(f"{url}: {error.fault.message}", self._instances.get(_origin(url))) from None
-        except UnicodeError:
-            raise _Broken(f"{url}: its host is not a name") from None
-        instance = self._instances.get(_origin(url))
-        if not infos:
-            raise _Broken(f"{url} has no agents", instance)
-        return infos, instance
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}".lower()
-
-
-async def _upstream(name: str, settings: AgentSettings, discovery: _Discovery) -> Fronted:
-    url = settings.url or ""
+async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> Fronted:
     headers = {key: secret.get_secret_value() for key, secret in settings.headers.items()}
-    infos, instance = await discovery.ask(url, headers)
-    info = _picked(name, settings.agent, url, infos)
+    servers: list[Server] = []
+    found: list[tuple[AgentInfo, Detected]] = []
+    for url in settings.servers:
+        detected = await _detected(detector, url, headers, settings.protocol)
+        info, at = _picked(name, settings.agent, url, detected)
+        found.append((info, detected))
+        servers.append(Server(at, _client(detected.upstream, at, info, settings, headers)))
+    info, detected = found[0]
+    log.info("%s: %s", name, detected.because)
+    return Fronted(info, fleet(servers), instance=detected.instance, because=detected.because)
+
+
+async def _detected(detector: Detector, url: str, headers: Mapping[str, str], protocol: str | None) -> Detected:
+    try:
+        return await detector.detect(url, headers, protocol)
+    except Undetected as error:
+        raise _Broken(str(error), error.instance) from None
+
+
+def _client(
+    upstream: Upstream, url: str, info: AgentInfo, settings: AgentSettings, headers: Mapping[str, str]
+) -> Client:
+    for option, value in settings.options.items():
+        allowed = upstream.options.get(option)
+        if allowed is None:
+            there = ", ".join(upstream.options) or "none"
+            raise _Broken(f"options: {upstream.title} has no {option}; it has {there}")
+        if value not in allowed:
+            raise _Broken(f"options.{option}: allowed are {', '.join(map(str, allowed))}")
     timeout = httpx.Timeout(connect=settings.timeout.connect, read=settings.timeout.read, write=60.0, pool=None)
-    agent = Client(url, upstream_name(info), headers=headers, timeout=timeout)
-    return Fronted(info, cast("Agent", agent), instance=instance)
+    return upstream.client(url, upstream.name_of(info), headers=headers, timeout=timeout, **settings.options)
 
 
-def _picked(name: str, agent: str | None, url: str, infos: Sequence[AgentInfo]) -> AgentInfo:
-    """The agent that is asked for by name; else the only one; else the one with the name it is to have here."""
-    wanted = agent or name
-    for info in infos:
-        if wanted in (upstream_name(info), info.name):
-            return info
-    if agent is None and len(infos) == 1:
-        return infos[0]
-    names = ", ".join(upstream_name(info) for info in infos)
+def _picked(name: str, agent: str | None, url: str, detected: Detected) -> tuple[AgentInfo, str]:
+    """The agent that is asked for by name; else the only one; else the one with the name it is to have here. With the
+    URL to call it at."""
+    wanted, name_of = agent or name, detected.upstream.name_of
+    for info, at in detected.agents:
+        if wanted in (name_of(info), info.name):
+            return info, at
+    if len(detected.agents) == 1 and (agent is None or detected.upstream.alone):
+        return detected.agents[0]
+    names = ", ".join(name_of(info) for info, _ in detected.agents)
     if agent is not None:
         raise _Broken(f"{url} has no agent {agent}; it has {names}")
     raise _Broken(f"{url} has several agents, and none is called {name}: pick one with {url}#agent; it has {names}")

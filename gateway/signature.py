@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from functools import partial
-from typing import Any, Literal, cast, get_args, get_type_hints
+from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
 
 from pydantic import BaseModel, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
 from typing_extensions import TypedDict, is_typeddict
@@ -13,7 +13,7 @@ from canonical import AgentInfo, Invocation
 from canonical.agent import AGENT_NAME
 from canonical.value import JsonObject
 
-__all__ = ("Signature", "describe", "signature_of")
+__all__ = ("Signature", "describe", "readable", "signature_of")
 
 _typed_dict: Any = TypedDict
 """Called with members that only run time knows."""
@@ -91,7 +91,7 @@ def describe(target: object, name: str, signature: Signature | None = None) -> A
         input_types=("text/plain", "*/*") if takes_all else ("text/plain",),
         output_types=("text/plain",) if schema is None else ("application/json",),
         schemas={} if schema is None else {"output": schema},
-        remembers=not takes_all,  # one that takes only text has no use for the history
+        takes_history=takes_all,
     )
 
 
@@ -111,20 +111,22 @@ def output_schema(returns: object) -> JsonObject | None:
     if not structured and not (isinstance(returns, type) and issubclass(returns, BaseModel)):
         return None
     try:
-        return TypeAdapter(_readable(returns)).json_schema(mode="serialization")
+        return TypeAdapter(readable(returns)).json_schema(mode="serialization")
     except (PydanticSchemaGenerationError, PydanticUserError):
         return None
 
 
-def _readable(annotation: Any) -> Any:
+def readable(annotation: Any) -> Any:
     """The annotation with every TypedDict in it made anew: before Python 3.12, pydantic reads only those that
     typing_extensions made."""
     if is_typeddict(annotation):
         members = get_type_hints(annotation, include_extras=True)
-        readable: dict[str, Any] = {name: _readable(member) for name, member in members.items()}
-        return _typed_dict(annotation.__name__, readable, total=annotation.__total__)
+        read: dict[str, Any] = {name: readable(member) for name, member in members.items()}
+        return _typed_dict(annotation.__name__, read, total=annotation.__total__)
     arguments = get_args(annotation)
+    if hasattr(annotation, "__metadata__"):
+        return Annotated[(readable(arguments[0]), *arguments[1:])]
     if not arguments or not hasattr(annotation, "__origin__"):
         return annotation
-    made = tuple(_readable(argument) for argument in arguments)
+    made = tuple(readable(argument) for argument in arguments)
     return annotation if made == arguments else annotation.__origin__[made]

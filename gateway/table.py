@@ -17,6 +17,8 @@ __all__ = (
     "PASSING",
     "AliasRow",
     "BlobUseRow",
+    "CheckpointRow",
+    "CheckpointWriteRow",
     "EventRow",
     "InterruptRow",
     "ItemRow",
@@ -232,3 +234,40 @@ class ItemRow(Row, table=True):
     ttl: int | None = Field(sa_type=BigInteger)
     """Microseconds from the last write or read to `expires_at`."""
     value: bytes = Field(sa_type=LargeBinary)
+
+
+class CheckpointRow(Row, table=True):
+    """A graph's state after one of its steps (`gateway.checkpoint`). The ids of a place sort as they were made."""
+
+    __table_args__ = (Index("checkpoint_run", "owner", "run_id"),)
+
+    owner: str = Field(primary_key=True)
+    thread_id: str = Field(primary_key=True)
+    ns: str = Field(primary_key=True)
+    """The place in the graph: empty, or the path to a graph within it."""
+    checkpoint_id: str = Field(primary_key=True)
+    parent_id: str | None
+    run_id: str | None
+    """None = a caller made it."""
+    form: str
+    """How the body is encoded."""
+    body: bytes = Field(sa_type=LargeBinary)
+
+
+class CheckpointWriteRow(Row, table=True):
+    """What a node wrote on top of a checkpoint, before the step's own checkpoint was there."""
+
+    __table_args__ = (Index("checkpoint_write_run", "owner", "run_id"),)
+
+    owner: str = Field(primary_key=True)
+    thread_id: str = Field(primary_key=True)
+    ns: str = Field(primary_key=True)
+    checkpoint_id: str = Field(primary_key=True)
+    task_id: str = Field(primary_key=True)
+    """The graph's own name of the node's activation; no task of ours."""
+    idx: int = Field(primary_key=True)
+    task_path: str
+    channel: str
+    run_id: str | None
+    form: str
+    body: bytes = Field(sa_type=LargeBinary)

@@ -24,6 +24,7 @@ from canonical.message import FilePart, Message
 from canonical.state import RunReason, RunStatus, TaskState
 from canonical.thread import Run, Task
 from canonical.value import Json, JsonObject
+from gateway import checkpoint
 from gateway.ledger import RUN, Ledger, ThreadState, table_of
 from gateway.table import BlobUseRow, RunRow
 
@@ -229,6 +230,7 @@ def end(
     _settle_task(ledger, state, task_id, status, fault)
     if reason is RunReason.ROLLED_BACK:
         ledger.append(state, RunRemoved(run_id=run_id, why="rollback"), task_id=task_id)
+        checkpoint.forget_run(ledger.connection, start.owner, run_id)
     return _following(state, ledger.clock())
 
 

@@ -99,7 +99,7 @@ class EventWriter:
             case RunEnded():
                 self._end(event, revision)
             case StateSaved():
-                self._revision(revision, event.ns)
+                self._revision(revision, event.ns, shows_values=_is_shown(event))
             case MessageStarted() | PartAdded() | PartDelta() | MessageEnded():
                 self._speech(event)
             case StepStarted() | StepEnded() | ToolStarted() | ToolEnded():
@@ -171,7 +171,14 @@ class EventWriter:
         step = 0 if self._run is None else self._run.step
         self._frame("debug", "debug", lambda: {"step": step, "timestamp": time, "type": kind, "payload": payload()}, ns)
 
-    def _revision(self, revision: Revision | None, ns: tuple[str, ...] = (), values: Payload | None = None) -> None:
+    def _revision(
+        self,
+        revision: Revision | None,
+        ns: tuple[str, ...] = (),
+        values: Payload | None = None,
+        *,
+        shows_values: bool = True,
+    ) -> None:
         """The three frames of a state; they are counted also where it has none."""
         if revision is not None and self._run is not None:
             self._run.step = revision.step
@@ -181,7 +188,10 @@ class EventWriter:
         else:
             self._frame("checkpoints", "checkpoints", made, ns)
             self._debug("checkpoint", made, ns)
-        self._frame("values", "values", values or (lambda: self._values(revision)), ns)
+        if shows_values:
+            self._frame("values", "values", values or (lambda: self._values(revision)), ns)
+        else:
+            self._n += 1
 
     # Runs
 
@@ -256,27 +266,38 @@ class EventWriter:
         name: str,
         result: Payload,
         error: str | None = None,
-        questions: Sequence[Interrupt] = (),
+        questions: Sequence[Interrupt] | Sequence[JsonObject] = (),
         ns: Sequence[str] = (),
     ) -> None:
+        """`questions`, or what a graph told of them."""
+
         def made() -> JsonObject:
             told: JsonObject = {"id": task_id, "name": name, "error": error, "result": result()}
-            return {**told, "interrupts": encode_interrupts(questions)}
+            asked = [q for q in questions if isinstance(q, Interrupt)]
+            return {**told, "interrupts": encode_interrupts(asked) if asked else list(questions)}
 
         self._frame("tasks", "tasks", made, ns)
         self._debug("task_result", made, ns)
 
     def _work(self, event: StepStarted | StepEnded | ToolStarted | ToolEnded) -> None:
         key = event.step_id if isinstance(event, StepStarted | StepEnded) else event.call_id
-        task_id = graph_task_id(self._record.run_id or "", key or event.name)
+        stateful = self._run is not None and self._run.stateful
+        # A graph's tasks have ids of their own.
+        task_id = key if stateful and key else graph_task_id(self._record.run_id or "", key or event.name)
+        own = members_of(event.extra.get("langgraph"))
         match event:
             case StepStarted():
-                self._task(task_id, event.node or event.name, lambda: event.input, event.ns)
+                triggers = own.get("triggers") or ()
+                self._task(task_id, event.node or event.name, lambda: event.input, event.ns, triggers)
             case StepEnded():
                 node = event.node or event.name
                 error = None if event.fault is None else event.fault.message
-                self._result(task_id, node, lambda: event.update, error, ns=event.ns)
-                self._frame("updates", "updates", lambda: {node: event.update}, event.ns)
+                result = own.get("result", event.update)
+                self._result(task_id, node, lambda: result, error, own.get("interrupts", ()), ns=event.ns)
+                if own.get("interrupts") or (stateful and error is not None):
+                    self._n += 1  # it wrote nothing
+                else:
+                    self._frame("updates", "updates", lambda: {node: event.update}, event.ns)
             case ToolStarted():
                 self._task(task_id, event.name, lambda: event.input, triggers=("tool",))
             case ToolEnded():
@@ -290,12 +311,13 @@ class EventWriter:
         if run is None:
             return
         message_id = event.message_id or ""
-        if isinstance(event, MessageStarted):
+        if isinstance(event, MessageStarted) and not members_of(event.extra.get("langgraph")).get("derived"):
             run.open[message_id] = Chunks(event, event.node or run.node)
         said = run.open.get(message_id)
         if said is None:
             return
-        if said.started.phase == "progress":
+        # What a graph's nodes put into its conversation is part of it, also where it is no answer.
+        if said.started.phase == "progress" and not (run.stateful and said.started.role != "agent"):
             self._progress(event, said)
             return
         ns = said.started.ns
@@ -315,7 +337,10 @@ class EventWriter:
                 whole = self._whole_with_usage(message_id, event)
                 self._frame("messages", "messages/complete", lambda: [whole()], ns)
                 self._chunk(said, lambda: said.end(event) if said.is_chunked else whole(), ns, last=True)
-                self._frame("updates", "updates", lambda: {said.node: {"messages": [whole()]}}, ns)
+                if run.stateful:  # it tells of its updates itself
+                    self._n += 1
+                else:
+                    self._frame("updates", "updates", lambda: {said.node: {"messages": [whole()]}}, ns)
 
     def _chunk(self, said: Chunks, chunk: Payload, ns: Sequence[str], *, last: bool = False) -> None:
         """What an agent says comes in chunks; what it repeats of others, when it is whole."""
@@ -343,6 +368,7 @@ class EventWriter:
             "run_id": self._record.run_id,
             "run_attempt": self._record.attempt,
             "tags": [],
+            **members_of(said.started.extra.get("langgraph")),
         }
 
     def _whole(self, message_id: str) -> JsonObject:
@@ -383,6 +409,11 @@ def _modes_of(created: RunCreated) -> frozenset[str]:
         return frozenset(parse_modes(kwargs.get("stream_mode")))
     except FaultError:
         return frozenset(parse_modes(None))
+
+
+def _is_shown(event: StateSaved) -> bool:
+    """A graph tells its values where a step has changed them, and not of each checkpoint."""
+    return members_of(event.extra.get("langgraph")).get("shown") is not False
 
 
 def _encode_artifact(event: ArtifactAdded) -> JsonObject:

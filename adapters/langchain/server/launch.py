@@ -134,8 +134,10 @@ async def prepare(hub: Hub, request: Asked, body: RunCreate, thread_id: str | No
     common = _Common(hub, who.owner, dialect, agent, body, thread_id, named)
     if "resume" in command:
         ask = await _resumed(common, command)
-    elif command:
+    elif command and not agent.stateful:
         raise _needs_state(command)
+    elif body.input is None and body.messages is None and (stopped := await _breakpoints(common)):
+        ask = await _resumed(common, {"resume": dict.fromkeys(stopped)})
     else:
         ask = await _submission(common, checkpoint_of(body.checkpoint, body.checkpoint_id, _checkpoint(configurable)))
     return Launch(
@@ -150,6 +152,9 @@ async def prepare(hub: Hub, request: Asked, body: RunCreate, thread_id: str | No
         ask=ask,
     )
 
+
+BREAKPOINT: Final = "breakpoint-"
+"""With which the ids of such questions begin."""
 
 _ON_DISCONNECT: Final[Mapping[Dialect, str]] = {"langgraph": "continue", "agent-protocol": "cancel"}
 _MULTITASK: Final[Mapping[Dialect, Any]] = {"langgraph": "enqueue", "agent-protocol": "reject"}
@@ -169,8 +174,21 @@ class _Common:
 
     @property
     def config(self) -> JsonObject:
-        config = self.body.config.model_dump(exclude_unset=True) if self.body.config is not None else {}
-        return config | ({"context": self.body.context} if self.body.context else {})
+        body = self.body
+        config = body.config.model_dump(exclude_unset=True) if body.config is not None else {}
+        if body.context:
+            config["context"] = body.context
+        if not self.agent.stateful:
+            return config
+        # What a graph is told beside its configuration.
+        command = {name: value for name, value in (body.command or {}).items() if name in ("update", "goto")}
+        told = {
+            "durability": body.durability,
+            "interrupt_before": body.interrupt_before,
+            "interrupt_after": body.interrupt_after,
+            "command": command,
+        }
+        return config | {name: value for name, value in told.items() if value not in (None, {}, [])}
 
     def extra(self, *, ephemeral: bool = False, messages: Sequence[Message] = ()) -> JsonObject:
         """The request as it was said, for the run's `kwargs`. Bytes of files are kept once, and not here."""
@@ -232,6 +250,14 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
     )
 
 
+async def _breakpoints(common: _Common) -> Sequence[str]:
+    """Where a graph stopped by itself on this thread: it goes on by a run without input."""
+    if common.thread_id is None or not common.agent.stateful:
+        return ()
+    asked = [question.interrupt_id for question in await _questions(common, common.thread_id)]
+    return asked if all(each.startswith(BREAKPOINT) for each in asked) else ()
+
+
 async def _check_questions(common: _Common, thread_id: str) -> None:
     """What the hub would not notice: an input of nothing where an answer is due."""
     if asked := await _questions(common, thread_id):
@@ -254,7 +280,8 @@ async def _resumed(common: _Common, command: JsonObject) -> tuple[Answers, ...]:
     value: Json = command["resume"]
     if thread_id is None:
         raise bad_request("You must provide a thread_id when resuming.")
-    if rest := {name: given for name, given in command.items() if name != "resume" and given not in ([], {})}:
+    rest = {name: given for name, given in command.items() if name != "resume" and given not in ([], {})}
+    if rest and not common.agent.stateful:
         raise _needs_state(rest)
     if body.after_seconds or checkpoint_of(body.checkpoint, body.checkpoint_id):
         raise FaultError(FaultCode.UNSUPPORTED, "An answer goes on at once, and where the question was asked.")

@@ -7,6 +7,7 @@ from litestar import Response, get, post
 from litestar.types import ControllerRouterHandler
 
 from adapters.langchain import codec, codec_agent_protocol
+from adapters.langchain.content import members_of
 from adapters.langchain.server.ask import Checkpoint, HistorySearch, StateAt, StateUpdate, checkpoint_of, read_body
 from adapters.langchain.server.call import (
     MAX_PAGE,
@@ -146,7 +147,8 @@ def decode_update(thread_id: str, history: History, ask: StateUpdate) -> Revise:
     """A revision that a caller makes, on top of the one that it names. Raises invalid, not_found."""
     checkpoint_id = checkpoint_of(ask.checkpoint, ask.checkpoint_id)
     base = history.head if checkpoint_id is None else _revision(history, checkpoint_id)
-    known = [message.message_id or "" for message in base.messages] if base is not None else []
+    said: list[Any] = codec.encode_values(base).get("messages") or []
+    known = [str(members_of(message)["id"]) for message in said if "id" in members_of(message)]
     update = codec.decode_update(ask.values, known)
     return Revise(
         thread_id=thread_id,

@@ -1,0 +1,195 @@
+"""What a caller of one protocol gets of an agent of each kind: what both of them carry, and what the gateway adds where
+the agent's protocol lacks it. The published matrix is made from this, and the pair suite (`tests/pairs`) is run by it:
+a pair leaves out just what a cell says is lost, and shows what the others say."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from adapters import ADAPTERS
+from adapters.a2a.carries import CARRIES as A2A
+from adapters.acp.carries import CARRIES as ACP
+from adapters.aief.carries import CARRIES as AIEF
+from adapters.openai.carries import CARRIES as OPENAI
+from canonical import FULL, Carry, Feature, dropped, lossy
+
+__all__ = ("AGENTS", "SERVERS", "SUPPLIED", "UNPROVEN", "Cell", "Side", "cell", "page")
+
+Level = Literal["full", "lossy", "dropped"]
+
+_MARKS: Final[Mapping[Level, str]] = {"full": "●", "lossy": "◐", "dropped": "○"}
+_ADDED: Final = "docs/pairs.md, What the gateway adds"
+_GRAPHS: Final = "docs/graphs.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    title: str
+    carries: Mapping[Feature, Carry]
+    turns: Mapping[Feature, Feature] = field(default_factory=dict[Feature, Feature])
+    """What arrives as something else than it was, and is carried on as that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    level: Level
+    losses: tuple[tuple[Feature, Carry], ...] = ()
+    """In the order of the way."""
+
+    @property
+    def why(self) -> str:
+        return "; ".join(f"{feature}: {carry.how} ({carry.source})" for feature, carry in self.losses)
+
+
+_GRAPH: Final[Mapping[Feature, Carry]] = {
+    **dict.fromkeys(Feature, FULL),
+    Feature.CALLER_TOOLS: dropped("a graph has tools of its own", f"{_GRAPHS}, What it is given"),
+    Feature.PROGRESS: lossy("whatever a node adds that no model says", f"{_GRAPHS}, What it says"),
+    Feature.ARTIFACT: lossy("a file is a block of a message", f"{_GRAPHS}, What it says"),
+    Feature.ARTIFACT_APPEND: dropped("a block of a message comes whole", f"{_GRAPHS}, What it says"),
+    Feature.AUTH_REQUEST: lossy("a question like any other", f"{_GRAPHS}, Questions"),
+}
+"""What a graph has words for."""
+
+AGENTS: Final[Mapping[str, Side]] = {
+    "python": Side("Python function", dict.fromkeys(Feature, FULL)),
+    "graph": Side("LangGraph graph", _GRAPH),
+    "a2a-0.3": Side("A2A 0.3", A2A["0.3"]),
+    "a2a-1.0": Side("A2A 1.0", A2A["1.0"]),
+    "acp": Side("ACP", ACP, {Feature.PROGRESS: Feature.REASONING}),
+    "aief": Side("AIEF", AIEF),
+    "openai": Side("OpenAI", OPENAI),
+}
+"""The kinds of agents."""
+
+_DIALECTS: Final = {"langgraph": "LangGraph", "agent-protocol": "Agent Protocol"}
+
+
+def _servers() -> Iterator[tuple[str, Side]]:
+    for adapter in ADAPTERS:
+        for version, carries in adapter.carries.items():
+            if len(adapter.carries) == 1:
+                yield adapter.name, Side(adapter.title, carries)
+            elif version in _DIALECTS:
+                yield version, Side(_DIALECTS[version], carries)
+            else:
+                yield f"{adapter.name}-{version}", Side(f"{adapter.title} {version}", carries)
+
+
+SERVERS: Final[Mapping[str, Side]] = dict(_servers())
+"""The protocols that callers speak, in each of their versions."""
+
+SUPPLIED: Final[Mapping[Feature, Carry]] = {
+    Feature.UPLOAD: lossy("kept by the gateway; the agent is given the file with the next input", _ADDED),
+    Feature.STREAM: lossy("what was said is told when the agent's server tells it, in one piece", _ADDED),
+    Feature.CANCEL: lossy("the gateway stops listening; the agent is not told", _ADDED),
+    Feature.METADATA: lossy("a caller's are kept by the gateway; the agent has none", _ADDED),
+    Feature.STATE: lossy("kept by the gateway, of what was said; the agent has none", _ADDED),
+    Feature.FORK: lossy("a new conversation of the agent's, which is told what was said up to there", _ADDED),
+}
+"""What becomes of a feature that an agent's protocol does not have, and the gateway has."""
+
+_OWN: Final = frozenset({Feature.REATTACH})
+"""What is the gateway's alone: agents have no part in it."""
+
+UNPROVEN: Final = frozenset(
+    {
+        *(Feature.FILE_URL, Feature.REFUSAL, Feature.CALLER_TOOLS, Feature.STEP, Feature.ARTIFACT_APPEND),
+        *(Feature.UPLOAD, Feature.USAGE, Feature.METADATA, Feature.STATE, Feature.FORK),
+    }
+)
+"""What no scenario of the pair suite shows, in any pair."""
+
+
+def cell(agent: Side, server: Side, feature: Feature) -> Cell:
+    """What a caller gets of a feature, and what of it got lost on the way."""
+    here = FULL if feature in _OWN else agent.carries[feature]
+    if here.level == "dropped":
+        here = SUPPLIED.get(feature, here)
+    if here.level == "dropped":
+        return Cell("dropped", ((feature, here),))
+    then = agent.turns.get(feature, feature)
+    there = server.carries[then]
+    losses = tuple((at, carry) for at, carry in ((feature, here), (then, there)) if carry.level != "full")
+    if there.level == "dropped":
+        return Cell("dropped", losses if then is not feature else ((then, there),))
+    return Cell("lossy", losses) if losses else Cell("full")
+
+
+# The page
+
+
+def page() -> str:
+    columns = list(SERVERS.values())
+    notes: dict[tuple[str, str], int] = {}
+    sections = "\n\n".join(_section(agent, columns, notes) for agent in AGENTS.values())
+    listed = "\n".join(f"{number}. {how} ({source})" for (how, source), number in notes.items())
+    unproven = ", ".join(feature for feature in Feature if feature in UNPROVEN)
+    return f"""# Pairs
+
+What a caller of each protocol gets of each kind of agent: ● whole, ◐ with a loss, ○ not at all. Generated by `make docs`
+from what the two protocols carry ([fidelity](fidelity.md)) and what the gateway adds. The pair suite (`tests/pairs`) runs
+each caller with each kind of agent by this very matrix: what it calls lost is left out, and all else has to arrive.
+No scenario of the suite shows {unproven}: of these the matrix repeats what the protocols' own tests show.
+
+How many of the {len(Feature)} features arrive, one row a kind of agent, one column a caller's protocol:
+
+{_counts(columns)}
+
+## What the gateway adds
+
+An agent's protocol may lack what its caller's has. To streams, cancels and the like the gateway has an answer of its own:
+
+{_added()}
+
+Coming back to a stream is a matter between callers and the gateway's log, whatever the agent speaks.
+
+{sections}
+
+## Notes
+
+{listed}
+"""
+
+
+def _counts(columns: list[Side]) -> str:
+    lines = [f"| | {' | '.join(side.title for side in columns)} |", f"|---|{'|'.join(':-:' for _ in columns)}|"]
+    for agent in AGENTS.values():
+        counted: list[str] = []
+        for side in columns:
+            levels = [cell(agent, side, feature).level for feature in Feature]
+            counted.append(" ".join(f"{levels.count(level)} {mark}" for level, mark in _MARKS.items()))
+        lines.append(f"| [{agent.title}](#{_anchor(agent)}) | {' | '.join(counted)} |")
+    return "\n".join(lines)
+
+
+def _added() -> str:
+    rows = "\n".join(f"| {feature} | {carry.how} |" for feature, carry in SUPPLIED.items())
+    return f"| feature | behind an agent without it |\n|---|---|\n{rows}"
+
+
+def _section(agent: Side, columns: list[Side], notes: dict[tuple[str, str], int]) -> str:
+    lines = [f"| | {' | '.join(side.title for side in columns)} |", f"|---|{'|'.join(':-:' for _ in columns)}|"]
+    for feature in Feature:
+        cells = [cell(agent, side, feature) for side in columns]
+        if any(each.level != "full" for each in cells):
+            lines.append(f"| {feature} | {' | '.join(_noted(each, notes) for each in cells)} |")
+    return f"## {_heading(agent)}\n\n" + "\n".join(lines) + "\n\nWhat is not listed arrives whole everywhere."
+
+
+def _noted(each: Cell, notes: dict[tuple[str, str], int]) -> str:
+    """The mark of a cell, with the numbers of its notes."""
+    numbers = {notes.setdefault((carry.how, carry.source), len(notes) + 1) for _, carry in each.losses}
+    return " ".join([_MARKS[each.level], ", ".join(map(str, sorted(numbers)))]).rstrip()
+
+
+def _heading(agent: Side) -> str:
+    return f"An agent that is a {agent.title}" if agent.title in _IN_PROCESS else f"An agent behind {agent.title}"
+
+
+_IN_PROCESS: Final = frozenset({AGENTS["python"].title, AGENTS["graph"].title})
+
+
+def _anchor(agent: Side) -> str:
+    """As code hosts make it of a heading."""
+    return _heading(agent).lower().replace(".", "").replace(" ", "-")

@@ -1,0 +1,353 @@
+"""Graphs as their authors write them, for tests: each shows one thing that a graph can do."""
+
+import dataclasses
+import datetime
+import itertools
+import operator
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any, TypedDict
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langgraph.config import get_stream_writer
+from langgraph.func import entrypoint, task  # pyright: ignore[reportMissingTypeStubs]
+from langgraph.graph import END, START, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
+from langgraph.types import Command, Send, interrupt
+from pydantic import BaseModel
+
+__all__ = ("GRAPHS", "Model")
+
+
+class Model(BaseChatModel):
+    """Says the same pieces each time; a list of them is one answer."""
+
+    answers: list[list[AIMessageChunk]]
+    said: Iterator[list[AIMessageChunk]] | None = None
+
+    @property
+    def _llm_type(self) -> str:
+        return "fake"
+
+    def _pieces(self) -> Iterator[ChatGenerationChunk]:
+        if self.said is None:
+            self.said = itertools.cycle(self.answers)
+        for piece in next(self.said):
+            yield ChatGenerationChunk(message=piece.model_copy(deep=True))
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        pieces = [piece.message for piece in self._pieces()]
+        whole = pieces[0]
+        for piece in pieces[1:]:
+            whole = whole + piece  # pyright: ignore[reportOperatorIssue, reportUnknownVariableType]
+        return ChatResult(generations=[ChatGeneration(message=AIMessage.model_validate(whole.model_dump()))])
+
+    def _stream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> Iterator[ChatGenerationChunk]:
+        for piece in self._pieces():
+            if run_manager is not None:
+                run_manager.on_llm_new_token(str(piece.message.content), chunk=piece)
+            yield piece
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        for piece in self._pieces():
+            if run_manager is not None:
+                await run_manager.on_llm_new_token(str(piece.message.content), chunk=piece)
+            yield piece
+
+
+def words(*pieces: str) -> list[AIMessageChunk]:
+    used = {"input_tokens": 3, "output_tokens": len(pieces), "total_tokens": 3 + len(pieces)}
+    made = [AIMessageChunk(content=piece) for piece in pieces]
+    return [*made, AIMessageChunk(content="", usage_metadata=used)]  # pyright: ignore[reportArgumentType]
+
+
+new: Any = StateGraph
+command: Any = Command
+written: Any = entrypoint
+"""Their own types do not say what they take."""
+
+
+class State(MessagesState):
+    count: int
+
+
+def builder(state: type[Any], nodes: dict[str, Any]) -> Any:
+    """Nodes one after the other."""
+    made = new(state)
+    for each, node in nodes.items():
+        made.add_node(each, node)
+    for before, after in itertools.pairwise((START, *nodes)):
+        made.add_edge(before, after)
+    return made
+
+
+def writes(update: Any) -> Any:
+    """A node that does nothing else."""
+
+    def node(_: Any) -> Any:
+        return update
+
+    return node
+
+
+def again(_: Any) -> str:
+    return "again"
+
+
+# A conversation
+
+
+def chat() -> Any:
+    model = Model(answers=[words("Hello", " big", " world")])
+
+    async def answer(state: State) -> Any:
+        return {"messages": [await model.ainvoke(state["messages"])], "count": state.get("count", 0) + 1}
+
+    return builder(State, {"answer": answer})
+
+
+def tools() -> Any:
+    """Its model calls a tool, and then tells of the result."""
+    pieces: list[Any] = [
+        {"name": "weather", "args": "", "id": "call_1", "index": 0, "type": "tool_call_chunk"},
+        {"name": None, "args": '{"city": ', "id": None, "index": 0, "type": "tool_call_chunk"},
+        {"name": None, "args": '"Rome"}', "id": None, "index": 0, "type": "tool_call_chunk"},
+    ]
+    calls = [AIMessageChunk(content="Let me see.")]
+    calls += [AIMessageChunk(content="", tool_call_chunks=[piece]) for piece in pieces]
+    model = Model(answers=[calls, words("It is", " sunny.")])
+
+    def think(state: State) -> Any:
+        return {"messages": [model.invoke(state["messages"])]}
+
+    def work(state: State) -> Any:
+        last: Any = state["messages"][-1]
+        return {"messages": [ToolMessage("sunny", tool_call_id=last.tool_calls[0]["id"], name="weather", id="t1")]}
+
+    return builder(State, {"think": think, "work": work, "tell": think})
+
+
+def blocks() -> Any:
+    """Its model thinks, and says blocks."""
+    pieces = [
+        AIMessageChunk(content=[{"type": "reasoning", "reasoning": "Hm", "index": 0}]),
+        AIMessageChunk(content=[{"type": "reasoning", "reasoning": "m.", "index": 0}]),
+        AIMessageChunk(content=[{"type": "text", "text": "Yes", "index": 1}]),
+        AIMessageChunk(content=[{"type": "text", "text": "!", "index": 1}]),
+    ]
+    model = Model(answers=[pieces])
+
+    async def answer(state: State) -> Any:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    return builder(State, {"answer": answer})
+
+
+# Questions
+
+
+def asks(question: Any, **options: Any) -> Any:
+    def node(state: Any) -> Any:
+        return {"messages": [AIMessage(f"You said {interrupt(question, **options)!r}.")]}
+
+    return node
+
+
+def ask() -> Any:
+    schema = {"type": "string", "minLength": 1}
+    question = {"question": "What is your name?"}
+    return builder(State, {"before": writes({"count": 1}), "ask": asks(question, response_schema=schema)})
+
+
+def twice() -> Any:
+    """One node asks two questions, one after the other."""
+
+    def node(_: State) -> Any:
+        first = interrupt("First?")
+        return {"messages": [AIMessage(f"{first} and {interrupt('Second?')}")]}
+
+    return builder(State, {"node": node})
+
+
+def several() -> Any:
+    """Two nodes ask at the same time, one of them in a graph within the graph; a third asks nothing."""
+    made = new(State)
+    made.add_node("left", asks("Left?"))
+    made.add_node("right", builder(State, {"inner": asks({"message": "Right?", "options": [1, 2]})}).compile())
+    made.add_node("quiet", writes({"count": 7}))
+    for name in ("left", "right", "quiet"):
+        made.add_edge(START, name)
+    return made
+
+
+# States of all kinds
+
+
+class Colour(BaseModel):
+    name: str
+    seen: datetime.date
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: float
+
+
+class Anything(TypedDict, total=False):
+    topic: str
+    values: dict[str, Any]
+
+
+def structured() -> Any:
+    """Puts into its state what JSON has no form for."""
+
+    def node(_: Anything) -> Any:
+        return {
+            "values": {
+                "colour": Colour(name="red", seen=datetime.date(2026, 1, 2)),
+                "point": Point(1, 0.5),
+                "id": uuid.UUID(int=7),
+                "set": {3, 1, 2},
+                "bytes": b"\x00\x01",
+                "nothing": None,
+                "infinite": float("inf"),
+                "when": datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC),
+            }
+        }
+
+    return builder(Anything, {"node": node})
+
+
+class Topic(TypedDict):
+    topic: str
+
+
+class Joke(TypedDict):
+    joke: str
+
+
+def joke() -> Any:
+    """Takes a topic and gives a joke: it has no messages at all."""
+
+    class Both(Topic, Joke):
+        pass
+
+    made = new(Both, input_schema=Topic, output_schema=Joke)
+
+    def tell(state: Topic) -> Any:
+        return {"joke": f"Two {state['topic']} walk into a bar."}
+
+    made.add_node("tell", tell)
+    made.add_edge(START, "tell")
+    return made
+
+
+class Listed(TypedDict):
+    items: Annotated[list[str], operator.add]
+
+
+def fan() -> Any:
+    """Several activations of one node in one step, progress on the way, and a node that says where to go."""
+
+    def spread(state: Listed) -> Any:
+        get_stream_writer()({"spreading": len(state["items"])})
+        return command(goto=[Send("each", item) for item in state["items"]])
+
+    def each(item: str) -> Any:
+        return {"items": [item.upper()]}
+
+    made = new(Listed)
+    made.add_node("spread", spread)
+    made.add_node("each", each)
+    made.add_edge(START, "spread")
+    return made
+
+
+def within() -> Any:
+    """A graph in a graph in a graph, the last one called by a node that is a plain function."""
+    deepest = builder(Listed, {"deepest": writes({"items": ["c"]})}).compile()
+
+    def middle(state: Listed) -> Any:
+        return {"items": deepest.invoke({"items": []})["items"]}
+
+    inner = builder(Listed, {"middle": middle}).compile()
+    return builder(Listed, {"first": writes({"items": ["a"]}), "inner": inner})
+
+
+# Not drawn, but written
+
+
+@task
+async def shout(text: str) -> str:
+    return text.upper()
+
+
+def flow() -> Any:
+    """A function with tasks and a question: it has an input and an output, and no nodes."""
+
+    async def shouted(text: str) -> str:
+        return f"{await shout(text)}, {interrupt('Sure?')}"
+
+    return written()(shouted)
+
+
+# Failures
+
+
+def fail() -> Any:
+    def node(_: Listed) -> Any:
+        raise ValueError("no \ud800 more")
+
+    return builder(Listed, {"before": writes({"items": ["b"]}), "node": node})
+
+
+def endless() -> Any:
+    made = new(Listed)
+    made.add_node("again", writes({"items": ["x"]}))
+    made.add_edge(START, "again")
+    made.add_conditional_edges("again", again, {"again": "again", "end": END})
+    return made
+
+
+def steps() -> Any:
+    """Three steps, to look at one by one."""
+    return builder(Listed, {name: writes({"items": [name]}) for name in ("one", "two", "three")})
+
+
+GRAPHS: dict[str, Any] = {
+    "ask": ask,
+    "blocks": blocks,
+    "chat": chat,
+    "endless": endless,
+    "fail": fail,
+    "fan": fan,
+    "flow": flow,
+    "joke": joke,
+    "several": several,
+    "steps": steps,
+    "structured": structured,
+    "tools": tools,
+    "twice": twice,
+    "within": within,
+}

@@ -1,0 +1,178 @@
+"""A graph behind the gateway streams what it streams without one, in every mode."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessageChunk, BaseMessageChunk, HumanMessage, message_chunk_to_message
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from gateway.graph_value import plain
+from tests.gateway.graphs import GRAPHS
+from tests.gateway.platform import Frame, graphs_running
+
+MODES = ("values", "updates", "messages", "custom", "tasks", "checkpoints")
+SAID = {"messages": [{"role": "user", "content": "Hi", "id": "h1"}]}
+INPUTS: dict[str, Any] = {
+    "blocks": SAID,
+    "chat": SAID,
+    "fan": {"items": ["a", "b"]},
+    "joke": {"topic": "cats"},
+    "structured": {"topic": "all"},
+    "tools": SAID,
+    "within": {"items": []},
+}
+QUESTIONS: dict[str, Any] = {"ask": "Ann", "twice": "one"}
+
+
+class Alone:
+    """The same graph without a gateway."""
+
+    def __init__(self, name: str) -> None:
+        self._graph: Any = GRAPHS[name]().compile(checkpointer=InMemorySaver())
+        self._config = {"configurable": {"thread_id": "t"}}
+
+    async def stream(self, given: Any) -> list[Frame]:
+        if isinstance(given, dict) and "messages" in given:
+            given = {"messages": [HumanMessage("Hi", id="h1")]}
+        stream = self._graph.astream(given, self._config, stream_mode=list(MODES), subgraphs=True)
+        return [(mode, ns, data) async for ns, mode, data in stream]
+
+
+class Names:
+    """Ids differ from run to run: each is told by when it was first seen."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def _name(self, match: re.Match[str]) -> str:
+        return self._names.setdefault(match[0], f"id-{len(self._names)}")
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {self(key): self(member) for key, member in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(value, list | tuple):
+            return [self(member) for member in value]  # pyright: ignore[reportUnknownVariableType]
+        return (
+            re.sub(r"(lc_run--)?[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", self._name, value)
+            if isinstance(value, str)
+            else value
+        )
+
+
+def told(frames: list[Frame], mode: str) -> list[Any]:
+    """What a mode says, in the words in which both sides can be compared."""
+    named = Names()
+    return [named((list(ns), _told(mode, data))) for each, ns, data in frames if each == mode]
+
+
+def _told(mode: str, data: Any) -> Any:
+    if mode == "checkpoints":
+        parent: Any = data["parent_config"] or {}
+        metadata: Any = {name: data["metadata"][name] for name in ("source", "step")}
+        return {
+            "id": data["config"]["configurable"]["checkpoint_id"],
+            "parent": parent.get("configurable", {}).get("checkpoint_id"),
+            "values": plain(data["values"]),
+            "next": data["next"],
+            "metadata": metadata,
+            "tasks": [task["name"] for task in data["tasks"]],
+        }
+    made: Any = plain(data)
+    if "__interrupt__" in made:
+        made["__interrupt__"] = [{"value": q["value"], "id": q["id"]} for q in made["__interrupt__"]]
+    if mode == "tasks":
+        made.pop("metadata", None)  # the gateway's own: which run it is
+        made.pop("triggers", None) if "result" in made else None
+        if isinstance(made.get("error"), dict):
+            made["error"] = plain(data["error"])
+    return made
+
+
+def heard(frames: list[Frame]) -> list[Any]:
+    """The messages of a stream: their pieces added up, with where they were said."""
+    named, whole, where = Names(), dict[str, Any](), dict[str, Any]()
+    for mode, ns, data in frames:
+        if mode != "messages":
+            continue
+        piece, about = data
+        told = ("langgraph_node", "langgraph_step", "langgraph_triggers", "langgraph_path", "langgraph_checkpoint_ns")
+        where.setdefault(piece["id"], [list(ns), {name: about[name] for name in told}])
+        whole.setdefault(piece["id"], []).append(piece)
+    return [named([_sum(pieces), *where[key]]) for key, pieces in whole.items()]
+
+
+def _sum(pieces: list[Any]) -> Any:
+    if pieces[0]["type"] != "AIMessageChunk":  # without a gateway, what a node says at once is told at once
+        return pieces[0]
+    total: Any = AIMessageChunk.model_validate(pieces[0])
+    for piece in pieces[1:]:
+        total = total + AIMessageChunk.model_validate(piece)
+    assert isinstance(total, BaseMessageChunk)
+    return plain(message_chunk_to_message(total))
+
+
+def both(alone: list[Frame], behind: list[Frame]) -> None:
+    for mode in MODES:
+        if mode != "messages":
+            assert told(behind, mode) == told(alone, mode), mode
+    assert heard(behind) == heard([(mode, ns, plain(data)) for mode, ns, data in alone])
+
+
+def asked(behind: bool) -> tuple[str, ...]:
+    return tuple("messages-tuple" if mode == "messages" and behind else mode for mode in MODES)
+
+
+@pytest.mark.parametrize("name", INPUTS)
+async def test_a_graph_streams_the_same_behind_the_gateway(name: str, tmp_path: Path) -> None:
+    alone = await Alone(name).stream(INPUTS[name])
+    async with graphs_running(tmp_path, name) as caller:
+        behind = await caller.stream(await caller.thread(), name, INPUTS[name], *asked(True))
+    assert behind[0][0] == "metadata"
+    both(alone, behind)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+async def test_a_graph_that_asks_streams_the_same_before_and_after_the_answer(name: str, tmp_path: Path) -> None:
+    alone = Alone(name)
+    async with graphs_running(tmp_path, name) as caller:
+        thread_id = await caller.thread()
+        both(await alone.stream(SAID), await caller.stream(thread_id, name, SAID, *asked(True)))
+        resumed = await caller.stream(thread_id, name, None, *asked(True), command={"resume": QUESTIONS[name]})
+        both(await alone.stream(Command(resume=QUESTIONS[name])), resumed)
+
+
+async def test_a_second_input_streams_the_same(tmp_path: Path) -> None:
+    alone = Alone("chat")
+    async with graphs_running(tmp_path, "chat") as caller:
+        thread_id = await caller.thread()
+        for _ in range(2):
+            both(await alone.stream(SAID), await caller.stream(thread_id, "chat", SAID, *asked(True)))
+
+
+async def test_without_stream_subgraphs_nothing_within_a_graph_is_told(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "within") as caller:
+        frames = await caller.stream(await caller.thread(), "within", {"items": []}, "updates", subgraphs=False)
+    assert [(ns, data) for mode, ns, data in frames if mode == "updates"] == [
+        ((), {"first": {"items": ["a"]}}),
+        ((), {"inner": {"items": ["a", "c"]}}),
+    ]
+
+
+async def test_the_tasks_of_a_step_are_told_under_the_ids_by_which_a_namespace_names_them(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "within") as caller:
+        frames = await caller.stream(await caller.thread(), "within", {"items": []}, "tasks")
+    names = {f"{data['name']}:{data['id']}" for mode, _, data in frames if mode == "tasks"}
+    assert {ns[0] for mode, ns, _ in frames if mode == "tasks" and ns} <= names
+
+
+async def test_a_stream_that_is_read_again_is_the_same(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "tools") as caller:
+        thread_id = await caller.thread()
+        frames = await caller.stream(thread_id, "tools", SAID, "values", "messages-tuple", subgraphs=False)
+        run_id = frames[0][2]["run_id"]
+        path = f"/threads/{thread_id}/runs/{run_id}/stream?stream_mode=values,messages-tuple"
+        again = await caller.gateway.http.get(path, headers={"Last-Event-ID": "-1"})
+        assert again.text.count("event: messages") == sum(mode == "messages" for mode, _, _ in frames)
