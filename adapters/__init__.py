@@ -9,5 +9,12 @@ __all__ = ("ADAPTERS", "UPSTREAMS")
 
 ADAPTERS: tuple[Adapter, ...] = (acp.adapter, a2a.adapter, aief.adapter, langchain.adapter)
 
-UPSTREAMS: tuple[Upstream, ...] = (a2a.upstream, acp.upstream, aief.upstream, openai.upstream)
+UPSTREAMS: tuple[Upstream, ...] = (
+    langchain.upstream,
+    a2a.upstream,
+    acp.upstream,
+    langchain.agent_protocol_upstream,
+    aief.upstream,
+    openai.upstream,
+)
 """In the order of preference, where a server speaks several: what carries more of a run comes first."""

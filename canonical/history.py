@@ -312,8 +312,8 @@ class History:
         return replace(made, parent_id=parent, values=values, messages=tuple(m for m in messages if m is not None))
 
     def _without_withdrawn(self, made: Revision) -> Revision:
-        """A question that was taken back is asked no more, and who asked it does not go on; an agent with a state of its
-        own knows that better."""
+        """A question that was taken back is asked no more, and who asked it does not go on. An agent with a state of
+        its own knows that better."""
         asked = self.fold.interrupts
         left = tuple(q for q in made.questions if asked[q.task_id, q.interrupt_id].action != "superseded")
         if len(left) == len(made.questions):

@@ -164,7 +164,7 @@ class AgentSettings(Section):
     """Of the agent's own server."""
     urls: tuple[HttpUrl, ...] = ()
     """Of several servers that are the same agent: a conversation stays with the one that has it."""
-    protocol: Literal["a2a", "acp", "aief", "langgraph", "openai"] | None = None
+    protocol: Literal["a2a", "acp", "agent-protocol", "aief", "langgraph", "openai"] | None = None
     """What the server speaks; found out by asking if it is not given."""
     options: dict[str, str] = {}
     """Of the protocol's client: `steps: ask` of aief hands every step to the caller, `api: chat` of openai does without

@@ -2,13 +2,17 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 
 from adapters._adapter import Adapter, Example
+from adapters._upstream import Upstream
 from adapters.langchain.carries import CARRIES
+from adapters.langchain.client import Client, discover
+from adapters.langchain.description import upstream_name
 from adapters.langchain.server import answer_fault, routes
 from adapters.langchain.webhook import Writer
 
-__all__ = ("adapter",)
+__all__ = ("Client", "adapter", "agent_protocol_upstream", "discover", "upstream", "upstream_name")
 
 
 def examples(base_url: str, agent: str) -> Sequence[Example]:
@@ -32,4 +36,20 @@ adapter = Adapter(
     carries=CARRIES,
     examples=examples,
     webhooks={"langgraph": Writer},
+)
+
+upstream = Upstream(
+    protocol="langgraph",
+    title="LangGraph",
+    discover=partial(discover, dialect="langgraph"),
+    client=partial(Client, dialect="langgraph"),
+    name_of=upstream_name,
+)
+
+agent_protocol_upstream = Upstream(
+    protocol="agent-protocol",
+    title="Agent Protocol",
+    discover=partial(discover, dialect="agent-protocol"),
+    client=partial(Client, dialect="agent-protocol"),
+    name_of=upstream_name,
 )

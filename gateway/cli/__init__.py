@@ -150,7 +150,7 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None) -> None:
 @click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent with every request to it.")
 @click.option(
     "--protocol",
-    type=click.Choice(("a2a", "acp", "aief", "langgraph", "openai")),
+    type=click.Choice(("a2a", "acp", "agent-protocol", "aief", "langgraph", "openai")),
     help="What it speaks, instead of finding out.",
 )
 def add(target: str, config: Path, headers: Sequence[str], protocol: str | None) -> None:

@@ -72,12 +72,20 @@ class Line:
                     if heard is not None:
                         yield heard
         except FaultError as error:
-            absent = isinstance(error.__cause__, (httpx.ConnectError, httpx.InvalidURL))
-            raise Failed(ABSENT if absent else error.fault.message) from error
+            raise Failed(_words(error)) from error
 
     def _record(self, event: Event) -> None:
         call = self._call
         self._records.append(Record(len(self._records) + 1, 0, call.task_id, call.run_id, 1, event))
+
+
+def _words(error: FaultError) -> str:
+    """Clients speak of an agent's server: here it is the gateway that the user knows."""
+    if isinstance(error.__cause__, (httpx.ConnectError, httpx.InvalidURL)):
+        return ABSENT
+    if "answered 401" in error.fault.message:
+        return "the gateway wants an API key: give one with --key or in BABELGATE_KEY"
+    return error.fault.message
 
 
 def _heard(event: Event) -> Heard | None:

@@ -28,7 +28,7 @@ from gateway.cli.target import read_targets
 from tests.gateway.command import BOUND, PROGRAM, ROOT, Served, babelgate, bound_socket, served
 from tests.skip import missing
 
-PROTOCOLS = ("acp", "a2a")
+PROTOCOLS = ("acp", "a2a", "langgraph", "aief")
 AGENT = """
 async def greet(text: str):
     yield "Good day, "
@@ -397,7 +397,7 @@ def test_an_agent_is_called_and_its_answer_goes_to_stdout(here: Here, demo: Serv
     assert (done.stdout, done.stderr, done.returncode) == ("one two three\n", "", 0)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", ["acp", "a2a", "langgraph"])  # AIEF has no streams
 def test_tokens_are_shown_as_they_come(demo: Served, tmp_path: Path, protocol: str) -> None:
     process = subprocess.Popen(
         [*PROGRAM, "run", "slow", "60", "--as", protocol, "--url", demo.url], stdout=subprocess.PIPE, cwd=tmp_path
@@ -523,7 +523,7 @@ def test_help_shows_what_there_is_with_examples_and_nothing_else(here: Here) -> 
     assert done.returncode == 0
     assert "babelgate serve weather=http://127.0.0.1:8333" in done.stdout
     commands = re.findall(r"^│ ([a-z]+) ", done.stdout, re.MULTILINE)
-    assert sorted(commands) == ["run", "serve", "validate"]
+    assert sorted(commands) == ["add", "run", "serve", "validate"]
     for command in commands:
         assert "Examples:" in here(command, "--help").stdout
     assert re.fullmatch(r"babelgate \d+\.\d+\.\d+\n", here("--version").stdout)

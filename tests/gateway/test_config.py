@@ -202,7 +202,7 @@ def test_a_variable_that_is_not_set_is_named(file: Path) -> None:
         ("agents: {a: {}}", "agents.a: an agent has either python: module:name or url"),
         ("agents: {a: {python: m:a, agent: b}}", "agents.a: agent is for agents with a url"),
         ("agents: {a: {python: just_a_module}}", "agents.a.python: allowed: module:name"),
-        ("agents: {a: {url: http://x, protocol: soap}}", "agents.a.protocol: allowed: 'a2a', 'acp', 'aief'"),
+        ("agents: {a: {url: http://x, protocol: soap}}", "agents.a.protocol: allowed: 'a2a', 'acp', 'agent-protocol'"),
         ("agents: {a: {url: http://x, timeout: {reed: 1}}}", "agents.a.timeout.reed: there is no such key; there are"),
         ("agents: {a: {url: http://x, timeout: 0}}", "agents.a.timeout.total: greater than 0"),
         ("agents: {a: {url: http://x, headers: {a b: c}}}", "agents.a.headers: 'a b' is not the name of a header"),

@@ -1,0 +1,86 @@
+"""Which agents a server has."""
+
+import asyncio
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import httpx
+
+from adapters.langchain.client.following import NOT_THERE
+from adapters.langchain.client.upstream import Upstream
+from adapters.langchain.description import decode_agents, decode_assistants, decode_schemas
+from adapters.langchain.modes import Dialect
+from adapters.langchain.refusal import status_of
+from canonical import AgentInfo, FaultCode, FaultError
+from canonical.value import JsonObject
+
+__all__ = ("discover",)
+
+PAGE: Final = 100
+MOST: Final = 1000
+"""Agents of one server that are listed."""
+DESCRIBED: Final = 50
+"""Of them, those whose schemas are asked for."""
+
+
+async def discover(
+    url: str,
+    http: httpx.AsyncClient,
+    headers: Mapping[str, str] | None = None,
+    *,
+    dialect: Dialect | None = None,
+) -> list[AgentInfo]:
+    """The agents of a server: the graphs of a LangGraph server, else those of the Agent Protocol.
+    `description.upstream_name` tells what it calls them itself."""
+    upstream = Upstream(url, headers, 10.0, http)
+    if dialect != "agent-protocol":
+        try:
+            return await _graphs(upstream)
+        except FaultError as error:
+            if dialect == "langgraph" or status_of(error.fault) not in NOT_THERE:
+                raise
+    return await _agents(upstream)
+
+
+async def _graphs(upstream: Upstream) -> list[AgentInfo]:
+    listed = await _pages(upstream, "/assistants/search", {"metadata": {"created_by": "system"}})
+    listed = listed or await _pages(upstream, "/assistants/search", {})
+    with _listing("assistants as LangGraph"):
+        found = decode_assistants(listed)
+
+    async def described(called: str, info: AgentInfo) -> AgentInfo:
+        try:
+            schemas = decode_schemas(await upstream.get(f"/assistants/{called}/schemas"))
+        except FaultError:  # a graph that cannot be drawn can be called all the same
+            return info
+        return info.model_copy(update={"schemas": schemas})
+
+    some = await asyncio.gather(*(described(called, info) for called, info in found[:DESCRIBED]))
+    return [*some, *(info for _, info in found[DESCRIBED:])]
+
+
+async def _agents(upstream: Upstream) -> list[AgentInfo]:
+    listed = await _pages(upstream, "/agents/search", {})
+    with _listing("agents as the Agent Protocol"):
+        return decode_agents(listed)
+
+
+async def _pages(upstream: Upstream, path: str, where: JsonObject) -> list[Any]:
+    found: list[Any] = []
+    while len(found) < MOST:
+        page = await upstream.post(path, {**where, "limit": PAGE, "offset": len(found)})
+        if not isinstance(page, list):
+            raise FaultError(FaultCode.AGENT_INVALID, "The server did not answer with a list")
+        found += page
+        if len(page) < PAGE:
+            break
+    return found
+
+
+@contextmanager
+def _listing(what: str) -> Generator[None]:
+    try:
+        yield
+    except FaultError as error:
+        raise FaultError(FaultCode.AGENT_INVALID, f"The server does not list {what} does") from error

@@ -1,0 +1,111 @@
+"""Which of a server's threads a run goes into, and changes of its state."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from adapters.langchain import wire_reply as w
+from adapters.langchain.client.following import NOT_THERE
+from adapters.langchain.client.route import Layout, Route, named
+from adapters.langchain.client.upstream import Upstream
+from adapters.langchain.client.work import Work, valid
+from adapters.langchain.content import members_of
+from adapters.langchain.refusal import status_of
+from adapters.langchain.request import encode_update
+from canonical import FaultCode, FaultError, Invocation
+from canonical.event import LossNoted, StateSaved
+from canonical.feature import Feature
+
+__all__ = ("place", "update_state")
+
+
+async def place(upstream: Upstream, work: Work, call: Invocation, layout: Layout) -> None:
+    work.route = Route(layout, None)
+    if call.answers:
+        # Where this task asked: another one of the same conversation may have gone on in a copy.
+        known = call.upstream.get("task")
+        if known is None:
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never told which thread this is")
+        work.route.thread_id = known
+        return
+    known = call.upstream.get("thread")
+    if known is not None:
+        work.route.thread_id = await _going_on(upstream, known)
+        if work.route.thread_id is not None:
+            work.checkpoint = call.checkpoint
+            return
+        work.notes.append(LossNoted(feature=Feature.HISTORY, how="the agent's server has forgotten the thread"))
+    await _begin(upstream, work, call)
+
+
+async def _begin(upstream: Upstream, work: Work, call: Invocation) -> None:
+    """A thread of its own, which is told what was said before."""
+    work.history = call.history
+    if call.checkpoint is not None and work.route.layout == "langgraph":
+        how = "the branch begins a thread of its own upstream: of the state it has the messages"
+        work.notes.append(LossNoted(feature=Feature.FORK, how=how))
+    if work.route.layout == "langgraph":
+        work.route.thread_id, work.fresh = str(uuid4()), True
+        return
+    try:
+        work.route.thread_id = named(valid(w.Thread, await upstream.post("/threads", {})).thread_id)
+    except FaultError as error:
+        if status_of(error.fault) not in NOT_THERE:
+            raise
+        # Threads are an optional stage of the Agent Protocol.
+        how = "the agent's server has no threads: it does not remember"
+        work.notes.append(LossNoted(feature=Feature.HISTORY, how=how))
+
+
+async def _going_on(upstream: Upstream, thread_id: str) -> str | None:
+    """The thread to go on in; None if the server does not know it any more. One that waits for an answer stays as it
+    is, because new input would take its question away: what is new is said to a copy."""
+    path = Route("langgraph", thread_id).thread
+    try:
+        thread = valid(w.Thread, await upstream.get(path))
+    except FaultError as error:
+        if status_of(error.fault) == 404:
+            return None
+        raise
+    waits = thread.status == "interrupted" and (thread.interrupts is None or bool(thread.interrupts))
+    if not waits:
+        return thread_id
+    try:
+        return named(valid(w.Thread, await upstream.post(f"{path}/copy")).thread_id)
+    except FaultError as error:
+        if status_of(error.fault) in NOT_THERE:
+            return thread_id
+        raise
+
+
+async def update_state(upstream: Upstream, call: Invocation, forgets: Sequence[str], as_node: str | None) -> StateSaved:
+    """A revision that a caller makes, where the state is kept. Raises unsupported, where it is not known where."""
+    thread_id = call.upstream.get("thread")
+    if thread_id is None:
+        raise FaultError(
+            FaultCode.UNSUPPORTED, "The agent's server keeps the state, and it is not known in which thread."
+        )
+    path = f"{Route('langgraph', thread_id).thread}/state"
+    try:
+        await upstream.post(path, encode_update(call, forgets, as_node))
+    except FaultError as error:
+        if status_of(error.fault) in (400, 409, 422):
+            raise FaultError(FaultCode.INVALID, error.fault.message) from error
+        raise
+    state = members_of(await upstream.get(path))
+    metadata, next_ = members_of(state.get("metadata")), state.get("next")
+    step: Any = metadata.get("step")
+    return StateSaved(
+        checkpoint_id=_id_of(state.get("checkpoint")),
+        parent_id=_id_of(state.get("parent_checkpoint")),
+        source=str(metadata.get("source", "update")),
+        step=step if isinstance(step, int) else 0,
+        as_node=as_node,
+        values=members_of(state.get("values")),
+        next=tuple(map(str, next_)) if isinstance(next_, list) else (),  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    )
+
+
+def _id_of(checkpoint: Any) -> str | None:
+    found = members_of(checkpoint).get("checkpoint_id")
+    return found if isinstance(found, str) else None

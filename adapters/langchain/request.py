@@ -1,0 +1,235 @@
+"""What is asked of another server: bodies of its calls, in either dialect."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from adapters.langchain.content import members_of
+from adapters.langchain.message import encode_message, encode_said
+from adapters.langchain.modes import Dialect
+from adapters.langchain.reader import BREAKPOINT
+from canonical import DataPart, FaultCode, FaultError, Invocation, Message, Record
+from canonical.event import InterruptRaised
+from canonical.value import Json, JsonObject
+
+__all__ = (
+    "MODES",
+    "Shape",
+    "encode_answers",
+    "encode_command",
+    "encode_input",
+    "encode_messages",
+    "encode_run",
+    "encode_update",
+)
+
+MODES: Final[Mapping[str, tuple[str, ...]]] = {
+    "langgraph": ("values", "updates", "messages-tuple", "custom", "tasks", "checkpoints"),
+    "langgraph-basic": ("values", "updates", "messages-tuple", "custom"),
+    # The README's list has no `messages`, that of OpenAPI 0.1.6 nothing else for it.
+    "readme": ("values", "updates", "messages-tuple", "custom"),
+    "openapi": ("values", "updates", "messages", "custom"),
+}
+"""What is asked for, by the form of the server; `basic` = where tasks and checkpoints are not known."""
+
+_TEXTS: Final = ("input", "question", "query", "prompt", "message", "text", "task", "topic", "user_input")
+"""Names under which graphs take a text, the likeliest first."""
+_HEX: Final = frozenset("0123456789abcdef")
+_OURS: Final = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map", "run_id", "graph_id"})
+_PASSED: Final = ("interrupt_before", "interrupt_after", "durability")
+
+
+class Shape:
+    """What an agent takes, by the JSON Schema of its input. Without one it takes messages."""
+
+    def __init__(self, schema: Mapping[str, Any] | None = None) -> None:
+        root = dict(schema or {})
+        resolved = _resolved(root, root)
+        self.members: Mapping[str, JsonObject] = {
+            name: _resolved(members_of(each), root) for name, each in members_of(resolved.get("properties")).items()
+        }
+        self.has_messages = not self.members or "messages" in self.members
+        required: Any = resolved.get("required") or ()
+        texts = [name for name, each in self.members.items() if _takes_text(each)]
+        must = [name for name in texts if name in required]
+        named = [name for name in _TEXTS if name in texts]
+        self.text: str | None = next((found[0] for found in (must, texts) if len(found) == 1), None)
+        """The member for the text of a caller that says nothing else."""
+        self.text = self.text or (named[0] if named else None)
+
+
+def _resolved(schema: JsonObject, root: JsonObject) -> JsonObject:
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#/$defs/"):
+        found = members_of(root.get("$defs")).get(reference.removeprefix("#/$defs/"))
+        return found if isinstance(found, dict) else schema  # pyright: ignore[reportUnknownVariableType]
+    return schema
+
+
+def _takes_text(schema: JsonObject) -> bool:
+    if "enum" in schema or "const" in schema:
+        return False
+    choices: Any = schema.get("anyOf") or [schema]
+    found = [members_of(choice) for choice in choices] if isinstance(choices, list) else []  # pyright: ignore[reportUnknownVariableType]
+    return any(choice.get("type") == "string" and "enum" not in choice for choice in found)
+
+
+# Inputs
+
+
+def encode_input(call: Invocation, shape: Shape, history: Sequence[Message] = ()) -> Json:
+    """LangGraph's: messages are a member of it. `history` = what was said before, to a server that did not hear it.
+
+    Raises:
+        FaultError: invalid, if the agent has no place for what the caller said.
+    """
+    messages = (*history, *call.messages)
+    if call.data is not None and not isinstance(call.data, dict):
+        if not messages:
+            return {shape.text: call.data} if isinstance(call.data, str) and shape.text is not None else call.data
+        return {"messages": [encode_message(message) for message in messages], "input": call.data}
+    given: JsonObject = dict(call.data or {})
+    if not messages:
+        return given
+    if not shape.has_messages:
+        return _with_text(given, call, shape)
+    items = members_of(members_of(shape.members.get("messages")).get("items"))
+    if items.get("type") == "string":
+        return {**given, "messages": [message.text for message in messages]}
+    return {**given, "messages": [encode_message(message) for message in messages]}
+
+
+def _with_text(given: JsonObject, call: Invocation, shape: Shape) -> JsonObject:
+    for message in call.messages:
+        for part in message.parts:
+            if isinstance(part, DataPart) and isinstance(part.data, dict):
+                given = {**part.data, **given}
+    text = call.messages[-1].text if call.messages else ""
+    if text and shape.text is not None and shape.text not in given:
+        return {**given, shape.text: text}
+    if text and not given:
+        wanted = ", ".join(shape.members)
+        raise FaultError(FaultCode.INVALID, f"The agent takes no text: it asks for data with the members {wanted}.")
+    return given
+
+
+# Answers
+
+
+def encode_answers(call: Invocation, past: Sequence[Record]) -> JsonObject:
+    """What lets a paused run go on: `command`, or an empty `input` where nobody asked. A declined question is answered
+    with null."""
+    raised = {r.event.interrupt_id: r.event for r in past if isinstance(r.event, InterruptRaised)}
+    values: dict[str, Json] = {}
+    nameless: list[Json] = []
+    for answer in call.answers:
+        value = None if answer.action == "decline" else answer.value
+        question = raised.get(answer.interrupt_id)
+        own = members_of({} if question is None else question.extra.get("langchain"))
+        if own.get("breakpoint") or answer.interrupt_id.startswith(BREAKPOINT):
+            continue
+        wire_id = own.get("id") if question is not None else answer.interrupt_id
+        if isinstance(wire_id, str):
+            values[wire_id] = value
+        else:
+            nameless.append(value)
+    if nameless:
+        return {"command": {"resume": nameless[0]}}
+    if not values:
+        return {"input": None}
+    only = next(iter(values.values())) if len(values) == 1 else None
+    # By its id an answer would not be found any more where the state was changed since: that makes another checkpoint.
+    bare = only is not None and not _is_map(only)
+    return {"command": {"resume": only if bare else values}}
+
+
+def _is_map(value: Json) -> bool:
+    """Whether it would be taken for answers by id."""
+    return isinstance(value, dict) and (not value or all(_is_id(name) for name in value))
+
+
+def _is_id(name: str) -> bool:
+    return len(name.replace("-", "")) == 32 and _HEX.issuperset(name.replace("-", ""))
+
+
+# Runs
+
+
+def encode_run(
+    call: Invocation,
+    asked: JsonObject,
+    *,
+    dialect: Dialect,
+    agent: str,
+    modes: Sequence[str],
+    thread_id: str | None = None,
+    checkpoint: str | None = None,
+) -> JsonObject:
+    """The body that creates a run. `asked` = its input or its answers; `thread_id` = where it is no part of the
+    path."""
+    body: JsonObject = {
+        "assistant_id" if dialect == "langgraph" else "agent_id": agent,
+        **asked,
+        **_configured(call.config),
+        "metadata": _metadata(call),
+        "stream_mode": list(modes),
+        "stream_subgraphs": True,
+        "stream_resumable": True,
+        "multitask_strategy": "enqueue",
+        "on_disconnect": "continue",
+    }
+    if thread_id is not None:
+        body["thread_id"] = thread_id
+    if checkpoint is not None:
+        body["checkpoint_id"] = checkpoint
+    return body
+
+
+def encode_messages(call: Invocation, history: Sequence[Message] = ()) -> JsonObject:
+    """The Agent Protocol's: messages stand beside the input."""
+    made: JsonObject = {"messages": [encode_said(message) for message in (*history, *call.messages)]}
+    return made if call.data is None else {**made, "input": call.data}
+
+
+def _metadata(call: Invocation) -> JsonObject:
+    """The caller's, and the run's own id: by it the run is found where the answer that tells its id was lost."""
+    return {**{k: v for k, v in call.metadata.items() if k != "babelgate"}, "gateway_run": call.run_id}
+
+
+def _configured(given: JsonObject) -> JsonObject:
+    """What the caller wants of the run itself. Servers take one of configurable and context, and make it the other."""
+    made: JsonObject = {name: given[name] for name in _PASSED if given.get(name)}
+    theirs = members_of(given.get("configurable"))
+    configurable = {
+        name: value
+        for name, value in theirs.items()
+        if name not in _OURS and not name.startswith(("__", "langgraph_auth"))
+    }
+    context = members_of(given.get("context"))
+    config: JsonObject = {name: given[name] for name in ("tags", "recursion_limit") if given.get(name)}
+    if context:
+        made["context"] = {**configurable, **context}
+    elif configurable:
+        config["configurable"] = configurable
+    return {**made, "config": config} if config else made
+
+
+def encode_command(call: Invocation) -> JsonObject:
+    """What a caller wants done to the state (`update`) and where the graph is to go (`goto`)."""
+    given = members_of(call.config.get("command"))
+    return {name: given[name] for name in ("update", "goto") if given.get(name)}
+
+
+# States
+
+
+def encode_update(call: Invocation, forgets: Sequence[str], as_node: str | None) -> JsonObject:
+    values = dict(members_of(call.data))
+    if call.messages or forgets:
+        removed = [{"type": "remove", "id": message_id, "content": ""} for message_id in forgets]
+        values["messages"] = [*removed, *(encode_message(message) for message in call.messages)]
+    body: JsonObject = {"values": values}
+    if as_node is not None:
+        body["as_node"] = as_node
+    if call.checkpoint is not None:
+        body["checkpoint_id"] = call.checkpoint
+    return body
