@@ -1,8 +1,8 @@
 """Who calls, and how the caller sees the gateway: put into the request by the gateway, read by every server."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +22,8 @@ class Caller:
     it."""
     agent: str | None
     """The agent of calls that name none."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Those of the request that some agent's server may be sent, by lower-case name."""
     keyed: bool = False
     """Whether API keys exist: then nobody is anonymous, and extended cards are declared."""
 

@@ -1,14 +1,20 @@
 """How a protocol's folder puts agents behind the gateway: one `Upstream` value beside its `Adapter`."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import httpx
 
 from canonical import AgentInfo, Event, Invocation
 
-__all__ = ("Client", "Upstream")
+__all__ = ("FORWARDED", "Client", "Upstream")
+
+FORWARDED: ContextVar[Mapping[str, str]] = ContextVar("forwarded", default=MappingProxyType({}))
+"""Headers of the caller's request that go along with every request of the run: set where the run is begun, and read
+where requests are made."""
 
 
 class Client(Protocol):

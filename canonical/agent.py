@@ -80,6 +80,8 @@ class Invocation:
     """Where this run goes on from questions: all their answers, in the order in which the questions were raised."""
     config: JsonObject = field(default_factory=dict[str, object])
     metadata: JsonObject = field(default_factory=dict[str, object])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of the caller's request, for the agent's server."""
     history: tuple[Message, ...] = ()
     """What was said on the thread before this run, as far as the agent does not remember it by itself."""
     upstream: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -104,6 +104,8 @@ class RunCreated(_Event):
     """The revision to start from; None = the newest."""
     config: JsonObject = Field(default_factory=dict)
     metadata: JsonObject = Field(default_factory=dict)
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Of the caller's request, those that the agent's server is to be sent."""
     strategy: Strategy = "enqueue"
     start_after: int | None = None
     """Microseconds since 1970, UTC."""

@@ -82,6 +82,8 @@ class Submission:
     """A thread that is created by this call is erased soon after its task has ended."""
     thread_metadata: JsonObject = field(default_factory=dict[str, object])
     """Merged into the thread's."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of the caller's request: those that the agent's settings name are sent on to its server."""
     history: tuple[Message, ...] = ()
     """Messages of the conversation that were said elsewhere and are news here; said on the thread before the input."""
     strategy: Strategy = "enqueue"
@@ -112,6 +114,7 @@ class Answers:
     config: JsonObject = field(default_factory=dict[str, object])
     metadata: JsonObject = field(default_factory=dict[str, object])
     """Of the run that goes on."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
     webhook: "Webhook | None" = None
     extra: Extra = field(default_factory=dict[str, object])
 

@@ -16,8 +16,9 @@ from gateway.command import Bounds
 from gateway.config import Settings
 from gateway.door import Door
 from gateway.fetch import Fetcher
+from gateway.fleet import Fleet
 from gateway.hub import Hub
-from gateway.registry import Registry
+from gateway.registry import Fronted, Registry
 
 __all__ = ("create_app", "open_hub")
 
@@ -97,14 +98,24 @@ def _own(hub: Hub, registry: Registry) -> Sequence[Any]:
     async def readyz(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
         why = await hub.ready()
         known = caller(request).owner != ""  # reasons name paths and hosts, and this is open to all
-        agents = {
-            f.info.name: (f"broken: {f.broken}" if known else "broken") if f.broken else "ok" for f in registry.all()
-        }
+        agents = {f.info.name: _health(f, known=known) for f in registry.all()}
         journal = "ok" if why is None else why if known else "failing"
         body = {"status": "ok" if why is None else "failing", "journal": journal, "agents": agents}
         return Response(body, status_code=200 if why is None else 503)
 
     return (index, healthz, readyz)
+
+
+def _health(fronted: Fronted, *, known: bool) -> str:
+    """Of one agent: ok, broken (it could not be had at the start), or which of its servers fail."""
+    if fronted.broken:
+        return f"broken: {fronted.broken}" if known else "broken"
+    if not isinstance(fronted.agent, Fleet):
+        return "ok"
+    failing = {url: state for url, state in fronted.agent.health.items() if state != "ok"}
+    if not failing:
+        return "ok"
+    return "failing: " + ", ".join(f"{url} is {state}" for url, state in failing.items()) if known else "failing"
 
 
 def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:

@@ -139,6 +139,7 @@ def submit(
         checkpoint=ask.checkpoint,
         config=ask.config,
         metadata=ask.metadata,
+        headers=dict(ask.headers),
         strategy=ask.strategy,
         start_after=ask.start_after,
         extra=ask.extra,
@@ -309,6 +310,7 @@ def answer(ledger: Ledger, owner: str, given: Answers, ids: Ids, bounds: Bounds,
         messages=messages,
         config=given.config,
         metadata=given.metadata,
+        headers=dict(given.headers),
         extra=given.extra,
     )
     ledger.append(state, created, task_id=task.task_id, run_id=run_id)

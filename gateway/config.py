@@ -31,6 +31,18 @@ __all__ = ("DEMO", "AgentSettings", "Limits", "Network", "Queue", "Settings", "T
 _UNITS: Final = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """RFC 9110, 5.6.2."""
+_OURS: Final = frozenset(
+    (
+        "authorization",
+        "x-api-key",
+        "cookie",
+        "host",
+        "content-length",
+        "content-type",
+        "connection",
+        "transfer-encoding",
+    )
+)
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]*)")
 
 
@@ -173,6 +185,8 @@ class AgentSettings(Section):
     """Which of the server's agents, by the server's own name for it."""
     headers: dict[str, SecretStr] = {}
     """Sent with every request to the server. `${VAR}` takes a value from the environment."""
+    forward: tuple[str, ...] = ()
+    """Names of headers of the caller's request that are sent on to the server. API keys of the gateway are not."""
     timeout: Annotated[Timeout, BeforeValidator(_timeout, json_schema_input_type=Seconds | Timeout)] = Timeout()
     """Seconds of a run, or `{connect, read, total}`."""
     concurrency: PositiveInt | None = None
@@ -197,12 +211,22 @@ class AgentSettings(Section):
                 raise ValueError(f"the value of {name} is not printable ASCII")
         return headers
 
+    @field_validator("forward")
+    @classmethod
+    def _forwardable(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not _TOKEN.fullmatch(name):
+                raise ValueError(f"{name!r} is not the name of a header")
+            if name.lower() in _OURS:
+                raise ValueError(f"{name} is the gateway's own: callers' keys, hosts and lengths are not sent on")
+        return tuple(name.lower() for name in names)
+
     @model_validator(mode="after")
     def _one_kind(self) -> "AgentSettings":
         if [self.python is not None, self.url is not None, bool(self.urls)].count(True) != 1:
             raise ValueError("an agent has either python: module:name or url: http://…")
         if self.python is not None:
-            for name in ("protocol", "agent", "headers", "options"):
+            for name in ("protocol", "agent", "headers", "options", "forward"):
                 if getattr(self, name):
                     raise ValueError(f"{name} is for agents with a url, and this one has python")
         return self

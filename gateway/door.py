@@ -67,6 +67,7 @@ class Door:
         self._origins = frozenset(settings.cors)
         self._public_origin = "/".join(self._public_url.split("/")[:3]).lower() if self._public_url else None
         self._body_limit = settings.limits.body
+        self._forwarded = frozenset(name for each in settings.agents.values() for name in each.forward)
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -103,7 +104,8 @@ class Door:
             response = self._encode(error.fault, request)
             await response.to_asgi_response(None, request)(inner, receive, answer)  # type: ignore[arg-type]
             return
-        inner["state"]["caller"] = Caller(owner, base_url, agent, keyed=bool(self._keys))
+        sent = {name: headers[name.encode()].decode("latin-1") for name in self._forwarded if name.encode() in headers}
+        inner["state"]["caller"] = Caller(owner, base_url, agent, sent, keyed=bool(self._keys))
         inner["method"] = _STAND_INS.get(scope["method"], scope["method"])
         await self.app(inner, receive, answer)
 

@@ -25,6 +25,7 @@ from gateway.channel import Channel
 from gateway.invocation import Invocations
 from gateway.journal import Journal, Unstored
 from gateway.ledger import Ledger
+from gateway.output import misfit
 from gateway.recorder import Recorder, files_of
 from gateway.turn import Later, Outcome, Start
 
@@ -52,6 +53,8 @@ class Fronted(Protocol):
     def total_timeout(self) -> float | None: ...
     @property
     def idempotent(self) -> bool: ...
+    @property
+    def forward(self) -> frozenset[str]: ...
 
 
 class Tasks:
@@ -295,6 +298,8 @@ class Engine:
         ended = recorder.ended
         if ended is None:
             return Outcome()
+        if ended.status is RunStatus.SUCCESS and (wrong := misfit(fronted.info, ended.output)) is not None:
+            return Outcome(RunStatus.ERROR, RunReason.FAULT, wrong)
         return Outcome(ended.status, ended.reason, ended.fault, ended.output, ended.usage)
 
     def _expire(self, pump: _Pump, seconds: float) -> None:

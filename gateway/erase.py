@@ -157,7 +157,7 @@ def emptied(event: Event) -> Event:
         case RunCreated():
             messages = tuple(_empty_message(message) for message in event.messages)
             return event.model_copy(
-                update={"messages": messages, "data": None, "config": {}, "metadata": {}, "extra": {}}
+                update={"messages": messages, "data": None, "config": {}, "metadata": {}, "headers": {}, "extra": {}}
             )
         case RunEnded():
             return event.model_copy(update={"output": None, "extra": {}})

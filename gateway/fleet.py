@@ -13,9 +13,9 @@ from typing import Any, Final, cast
 
 import httpx
 
-from adapters._upstream import Client
+from adapters._upstream import FORWARDED, Client
 from canonical import Event, FaultCode, FaultError, Invocation
-from canonical.event import UpstreamBound
+from canonical.event import StateSaved, UpstreamBound
 
 __all__ = ("Breaker", "Fleet", "Server", "fleet")
 
@@ -135,6 +135,14 @@ class _Reattaching(Fleet):
         return _Relay(self, call, [(server, 0.0, cast("Any", server.client).reattach)])
 
 
+class _Keeping(_Reattaching):
+    """Of clients whose servers keep the state."""
+
+    async def update_state(self, call: Invocation, *, forgets: Sequence[str], as_node: str | None) -> StateSaved:
+        server = self._bound(call) or self._servers[0]
+        return await cast("Any", server.client).update_state(call, forgets=forgets, as_node=as_node)
+
+
 class _Relay:
     """What a client yields, from the first server that takes the run. Not a generator: how it is left (closed, or let
     go of) is the client's to know."""
@@ -180,6 +188,7 @@ class _Relay:
                 raise self._failed or self._fleet.resting()
             if pause:
                 await asyncio.sleep(pause)
+            FORWARDED.set(self._call.headers)
             if server.breaker.enter():
                 self._server, self._events = server, cast("Events", run(self._call))
         return self._server, self._events
@@ -196,8 +205,10 @@ class _Relay:
 
 
 def fleet(servers: Sequence[Server]) -> Fleet:
-    attaches = all(hasattr(server.client, "reattach") for server in servers)
-    return (_Reattaching if attaches else Fleet)(servers)
+    for made, needed in ((_Keeping, ("reattach", "update_state")), (_Reattaching, ("reattach",))):
+        if all(hasattr(server.client, name) for server in servers for name in needed):
+            return made(servers)
+    return Fleet(servers)
 
 
 def _judge(breaker: Breaker, error: FaultError) -> None:

@@ -37,6 +37,7 @@ from gateway.checkpoint import Attached
 from gateway.command import Bounds, Cancelled, Ids, Submitted
 from gateway.engine import Engine, Fronted, Tasks
 from gateway.expiry import Expiry
+from gateway.invocation import upstream_of
 from gateway.journal import Journal
 from gateway.ledger import Ledger, Published, read_meta, write_meta
 from gateway.reader import Reader
@@ -225,6 +226,12 @@ class Hub:
             raise FaultError(FaultCode.AGENT_UNREACHABLE, f"Agent {fronted.info.name} is broken: {fronted.broken}")
         return fronted
 
+    def _known(self, name: str) -> Fronted | None:
+        try:
+            return self.registry.get(name)
+        except FaultError:  # gone from the configuration since
+            return None
+
     # Threads
 
     async def create_thread(
@@ -277,6 +284,8 @@ class Hub:
         return fronted.info.name, fronted.agent
 
     async def _revised(self, owner: str, update: StateUpdate, name: str, agent: Stateful) -> str:
+        key = await self._reader.key(owner, update.thread_id)
+        runs = await self.journal.query(partial(turn.bound_runs, pk=key, agent=name))
         call = Invocation(
             owner=owner,
             agent=name,
@@ -287,6 +296,7 @@ class Hub:
             messages=await self._kept(update.messages),
             data=update.values or None,
             checkpoint=update.checkpoint,
+            upstream=upstream_of(runs, ""),
         )
         saved = await agent.update_state(call, forgets=update.forgets, as_node=update.as_node)
         await self.journal.write(partial(conversation.save, owner=owner, thread_id=update.thread_id, saved=saved))
@@ -314,15 +324,16 @@ class Hub:
     # Runs
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
-        info = self._working(submission.agent).info
-        agent = info.name
+        fronted = self._working(submission.agent)
+        info, agent = fronted.info, fronted.info.name
         if submission.start_after is not None and not 0 <= submission.start_after < 2**63:
             raise FaultError(FaultCode.INVALID, "The time to start at is out of range")
         if submission.webhook is not None:
             await self._fetcher.check(submission.webhook.url)
         if submission.checkpoint is not None:
             await self._check_revision(owner, submission.thread_id, submission.checkpoint)
-        ask = replace(submission, agent=agent, messages=await self._kept(submission.messages))
+        headers = _forwarded(fronted, submission.headers)
+        ask = replace(submission, agent=agent, headers=headers, messages=await self._kept(submission.messages))
         if ask.history:
             ask = replace(ask, history=await self._kept(ask.history))
         ids = Ids(mint(), mint(), mint(), mint())
@@ -341,7 +352,8 @@ class Hub:
         task = await self.task(owner, answers.task_id)
         if answers.webhook is not None:
             await self._fetcher.check(answers.webhook.url)
-        given = replace(answers, messages=await self._kept(answers.messages))
+        headers = _forwarded(self._known(task.agent), answers.headers)
+        given = replace(answers, headers=headers, messages=await self._kept(answers.messages))
         ids = Ids(mint(), mint(), mint(), mint())
         reserved = self.engine.reserve(task.agent)
         return await self._submitted(
@@ -534,6 +546,13 @@ class Hub:
 
     async def fetch(self, url: str) -> bytes:
         return await self._fetcher.get(url)
+
+
+def _forwarded(fronted: Fronted | None, headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Of a request's headers, those that the agent's settings let through to its server."""
+    if not headers or fronted is None:
+        return {}
+    return {name: value for name, value in headers.items() if name in fronted.forward}
 
 
 def _found(value: T | None, message: str) -> T:

@@ -16,7 +16,7 @@ from gateway.blob import Blobs
 from gateway.journal import Journal
 from gateway.turn import Start
 
-__all__ = ("Invocations",)
+__all__ = ("Invocations", "upstream_of")
 
 
 class Invocations:
@@ -41,16 +41,18 @@ class Invocations:
             checkpoint=created.checkpoint,
             config=created.config,
             metadata=task.metadata,
+            headers=created.headers,
             past=past,
         )
         if created.cause == "answer":
             call = replace(call, answers=_answers(Fold(start.thread_id, start.owner, await past())))
         if run.first_seq > 3 or task.first_seq > 2 or run.attempt > 1:  # all but a new thread's first start
             runs = await self._journal.query(partial(turn.bound_runs, pk=start.pk, agent=task.agent))
-            # A branch begins a conversation of its own upstream: the one that goes on from the newest revision knows
-            # what this one must not.
+            # A branch begins a conversation of its own upstream, unless the agent has revisions to branch from: the one
+            # that goes on from the newest revision knows what this one must not.
             forks = created.checkpoint is not None
-            call = replace(call, upstream={} if forks else _upstream(start, runs))
+            known = {} if forks and not info.stateful else upstream_of(runs, task.task_id)
+            call = replace(call, upstream=known)
             if info.takes_history and (forks or not info.remembers or _is_first(start, runs)):
                 call = replace(call, history=_history(start, created, await self.span(start.pk)))
         return call
@@ -96,12 +98,13 @@ def _is_first(start: Start, runs: Sequence[Run]) -> bool:
     return all(run.run_id == start.run.run_id or run.started_at is None or run.removed for run in runs)
 
 
-def _upstream(start: Start, runs: Sequence[Run]) -> dict[str, str]:
-    """The upstream's ids: of the thread from the agent's last run on it, of the task from the task's last run."""
+def upstream_of(runs: Sequence[Run], task_id: str) -> dict[str, str]:
+    """The upstream's ids, as an agent's runs on a thread bound them: of the thread by the last one, of the task by the
+    task's last one."""
     ids: dict[str, str] = {}
     for run in runs:
         if not run.removed:
-            thread_wide = run.task_id != start.task.task_id
+            thread_wide = run.task_id != task_id
             ids |= {k: v for k, v in run.upstream.items() if not (thread_wide and k in ("task", "run"))}
     return ids
 

@@ -57,6 +57,8 @@ class Fronted:
     timeout: Timeout = field(default_factory=Timeout)
     idempotent: bool = False
     replay: bool = True
+    forward: frozenset[str] = frozenset()
+    """Names of headers, in lower case."""
     instance: str | None = None
     """Of the gateway that the agent's server is, if it is one."""
     because: str = ""
@@ -134,6 +136,7 @@ async def _front(name: str, settings: AgentSettings, detector: Detector) -> Fron
         concurrency=settings.concurrency,
         timeout=settings.timeout,
         idempotent=settings.idempotent,
+        forward=frozenset(settings.forward) - {name.lower() for name in settings.headers},
         replay=settings.replay,
     )
 

@@ -140,6 +140,7 @@ class Server:
                 messages=tuple(decode_message(message) for message in body.input),
                 thread_id=body.session_id if session is None else session.id,
                 history=history,
+                headers=who.headers,
                 extra={"acp": body.model_extra} if body.model_extra else {},
             ),
         )
@@ -188,11 +189,12 @@ class Server:
                 messages=(message,),
                 thread_id=last.thread_id,
                 continues=last.task_id,
+                headers=who.headers,
             ),
         )
 
     async def _answer(self, who: Caller, last: Task, value: Any, message: Message, run_id: str) -> Receipt:
-        answers = Answers(task_id=last.task_id, bare=value, messages=(message,), protocol="acp")
+        answers = Answers(task_id=last.task_id, bare=value, messages=(message,), protocol="acp", headers=who.headers)
         try:
             return await self._hub.answer(who.owner, answers)
         except FaultError as error:

@@ -258,6 +258,7 @@ class Server:
             run_id=coming.run_id,
             continues=last.task_id if last is not None and last.terminal else None,
             if_missing="reject",
+            headers=who.headers,
             extra=_said(text, more),
         )
         return (await self._hub.submit(who.owner, submission)).run_id
@@ -270,6 +271,7 @@ class Server:
             bare=value,
             messages=(message,),
             protocol="aief",
+            headers=who.headers,
             extra=_said(body.input, body.additional_input or {}),
         )
         return (await self._hub.answer(who.owner, answers)).run_id

@@ -288,9 +288,9 @@ class EventWriter:
         match event:
             case StepStarted():
                 triggers = own.get("triggers") or ()
-                self._task(task_id, event.node or event.name, lambda: event.input, event.ns, triggers)
+                self._task(task_id, _node(event, stateful), lambda: event.input, event.ns, triggers)
             case StepEnded():
-                node = event.node or event.name
+                node = _node(event, stateful)
                 error = None if event.fault is None else event.fault.message
                 result = own.get("result", event.update)
                 self._result(task_id, node, lambda: result, error, own.get("interrupts", ()), ns=event.ns)
@@ -401,6 +401,11 @@ class _Run:
         self.step = 0
         self.before: Revision | None = None
         self.open: dict[str, Chunks] = {}
+
+
+def _node(event: StepStarted | StepEnded, stateful: bool) -> str:
+    """A step is shown as a node of its name. Only a graph's own nodes may be called otherwise."""
+    return (event.node if stateful else "") or event.name
 
 
 def _modes_of(created: RunCreated) -> frozenset[str]:

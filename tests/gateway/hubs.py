@@ -209,6 +209,7 @@ class Fronted:
     concurrency: int | None = None
     total_timeout: float | None = None
     idempotent: bool = False
+    forward: frozenset[str] = frozenset()
 
 
 class Agents:

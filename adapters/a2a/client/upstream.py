@@ -9,6 +9,7 @@ import httpx
 
 from adapters._body import parse_json
 from adapters._sse import read_frames
+from adapters._upstream import FORWARDED
 from adapters.a2a.fault import decode_error
 from canonical import FaultCode, FaultError
 from canonical.value import Json
@@ -56,7 +57,7 @@ class Upstream:
     ) -> AsyncGenerator[httpx.Response]:
         """An answer whose body is still to be read. Raises agent_unreachable, agent_timeout, agent_invalid, and what
         the server answers instead (`fault.decode_error`). A redirect is not followed: the headers hold credentials."""
-        sent = {**self._headers, **(headers or {}), "Accept": accept}
+        sent = {**self._headers, **FORWARDED.get(), **(headers or {}), "Accept": accept}
         if body is not None:
             sent["Content-Type"] = "application/json"
         try:

@@ -103,6 +103,7 @@ def _submission(call: Call, dialect: Dialect, ask: Send, follow_up: Task | None 
         references=ask.references,
         config={"accepted_output_modes": list(ask.output_modes)} if ask.output_modes else {},
         metadata=ask.metadata,
+        headers=call.caller.headers,
         webhook=None if ask.push is None else make_webhook(call, dialect, ask.push),
     )
 
@@ -172,6 +173,7 @@ def _answers(call: Call, dialect: Dialect, ask: Send, task: Task, resumed: dict[
         bare=data[0].data if len(data) == 1 and not said else ask.message.text,
         messages=(ask.message,),
         protocol=PROTOCOL,
+        headers=call.caller.headers,
         webhook=None if ask.push is None else make_webhook(call, dialect, ask.push, task.task_id),
     )
 

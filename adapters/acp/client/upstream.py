@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 
 from adapters._body import parse_json, validate
+from adapters._upstream import FORWARDED
 from adapters.acp import wire as w
 from adapters.acp.fault import decode_error
 from canonical import FaultCode, FaultError
@@ -67,7 +68,7 @@ class Upstream:
         """An answer whose body is still to be read. Raises agent_unreachable, agent_timeout, agent_failed."""
         # Only a POST may be answered by a stream: the list of a run's events is one too where it is asked for as one.
         accept = "application/json" if method == "GET" else "text/event-stream, application/json"
-        headers = {**self._headers, "Accept": accept}
+        headers = {**self._headers, **FORWARDED.get(), "Accept": accept}
         if body is not None:  # the official client leaves it out, and newer servers of its own kind refuse that
             headers["Content-Type"] = "application/json"
         try:

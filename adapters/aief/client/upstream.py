@@ -11,6 +11,7 @@ import httpx
 from pydantic_core import to_json
 
 from adapters._body import parse_json
+from adapters._upstream import FORWARDED
 from canonical import FaultCode, FaultError
 from canonical.value import Json, JsonObject
 
@@ -90,7 +91,7 @@ class Upstream:
     ) -> AsyncGenerator[httpx.Response]:
         """An answer whose body is still to be read. Raises agent_unreachable, agent_timeout, agent_invalid,
         agent_failed. A redirect is not followed: the headers hold credentials."""
-        sent = {**self._headers, "Accept": "application/json", **(headers or {})}
+        sent = {**self._headers, **FORWARDED.get(), "Accept": "application/json", **(headers or {})}
         try:
             async with self._http.stream(
                 method, self._root + path, headers=sent, timeout=self._timeout, follow_redirects=False, **more

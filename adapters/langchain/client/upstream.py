@@ -10,6 +10,7 @@ import httpx
 from pydantic_core import PydanticSerializationError, to_json
 
 from adapters._body import parse_json
+from adapters._upstream import FORWARDED
 from adapters.langchain.refusal import decode_refusal
 from canonical import FaultCode, FaultError
 from canonical.value import Json
@@ -60,7 +61,7 @@ class Upstream:
         """An answer whose body is still to be read. Raises agent_unreachable, agent_timeout, agent_invalid, and what
         the server answers instead. A redirect is not followed: the headers hold credentials."""
         accept = "text/event-stream" if streams else "application/json"
-        sent = {**self._headers, **(headers or {}), "Accept": accept}
+        sent = {**self._headers, **FORWARDED.get(), **(headers or {}), "Accept": accept}
         content = None
         if method in ("POST", "PATCH"):
             content = _encoded({} if body is None else body)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
-from adapters._request import caller, loss_header
+from adapters._request import Caller, caller, loss_header
 from adapters.langchain import codec, codec_agent_protocol
 from adapters.langchain.fault import BAD_REQUEST
 from adapters.langchain.modes import Dialect, parse_modes
@@ -131,7 +131,7 @@ async def prepare(hub: Hub, request: Asked, body: RunCreate, thread_id: str | No
         raise bad_request("Cannot specify both configurable and context: use one of them.")
     modes = parse_modes(_modes(body.stream_mode), dialect)
     command = {name: value for name, value in (body.command or {}).items() if value is not None or name == "resume"}
-    common = _Common(hub, who.owner, dialect, agent, body, thread_id, named)
+    common = _Common(hub, who, dialect, agent, body, thread_id, named)
     if "resume" in command:
         ask = await _resumed(common, command)
     elif command and not agent.stateful:
@@ -165,12 +165,16 @@ class _Common:
     """What inputs and answers are made from."""
 
     hub: Hub
-    owner: str
+    who: Caller
     dialect: Dialect
     agent: AgentInfo
     body: RunCreate
     thread_id: str | None
     assistant: str | None
+
+    @property
+    def owner(self) -> str:
+        return self.who.owner
 
     @property
     def config(self) -> JsonObject:
@@ -237,6 +241,7 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
         run_id=run_id,
         config=common.config,
         metadata=body.metadata or {},
+        headers=common.who.headers,
         thread_metadata=marks if common.dialect == "langgraph" and not ephemeral else {},
         assistant=common.assistant,
         checkpoint=checkpoint,
@@ -337,6 +342,7 @@ async def _answers(common: _Common, task_id: str, values: Mapping[str, Json], as
         assistant=common.assistant,
         config=common.config,
         metadata=common.body.metadata or {},
+        headers=common.who.headers,
         webhook=webhook,
         extra=common.extra(),
     )

@@ -10,6 +10,7 @@ from typing import Final
 import httpx
 
 from adapters._body import parse_json, validate
+from adapters._upstream import FORWARDED
 from adapters.openai import wire as w
 from adapters.openai.fault import decode_refusal, without
 from canonical import Fault, FaultCode, FaultError
@@ -63,7 +64,11 @@ class Upstream:
     @asynccontextmanager
     async def opened(self, method: str, path: str, body: JsonObject | None = None) -> AsyncGenerator[httpx.Response]:
         """An answer whose body is still to be read. Raises agent_unreachable, agent_timeout, agent_failed."""
-        headers = {**self._headers, "Accept": "application/json" if body is None else "text/event-stream"}
+        headers = {
+            **self._headers,
+            **FORWARDED.get(),
+            "Accept": "application/json" if body is None else "text/event-stream",
+        }
         content = None
         if body is not None:
             headers = {**headers, "Accept": "text/event-stream, application/json", "Content-Type": "application/json"}

@@ -1,0 +1,46 @@
+"""Structured output against its agent's schema."""
+
+from typing import Any
+
+import pytest
+
+from canonical import AgentInfo, FaultCode, TaskState
+from canonical.event import RunEnded
+from gateway.output import misfit
+from tests.gateway.hubs import Fronted, House, Scripted, ends, submit
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [({"n": 1}, None), (None, None), ({"n": "1"}, "at $.n: '1' is not of type 'integer'"), ({}, "'n' is a required")],
+)
+def test_an_output_fits_or_it_is_said_where_it_does_not(output: Any, words: str | None) -> None:
+    fault = misfit(AgentInfo(name="a", schemas={"output": SCHEMA}), output)
+    assert (fault is None) == (words is None)
+    if fault is not None:
+        assert fault.code is FaultCode.AGENT_INVALID
+        assert words is not None and words in fault.message
+
+
+def test_what_has_no_schema_or_a_broken_one_or_a_state_is_not_checked() -> None:
+    for info in (
+        AgentInfo(name="a"),
+        AgentInfo(name="a", schemas={"output": {"type": "no such type"}}),
+        AgentInfo(name="a", schemas={"output": SCHEMA}, stateful=True),
+    ):
+        assert misfit(info, {"n": "1"}) is None
+
+
+async def test_a_run_whose_output_does_not_fit_fails_and_says_so(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(Fronted(info=AgentInfo(name="a", schemas={"output": SCHEMA}), agent=agent))
+    receipt = await submit(hub, "a")
+    (await agent.called()).end(RunEnded(output={"n": "1"}))
+    task = await ends(hub, receipt)
+    assert task.state is TaskState.FAILED
+    assert task.fault is not None and "does not fit its own schema" in task.fault.message
+    receipt = await submit(hub, "a")
+    (await agent.called()).end(RunEnded(output={"n": 1}))
+    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
