@@ -2,10 +2,10 @@
 
 import logging
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.exceptions import SchemaError
 from pydantic_core import from_json, to_json
 
 from canonical.agent import AgentInfo
@@ -26,7 +26,7 @@ def misfit(info: AgentInfo, output: Json) -> Fault | None:
     validator = _validator(to_json(schema), info.name)
     if validator is None:
         return None
-    error: Any = best_match(cast("Any", validator).iter_errors(output))
+    error: Any = next(validator.iter_errors(output), None)
     if error is None:
         return None
     where = f" at {error.json_path}" if error.json_path != "$" else ""
@@ -37,7 +37,8 @@ def misfit(info: AgentInfo, output: Json) -> Fault | None:
 
 
 @lru_cache(256)
-def _validator(schema: bytes, agent: str) -> Draft202012Validator | None:
+def _validator(schema: bytes, agent: str) -> Any:
+    """None if it is no schema."""
     read: Any = from_json(schema)
     try:
         Draft202012Validator.check_schema(read)
