@@ -50,6 +50,8 @@ class Limits:
     run: float = 60
     cancel_grace: float = 1
     event: int = 8 * 1024 * 1024
+    ephemeral_ttl: float = 60
+    input_ttl: float = 604800
 
 
 class Gates:
