@@ -21,10 +21,10 @@ import httpx
 from adapters._upstream import Client, Upstream
 from canonical import Agent, AgentInfo, FaultCode, FaultError
 from canonical.agent import AGENT_NAME
-from gateway.callable import InProcess, wrap
+from gateway.callable import wrap
 from gateway.config import AgentSettings, Settings, Timeout
 from gateway.detection import Detected, Detector, Undetected
-from gateway.fleet import Fleet, Server, fleet
+from gateway.fleet import Server, fleet
 
 __all__ = ("Fronted", "Registry", "agent_name", "agent_uuid", "connect")
 
@@ -95,8 +95,9 @@ class Registry:
     async def aclose(self) -> None:
         """Let go of connections to upstreams, and of agents that wait for answers."""
         for each in self._agents.values():
-            if isinstance(each.agent, Fleet | InProcess):
-                await each.agent.aclose()
+            aclose = getattr(each.agent, "aclose", None)
+            if aclose is not None:
+                await aclose()
 
 
 async def connect(settings: Settings, servers: Sequence[str] = ()) -> Registry:
