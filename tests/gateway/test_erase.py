@@ -189,7 +189,8 @@ async def test_a_reader_that_asks_while_its_thread_is_deleted_does_not_wait_for_
     hub = await hubs.start(fronted("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
-    keys: dict[Any, int] = vars(vars(hub)["_reader"])["_keys"]
+    reader: Any = vars(hub)["_reader"]
+    keys: Any = vars(reader)["_keys"]
     keys.clear()  # as if the thread had not been used for long
     asked, go = asyncio.Event(), asyncio.Event()
     query = hub.journal.query

@@ -32,10 +32,10 @@ class Client:
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event, None]:
         self.calls.append(call)
-        script: Any = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
+        given: Any = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
+        script: Sequence[Any] = given if type(given) is list else [given]  # pyright: ignore[reportUnknownVariableType]
         try:
-            items: list[Any] = script if isinstance(script, list) else [script]
-            for item in items:
+            for item in script:
                 if isinstance(item, BaseException):
                     raise item
                 yield item
