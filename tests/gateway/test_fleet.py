@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -33,7 +33,7 @@ class Client:
     async def run(self, call: Invocation) -> AsyncGenerator[Event, None]:
         self.calls.append(call)
         given: Any = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
-        script: Sequence[Any] = given if type(given) is list else [given]  # pyright: ignore[reportUnknownVariableType]
+        script = cast("list[Any]", given) if isinstance(given, list) else [given]
         try:
             for item in script:
                 if isinstance(item, BaseException):
