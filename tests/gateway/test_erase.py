@@ -181,6 +181,10 @@ async def test_a_reader_of_a_thread_or_of_another_run_reads_past_a_removal(hubs:
     assert ("run_removed" in [record.event.kind for record in read]) == (kind == "thread")
 
 
+def private(value: object, name: str) -> Any:
+    return getattr(value, name)
+
+
 def is_end(record: Record) -> bool:
     return isinstance(record.event, RunEnded)
 
@@ -189,9 +193,7 @@ async def test_a_reader_that_asks_while_its_thread_is_deleted_does_not_wait_for_
     hub = await hubs.start(fronted("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
-    reader: Any = vars(hub)["_reader"]
-    keys: Any = vars(reader)["_keys"]
-    keys.clear()  # as if the thread had not been used for long
+    private(private(hub, "_reader"), "_keys").clear()  # as if the thread had not been used for long
     asked, go = asyncio.Event(), asyncio.Event()
     query = hub.journal.query
 
