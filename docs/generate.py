@@ -1,4 +1,4 @@
-"""Writes what follows from the code into the pages: the fidelity matrix from `CARRIES`, the state diagrams from the
+"""Writes what follows from the code into the pages: the fidelity matrices from `CARRIES`, the state diagrams from the
 transition tables, the keys of the settings. `make docs` runs it; a test proves that the pages are current.
 
     python -m docs.generate
@@ -11,6 +11,7 @@ from typing import Final
 from adapters import ADAPTERS
 from canonical import Carry, Feature
 from canonical.state import ENDED, RUN_TRANSITIONS, TASK_TRANSITIONS, TERMINAL
+from docs.pairing import page as pairs
 from docs.setting import tables
 
 __all__ = ("main", "pages")
@@ -93,9 +94,11 @@ def pages() -> dict[Path, str]:
         ROOT / "docs" / "fidelity.md": (
             "# Fidelity\n\nWhat each protocol carries of the canonical model: ● whole, ◐ with a loss, ○ not at all. "
             "Generated from every adapter's `CARRIES` by `make docs`. A loss that happens is told to the caller: of a "
-            "request or a whole answer in the header `Babelgate-Loss`, of a stream in the run's metadata.\n\n"
+            "request or a whole answer in the header `Babelgate-Loss`, of a stream in the run's metadata. What "
+            "two protocols make of a run together: [pairs](pairs.md).\n\n"
             f"{matrix()}\n\n{losses()}\n"
         ),
+        ROOT / "docs" / "pairs.md": pairs(),
         ROOT / "docs" / "states.md": diagrams(),
     }
 

@@ -177,6 +177,10 @@ class OfficialServer:
         """Let one agent that waits in the middle of its answer go on, now or when it gets there."""
         self._program.send("release")
 
+    def reset(self) -> None:
+        """Take back the releases that nobody has used."""
+        self._program.send("reset")
+
 
 @asynccontextmanager
 async def _started(peer: str, program: str, options: Line) -> AsyncGenerator[Program]:

@@ -8,8 +8,6 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Final
 from uuid import uuid4
 
-from adapters.a2a.carries import CARRIES
-from canonical import Carry, Feature
 from tests.pairs.caller import Caller, Data, Feed, File, Frame, Ids, Question, Said, Seen, View
 
 __all__ = ("JsonRpc03", "JsonRpc10", "Rest03", "Rest10")
@@ -219,7 +217,7 @@ def questions_of(said: list[Said]) -> list[Question]:
     text, found = "", list[Question]()
     for part in said:
         if isinstance(part, Data):
-            found.append(Question(text, part.value.get("schema"), part.value["id"]))
+            found.append(Question(text, part.value.get("schema"), part.value.get("value"), part.value["id"]))
             text = ""
         elif isinstance(part, str):
             text += part
@@ -364,23 +362,23 @@ class _Rest(A2A):
 
 class JsonRpc03(_JsonRpc):
     name = "a2a-0.3"
+    speaks = "a2a-0.3"
     version = "0.3"
-    carries: ClassVar[Mapping[Feature, Carry]] = CARRIES["0.3"]
     dialect = Old
 
 
 class JsonRpc10(_JsonRpc):
     name = "a2a-1.0"
+    speaks = "a2a-1.0"
     version = "1.0"
-    carries: ClassVar[Mapping[Feature, Carry]] = CARRIES["1.0"]
     dialect = New
 
 
 class Rest03(_Rest):
     name = "a2a-0.3-rest"
+    speaks = "a2a-0.3"
     version = "0.3"
     prefix = "/v1"
-    carries: ClassVar[Mapping[Feature, Carry]] = CARRIES["0.3"]
     dialect = OldBuffer
 
     def _sent(self, params: Wire) -> Wire:
@@ -389,7 +387,7 @@ class Rest03(_Rest):
 
 class Rest10(_Rest):
     name = "a2a-1.0-rest"
+    speaks = "a2a-1.0"
     version = "1.0"
     prefix = ""
-    carries: ClassVar[Mapping[Feature, Carry]] = CARRIES["1.0"]
     dialect = New

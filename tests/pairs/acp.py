@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Final
 
-from adapters.acp.carries import CARRIES
-from canonical import Carry, Feature
 from tests.pairs.caller import Caller, Data, Feed, File, Frame, Ids, Question, Said, Seen, View
+from tests.pairs.cast import STEP
 
 __all__ = ("Acp",)
 
@@ -44,9 +43,12 @@ def question_of(run: Mapping[str, Any]) -> tuple[Question, ...]:
     if run["status"] != "awaiting":
         return ()
     parts = run["await_request"]["message"]["parts"]
-    text = "".join(part["content"] for part in parts if part["content_type"] == "text/plain")
-    schemas = [json.loads(part["content"]) for part in parts if part["content_type"] == SCHEMA]
-    return (Question(text, schemas[0] if schemas else None),)
+    text = "".join(part["content"] or "" for part in parts if part["content_type"] == "text/plain")
+    schema, value = (
+        next((json.loads(part["content"]) for part in parts if part["content_type"] == kind), None)
+        for kind in (SCHEMA, "application/json")
+    )
+    return (Question(text, schema, value),)
 
 
 def seen_of(run: Mapping[str, Any], output: list[dict[str, Any]]) -> Seen:
@@ -55,7 +57,9 @@ def seen_of(run: Mapping[str, Any], output: list[dict[str, Any]]) -> Seen:
         content = part["content"]
         about: dict[str, Any] = part["metadata"] or {}
         if about.get("kind") == "trajectory":
-            asides += [about["message"]] if about["message"] is not None else []
+            told: str | None = about["message"]
+            is_step = told is not None and (told.startswith(STEP) or told == run["agent_name"])
+            asides += [] if told is None or is_step else [told]
         if content is None:
             continue
         if part["name"] is not None:
@@ -116,7 +120,7 @@ class _View(View):
 
 class Acp(Caller):
     name: ClassVar = "acp"
-    carries: ClassVar[Mapping[Feature, Carry]] = CARRIES
+    speaks: ClassVar = "acp"
 
     def _asked(self, said: tuple[Said, ...], mode: str) -> dict[str, Any]:
         body: dict[str, Any] = {"agent_name": self.agent, "input": [message_of(said)], "mode": mode}

@@ -1,11 +1,9 @@
 """A caller that speaks AIEF: each call is a step, and is answered when the step is over."""
 
 import json
-from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn
 
-from adapters.aief.carries import CARRIES
-from canonical import Carry, Feature
+from canonical import Feature
 from tests.pairs.acp import named
 from tests.pairs.caller import Caller, Data, Feed, File, Following, Ids, Question, Said, Seen, View
 
@@ -23,7 +21,7 @@ def state_of(step: Wire) -> str:
     error = step["additional_output"].get("error")
     if not step["is_last"]:
         assert error is None
-        return "input_required"
+        return "input_required" if asked_in(step) else "working"
     if error is None:
         return "completed"
     return "cancelled" if error["code"] == "cancelled" else "failed"
@@ -33,7 +31,7 @@ def asked_in(step: Wire) -> tuple[Question, ...]:
     """The one that the output ends with. The others that are open will come in steps of their own."""
     questions = step["additional_output"].get("questions") or [None]
     first = questions[0]
-    return () if first is None else (Question(first["message"], first["schema"], first["id"]),)
+    return () if first is None else (Question(first["message"], first["schema"], first["value"], first["id"]),)
 
 
 def said_in(step: Wire) -> tuple[str, tuple[Any, ...]]:
@@ -61,7 +59,7 @@ def json_of(text: str) -> Any:
 
 class Aief(Caller):
     name: ClassVar = "aief"
-    carries: ClassVar[Mapping[Feature, Carry]] = CARRIES
+    speaks: ClassVar = "aief"
     names_partial: ClassVar[bool] = False
 
     def _url(self, path: str = "") -> str:
@@ -91,7 +89,14 @@ class Aief(Caller):
             assert (artifact["file_name"], artifact["agent_created"]) == (file.name, False)
 
     async def step(self, *said: Said) -> Seen:
-        """Whatever the task's next step is. A new task's first one takes the input of the task."""
+        """Whatever the task's next step is, and those after it up to one that asks or is the last. A new task's first
+        one takes the input of the task."""
+        seen = await self._step(*said)
+        while seen.state == "working":
+            seen = await self._step()
+        return seen
+
+    async def _step(self, *said: Said) -> Seen:
         response = await self.http.post(self._url(f"/{self.context_id}/steps"), json=_body(said) if said else None)
         assert response.status_code == 200, response.text
         step = response.json()
@@ -181,7 +186,7 @@ class Aief(Caller):
     # What the protocol does not have: tests ask `carries` first.
 
     def _lacks(self, feature: Feature) -> NoReturn:
-        raise NotImplementedError(f"{feature}: {CARRIES[feature].how}")
+        raise NotImplementedError(f"{feature}: {self.carries[feature].how}")
 
     def stream(self, *said: Said) -> Following:
         self._lacks(Feature.STREAM)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final, Self
 import httpx
 
 from canonical import Carry, Feature
+from docs.pairing import SERVERS
 
 __all__ = ("Caller", "Data", "Feed", "File", "Following", "Frame", "Ids", "Question", "Said", "Seen", "View")
 
@@ -36,6 +37,8 @@ Said = str | File | Data
 class Question:
     text: str
     schema: Any = None
+    value: Any = None
+    """Data that goes with it."""
     id: str = field(default="", compare=False)
     """Where the protocol has one."""
 
@@ -201,10 +204,14 @@ class Caller(ABC):
     """One conversation of a caller with an agent: all that is sent belongs to one session, context or thread."""
 
     name: ClassVar[str]
-    carries: ClassVar[Mapping[Feature, Carry]]
+    speaks: ClassVar[str]
+    """Which protocol, of `docs.pairing.SERVERS`."""
     names_partial: ClassVar[bool] = True
     """Whether the protocol's losses name also what it carries in part. Where such a thing is told in another place than
     others have for it, nothing is lost that could be named."""
+
+    shows_state: ClassVar[bool] = False
+    """Whether what it is shown of a task that is over is the agent's own state, if the agent has one."""
 
     def __init__(self, http: httpx.AsyncClient, agent: str) -> None:
         self.http = http
@@ -238,6 +245,22 @@ class Caller(ABC):
     @abstractmethod
     async def look(self, task_id: str) -> Seen:
         """The task as it is."""
+
+    async def branch(self, told: Seen) -> None:
+        """Go on from where the conversation was after that task."""
+        raise NotImplementedError(self.carries[Feature.FORK].how)
+
+    async def values(self) -> Any:
+        """Of the conversation: all its members without the messages."""
+        raise NotImplementedError(self.carries[Feature.STATE].how)
+
+    async def change(self, members: Mapping[str, Any]) -> None:
+        """Members of the state of the conversation."""
+        raise NotImplementedError(self.carries[Feature.STATE].how)
+
+    @property
+    def carries(self) -> Mapping[Feature, Carry]:
+        return SERVERS[self.speaks].carries
 
     @property
     def follows(self) -> bool:

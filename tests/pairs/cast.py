@@ -19,9 +19,12 @@ from canonical import (
 )
 from canonical.event import Custom
 
-__all__ = ("APPROVAL", "Cast")
+__all__ = ("APPROVAL", "STEP", "Cast")
 
 APPROVAL = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
+STEP = "step"
+"""Begins the names of steps, which some protocols tell where others tell thoughts. The one step of an agent that has
+none itself is called like the agent."""
 
 
 class Cast:
@@ -38,7 +41,7 @@ class Cast:
 
     def agents(self) -> dict[str, Callable[..., Any]]:
         named = (self.echo, self.stream, self.ask, self.files, self.fail, self.slow, self.history, self.metadata)
-        more = (self.approve, self.data, self.count, self.progress, self.login)
+        more = (self.approve, self.data, self.count, self.progress, self.login, self.recall)
         return {agent.__name__: agent for agent in (*named, *more)}
 
     async def echo(self, text: str) -> str:
@@ -101,6 +104,10 @@ class Cast:
     async def history(self, call: Invocation) -> str:
         """How many messages were said before this one, and the caller's text."""
         return f"{len(call.history)} before: {call.text}"
+
+    async def recall(self, call: Invocation) -> str:
+        """All that it knows of the conversation."""
+        return " ".join(message.text for message in (*call.history, *call.messages))
 
     async def progress(self, text: str) -> AsyncGenerator[Message | str]:
         """Tells how far it is before it answers."""

@@ -20,7 +20,8 @@ class Houses:
 
     async def get(self, kind: str) -> House:
         if kind not in self._started:
-            self._started[kind] = await self._stack.enter_async_context(HOUSES[kind](self._tmp.mktemp(kind)))
+            opened = HOUSES[kind].open(self._tmp.mktemp(kind), HOUSES[kind])
+            self._started[kind] = await self._stack.enter_async_context(opened)
         return self._started[kind]
 
 

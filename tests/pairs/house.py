@@ -1,7 +1,7 @@
 """A gateway with the cast behind it, for each kind of agent; and the callers that come to it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Set
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -10,23 +10,27 @@ from typing import Any, Final, cast
 
 import pytest
 
-from adapters.acp.carries import CARRIES as ACP
-from canonical import FULL, Carry, Feature, Run, Scope
+from canonical import Carry, Feature, Run, Scope
 from canonical.event import RunStarted
+from docs.pairing import AGENTS, SERVERS, Cell, Side, cell
 from gateway.config import Settings
-from gateway.registry import connect
-from tests.interop.driver import start_server
+from gateway.registry import Fronted, connect
+from tests.interop.driver import OfficialServer, start_server
+from tests.interop.langgraph_dev import langgraph_dev
 from tests.pairs.a2a import JsonRpc03, JsonRpc10, Rest03, Rest10
 from tests.pairs.acp import Acp
 from tests.pairs.aief import Aief
-from tests.pairs.caller import BOUND, Caller
+from tests.pairs.caller import BOUND, Caller, Question
 from tests.pairs.cast import Cast
+from tests.pairs.graph import graphs
 from tests.pairs.langgraph import AgentProtocol, LangGraph
+from tests.pairs.model import CALL, MODELS, serve_models
 from tests.running import Running, running
 
-__all__ = ("CALLERS", "HOUSES", "OFFICIAL", "OWNER", "House", "in_process", "needs")
+__all__ = ("CALLERS", "HOUSES", "OWNER", "House", "Kind", "needs")
 
 OWNER: Final = "default"
+QUESTION: Final = Question("What is your name?")
 
 CALLERS: Final[tuple[type[Caller], ...]] = (
     *(Acp, JsonRpc03, JsonRpc10, Rest03, Rest10),
@@ -35,17 +39,59 @@ CALLERS: Final[tuple[type[Caller], ...]] = (
 
 
 @dataclass(frozen=True)
+class Kind:
+    """Agents of one kind, on one server."""
+
+    agent: str
+    """Which one, of `docs.pairing.AGENTS`."""
+    open: Callable[[Path, "Kind"], AbstractAsyncContextManager["House"]]
+    cast: Mapping[str, str] | None = None
+    """Those of the cast that are there, and what the server itself calls them. None = all."""
+    callers: tuple[type[Caller], ...] = CALLERS
+    """Who comes to them."""
+    tells: Set[str] = frozenset()
+    """The levels of losses that its server tells of, for the gateway to pass on."""
+    shows: Set[Feature] = frozenset()
+    """What its agents do beside what the cast does."""
+    stateful: bool = False
+    """Its agents have a state of their own."""
+    question: Question = QUESTION
+    """How its agent `ask` puts it."""
+    keeps: Set[Feature] = frozenset()
+    """What a gateway tells another beside the protocol."""
+
+    def has(self, agent: str) -> bool:
+        return self.cast is None or agent in self.cast
+
+    @property
+    def side(self) -> Side:
+        return AGENTS[self.agent]
+
+
+@dataclass(frozen=True)
 class House:
+    kind: Kind
     front: Running
     """The gateway that is tested."""
-    carries: Mapping[Feature, Carry]
-    """Of the protocol between it and its agents."""
     release: Callable[[], None]
     """Let one agent go on that waits in the middle of its answer, now or when it gets there."""
     reset: Callable[[], None]
     """Before each test."""
     heard_cancel: Callable[[Run], Awaitable[None]]
     """Returns when the agent itself has been cancelled, in this run of the front's."""
+
+    @property
+    def carries(self) -> Mapping[Feature, Carry]:
+        """Of the protocol between the gateway and its agents."""
+        return self.kind.side.carries
+
+    @property
+    def live(self) -> bool:
+        """Whether the gateway hears what an agent says while it says it."""
+        return self.carries[Feature.STREAM].level != "dropped"
+
+    def cell(self, caller: Caller, feature: Feature) -> Cell:
+        return cell(self.kind.side, SERVERS[caller.speaks], feature)
 
     async def started(self, thread_id: str) -> None:
         """Returns when a run of the thread is at work."""
@@ -69,25 +115,45 @@ class House:
         return await self.front.hub.run(OWNER, run_id)
 
 
-def _house(front: Running, players: Cast, carries: Mapping[Feature, Carry]) -> House:
+def _house(kind: Kind, front: Running, players: Cast) -> House:
     async def heard_cancel(_: Run) -> None:
+        if kind.side.carries[Feature.CANCEL].level == "dropped":
+            assert not players.closed.is_set(), "it was told, and nobody can have done that"
+            return
         async with asyncio.timeout(BOUND):
             await players.closed.wait()
 
     # Not `players.gate.release` itself: each test has a gate of its own.
-    return House(front, carries, lambda: players.gate.release(), players.reset, heard_cancel)
+    return House(kind, front, lambda: players.gate.release(), players.reset, heard_cancel)
+
+
+# In the gateway's own process
 
 
 @asynccontextmanager
-async def in_process(folder: Path) -> AsyncGenerator[House]:
-    """Python functions in the gateway's own process."""
+async def in_process(folder: Path, kind: Kind) -> AsyncGenerator[House]:
+    """Python functions."""
     players = Cast()
     async with running(folder, players.agents()) as front:
-        yield _house(front, players, dict.fromkeys(Feature, FULL))
+        yield _house(kind, front, players)
 
 
 @asynccontextmanager
-async def behind(protocol: str, carries: Mapping[Feature, Carry], path: str, folder: Path) -> AsyncGenerator[House]:
+async def compiled(folder: Path, kind: Kind) -> AsyncGenerator[House]:
+    """Graphs, as their authors give them to the gateway."""
+    from gateway.graph import front as fronted
+
+    players = Cast()
+    made = {name: Fronted(*fronted(graph, name)) for name, graph in graphs(players).items()}
+    async with running(folder, fronted=made) as front:
+        yield _house(kind, front, players)
+
+
+# Behind a URL
+
+
+@asynccontextmanager
+async def behind(protocol: str, path: str, folder: Path, kind: Kind) -> AsyncGenerator[House]:
     """The cast on a gateway of its own, which the tested one calls as it would any server of that protocol. `path` = of
     an agent below the upstream's URL."""
     players = Cast()
@@ -96,12 +162,26 @@ async def behind(protocol: str, carries: Mapping[Feature, Carry], path: str, fol
     async with running(upstream_folder, players.agents()) as upstream:
         urls = {name: upstream.url + path.format(agent=name) for name in players.agents()}
         async with _fronting(folder, protocol, urls) as front:
-            yield _house(front, players, carries)
+            yield _house(kind, front, players)
 
 
 @asynccontextmanager
-async def _fronting(folder: Path, protocol: str, urls: Mapping[str, str]) -> AsyncGenerator[Running]:
-    agents = {name: {"url": url, "protocol": protocol, "agent": name} for name, url in urls.items()}
+async def modelled(folder: Path, kind: Kind) -> AsyncGenerator[House]:
+    """Models on a server of OpenAI's API, which say what the cast would."""
+    players = Cast()
+    async with serve_models(players) as url, _fronting(folder, "openai", dict.fromkeys(kind.cast or (), url)) as front:
+        yield _house(kind, front, players)
+
+
+@asynccontextmanager
+async def _fronting(
+    folder: Path, protocol: str, urls: Mapping[str, str], kind: Kind | None = None, **options: Any
+) -> AsyncGenerator[Running]:
+    cast = (kind and kind.cast) or {}
+    agents = {
+        name: {"url": url, "protocol": protocol, "agent": cast.get(name, name), "options": options}
+        for name, url in urls.items()
+    }
     registry = await connect(Settings.model_validate({"agents": agents}))
     broken = {each.info.name: each.broken for each in registry.all() if each.broken is not None}
     assert not broken, broken
@@ -109,45 +189,115 @@ async def _fronting(folder: Path, protocol: str, urls: Mapping[str, str]) -> Asy
         yield front
 
 
+# On official servers
+
+Cancelled = Callable[[OfficialServer, Running, Run], Awaitable[None]]
+
+
 @asynccontextmanager
-async def acp_sdk(folder: Path) -> AsyncGenerator[House]:
-    """The likes of the cast on a server made with the official ACP SDK."""
+async def official(
+    peer: str, protocol: str, path: str, cancelled: Cancelled, folder: Path, kind: Kind, **options: Any
+) -> AsyncGenerator[House]:
+    """The likes of the cast on a server made with an official SDK. `path` = of an agent below the server's URL."""
+    assert kind.cast is not None
+    async with start_server(peer) as server:
+        urls = {name: server.url + path.format(agent=own) for name, own in kind.cast.items()}
+        async with _fronting(folder, protocol, urls, kind, **options) as front:
+            heard = partial(cancelled, server, front)
+            yield House(kind, front, server.release, server.reset, heard)
+
+
+async def _acp_cancelled(server: OfficialServer, front: Running, run: Run) -> None:
+    answer = await front.http.get(f"{server.url}/runs/{run.upstream['run']}")
+    assert answer.json()["status"] in ("cancelling", "cancelled")
+    # NB: the SDK ends the run and leaves its agent where it waits, where it would take the next one's pass.
+    server.release()
+
+
+async def _a2a_cancelled(rest: str, server: OfficialServer, front: Running, run: Run) -> None:
+    url = f"{server.url}/slow/{rest}tasks/{run.upstream['task']}"
+    answer = await front.http.get(url, headers={"A2A-Version": "0.3" if rest else "1.0"})
+    assert answer.json()["status"]["state"] in ("TASK_STATE_CANCELED", "TASK_STATE_CANCELLED"), answer.text
+
+
+async def _aief_left(server: OfficialServer, front: Running, run: Run) -> None:
+    """Nobody can tell it, so it works on, if it had begun."""
+    server.release()
+
+
+def _called(names: Iterable[str], **others: str) -> Mapping[str, str]:
+    return {**{name: name for name in names}, **others}
+
+
+_LOSSES: Final = frozenset({"dropped", "lossy"})
+
+
+@asynccontextmanager
+async def developed(folder: Path, kind: Kind) -> AsyncGenerator[House]:
+    """Graphs on LangGraph's own development server."""
     async with (
-        start_server("acp") as server,
-        _fronting(folder, "acp", dict.fromkeys(OFFICIAL["acp-sdk"], server.url)) as front,
+        langgraph_dev(folder) as url,
+        _fronting(folder, "langgraph", dict.fromkeys(kind.cast or (), url)) as front,
     ):
 
         async def heard_cancel(run: Run) -> None:
-            answer = await front.http.get(f"{server.url}/runs/{run.upstream['run']}")
-            assert answer.json()["status"] in ("cancelling", "cancelled")
-            # NB: the SDK ends the run and leaves its agent where it waits, where it would take the next one's pass.
-            server.release()
+            path = f"{url}/threads/{run.upstream['context']}/runs/{run.upstream['run']}"
+            assert (await front.http.get(path)).json()["status"] == "interrupted"
 
-        yield House(front, ACP, server.release, lambda: None, heard_cancel)
+        yield House(kind, front, lambda: None, lambda: None, heard_cancel)
 
 
-HOUSES: Final[Mapping[str, Callable[[Path], AbstractAsyncContextManager[House]]]] = {
-    "python": in_process,
-    "acp": partial(behind, "acp", ACP, "/acp"),
-    "acp-sdk": acp_sdk,
+HOUSES: Final[Mapping[str, Kind]] = {
+    "python": Kind("python", in_process),
+    "graph": Kind("graph", compiled, shows=frozenset({Feature.STEP}), stateful=True),
+    "a2a-0.3": Kind("a2a-0.3", partial(behind, "a2a", "/a2a/{agent}/.well-known/agent.json"), tells=_LOSSES),
+    "a2a-1.0": Kind("a2a-1.0", partial(behind, "a2a", "/a2a/{agent}"), tells=_LOSSES),
+    "acp": Kind("acp", partial(behind, "acp", "/acp")),
+    "aief": Kind(
+        "aief",
+        partial(behind, "aief", "/agent/{agent}"),
+        tells=frozenset({"dropped"}),
+        keeps=frozenset({Feature.AUTH_REQUEST}),
+    ),
+    "langgraph": Kind("langgraph", partial(behind, "langgraph", ""), shows=frozenset({Feature.STEP}), stateful=True),
+    "agent-protocol": Kind("agent-protocol", partial(behind, "agent-protocol", "/agent-protocol")),
+    "openai": Kind(
+        "openai", modelled, _called(MODELS), shows=frozenset({Feature.USAGE}), question=Question("", value=CALL)
+    ),
+    "a2a-sdk-0.3": Kind(
+        "a2a-0.3",
+        partial(official, "a2a-0.3", "a2a", "/{agent}", partial(_a2a_cancelled, "rest/v1/")),
+        _called(("echo", "stream", "ask", "files", "fail", "slow"), count="data"),
+    ),
+    "a2a-sdk-1.0": Kind(
+        "a2a-1.0",
+        partial(official, "a2a-1.0", "a2a", "/{agent}", partial(_a2a_cancelled, "")),
+        _called(("echo", "stream", "ask", "files", "fail", "slow"), count="data"),
+    ),
+    "acp-sdk": Kind(
+        "acp",
+        partial(official, "acp", "acp", "", _acp_cancelled),
+        _called(("echo", "stream", "ask", "files", "fail", "slow", "history", "metadata")),
+    ),
+    "langgraph-dev": Kind(
+        "langgraph",
+        developed,
+        _called(("echo", "ask")),
+        callers=(Acp, JsonRpc10, Aief, LangGraph),  # each call takes it a second
+        shows=frozenset({Feature.STEP}),
+        stateful=True,
+    ),
+    "aief-sdk": Kind(
+        "aief",
+        partial(official, "aief", "aief", "/{agent}", _aief_left, steps="ask"),
+        _called(("echo", "ask", "files", "slow")),
+    ),
 }
-
-OFFICIAL: Final[Mapping[str, frozenset[str]]] = {
-    "acp-sdk": frozenset({"echo", "stream", "ask", "files", "fail", "slow", "history", "metadata"}),
-}
-"""Which of the cast the servers of official SDKs have."""
+"""By the name of the server that has them."""
 
 
-def needs(house: House, caller: Caller, feature: Feature, becomes: Feature | None = None) -> None:
-    """Skip where the feature gets lost on the way, in the words of the protocol that loses it. `becomes` = as what it
-    goes on behind an upstream that carries it with a loss."""
-    upstream = house.carries[feature]
-    _unless_dropped(feature, upstream)
-    if becomes is not None and upstream.level == "lossy":
-        _unless_dropped(becomes, caller.carries[becomes], f"{feature}: {upstream.how} ({upstream.source}); ")
-    _unless_dropped(feature, caller.carries[feature])
-
-
-def _unless_dropped(feature: Feature, carry: Carry, because: str = "") -> None:
-    if carry.level == "dropped":
-        pytest.skip(f"{because}{feature}: {carry.how} ({carry.source})")
+def needs(house: House, caller: Caller, feature: Feature) -> None:
+    """Skip where the feature gets lost on the way, in the words of the protocol that loses it."""
+    found = house.cell(caller, feature)
+    if found.level == "dropped":
+        pytest.skip(found.why)

@@ -5,14 +5,12 @@ and a task's stream is the streams of its runs, one after the other.
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from json import loads
 from typing import Any, ClassVar, Final, Self
 
-from adapters.langchain.carries import CARRIES
-from canonical import Carry, Feature
 from tests.pairs.acp import named
 from tests.pairs.caller import Caller, Data, Feed, File, Following, Frame, Ids, Question, Said, Seen, View
 
@@ -50,6 +48,8 @@ class _Told:
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     thoughts: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
     """By message and block: they may come in pieces."""
+    written: Wire = field(default_factory=dict[str, Any])
+    """Members that came into the state: a structured answer, which may have been said in a message, too."""
 
     def add(self, message: Wire) -> None:
         content: str | list[Wire] = message["content"]
@@ -74,15 +74,15 @@ class _Told:
         name = block["extras"]["filename"]
         self.files[name] = self.files.get(name, b"") + b64decode(block["base64"])
 
-    def write(self, values: Wire) -> None:
-        """Members of the state: a structured answer, which may have been said in a message, too."""
-        if values and values not in self.data:
-            self.data.append(values)
+    @property
+    def all_data(self) -> tuple[Any, ...]:
+        return (*self.data, *([self.written] if self.written and self.written not in self.data else []))
 
 
 def question_of(interrupt: Wire) -> Question:
-    text = interrupt.get("message", interrupt["value"])
-    return Question(text, interrupt.get("response_schema"), interrupt["id"])
+    value = interrupt["value"]
+    text = interrupt.get("message", value if isinstance(value, str) else "")
+    return Question(text, interrupt.get("response_schema"), None if value == text else value, interrupt["id"])
 
 
 def written(before: Wire, after: Wire) -> Wire:
@@ -95,7 +95,8 @@ def written(before: Wire, after: Wire) -> Wire:
 
 
 class _View(View):
-    def __init__(self) -> None:
+    def __init__(self, speaker: tuple[str, Set[str]]) -> None:
+        self.speaker = speaker
         self.ids: Ids
         self.told = _Told()
         self.progress: list[str] = []
@@ -122,6 +123,10 @@ class _View(View):
                 chunk, about = told
                 assert about["thread_id"] == self.ids.thread
                 assert chunk["id"], "chunks are added up by it"
+                key, speakers = self.speaker
+                if chunk[key] not in speakers:
+                    self.progress.append(chunk["content"])
+                    return
                 self.told.add(chunk)
                 self.chunks.setdefault(chunk["id"], _Told()).add(chunk)
             case "values":
@@ -140,8 +145,7 @@ class _View(View):
                 whole = _Told()
                 whole.add(message)
                 assert whole == self.chunks[message["id"]], "a message is the sum of its chunks"
-        if self.values is not None:
-            self.told.write(written(self.values, values))
+        self.told.written |= written(self.values or {}, values)
         self.values = values
         self.questions = tuple(map(question_of, values.get("__interrupt__", ())))
 
@@ -160,7 +164,7 @@ class _View(View):
         return Seen(
             state=self.state,
             text=self.told.text,
-            data=tuple(self.told.data),
+            data=self.told.all_data,
             files=self.told.files,
             questions=self.questions,
             fault=self.fault,
@@ -214,10 +218,11 @@ class _Feed(Feed):
 
 class LangGraph(Caller):
     name: ClassVar[str] = "langgraph"
-    carries: ClassVar[Mapping[Feature, Carry]] = CARRIES["langgraph"]
+    speaks: ClassVar[str] = "langgraph"
     names_partial: ClassVar[bool] = False
+    shows_state: ClassVar[bool] = True
     prefix: ClassVar[str] = ""
-    speaker: ClassVar[tuple[str, str]] = ("type", "ai")
+    speaker: ClassVar[tuple[str, Set[str]]] = ("type", {"ai", "AIMessageChunk"})
     """What marks a message of the agent."""
     modes: ClassVar[tuple[str, ...]] = ("values", "messages-tuple", "custom")
     joins: ClassVar[str] = "join"
@@ -236,8 +241,14 @@ class LangGraph(Caller):
 
     # Requests
 
+    _checkpoint: str | None = None
+    """Where the next run starts, if not from the newest."""
+
     def _asked(self, said: tuple[Said, ...]) -> Wire:
-        return {"assistant_id": self.agent, "input": {"messages": [message_of(said)]}}
+        body: Wire = {"assistant_id": self.agent, "input": {"messages": [message_of(said)]}}
+        if self._checkpoint is not None:
+            body["checkpoint_id"], self._checkpoint = self._checkpoint, None
+        return body
 
     def _answered(self, asked: Seen, answers: tuple[Said, ...]) -> Wire:
         """One answer is bare; of several, each names its question."""
@@ -322,7 +333,7 @@ class LangGraph(Caller):
         return Seen(
             state=state,
             text=told.text,
-            data=tuple(told.data),
+            data=told.all_data,
             files=told.files,
             questions=tuple(map(question_of, ending.get("__interrupt__", ()))) if state == "input_required" else (),
             fault=ending["__error__"]["message"] if state == "failed" else "",
@@ -337,20 +348,37 @@ class LangGraph(Caller):
         mine = {run["run_id"] for run in runs}
         path = f"{self.prefix}/threads/{runs[0]['thread_id']}/history"
         told, known, values = _Told(), set[str](), Wire()
-        key, speaker = self.speaker
+        key, speakers = self.speaker
         for state in reversed(await self._json("POST", path, json={"limit": 1000})):
             messages = [message for message in self._messages(state) if message["id"] not in known]
             known |= {message["id"] for message in messages}
             if state["metadata"].get("run_id") in mine:
                 for message in messages:
-                    if message[key] == speaker:
+                    if message[key] in speakers:
                         told.add(message)
-                told.write(written(values, state["values"]))
+                told.written |= written(values, state["values"])
             values = state["values"]
         return told
 
     def _messages(self, state: Wire) -> list[Wire]:
         return state["values"].get("messages", [])
+
+    async def branch(self, told: Seen) -> None:
+        self._checkpoint = await self._newest(told)
+
+    async def _newest(self, told: Seen) -> str:
+        """The checkpoint that a task left the thread with."""
+        mine = {run["run_id"] for run in await self.runs(told.task_id)}
+        path = f"{self.prefix}/threads/{told.context_id}/history"
+        states = await self._json("POST", path, json={"limit": 1000})
+        return next(each["checkpoint"]["checkpoint_id"] for each in states if each["metadata"].get("run_id") in mine)
+
+    async def values(self) -> Any:
+        found = await self._json("GET", f"{self.prefix}/threads/{self.context_id}/state")
+        return {name: value for name, value in found["values"].items() if name != "messages"}
+
+    async def change(self, members: Mapping[str, Any]) -> None:
+        await self._json("POST", f"{self.prefix}/threads/{self.context_id}/state", json={"values": dict(members)})
 
     async def losses(self, task_id: str) -> set[str]:
         lost: set[str] = set()
@@ -377,7 +405,7 @@ class LangGraph(Caller):
             yield await feed.open(method="POST", url=url, json=body)
 
     def stream(self, *said: Said) -> Following:
-        return self._created(self._asked(said), _View())
+        return self._created(self._asked(said), _View(self.speaker))
 
     def stream_answer(self, asked: Feed, *answers: Said) -> Following:
         self.context_id = asked.ids.thread
@@ -398,7 +426,7 @@ class LangGraph(Caller):
         return self.replay(task_id)
 
     def replay(self, task_id: str, *, view: View | None = None, skip: int = 0) -> Following:
-        view = view or _View()
+        view = view or _View(self.speaker)
         assert isinstance(view, _View)
         return self._joined(task_id, None, view, START, skip)
 
@@ -414,9 +442,9 @@ class AgentProtocol(LangGraph):
     """With messages beside the state and not in it, and fewer words for what a run is at."""
 
     name: ClassVar[str] = "agent-protocol"
-    carries: ClassVar[Mapping[Feature, Carry]] = CARRIES["agent-protocol"]
+    speaks: ClassVar[str] = "agent-protocol"
     prefix: ClassVar[str] = "/agent-protocol"
-    speaker: ClassVar[tuple[str, str]] = ("role", "assistant")
+    speaker: ClassVar[tuple[str, Set[str]]] = ("role", {"assistant"})
     modes: ClassVar[tuple[str, ...]] = ("values", "messages", "custom")
     joins: ClassVar[str] = "wait"
     paused: ClassVar[str] = "interrupted"
@@ -432,6 +460,17 @@ class AgentProtocol(LangGraph):
         run = (await self.runs(task_id))[-1]
         await self._json("POST", f"{self.prefix}/runs/{run['run_id']}/cancel", 204, params={"wait": "true"})
         return await self.look(task_id)
+
+    async def branch(self, told: Seen) -> None:
+        """By a change of the thread."""
+        checkpoint = {"checkpoint_id": await self._newest(told)}
+        await self._json("PATCH", f"{self.prefix}/threads/{told.context_id}", json={"checkpoint": checkpoint})
+
+    async def values(self) -> Any:
+        return (await self._json("GET", f"{self.prefix}/threads/{self.context_id}"))["values"]
+
+    async def change(self, members: Mapping[str, Any]) -> None:
+        await self._json("PATCH", f"{self.prefix}/threads/{self.context_id}", json={"values": dict(members)})
 
     def _messages(self, state: Wire) -> list[Wire]:
         return state["messages"]

@@ -144,16 +144,17 @@ class Client:
     ) -> AsyncGenerator[Sequence[Event], None]:
         with self._blaming_the_agent():
             if not _streams(response):
-                yield reader.whole(await self._upstream.json(response))
-                return
-            async with aclosing(_frames(response)) as frames:
-                async for frame in frames:
-                    if frame.data.strip() == _DONE:
-                        break
-                    yield reader.read(parse_json(frame.data))
-                    if reader.stopped:
-                        break
-                await _drain(frames)
+                answer = await self._upstream.json(response)
+                yield reader.whole(answer) if _is_response(answer) else reader.read(answer)
+            else:
+                async with aclosing(_frames(response)) as frames:
+                    async for frame in frames:
+                        if frame.data.strip() == _DONE:
+                            break
+                        yield reader.read(parse_json(frame.data))
+                        if reader.stopped:
+                            break
+                    await _drain(frames)
             reader.end()
 
     # Chat completions
@@ -261,6 +262,11 @@ def _noted(losses: Losses) -> list[LossNoted]:
 
 def _streams(response: httpx.Response) -> bool:
     return "text/event-stream" in response.headers.get("content-type", "")
+
+
+def _is_response(answer: Json) -> bool:
+    """And not an error that came as 200, or something of a proxy's."""
+    return isinstance(answer, dict) and not {"output", "status"}.isdisjoint(answer)
 
 
 async def _frames(response: httpx.Response) -> AsyncGenerator[Frame, None]:

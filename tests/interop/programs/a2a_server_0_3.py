@@ -110,7 +110,7 @@ def card(name: str, base: str) -> t.AgentCard:
             t.AgentInterface(transport="HTTP+JSON", url=f"{base}/{name}/rest"),
         ],
         capabilities=t.AgentCapabilities(streaming=True, push_notifications=True),
-        default_input_modes=["text/plain"],
+        default_input_modes=["*/*" if name == "files" else "text/plain"],
         default_output_modes=["text/plain"],
         skills=[t.AgentSkill(id=name, name=name, description=f"Shows {name}.", tags=["demo"])],
         supports_authenticated_extended_card=True,

@@ -113,7 +113,7 @@ def card(name: str, base: str) -> pb.AgentCard:
         version="1",
         supported_interfaces=faces,
         capabilities=pb.AgentCapabilities(streaming=True, push_notifications=True, extended_agent_card=True),
-        default_input_modes=["text/plain"],
+        default_input_modes=["*/*" if name == "files" else "text/plain"],
         default_output_modes=["text/plain"],
         skills=[pb.AgentSkill(id=name, name=name, description=f"Shows {name}.", tags=["demo"])],
     )

@@ -1,9 +1,12 @@
 """Agents served by the official SDK of the AIEF Agent Protocol. It serves one agent, so the input of a task names it:
-`echo: Hello` is the agent echo with the text Hello."""
+`echo: Hello` is the agent echo with the text Hello. Below `/<agent>` it is that agent alone, which says
+no more than what it has to say."""
 
 import asyncio
+from contextvars import ContextVar
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from agent_protocol import Agent, Artifact, Step, Task
 from agent_protocol.agent import base_router
@@ -11,9 +14,13 @@ from agent_protocol.server import app
 from serving import Gate, listen, serve
 
 gate = Gate()
+alone: ContextVar[str] = ContextVar("alone")
+"""The agent that the request is for, by its path."""
 
 
 def asked(task: Task) -> tuple[str, str]:
+    if agent := alone.get(""):
+        return agent, task.input or ""
     agent, _, text = (task.input or "").partition(": ")
     return agent, text
 
@@ -22,7 +29,8 @@ async def task_handler(task: Task) -> None:
     agent, text = asked(task)
     names = ("plan", "work", "review") if agent == "steps" else (agent,)
     for name in names:
-        await Agent.db.create_step(task.task_id, name, input=text, is_last=agent != "ask" and name == names[-1])
+        called = f"step {name}" if alone.get("") else name
+        await Agent.db.create_step(task.task_id, called, input=text, is_last=agent != "ask" and name == names[-1])
 
 
 async def step_handler(step: Step) -> Step:
@@ -34,13 +42,16 @@ async def step_handler(step: Step) -> Step:
         await gate.wait()
     if agent == "files":
         for given in list(task.artifacts):
-            keep(task, step, f"copy-of-{given.file_name}", read(task, given))
+            keep(task, step, given.file_name if alone.get("") else f"copy-of-{given.file_name}", read(task, given))
         keep(task, step, "report.txt", text.encode())
-    if step.name == "ask":
-        await Agent.db.create_step(task.task_id, "greet", is_last=True)
+    name = step.name.removeprefix("step ")
+    if name == "ask":
+        await Agent.db.create_step(task.task_id, step.name.replace("ask", "greet"), is_last=True)
         step.output = "What is your name?"
-    elif step.name == "greet":
+    elif name == "greet":
         step.output = f"Hello, {step.input}."
+    elif alone.get(""):
+        step.output = {"echo": text, "slow": "first last"}.get(agent)
     else:
         step.output = f"{step.name}: {text}"
     return step
@@ -60,12 +71,21 @@ def keep(task: Task, step: Step, name: str, content: bytes) -> None:
     step.artifacts.append(made)
 
 
+async def each_alone(scope: Any, receive: Any, send: Any) -> None:
+    path = scope.get("path", "")
+    first, _, rest = path.removeprefix("/").partition("/")
+    if scope["type"] == "http" and first != "ap":
+        alone.set(first)
+        scope = {**scope, "path": f"/{rest}", "raw_path": f"/{rest}".encode()}
+    await app(scope, receive, send)
+
+
 async def main() -> None:
     Agent.setup_agent(task_handler, step_handler)
     app.include_router(base_router)
     with TemporaryDirectory() as Agent.workspace:
         # uvicorn and not its own `Agent.start`: hypercorn is slow at each call.
-        await serve(app, listen(), gate)
+        await serve(each_alone, listen(), gate)
 
 
 if __name__ == "__main__":

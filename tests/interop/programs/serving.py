@@ -1,6 +1,6 @@
 """A server program: uvicorn on a port of its own choice, and a gate that the test opens so that an agent may go on.
 
-It says {"ready": "http://127.0.0.1:PORT"}, takes `release` lines on stdin, and ends when stdin closes.
+It says {"ready": "http://127.0.0.1:PORT"}, takes `release` and `reset` lines on stdin, and ends when stdin closes.
 """
 
 import asyncio
@@ -25,6 +25,11 @@ class Gate:
 
     def release(self) -> None:
         self._passes.release()
+
+    async def reset(self) -> None:
+        """Take back what nobody has used."""
+        while not self._passes.locked():
+            await self._passes.acquire()
 
 
 def listen() -> socket.socket:
@@ -54,6 +59,8 @@ async def serve(app: Any, listener: socket.socket, gate: Gate) -> None:
         async for line in heard():
             if line.strip() == "release":
                 gate.release()
+            elif line.strip() == "reset":
+                await gate.reset()
         # The test is over: streams that are still open are cut, not waited for.
         server.should_exit = server.force_exit = True
 

@@ -1,0 +1,347 @@
+"""A proxy on loopback that does to connections what networks, other proxies and dying servers do to them, as a test has
+scripted it. One connection is one request, unless `keeps` is set."""
+
+import asyncio
+import re
+import socket
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+__all__ = (
+    "Cut",
+    "HalfAnswered",
+    "HalfAsked",
+    "Instead",
+    "Link",
+    "Proxy",
+    "Slow",
+    "Stall",
+    "Trouble",
+    "proxied",
+    "status",
+)
+
+BOUND: Final = 5.0
+"""Seconds that anything may take here that does not wait for an agent."""
+_LINGER: Final = struct.pack("ii", 1, 0)
+_LENGTH: Final = re.compile(rb"^content-length: *(\d+)\r$", re.IGNORECASE | re.MULTILINE)
+_CHUNKED: Final = re.compile(rb"^transfer-encoding: *chunked\r$", re.IGNORECASE | re.MULTILINE)
+_CONNECTION: Final = re.compile(rb"^connection:[^\n]*\n", re.IGNORECASE | re.MULTILINE)
+
+
+class Link:
+    """One connection, with the request that came over it."""
+
+    def __init__(
+        self, request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, port: int
+    ) -> None:
+        self.request = request
+        self.passed = b""
+        """Of the answer, to the caller."""
+        self._reader = reader
+        self._writer = writer
+        self._address = host, port
+        self._far: asyncio.StreamWriter | None = None
+        self._left = asyncio.ensure_future(self._until_left())
+
+    @property
+    def line(self) -> str:
+        return self.request.partition(b"\r\n")[0].decode()
+
+    async def ask(self, *, half: bool = False) -> "Far":
+        """Pass the request on. `half` = and say that nothing more comes. A caller that leaves takes the server's
+        connection along."""
+        reader, self._far = await asyncio.open_connection(*self._address)
+        self._far.write(self.request)
+        if half:
+            self._far.write_eof()
+        return Far(reader)
+
+    async def _until_left(self) -> None:
+        with suppress(ConnectionError):
+            while await self._reader.read(65536):
+                pass
+        if self._far is not None:
+            self._far.transport.abort()
+
+    async def left(self) -> None:
+        """Until the caller has closed its side."""
+        await asyncio.shield(self._left)
+
+    async def tell(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+        self.passed += data
+
+    async def pass_on(self, after: int | bytes | None = None) -> bool:
+        """The answer, up to so many bytes or to the end of a word in it; false if it ended before."""
+        far = await self.ask()
+        while data := await far.read():
+            stop = _stop(self.passed, data, after)
+            await self.tell(data[:stop])
+            if stop is not None:
+                return True
+        return False
+
+    def reset(self) -> None:
+        self._writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER)
+        self._writer.transport.abort()
+
+    def finish(self) -> None:
+        self._writer.write_eof()
+
+    async def close(self) -> None:
+        for each in (self._writer, self._far):
+            if each is not None:
+                each.close()
+        self._left.cancel()
+        await asyncio.wait((self._left,))
+
+
+class Far:
+    """The server's side of a connection."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+
+    async def read(self) -> bytes:
+        """Empty at its end, however it ends."""
+        try:
+            return await self._reader.read(65536)
+        except ConnectionError:
+            return b""
+
+
+def _stop(passed: bytes, data: bytes, after: int | bytes | None) -> int | None:
+    """Where in the data the answer is to stop."""
+    if after is None:
+        return None
+    at = after
+    if isinstance(at, bytes):
+        found = (passed + data).find(at)
+        if found < 0:
+            return None
+        at = found + len(at)
+    return at - len(passed) if at <= len(passed) + len(data) else None
+
+
+class Trouble(ABC):
+    @abstractmethod
+    async def befall(self, link: Link, struck: Callable[[], None]) -> None:
+        """`struck` is told at the moment when it happens."""
+
+
+@dataclass(frozen=True)
+class Cut(Trouble):
+    """The connection ends in the middle of the answer: with a FIN, or with an RST."""
+
+    after: int | bytes
+    reset: bool = False
+
+    async def befall(self, link: Link, struck: Callable[[], None]) -> None:
+        await link.pass_on(self.after)
+        if self.reset:
+            link.reset()
+        struck()
+
+
+@dataclass(frozen=True)
+class Stall(Trouble):
+    """Nothing more comes, and nobody hangs up. `asks` = whether the request still got through."""
+
+    after: int | bytes
+    asks: bool = True
+
+    async def befall(self, link: Link, struck: Callable[[], None]) -> None:
+        if self.asks:
+            await link.pass_on(self.after)
+        struck()
+        await link.left()
+
+
+@dataclass(frozen=True)
+class HalfAnswered(Trouble):
+    """The answering side is closed in the middle of the answer, and the asking side stays open."""
+
+    after: int | bytes
+
+    async def befall(self, link: Link, struck: Callable[[], None]) -> None:
+        await link.pass_on(self.after)
+        link.finish()
+        struck()
+        async with asyncio.timeout(BOUND):
+            await link.left()
+
+
+@dataclass(frozen=True)
+class HalfAsked(Trouble):
+    """The asking side is closed behind the request, while the answer still comes."""
+
+    async def befall(self, link: Link, struck: Callable[[], None]) -> None:
+        struck()
+        far = await link.ask(half=True)
+        while data := await far.read():
+            await link.tell(data)
+
+
+@dataclass(frozen=True)
+class Instead(Trouble):
+    """Other bytes than the answer. `asks` = the server gets the request all the same, and works."""
+
+    answer: bytes
+    asks: bool = False
+
+    async def befall(self, link: Link, struck: Callable[[], None]) -> None:
+        if self.asks:
+            await (await link.ask()).read()
+        struck()
+        await link.tell(self.answer)
+
+
+@dataclass(frozen=True)
+class Slow(Trouble):
+    """The head of the answer comes byte by byte."""
+
+    async def befall(self, link: Link, struck: Callable[[], None]) -> None:
+        struck()
+        far = await link.ask()
+        while data := await far.read():
+            while data and b"\r\n\r\n" not in link.passed:
+                await link.tell(data[:1])
+                data = data[1:]
+                await asyncio.sleep(0)
+            await link.tell(data)
+
+
+def status(code: int, *, asks: bool = False, retry_after: int | None = None) -> Instead:
+    """As a proxy says it that has its server lost."""
+    body = b"<html>out of order</html>"
+    head = f"HTTP/1.1 {code} Sorry\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+    if retry_after is not None:
+        head += f"Retry-After: {retry_after}\r\n"
+    return Instead(head.encode() + b"\r\n" + body, asks)
+
+
+class Proxy:
+    def __init__(self, upstream: str) -> None:
+        parts = urlsplit(upstream)
+        self._host, self._port = parts.hostname or "", parts.port or 80
+        self._at: tuple[str, int] = ("127.0.0.1", 0)
+        self._server: asyncio.Server | None = None
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Before each test."""
+        self.keeps = False
+        """Connections are left as they are, with all their requests."""
+        self.script: list[tuple[re.Pattern[bytes], Trouble]] = []
+        """In this order: the next request that the first of them fits gets it."""
+        self.luck: Callable[[], Trouble | None] | None = None
+        """What every other request gets."""
+        self.links: list[Link] = []
+        self.struck = asyncio.Event()
+        self.came_back = asyncio.Event()
+        """After what struck, another request came."""
+
+    def befall(self, request: bytes, *troubles: Trouble) -> None:
+        """The next requests that fit the expression get these, one each."""
+        pattern = re.compile(request, re.MULTILINE | re.DOTALL)
+        self.script += [(pattern, trouble) for trouble in troubles]
+
+    @property
+    def url(self) -> str:
+        return f"http://{self._at[0]}:{self._at[1]}"
+
+    @property
+    def asked(self) -> list[str]:
+        return [link.line for link in self.links]
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, *self._at)
+        self._at = self._server.sockets[0].getsockname()[:2]
+
+    def shut(self) -> None:
+        """Nobody listens there any more."""
+        assert self._server is not None
+        self._server.close()
+
+    def hang_up(self) -> None:
+        """Close the connections that are open."""
+        for writer in self._serving.values():
+            writer.close()
+
+    async def close(self) -> None:
+        self.shut()
+        for writer in self._serving.values():
+            writer.transport.abort()
+        if self._serving:
+            await asyncio.wait(list(self._serving), timeout=BOUND)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving[task] = writer
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                await (self._keep(reader, writer) if self.keeps else self._link(reader, writer))
+        finally:
+            writer.close()
+            del self._serving[task]
+
+    async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = Link(await _request(reader), reader, writer, self._host, self._port)
+        if self.struck.is_set():
+            self.came_back.set()
+        self.links.append(link)
+        trouble = self._trouble(link.request)
+        try:
+            if trouble is None:
+                await link.pass_on()
+            else:
+                await trouble.befall(link, self.struck.set)
+        finally:
+            await link.close()
+
+    def _trouble(self, request: bytes) -> Trouble | None:
+        if self.script and self.script[0][0].search(request):
+            return self.script.pop(0)[1]
+        return None if self.luck is None else self.luck()
+
+    async def _keep(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
+
+        async def pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            with suppress(ConnectionError):
+                while data := await source.read(65536):
+                    sink.write(data)
+                    await sink.drain()
+            sink.close()
+
+        await asyncio.gather(pipe(reader, far_writer), pipe(far_reader, writer))
+
+
+async def _request(reader: asyncio.StreamReader) -> bytes:
+    """One request, which says that its connection is used for no other."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    body = b""
+    if found := _LENGTH.search(head):
+        body = await reader.readexactly(int(found[1]))
+    elif _CHUNKED.search(head):
+        body = await reader.readuntil(b"0\r\n\r\n")
+    return _CONNECTION.sub(b"", head).replace(b"\r\n", b"\r\nConnection: close\r\n", 1) + body
+
+
+@asynccontextmanager
+async def proxied(upstream: str) -> AsyncGenerator[Proxy]:
+    proxy = Proxy(upstream)
+    await proxy.open()
+    try:
+        yield proxy
+    finally:
+        await proxy.close()

@@ -1,0 +1,325 @@
+"""A gateway whose agents are behind proxies that a test can break, on gateways of their own that count their starts."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+import httpx
+import pytest
+
+import adapters.a2a.client as a2a
+import adapters.acp.client as acp
+from adapters import UPSTREAMS
+from adapters._upstream import Upstream
+from adapters.langchain.client import following
+from canonical import Answers, Ask, Fold, Invocation, Message, Receipt, Record, Run, Scope, Submission
+from canonical.event import PartAdded, PartDelta
+from gateway import fleet as fleets
+from gateway.config import Settings
+from gateway.fleet import Breaker, Fleet, Server, fleet
+from gateway.registry import Fronted, Registry, connect
+from tests.adapters.openai.model import Answer, serve
+from tests.faults.proxy import Proxy, proxied
+from tests.gateway.invariant import check_log
+from tests.running import Running, running
+
+__all__ = (
+    "BOUND",
+    "COOLDOWN",
+    "OWNER",
+    "REATTACHING",
+    "WIRES",
+    "Outcome",
+    "Stage",
+    "Wire",
+    "hurry",
+    "keeps_the_laws",
+    "serves",
+    "staged",
+    "words_of",
+)
+
+OWNER: Final = "default"
+BOUND: Final = 15.0
+"""Seconds within which every run ends, whatever happens to it."""
+PATIENCE: Final = 0.4
+"""Seconds of silence after which the gateway gives an agent up."""
+COOLDOWN: Final = 30.0
+PIECES: Final = 6
+
+
+@dataclass(frozen=True)
+class Wire:
+    protocol: str
+    path: str
+    starts: bytes
+    """The request that has the agent start, or go on."""
+    models: bool = False
+
+
+WIRES: Final[Mapping[str, Wire]] = {
+    "a2a-1.0": Wire("a2a", "/a2a/{agent}", rb'"method": ?"SendStreamingMessage"'),
+    "a2a-0.3": Wire("a2a", "/a2a/{agent}/.well-known/agent.json", rb'"method": ?"message/stream"'),
+    "acp": Wire("acp", "/acp", rb"^POST /acp/runs(/[-0-9a-f]+)? "),
+    "aief": Wire("aief", "/agent/{agent}", rb"^POST \S+/steps "),
+    "langgraph": Wire("langgraph", "", rb"^POST \S+/runs/stream "),
+    "agent-protocol": Wire("agent-protocol", "/agent-protocol", rb"^POST \S+/runs/stream "),
+    "openai": Wire("openai", "", rb"^POST /v1/responses ", models=True),
+}
+REATTACHING: Final = tuple(name for name in WIRES if name not in ("aief", "openai"))
+"""Protocols in which a stream that broke can be taken up again."""
+
+
+def pieces_of(text: str) -> list[str]:
+    return [f"{text}-{number} " for number in range(PIECES)]
+
+
+def words_of(text: str) -> str:
+    """What the agents say to it. No piece of it stands in the request."""
+    return "".join(pieces_of(text))
+
+
+class Players:
+    """The agents of an upstream. Each text is said to them once."""
+
+    def __init__(self) -> None:
+        self.started: Counter[str] = Counter()
+        self.answered: Counter[str] = Counter()
+        self.go = asyncio.Event()
+        """`held` speaks on."""
+        self.cancelled: dict[str, asyncio.Event] = {}
+
+    def agents(self) -> dict[str, Any]:
+        return {"tell": self.tell, "held": self.held, "ask": self.ask, "remember": self.remember}
+
+    async def tell(self, text: str) -> AsyncGenerator[str]:
+        """Says its words, one after the other."""
+        self.started[text] += 1
+        for piece in pieces_of(text):
+            yield piece
+            await asyncio.sleep(0)
+
+    async def held(self, text: str) -> AsyncGenerator[str]:
+        """Stops after half of its words until the test lets it go on."""
+        self.started[text] += 1
+        ended = self.cancelled[text] = asyncio.Event()
+        try:
+            for number, piece in enumerate(pieces_of(text)):
+                if number == PIECES // 2:
+                    await self.go.wait()
+                yield piece
+        except (asyncio.CancelledError, GeneratorExit):
+            ended.set()
+            raise
+
+    async def ask(self, text: str) -> AsyncGenerator[Ask | str, Any]:
+        """Asks for a name before it says its words."""
+        self.started[text] += 1
+        answer = yield Ask("Who?")
+        self.answered[text] += 1
+        yield f"{answer}: "
+        for piece in pieces_of(text):
+            yield piece
+
+    async def remember(self, call: Invocation) -> str:
+        """How much was said before."""
+        self.started[call.text] += 1
+        return f"{len(call.history)} before"
+
+    def model(self, said: Any) -> Answer:
+        content = said[-1]["content"]
+        text = content if isinstance(content, str) else "".join(part["text"] for part in content)
+        self.started[text] += 1
+        return Answer(text=words_of(text))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    run: Run
+    records: list[Record]
+    """Of the whole thread."""
+    receipt: Receipt
+
+    @property
+    def text(self) -> str:
+        """What the agent said in this run."""
+        fold = Fold(self.receipt.thread_id, OWNER, self.records)
+        said: list[Message] = [m for m in fold.messages_by_run().get(self.run.run_id, ()) if m.role == "agent"]
+        return "".join(message.text for message in said)
+
+    @property
+    def ended_well(self) -> bool:
+        return self.run.status == "success"
+
+
+class Stage:
+    def __init__(self, proxies: Mapping[str, Proxy], upstreams: Mapping[str, Players]) -> None:
+        self.front: Running
+        self.fronted: Mapping[str, Fronted] = {}
+        """The agents that are behind the proxies."""
+        self.proxies = proxies
+        """`one` and `two`, before two gateways with the same agents; `models`."""
+        self.players = upstreams
+        self.now = 0.0
+        """By the clock of the breakers of the agents that are `watched`."""
+        self._number = 0
+
+    def proxy(self, wire: str) -> Proxy:
+        return self.proxies["models" if WIRES[wire].models else "one"]
+
+    def reset(self) -> None:
+        for proxy in self.proxies.values():
+            proxy.reset()
+        for players in self.players.values():
+            players.go.set()
+
+    def text(self) -> str:
+        """Words that nobody has said before."""
+        self._number += 1
+        return f"w{self._number}x"
+
+    def started(self, text: str) -> int:
+        return sum(players.started[text] for players in self.players.values())
+
+    def health(self, agent: str) -> list[str]:
+        """Of its servers."""
+        return list(cast("Fleet", self.fronted[agent].agent).health.values())
+
+    async def ready(self, agent: str) -> str:
+        """What the gateway tells of it."""
+        return (await self.front.http.get("/readyz")).json()["agents"][agent]
+
+    async def submit(self, agent: str, text: str, **more: Any) -> Receipt:
+        return await self.front.hub.submit(OWNER, Submission(agent=agent, messages=(Message.of(text, "user"),), **more))
+
+    async def answer(self, asked: Receipt, name: str) -> "Outcome":
+        return await self.ended(await self.front.hub.answer(OWNER, Answers(task_id=asked.task_id, bare=name)))
+
+    async def ended(self, receipt: Receipt, within: float = BOUND) -> Outcome:
+        hub = self.front.hub
+        async with asyncio.timeout(within):
+            reading = hub.read(OWNER, Scope(receipt.thread_id, "run", receipt.run_id))
+            async with aclosing(cast("Any", reading)) as batches:
+                async for _ in batches:
+                    pass
+        records = list(await hub.records(OWNER, Scope(receipt.thread_id)))
+        check_log(records)
+        return Outcome(await hub.run(OWNER, receipt.run_id), records, receipt)
+
+    async def heard(self, receipt: Receipt, text: str) -> None:
+        """Until the gateway has this of what the agent said."""
+        hub, scope = self.front.hub, Scope(receipt.thread_id, "run", receipt.run_id)
+        said = ""
+        async with asyncio.timeout(BOUND), aclosing(cast("Any", hub.read(OWNER, scope))) as batches:
+            async for batch in batches:
+                for record in batch:
+                    event = record.event
+                    if isinstance(event, PartAdded | PartDelta):
+                        said += event.text if isinstance(event, PartDelta) else getattr(event.part, "text", "")
+                if text in said:
+                    return
+        raise AssertionError(f"it ended without {text!r}")
+
+    async def run(self, agent: str, text: str, **more: Any) -> Outcome:
+        return await self.ended(await self.submit(agent, text, **more))
+
+
+async def keeps_the_laws(stage: Stage, found: Outcome, text: str, said: str | None = None) -> None:
+    """Of a run in which the agent was told `text`, and says `said` to it."""
+    words = words_of(text) if said is None else said
+    assert stage.started(text) <= 1, "the agent was started twice"
+    if found.ended_well:
+        assert found.text == words
+    else:
+        assert words.startswith(found.text)
+        assert found.run.fault is not None, found.run
+        assert found.run.fault.blame == "upstream", found.run.fault
+
+
+async def serves(stage: Stage, agent: str) -> None:
+    """Nothing is left of what was."""
+    stage.reset()
+    text = stage.text()
+    found = await stage.run(agent, text)
+    assert (found.run.status, found.text) == ("success", words_of(text)), found.run.fault
+
+
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorten what is waited between the tries to find a server again."""
+    for module in (a2a, acp, following):
+        monkeypatch.setattr(module, "FIRST_WAIT", 0.01)
+        monkeypatch.setattr(module, "LAST_WAIT", 0.05)
+    monkeypatch.setattr(fleets, "_PAUSES", (0.01, 0.02))
+
+
+@asynccontextmanager
+async def staged(folder: Path, names: tuple[str, ...] = tuple(WIRES)) -> AsyncGenerator[Stage]:
+    async with AsyncExitStack() as stack:
+        players = {"one": Players(), "two": Players(), "models": Players()}
+        proxies: dict[str, Proxy] = {}
+        for name in ("one", "two"):
+            home = folder / name
+            home.mkdir()
+            upstream = await stack.enter_async_context(running(home, players[name].agents()))
+            proxies[name] = await stack.enter_async_context(proxied(upstream.url))
+        server = await stack.enter_async_context(serve(model=players["models"].model))
+        proxies["models"] = await stack.enter_async_context(proxied(server.url))
+        stage = Stage(proxies, players)
+        registry = await connect(Settings.model_validate({"agents": _agents(stage, names)}))
+        broken = {each.info.name: each.broken for each in registry.all() if each.broken is not None}
+        assert not broken, broken
+        stage.fronted = {each.info.name: each for each in (*registry.all(), *_watched(stage, names, registry))}
+        stage.front = await stack.enter_async_context(running(folder, {"local": _local}, fronted=stage.fronted))
+        yield stage
+
+
+async def _local(text: str) -> str:
+    """An agent in the gateway's own process."""
+    return text
+
+
+def _agents(stage: Stage, names: tuple[str, ...]) -> dict[str, Any]:
+    """Each as often as there are settings to test. `hasty` is given up soon, `brief` may not take long in all, `both`
+    is on two servers, and `unlucky` is for tests after which its server may be left alone."""
+    agents: dict[str, Any] = {}
+    for name in names:
+        wire = WIRES[name]
+        for agent in ("tell",) if wire.models else ("tell", "held", "ask", "remember"):
+            url = stage.proxy(name).url + wire.path.format(agent=agent)
+            at = {"protocol": wire.protocol, "agent": "two" if wire.models else agent}
+            hasty = {"connect": 2, "read": PATIENCE}
+            agents[f"{name}.{agent}"] = {**at, "url": url, "timeout": {"connect": 2}}
+            if agent in ("tell", "held"):
+                agents[f"{name}.{agent}.hasty"] = {**at, "url": url, "timeout": hasty}
+            if agent == "tell":
+                agents[f"{name}.{agent}.unlucky"] = {**at, "url": url, "timeout": hasty}
+            if agent == "held":
+                agents[f"{name}.{agent}.brief"] = {**at, "url": url, "timeout": {"connect": 2, "total": PATIENCE}}
+            if not wire.models:
+                urls = [url, stage.proxies["two"].url + wire.path.format(agent=agent)]
+                agents[f"{name}.{agent}.both"] = {**at, "urls": urls, "timeout": {"connect": 2}}
+    return agents
+
+
+def _watched(stage: Stage, names: tuple[str, ...], registry: Registry) -> list[Fronted]:
+    """Agents whose servers are left alone after two failures, by the stage's own clock: on one server, and on two."""
+    found: list[Fronted] = []
+    for name in names:
+        wire = WIRES[name]
+        upstream = next(each for each in UPSTREAMS if each.protocol == wire.protocol)
+
+        def server(proxy: Proxy, wire: Wire = wire, upstream: Upstream = upstream) -> Server:
+            url = proxy.url + wire.path.format(agent="tell")
+            timeout = httpx.Timeout(2, read=PATIENCE)
+            client = upstream.client(url, "two" if wire.models else "tell", headers={}, timeout=timeout)
+            return Server(url, client, Breaker(failures=2, cooldown=COOLDOWN, clock=lambda: stage.now))
+
+        several = [stage.proxy(name)] if wire.models else [stage.proxies["one"], stage.proxies["two"]]
+        for number, proxies in enumerate(([stage.proxy(name)], several), 1):
+            info = registry.get(f"{name}.tell").info.model_copy(update={"name": f"{name}.watched.{number}"})
+            found.append(Fronted(info, fleet([server(proxy) for proxy in proxies])))
+    return found

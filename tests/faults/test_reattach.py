@@ -1,0 +1,124 @@
+"""A stream that breaks is taken up again where the protocol allows it: nothing is lost, nothing is said twice."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+import pytest
+
+from tests.faults.proxy import Cut, Stall, status
+from tests.faults.stage import BOUND, REATTACHING, WIRES, Stage, hurry, keeps_the_laws, words_of
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def comes(awaited: Awaitable[Any]) -> None:
+    async with asyncio.timeout(BOUND):
+        await awaited
+
+
+@pytest.mark.parametrize("wire", REATTACHING)
+@pytest.mark.parametrize("back", ["early", "late"])
+@pytest.mark.parametrize("word", [0, 1, 2])
+async def test_a_stream_that_breaks_between_two_words_is_taken_up_again(
+    stage: Stage, wire: str, word: int, back: str
+) -> None:
+    """While the agent still holds the rest back, or when it has said it."""
+    text, proxy, players = stage.text(), stage.proxy(wire), stage.players["one"]
+    players.go.clear()
+    proxy.befall(WIRES[wire].starts, Cut(f"{text}-{word}".encode()))
+    receipt = await stage.submit(f"{wire}.held", text)
+    await comes((proxy.struck if back == "early" else proxy.came_back).wait())
+    players.go.set()
+    found = await stage.ended(receipt)
+    assert (found.run.status, found.text) == ("success", words_of(text)), found.run.fault
+    assert stage.started(text) == 1
+
+
+@pytest.mark.parametrize("wire", REATTACHING)
+async def test_a_stream_that_breaks_again_and_again_is_taken_up_as_often(
+    stage: Stage, wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch)
+    text, proxy, players = stage.text(), stage.proxy(wire), stage.players["one"]
+    players.go.clear()
+    proxy.befall(WIRES[wire].starts, Cut(f"{text}-1".encode()))
+    proxy.befall(b"", Cut(0), status(503), Cut(0, reset=True))
+    receipt = await stage.submit(f"{wire}.held", text)
+    await comes(proxy.came_back.wait())
+    players.go.set()
+    found = await stage.ended(receipt)
+    assert (found.run.status, found.text) == ("success", words_of(text)), found.run.fault
+    assert stage.started(text) == 1
+
+
+@pytest.mark.parametrize("wire", REATTACHING)
+@pytest.mark.parametrize("reset", [False, True])
+async def test_an_answer_whose_stream_breaks_is_given_once_and_what_follows_is_heard(
+    stage: Stage, wire: str, reset: bool
+) -> None:
+    text, proxy = stage.text(), stage.proxy(wire)
+    asked = await stage.run(f"{wire}.ask", text)
+    assert asked.run.status == "paused", asked.run.fault
+    proxy.befall(WIRES[wire].starts, Cut(b"\r\n\r\n" if reset else f"{text}-1".encode(), reset))
+    found = await stage.answer(asked.receipt, "Ada")
+    players = stage.players["one"]
+    assert (players.started[text], players.answered[text]) == (1, 1)
+    await keeps_the_laws(stage, found, text, f"Ada: {words_of(text)}")
+    if not reset:
+        assert found.ended_well, found.run.fault
+
+
+@pytest.mark.parametrize("wire", REATTACHING)
+async def test_a_server_that_dies_in_the_middle_and_stays_dead_is_given_up(
+    stage: Stage, wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch)
+    text, proxy = stage.text(), stage.proxy(wire)
+    stage.players["one"].go.clear()
+    proxy.befall(WIRES[wire].starts, Cut(f"{text}-1".encode()))
+    receipt = await stage.submit(f"{wire}.held", text)
+    await comes(proxy.struck.wait())
+    proxy.shut()
+    try:
+        found = await stage.ended(receipt)
+    finally:
+        await proxy.open()
+    await keeps_the_laws(stage, found, text)
+    assert found.run.fault is not None
+    assert found.run.fault.code == "agent_unreachable"
+    assert found.text.startswith(f"{text}-0"), "what was heard is kept"
+
+
+@pytest.mark.parametrize("wire", REATTACHING)
+async def test_an_agent_that_falls_silent_in_the_middle_is_given_up_and_told_so(stage: Stage, wire: str) -> None:
+    text, players = stage.text(), stage.players["one"]
+    players.go.clear()
+    found = await stage.run(f"{wire}.held.hasty", text)
+    await keeps_the_laws(stage, found, text)
+    assert found.run.fault is not None
+    assert found.run.fault.code == "agent_timeout"
+    await comes(players.cancelled[text].wait())
+
+
+@pytest.mark.parametrize("wire", [*REATTACHING, "aief"])
+async def test_a_run_that_takes_too_long_in_all_is_ended(stage: Stage, wire: str) -> None:
+    text = stage.text()
+    stage.players["one"].go.clear()
+    found = await stage.run(f"{wire}.held.brief", text)
+    await keeps_the_laws(stage, found, text)
+    assert found.run.status == "timeout"
+
+
+@pytest.mark.parametrize("wire", REATTACHING)
+async def test_a_cancel_reaches_an_agent_whose_stream_has_stalled(stage: Stage, wire: str) -> None:
+    text, proxy, players = stage.text(), stage.proxy(wire), stage.players["one"]
+    players.go.clear()
+    proxy.befall(WIRES[wire].starts, Stall(f"{text}-1".encode()))
+    receipt = await stage.submit(f"{wire}.held", text)
+    await stage.heard(receipt, f"{text}-0")
+    await stage.front.hub.cancel("default", receipt.task_id)
+    found = await stage.ended(receipt)
+    assert found.run.status == "cancelled"
+    assert words_of(text).startswith(found.text)
+    await comes(players.cancelled[text].wait())

@@ -1,0 +1,268 @@
+"""Which server a run goes to when one of them is away, how long one that fails is left alone, and who is told."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import httpx
+import pytest
+
+from adapters.acp.client import Client
+from gateway.config import Settings
+from gateway.fleet import Server, fleet
+from gateway.registry import Fronted, connect
+from tests.faults.proxy import Cut, Proxy, Stall, Trouble, status
+from tests.faults.stage import BOUND, COOLDOWN, WIRES, Stage, hurry, keeps_the_laws, serves, words_of
+from tests.gateway.heard import hearing
+from tests.running import running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SOME: Final = ("acp", "aief", "openai")
+"""Where it is not the protocol that matters."""
+SEVERAL: Final = tuple(name for name, wire in WIRES.items() if not wire.models)
+
+FAILINGS: Final[dict[str, Trouble | None]] = {
+    "refuses connections": None,
+    "resets connections": Cut(0, reset=True),
+    "answers 503": status(503),
+    "says nothing": Stall(0),
+}
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Turn the loop until something holds that nobody tells of."""
+    async with asyncio.timeout(BOUND):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+async def fail(proxy: Proxy, trouble: Trouble | None) -> None:
+    if trouble is None:
+        proxy.shut()
+    else:
+        proxy.luck = lambda: trouble
+
+
+async def recover(proxy: Proxy, trouble: Trouble | None) -> None:
+    proxy.luck = None
+    if trouble is None:
+        await proxy.open()
+
+
+@pytest.mark.parametrize("wire", SEVERAL)
+async def test_another_server_takes_the_run_and_keeps_the_conversation(
+    stage: Stage, wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch)
+    agent, one, two = f"{wire}.remember.both", stage.proxies["one"], stage.proxies["two"]
+    first, second, third = stage.text(), stage.text(), stage.text()
+    one.shut()
+    begun = await stage.run(agent, first)
+    await one.open()
+    assert begun.ended_well, begun.run.fault
+    assert "is failing" in await stage.ready(agent)
+    going_on = await stage.run(agent, second, thread_id=begun.receipt.thread_id)
+    assert going_on.ended_well, going_on.run.fault
+    assert going_on.text != "0 before", "it is the same conversation"
+    two.shut()
+    lost = await stage.run(agent, third, thread_id=begun.receipt.thread_id)
+    await two.open()
+    assert lost.run.fault is not None
+    assert lost.run.fault.code == "agent_unreachable"
+    players = stage.players
+    assert [players["two"].started[text] for text in (first, second, third)] == [1, 1, 0]
+    assert [players["one"].started[text] for text in (first, second, third)] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("wire", SEVERAL)
+async def test_an_answer_goes_to_the_server_that_asked(stage: Stage, wire: str) -> None:
+    text, one = stage.text(), stage.proxies["one"]
+    one.shut()
+    asked = await stage.run(f"{wire}.ask.both", text)
+    await one.open()
+    assert asked.run.status in ("paused", "success"), asked.run.fault
+    if asked.run.status == "paused":
+        found = await stage.answer(asked.receipt, "Ada")
+        assert (found.run.status, found.text) == ("success", f"Ada: {words_of(text)}"), found.run.fault
+    assert stage.players["one"].started[text] == 0
+
+
+@pytest.mark.parametrize("wire", SEVERAL)
+async def test_no_other_server_is_tried_where_one_has_taken_the_connection(stage: Stage, wire: str) -> None:
+    text = stage.text()
+    stage.proxies["one"].befall(WIRES[wire].starts, Cut(0))
+    found = await stage.run(f"{wire}.tell.both", text)
+    await keeps_the_laws(stage, found, text)
+    assert stage.started(text) == 1
+    assert stage.proxies["two"].links == []
+    await serves(stage, f"{wire}.tell.both")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_server_that_is_back_within_a_moment_gets_the_run(stage: Stage, wire: str) -> None:
+    agent, text, proxy = f"{wire}.watched.1", stage.text(), stage.proxy(wire)
+    proxy.shut()
+    receipt = await stage.submit(agent, text)
+    await until(lambda: stage.health(agent) == ["failing"])
+    await proxy.open()
+    found = await stage.ended(receipt)
+    assert (found.run.status, found.text) == ("success", words_of(text)), found.run.fault
+
+
+@pytest.mark.parametrize(
+    ("wire", "failing"),
+    [(wire, failing) for wire in WIRES for failing in FAILINGS if failing != "says nothing" or wire in SOME],
+)
+async def test_a_server_that_keeps_failing_is_left_alone_and_then_looked_at_again(
+    stage: Stage, wire: str, failing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch)
+    agent, proxy, trouble = f"{wire}.watched.1", stage.proxy(wire), FAILINGS[failing]
+    await serves(stage, agent)
+    with hearing() as heard:
+        await fail(proxy, trouble)
+        for _ in range(2):
+            text = stage.text()
+            found = await stage.run(agent, text)
+            await keeps_the_laws(stage, found, text)
+            assert not found.ended_well
+            if stage.health(agent) == ["open"]:
+                break
+        assert stage.health(agent) == ["open"]
+        asked, text = len(proxy.links), stage.text()
+        found = await stage.run(agent, text)
+        assert found.run.fault is not None
+        assert found.run.fault.code == "agent_unreachable"
+        assert found.run.fault.details["retry_after"] == COOLDOWN
+        assert (len(proxy.links), stage.started(text)) == (asked, 0), "nobody asked it"
+        assert "is open" in await stage.ready(agent)
+        assert await stage.ready("local") == "ok"
+        assert (await stage.run("local", "Hello")).text == "Hello"
+
+        stage.now += COOLDOWN
+        assert not (await stage.run(agent, stage.text())).ended_well, "it still fails"
+        assert stage.health(agent) == ["open"]
+
+        await recover(proxy, trouble)
+        stage.now += COOLDOWN
+        await serves(stage, agent)
+    assert stage.health(agent) == ["ok"]
+    assert await stage.ready(agent) == "ok"
+    assert heard.errors == []
+
+
+@pytest.mark.xfail(strict=True, raises=TimeoutError, reason="it waits for the pauses between tries first")
+async def test_a_call_of_a_server_that_is_left_alone_fails_at_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch)
+    agent, proxy = "acp.watched.1", stage.proxies["one"]
+    await serves(stage, agent)
+    proxy.shut()
+    while stage.health(agent) != ["open"]:
+        await stage.run(agent, stage.text())
+    await proxy.open()
+    monkeypatch.setattr("gateway.fleet._PAUSES", (4.0,))
+    receipt = await stage.submit(agent, stage.text())
+    try:
+        found = await stage.ended(receipt, within=2)
+    finally:
+        stage.now += COOLDOWN
+        await stage.ended(receipt)
+    assert not found.ended_well
+
+
+@pytest.mark.parametrize("wire", SOME)
+async def test_one_run_at_a_time_finds_out_whether_a_server_is_back(
+    stage: Stage, wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch)
+    agent, proxy = f"{wire}.watched.1", stage.proxy(wire)
+    await serves(stage, agent)
+    proxy.shut()
+    while stage.health(agent) != ["open"]:
+        await stage.run(agent, stage.text())
+    await proxy.open()
+    stage.now += COOLDOWN
+    proxy.befall(b"", Stall(0, asks=False))
+    looking = await stage.submit(agent, stage.text())
+    async with asyncio.timeout(BOUND):
+        await proxy.struck.wait()
+    assert stage.health(agent) == ["probing"]
+    text = stage.text()
+    found = await stage.run(agent, text)
+    assert found.run.fault is not None
+    assert "retry_after" in found.run.fault.details
+    assert stage.started(text) == 0
+    await stage.ended(looking)
+    assert stage.health(agent) == ["open"]
+    stage.now += COOLDOWN
+    await serves(stage, agent)
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="it is told the least of all servers of the agent")
+@pytest.mark.parametrize("wire", SOME[:2])
+async def test_a_conversation_is_told_how_long_its_own_server_is_left_alone(
+    stage: Stage, wire: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch)
+    agent, text = f"{wire}.watched.2", stage.text()
+    first = await stage.run(agent, text)
+    assert first.ended_well, first.run.fault
+    stage.proxies["one"].shut()
+    while "open" not in stage.health(agent):
+        await stage.run(agent, stage.text(), thread_id=first.receipt.thread_id)
+    found = await stage.run(agent, stage.text(), thread_id=first.receipt.thread_id)
+    await stage.proxies["one"].open()
+    assert found.run.fault is not None
+    assert found.run.fault.details["retry_after"] == COOLDOWN
+    elsewhere = stage.text()
+    assert (await stage.run(agent, elsewhere)).ended_well
+    assert stage.players["two"].started[elsewhere] == 1
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_kept_connection_that_its_server_has_closed_is_not_used_again(stage: Stage, wire: str) -> None:
+    proxy = stage.proxy(wire)
+    proxy.keeps = True
+    for _ in range(3):
+        text = stage.text()
+        found = await stage.run(f"{wire}.tell", text)
+        assert (found.run.status, found.text) == ("success", words_of(text)), found.run.fault
+        proxy.hang_up()
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="all servers of an agent must be there at the start")
+async def test_an_agent_is_there_if_one_of_its_servers_is_when_the_gateway_starts(stage: Stage) -> None:
+    one, two = stage.proxies["one"], stage.proxies["two"]
+    one.shut()
+    agent = {"urls": [f"{one.url}/acp", f"{two.url}/acp"], "protocol": "acp", "agent": "tell"}
+    registry = await connect(Settings.model_validate({"agents": {"tell": agent}}))
+    await one.open()
+    broken = registry.get("tell").broken
+    await registry.aclose()
+    assert broken is None
+
+
+async def test_a_server_that_takes_no_connection_is_given_up_for_another(stage: Stage, tmp_path: Path) -> None:
+    """Its queue of connections is full: the system answers nothing."""
+    one = stage.proxies["one"]
+    with socket.socket() as deaf, socket.socket() as first, socket.socket() as second:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        for each in (first, second):
+            each.setblocking(False)
+            each.connect_ex(deaf.getsockname())
+        timeout = httpx.Timeout(BOUND, connect=0.2)
+        urls = [f"http://127.0.0.1:{deaf.getsockname()[1]}/acp", f"{one.url}/acp"]
+        servers = [Server(url, Client(url, "tell", timeout=timeout)) for url in urls]
+        fronted = Fronted(stage.fronted["acp.tell"].info, fleet(servers))
+        async with running(tmp_path, fronted={"acp.tell": fronted}) as front:
+            other = Stage(stage.proxies, stage.players)
+            other.front = front
+            text = stage.text()
+            found = await other.run("acp.tell", text)
+    assert (found.run.status, found.text) == ("success", words_of(text)), found.run.fault

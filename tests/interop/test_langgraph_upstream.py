@@ -1,0 +1,290 @@
+"""Graphs on LangGraph's own development server, unchanged, behind the gateway."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Any, cast
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from adapters._sse import Frames
+from adapters.langchain import upstream
+from adapters.langchain.client import Client
+from canonical import Event, Record
+from canonical.agent import DETACH
+from canonical.event import Custom, UpstreamBound
+from conformance.contract import check_agent
+from gateway.registry import Fronted
+from tests.adapters.a2a.talk import Reminded, Talk
+from tests.interop.langgraph_dev import langgraph_dev
+from tests.interop.proxy import CUT, cutting
+from tests.running import Running, running
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[str]:
+    async with langgraph_dev(tmp_path_factory.mktemp("langgraph_dev")) as url:
+        yield url
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def far(server: str) -> AsyncGenerator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=server, trust_env=False, timeout=30) as http:
+        yield http
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(
+    tmp_path_factory: pytest.TempPathFactory, server: str, far: httpx.AsyncClient
+) -> AsyncGenerator[Running]:
+    infos = await upstream.discover(server, far, {})
+    fronted = {info.name: Fronted(info, upstream.client(server, upstream.name_of(info))) for info in infos}
+    async with running(tmp_path_factory.mktemp("gateway"), fronted=fronted) as made:
+        yield made
+    for each in fronted.values():
+        assert isinstance(each.agent, Client)
+        await each.agent.aclose()
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+async def new_thread(http: httpx.AsyncClient) -> str:
+    return (await http.post("/threads", json={})).json()["thread_id"]
+
+
+async def streamed(
+    http: httpx.AsyncClient, thread_id: str, agent: str, *modes: str, **asked: Any
+) -> list[tuple[str, Any]]:
+    """The events of a run, and their data."""
+    body = {"assistant_id": agent, "stream_mode": list(modes), "stream_subgraphs": True, **asked}
+    answer = await http.post(f"/threads/{thread_id}/runs/stream", json=body)
+    assert answer.status_code == 200, answer.text
+    return [(found.event, json.loads(found.data)) for found in Frames().all([answer.content])]
+
+
+async def said_by(http: httpx.AsyncClient, thread_id: str, agent: str, **asked: Any) -> list[str]:
+    """What is in the state at the end, as type and content."""
+    answer = await http.post(f"/threads/{thread_id}/runs/wait", json={"assistant_id": agent, **asked})
+    assert answer.status_code == 200, answer.text
+    return [f"{message['type']}: {message['content']}" for message in answer.json().get("messages", ())]
+
+
+async def interrupts(http: httpx.AsyncClient, thread_id: str) -> list[dict[str, Any]]:
+    thread = (await http.get(f"/threads/{thread_id}")).json()
+    return [asked for each in thread["interrupts"].values() for asked in each]
+
+
+async def bound(gateway: Running, thread_id: str) -> dict[str, str]:
+    [newest, *_] = (await gateway.http.get(f"/threads/{thread_id}/runs")).json()
+    return (await gateway.hub.run("default", newest["run_id"])).upstream
+
+
+async def test_its_graphs_are_there_with_their_schemas(gateway: Running) -> None:
+    infos = {info.name: info for info in gateway.hub.agents()}
+    assert {"echo", "ask", "nested", "joke"} <= infos.keys()
+    assert infos["echo"].stateful and infos["echo"].remembers
+    assert "topic" in infos["joke"].schemas["input"]["properties"]
+
+
+@pytest.mark.parametrize("agent", ["echo", "stream", "nested"])
+@pytest.mark.parametrize("mode", ["messages-tuple", "custom", "tasks", "checkpoints", "updates", "values"])
+async def test_a_stream_is_the_servers_own(gateway: Running, far: httpx.AsyncClient, agent: str, mode: str) -> None:
+    ours = await streamed(gateway.http, await new_thread(gateway.http), agent, mode, input=said("one two"))
+    theirs = await streamed(far, await new_thread(far), agent, mode, input=said("one two"))
+    assert shapes(ours) == shapes(theirs)
+
+
+def shapes(events: list[tuple[str, Any]]) -> list[Any]:
+    # Here, the end of a message is told in a piece of its own, which is empty.
+    told = [(event, data) for event, data in events[1:] if not event.startswith("messages") or data[0]["content"]]
+    return [shape(event, data) for event, data in told]
+
+
+def shape(event: str, data: Any) -> Any:
+    """An event without what differs each time: ids, times, and where it was made."""
+    name, *ns = [part.partition(":")[0] for part in event.split("|")]
+    match name:
+        case "messages":
+            return (name, ns, data[0]["content"], data[1]["langgraph_node"])
+        case "updates":
+            return (name, ns, list(data))
+        case "values":
+            return (name, ns, [message["content"] for message in data["messages"]], data.get("note"))
+        case "tasks":
+            return (name, ns, data["name"], "result" in data)
+        case "checkpoints":
+            values = [message["content"] for message in data["values"].get("messages", ())]
+            return (name, ns, data["metadata"]["source"], data["metadata"]["step"], data["next"], values)
+        case _:
+            return (name, ns, data)
+
+
+async def test_tokens_add_up_to_the_message_of_the_state(gateway: Running) -> None:
+    thread_id = await new_thread(gateway.http)
+    frames = await streamed(gateway.http, thread_id, "stream", "messages-tuple", "values", input=said("one two three"))
+    pieces = [data[0]["content"] for event, data in frames if event == "messages"]
+    last = [data for event, data in frames if event == "values"][-1]["messages"][-1]
+    assert len(pieces) > 3 and "".join(pieces) == last["content"] == "one two three"
+
+
+async def test_a_thread_goes_on_in_the_servers_own(gateway: Running, far: httpx.AsyncClient) -> None:
+    thread_id = await new_thread(gateway.http)
+    await said_by(gateway.http, thread_id, "history", input=said("one"))
+    spoken = await said_by(gateway.http, thread_id, "history", input=said("two"))
+    assert spoken[-1] == "ai: human: one | ai: human: one | human: two"
+    there = (await far.get(f"/threads/{(await bound(gateway, thread_id))['thread']}/state")).json()
+    here = (await gateway.http.get(f"/threads/{thread_id}/state")).json()
+    assert here["values"] == there["values"]
+    assert here["checkpoint"]["checkpoint_id"] == there["checkpoint"]["checkpoint_id"]
+
+
+async def test_the_history_is_the_servers_own(gateway: Running, far: httpx.AsyncClient) -> None:
+    thread_id = await new_thread(gateway.http)
+    await said_by(gateway.http, thread_id, "nested", input=said("one"))
+    upstream_id = (await bound(gateway, thread_id))["thread"]
+    here, there = [
+        (await http.post(f"/threads/{each}/history", json={"limit": 50})).json()
+        for http, each in ((gateway.http, thread_id), (far, upstream_id))
+    ]
+    assert [each["checkpoint"]["checkpoint_id"] for each in here] == [
+        each["checkpoint"]["checkpoint_id"] for each in there
+    ]
+    assert [each["next"] for each in here] == [each["next"] for each in there]
+    assert [each["values"] for each in here] == [each["values"] for each in there]
+
+
+async def test_a_question_is_asked_and_answered(gateway: Running) -> None:
+    thread_id = await new_thread(gateway.http)
+    await said_by(gateway.http, thread_id, "ask", input=said("Hi"))
+    [asked] = await interrupts(gateway.http, thread_id)
+    assert asked["value"] == "What is your name?" and len(asked["id"]) == 32
+    spoken = await said_by(gateway.http, thread_id, "ask", command={"resume": "Ada"})
+    assert spoken[-1] == "ai: Hello, Ada."
+
+
+async def test_two_questions_at_once_are_answered_each_by_its_id(gateway: Running) -> None:
+    thread_id = await new_thread(gateway.http)
+    await said_by(gateway.http, thread_id, "approve", input=said("Hi"))
+    ids = {asked["value"]["action"]: asked["id"] for asked in await interrupts(gateway.http, thread_id)}
+    resume = {ids["write"]: {"approved": True}, ids["send"]: {"approved": False}}
+    spoken = await said_by(gateway.http, thread_id, "approve", command={"resume": resume})
+    assert sorted(spoken[-2:]) == ["ai: send: False", "ai: write: True"]
+
+
+async def test_questions_one_after_the_other_in_one_node_have_the_same_id_there(gateway: Running) -> None:
+    thread_id = await new_thread(gateway.http)
+    await said_by(gateway.http, thread_id, "twice", input=said("Hi"))
+    await said_by(gateway.http, thread_id, "twice", command={"resume": "Ada"})
+    spoken = await said_by(gateway.http, thread_id, "twice", command={"resume": "Lovelace"})
+    assert spoken[-1] == "ai: Hello, Ada Lovelace."
+
+
+async def test_a_question_is_one_in_other_protocols_too(gateway: Running) -> None:
+    body = {"agent_name": "ask", "input": [{"role": "user", "parts": [{"content": "Hi"}]}]}
+    run = (await gateway.http.post("/acp/runs", json=body)).json()
+    assert run["status"] == "awaiting"
+    answer = {"await_resume": {"type": "message", "message": {"parts": [{"content": "Ada"}]}}, "mode": "sync"}
+    done = (await gateway.http.post(f"/acp/runs/{run['run_id']}", json=answer)).json()
+    assert [part["content"] for message in done["output"] for part in message["parts"] if part["content"]][
+        -1
+    ] == "Hello, Ada."
+
+
+async def test_a_failure_keeps_its_name_and_words(gateway: Running) -> None:
+    thread_id = await new_thread(gateway.http)
+    answer = await gateway.http.post(
+        f"/threads/{thread_id}/runs/wait", json={"assistant_id": "fail", "input": said("Boom")}
+    )
+    assert answer.json() == {"__error__": {"error": "ValueError", "message": "Boom"}}
+
+
+async def test_a_cancel_reaches_the_server(gateway: Running, far: httpx.AsyncClient) -> None:
+    thread_id = await new_thread(gateway.http)
+    body = {"assistant_id": "slow", "input": said("Hi"), "stream_mode": "custom"}
+    async with gateway.http.stream("POST", f"/threads/{thread_id}/runs/stream", json=body) as stream:
+        async for chunk in stream.aiter_text():
+            if "begun" in chunk:
+                break
+        ids = await bound(gateway, thread_id)
+        [run, *_] = (await gateway.http.get(f"/threads/{thread_id}/runs")).json()
+        await gateway.http.post(f"/threads/{thread_id}/runs/{run['run_id']}/cancel")
+    path = f"/threads/{ids['thread']}/runs/{ids['run']}"
+    async with asyncio.timeout(20):
+        await far.get(f"{path}/join")
+    assert (await far.get(path)).json()["status"] == "interrupted"
+
+
+async def test_a_graph_that_does_not_converse_takes_a_text_and_gives_its_output(gateway: Running) -> None:
+    body = {"agent_name": "joke", "input": [{"role": "user", "parts": [{"content": "cats"}]}]}
+    run = (await gateway.http.post("/acp/runs", json=body)).json()
+    # As words and as structured output; the nodes are told beside it, as metadata of parts.
+    parts = [part for message in run["output"] for part in message["parts"] if part.get("metadata") is None]
+    assert [part["content"] for part in parts] == ["Why cats?", '{"joke":"Why cats?"}']
+
+
+async def test_a_breakpoint_is_a_question_that_anything_answers(server: str) -> None:
+    client = Client(server, "echo")
+    talk = Talk(client, bound=30)
+    await talk.play(replace(talk.call("Hi"), config={"interrupt_before": "*"}))
+    assert [question.value for question in talk.questions] == [{"next": ["echo"]}]
+    heard = await talk.answer("go on")
+    assert [message.text for message in heard.messages] == ["Hi"]
+    await client.aclose()
+
+
+async def test_cut_streams_lose_and_double_nothing(server: str) -> None:
+    """Its ids repeat within a millisecond."""
+    text = " ".join(str(n) for n in range(40))
+    whole = Client(server, "stream")
+    expected = await Talk(whole, bound=30).say(text)
+    await whole.aclose()
+    async with cutting(server, {"cut": [10**9, 3000, 1, 9000, 20000, 5000]}) as proxy:
+        client = Client(proxy.url, "stream", headers={CUT: "cut"}, dialect="langgraph")
+        heard = await Talk(client, bound=30).say(text)
+        await client.aclose()
+        assert len(proxy.resumed["cut"]) >= 2
+    assert [message.text for message in heard.messages] == [text]
+    assert [event.kind for event in heard.events] == [event.kind for event in expected.events]
+
+
+async def test_a_run_is_attached_to_again_and_told_from_its_start(server: str, far: httpx.AsyncClient) -> None:
+    client = Client(server, "slow")
+    talk = Talk(client, bound=30)
+    call = talk.call("Hi")
+    events = cast("AsyncGenerator[Event]", client.run(call))
+    heard = [await anext(events)]
+    while not isinstance(heard[-1], Custom):
+        heard.append(await anext(events))
+    left = asyncio.ensure_future(anext(events))
+    await asyncio.sleep(0)
+    left.cancel(DETACH)
+    with pytest.raises(asyncio.CancelledError):
+        await left
+    assert isinstance(heard[0], UpstreamBound)
+    records = [Record(n, n, talk.task_id, call.run_id, 1, event) for n, event in enumerate(heard, 1)]
+
+    async def past() -> list[Record]:
+        return records
+
+    again = cast("AsyncGenerator[Event]", client.reattach(replace(call, upstream=heard[0].ids, past=past)))
+    assert [await anext(again) for _ in heard] == heard
+    await again.aclose()
+    path = f"/threads/{heard[0].ids['thread']}/runs/{heard[0].ids['run']}"
+    async with asyncio.timeout(20):
+        await far.get(f"{path}/join")
+    assert (await far.get(path)).json()["status"] == "interrupted"
+    await client.aclose()
+
+
+@pytest.mark.slow
+async def test_a_graph_there_is_an_agent_like_any_other(server: str) -> None:
+    client = Client(server, "ask")
+    await check_agent(lambda: cast("Any", Reminded(client)), same=False, strange=("", "\0", {}), bound=60)
+    await client.aclose()

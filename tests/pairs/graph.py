@@ -1,0 +1,226 @@
+"""The cast as LangGraph graphs, written as a graph's author would."""
+
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, TypedDict, cast
+
+from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
+from langchain_core.language_models.chat_models import BaseChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
+from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langgraph.config import get_stream_writer
+from langgraph.graph import START, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
+from langgraph.types import interrupt
+
+from tests.pairs.cast import APPROVAL, STEP, Cast
+
+__all__ = ("graphs",)
+
+Node = Callable[[Any], Any]
+
+new: Any = StateGraph
+"""Its own types do not say what it takes."""
+
+
+class Words(BaseChatModel):
+    """A model that says one word after the other."""
+
+    say: Callable[[str], AsyncIterator[str]]
+
+    @property
+    def _llm_type(self) -> str:
+        return "words"
+
+    def _generate(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: CallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> ChatResult:
+        raise NotImplementedError
+
+    async def _astream(
+        self,
+        messages: list[BaseMessage],
+        stop: list[str] | None = None,
+        run_manager: AsyncCallbackManagerForLLMRun | None = None,
+        **kwargs: Any,
+    ) -> AsyncIterator[ChatGenerationChunk]:
+        async for word in self.say(text_of(messages)):
+            chunk = ChatGenerationChunk(message=AIMessageChunk(content=word))
+            if run_manager is not None:
+                await run_manager.on_llm_new_token(word, chunk=chunk)
+            yield chunk
+
+
+def text_of(messages: Sequence[BaseMessage]) -> str:
+    return str(messages[-1].text)
+
+
+def blocks_of(messages: Sequence[BaseMessage], kind: str) -> list[dict[str, Any]]:
+    content: Any = messages[-1].content
+    blocks = cast("list[dict[str, Any]]", content) if isinstance(content, list) else []
+    return [block for block in blocks if block["type"] == kind]
+
+
+def one(state: type[Any], node: Node) -> Any:
+    made = new(state)
+    made.add_node(STEP, node)
+    made.add_edge(START, STEP)
+    return made.compile()
+
+
+def says(content: Any) -> dict[str, Any]:
+    return {"messages": [AIMessage(content)]}
+
+
+def model(say: Callable[[str], AsyncIterator[str]]) -> Any:
+    words = Words(say=say)
+
+    async def node(state: MessagesState) -> Any:
+        return {"messages": [await words.ainvoke(state["messages"])]}
+
+    return one(MessagesState, node)
+
+
+class Noted(MessagesState):
+    note: dict[str, Any]
+
+
+def echo(state: Noted) -> Any:
+    return says(text_of(state["messages"]))
+
+
+def ask(state: MessagesState) -> Any:
+    return says(f"Hello, {interrupt('What is your name?')}.")
+
+
+def login(state: MessagesState) -> Any:
+    return says(f"In as {interrupt('Who are you?')}.")
+
+
+class Approval(MessagesState):
+    name: str
+    approved: bool
+
+
+def approve() -> Any:
+    """Two nodes ask at the same time."""
+
+    def begin(state: Approval) -> Any:
+        return says("Two questions. ")
+
+    def name(state: Approval) -> Any:
+        return {"name": interrupt("What is your name?")}
+
+    def approval(state: Approval) -> Any:
+        return {"approved": interrupt("May I write?", response_schema=APPROVAL)["approved"]}
+
+    def end(state: Approval) -> Any:
+        return says(f"{state['name']} said {'yes' if state['approved'] else 'no'}.")
+
+    made = new(Approval)
+    first, *asking, last = (f"{STEP} {number}" for number in range(4))
+    for each, node in zip((first, *asking, last), (begin, name, approval, end), strict=True):
+        made.add_node(each, node)
+    made.add_edge(START, first)
+    for each in asking:
+        made.add_edge(first, each)
+    made.add_edge(asking, last)
+    return made.compile()
+
+
+def files(state: MessagesState) -> Any:
+    report = b64encode(text_of(state["messages"]).encode()).decode()
+    about = {"mime_type": "text/plain", "extras": {"filename": "report.txt"}}
+    return says([*blocks_of(state["messages"], "file"), {"type": "file", "base64": report, **about}])
+
+
+class Given(MessagesState):
+    list: list[Any]
+    nested: dict[str, Any]
+
+
+def data(state: Given) -> Any:
+    """Gives data back, whether it was said or came beside what was said."""
+    said = [block["json"] for block in blocks_of(state["messages"], "json")] if state.get("messages") else []
+    given = said or [{name: state[name] for name in ("list", "nested")}]
+    return says([{"type": "json", "json": {"given": value}} for value in given])
+
+
+class Text(TypedDict):
+    text: str
+
+
+class Count(Text):
+    words: int
+
+
+def count() -> Any:
+    """It does not converse: its output is its answer."""
+    made = new(Count, input_schema=Text, output_schema=Count)
+
+    def node(state: Text) -> Any:
+        return {"words": len(state["text"].split())}
+
+    made.add_node(STEP, node)
+    made.add_edge(START, STEP)
+    return made.compile()
+
+
+def fail(say: Any) -> Any:
+    words = Words(say=say)
+
+    async def node(state: MessagesState) -> Any:
+        await words.ainvoke(state["messages"])
+        raise RuntimeError(text_of(state["messages"]))
+
+    return one(MessagesState, node)
+
+
+def history(state: MessagesState) -> Any:
+    return says(f"{len(state['messages']) - 1} before: {text_of(state['messages'])}")
+
+
+def recall(state: MessagesState) -> Any:
+    return says(" ".join(str(message.text) for message in state["messages"]))
+
+
+def progress(state: MessagesState) -> Any:
+    return {"messages": [SystemMessage("Half way."), AIMessage("Done.")]}
+
+
+def metadata(state: MessagesState) -> Any:
+    get_stream_writer()({"progress": 0.5})
+    call = {"type": "server_tool_call", "id": "call", "name": "word_count", "args": {"text": "two words"}}
+    result = {"type": "server_tool_result", "tool_call_id": "call", "status": "success", "output": {"words": 2}}
+    cited = {"type": "citation", "url": "https://example.com/source", "title": "A source", "start_index": 0}
+    text = {"type": "text", "text": "As cited.", "annotations": [{**cited, "end_index": 8}]}
+    return says([{"type": "reasoning", "reasoning": "Thinking about it."}, call, result, text])
+
+
+def graphs(players: Cast) -> dict[str, Any]:
+    async def stream(text: str) -> AsyncIterator[str]:
+        async for word in players.stream(text):
+            yield word
+
+    async def slow(text: str) -> AsyncIterator[str]:
+        async for word in players.slow(text):
+            yield word
+
+    async def before(text: str) -> AsyncIterator[str]:
+        yield "Before the fault."
+
+    plain = {
+        node.__name__: one(MessagesState, node) for node in (ask, login, files, history, recall, progress, metadata)
+    }
+    streams = {"stream": model(stream), "slow": model(slow), "fail": fail(before)}
+    return {
+        **plain,
+        **streams,
+        "echo": one(Noted, echo),
+        "approve": approve(),
+        "data": one(Given, data),
+        "count": count(),
+    }

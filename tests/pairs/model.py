@@ -1,0 +1,175 @@
+"""The likes of the cast as models, on a server of OpenAI's Responses API: each says what a model can say of it."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from adapters._sse import frame
+from tests.adapters.openai.model import Answer, Call, Response
+from tests.pairs.cast import Cast
+from tests.serving import serving
+
+__all__ = ("CALL", "MODELS", "serve_models")
+
+Wire = dict[str, Any]
+
+CALL: Final[Wire] = {"name": "ask_user", "arguments": {"question": "What is your name?"}, "call_id": "call_name"}
+"""What a model says that asks its caller something: it wants a tool to be called."""
+
+
+def heard(item: Wire) -> str:
+    """The words of a message, or of an answer to a question."""
+    content: str | list[Wire] = item["output"] if item.get("type") == "function_call_output" else item["content"]
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+def answers(said: Sequence[Wire]) -> list[str]:
+    """To the questions that were asked last, if the model goes on from there."""
+    return [heard(item) for item in said if item.get("type") == "function_call_output"]
+
+
+def echo(said: Sequence[Wire]) -> Answer:
+    return Answer(text=heard(said[-1]))
+
+
+def ask(said: Sequence[Wire]) -> Answer:
+    if found := answers(said):
+        return Answer(text=f"Hello, {found[0]}.")
+    return Answer(calls=(Call(CALL["name"], json.dumps(CALL["arguments"]), CALL["call_id"]),))
+
+
+def slow(said: Sequence[Wire]) -> Answer:
+    return Answer(text="first last")
+
+
+def fail(said: Sequence[Wire]) -> Answer:
+    return Answer(text="Before the fault.")
+
+
+def history(said: Sequence[Wire]) -> Answer:
+    return Answer(text=f"{len(said) - 1} before: {heard(said[-1])}")
+
+
+def recall(said: Sequence[Wire]) -> Answer:
+    return Answer(text=" ".join(map(heard, said)))
+
+
+def progress(said: Sequence[Wire]) -> Answer:
+    text: Wire = {"type": "output_text", "text": "Half way.", "annotations": [], "logprobs": []}
+    head = {"type": "message", "id": "msg_0", "role": "assistant", "status": "completed", "phase": "commentary"}
+    return Answer(text="Done.", items=({**head, "content": [text]},))
+
+
+def metadata(said: Sequence[Wire]) -> Answer:
+    given, told = json.dumps({"text": heard(said[-1])}), json.dumps({"words": 2})
+    used = {"type": "mcp_call", "id": "mcp_1", "server_label": "tools", "name": "word_count", "status": "completed"}
+    tool = {**used, "arguments": given, "output": told, "error": None}
+    cited = ((0, 8, "https://example.com/source"),)
+    return Answer(thought="Thinking about it.", items=(tool,), text="As cited.", citations=cited)
+
+
+MODELS: Final[Mapping[str, Callable[[Sequence[Wire]], Answer]]] = {
+    "echo": echo,
+    "stream": echo,
+    "ask": ask,
+    "slow": slow,
+    "fail": fail,
+    "history": history,
+    "recall": recall,
+    "progress": progress,
+    "metadata": metadata,
+}
+GATED: Final = frozenset({"stream", "slow"})
+
+
+class _Server:
+    def __init__(self, players: Cast) -> None:
+        self._players = players
+        self._kept: dict[str, list[Wire]] = {}
+        """By response: what was said up to its end."""
+
+    async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+        raw, more = b"", True
+        while more:
+            message = await receive()
+            raw += message.get("body", b"")
+            more = message.get("more_body", False)
+        match scope["method"], scope["path"]:
+            case "GET", "/v1/models":
+                listed = [{"id": name, "object": "model", "created": 1, "owned_by": "us"} for name in MODELS]
+                await _whole(send, 200, {"object": "list", "data": listed})
+            case "POST", "/v1/responses":
+                await self._respond(json.loads(raw), receive, send)
+            case _:
+                await _whole(send, 404, {"error": {"message": "Not Found", "type": "invalid_request_error"}})
+
+    async def _respond(self, body: Wire, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
+        name, previous = body["model"], body.get("previous_response_id")
+        said = [*self._kept.get(previous or "", ()), *body["input"]]
+        made = Response(f"resp_{len(self._kept) + 1}", body, MODELS[name](said), previous)
+        self._kept[made.response_id] = [*said, *made.output()]
+        await send(_start(200, "text/event-stream; charset=utf-8"))
+        gone = asyncio.ensure_future(receive())
+        try:
+            async for event in self._told(name, made, heard(said[-1]), gone):
+                data = frame(json.dumps(event).encode(), event=event["type"])
+                await send({"type": "http.response.body", "body": data, "more_body": True})
+        finally:
+            gone.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _told(self, name: str, made: Response, last: str, gone: asyncio.Future[Any]) -> AsyncIterator[Wire]:
+        pieces = 0
+        for number, event in enumerate(_by_words(made.events())):
+            if event["type"] == "response.output_text.delta":
+                if pieces and name in GATED and not await self._passed(gone):
+                    return
+                pieces += 1
+            if name == "fail" and event["type"] == "response.completed":
+                error = {"code": "invalid_prompt", "message": last}
+                event = {"type": "response.failed", "response": {**made.snapshot("failed"), "error": error}}
+            yield {**event, "sequence_number": number}
+
+    async def _passed(self, gone: asyncio.Future[Any]) -> bool:
+        """Whether the model may go on; not if nobody listens any more."""
+        turn = asyncio.ensure_future(self._players.gate.acquire())
+        await asyncio.wait((turn, gone), return_when=asyncio.FIRST_COMPLETED)
+        if turn.done():
+            return True
+        turn.cancel()
+        self._players.closed.set()
+        return False
+
+
+def _by_words(events: Sequence[Wire]) -> Iterator[Wire]:
+    """The same, with each blank before the word that it belongs to."""
+    told: set[tuple[Any, int]] = set()
+    for event in events:
+        if event["type"] != "response.output_text.delta":
+            yield event
+            continue
+        item = event["item_id"], event["content_index"]
+        if item not in told:
+            told.add(item)
+            wholes = (one for one in events if one["type"] == "response.output_text.done")
+            whole = next(one["text"] for one in wholes if one["item_id"] == event["item_id"])
+            for word in re.findall(r"\s*\S+", whole):
+                yield {**event, "delta": word}
+
+
+def _start(status: int, kind: str) -> Wire:
+    return {"type": "http.response.start", "status": status, "headers": [(b"content-type", kind.encode())]}
+
+
+async def _whole(send: Callable[[Any], Any], status: int, value: Wire) -> None:
+    await send(_start(status, "application/json"))
+    await send({"type": "http.response.body", "body": json.dumps(value).encode(), "more_body": False})
+
+
+@asynccontextmanager
+async def serve_models(players: Cast) -> AsyncGenerator[str]:
+    async with serving(_Server(players)) as url:
+        yield url

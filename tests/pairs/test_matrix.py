@@ -1,0 +1,81 @@
+"""The published matrix of pairs says what the pair suite shows."""
+
+import re
+
+import pytest
+
+from adapters import ADAPTERS, UPSTREAMS
+from canonical import Feature
+from docs.generate import ROOT
+from docs.pairing import AGENTS, SERVERS, SUPPLIED, UNPROVEN, Cell, cell
+from tests.pairs import test_pairs
+from tests.pairs.house import CALLERS, HOUSES
+from tests.pairs.scenario import SCENARIOS, lost
+from tests.skip import listed
+
+SUITE = "tests/pairs/test_pairs.py"
+HEADING = re.compile(r"^(docs/[\w/-]+\.md), (.+)$")
+
+
+def every_cell() -> list[tuple[str, str, Feature, Cell]]:
+    return [
+        (kind, protocol, feature, cell(agent, server, feature))
+        for kind, agent in AGENTS.items()
+        for protocol, server in SERVERS.items()
+        for feature in Feature
+    ]
+
+
+def test_the_suite_leaves_out_what_the_matrix_calls_lost_and_nothing_else(accept: bool) -> None:
+    if accept:  # the list is made of this run
+        return
+    expected = {
+        f"{SUITE}::{name}[{caller.name}-{house}]": without.why
+        for name, scenario in SCENARIOS.items()
+        for house, kind in HOUSES.items()
+        if kind.has(scenario.agent)
+        for caller in kind.callers
+        if (without := lost(kind.side, caller, scenario.features)) is not None
+    }
+    assert {test: why for test, why in listed().items() if test.startswith(SUITE)} == expected
+
+
+def test_every_scenario_of_the_suite_is_known() -> None:
+    assert SCENARIOS.keys() == {name for name in vars(test_pairs) if name.startswith("test_")}
+
+
+def test_every_protocol_has_a_caller_and_every_kind_of_agent_a_house_with_all_that_it_can_show() -> None:
+    assert {caller.speaks for caller in CALLERS} == SERVERS.keys()
+    assert {kind.agent for kind in HOUSES.values()} == AGENTS.keys()
+    protocols = {upstream.protocol for upstream in UPSTREAMS}
+    assert protocols == {kind.rpartition("-")[0] if kind.startswith("a2a") else kind for kind in AGENTS} - {
+        "python",
+        "graph",
+    }
+    assert sum(len(adapter.carries) for adapter in ADAPTERS) == len(SERVERS)
+
+
+def test_the_features_that_no_scenario_shows_are_named() -> None:
+    shown = {feature for each in SCENARIOS.values() for feature in (*each.features, *each.shows)}
+    assert set(Feature) - shown == UNPROVEN
+
+
+def test_whatever_is_not_whole_has_a_reason_and_a_source() -> None:
+    for kind, protocol, feature, each in every_cell():
+        assert (each.level == "full") == (not each.losses), (kind, protocol, feature)
+        assert all(carry.how and carry.source for _, carry in each.losses), (kind, protocol, feature)
+
+
+@pytest.mark.parametrize("side", ["AGENTS", "SUPPLIED"])
+def test_every_heading_that_a_reason_cites_exists(side: str) -> None:
+    carries = [carry for agent in AGENTS.values() for carry in agent.carries.values()]
+    for carry in carries if side == "AGENTS" else SUPPLIED.values():
+        if cited := HEADING.match(carry.source):
+            page = (ROOT / cited.group(1)).read_text(encoding="utf-8")
+            assert re.search(rf"^#+ {re.escape(cited.group(2))}$", page, re.MULTILINE), carry.source
+
+
+def test_nothing_that_an_agents_protocol_drops_arrives_unless_the_gateway_adds_it() -> None:
+    for kind, protocol, feature, each in every_cell():
+        if AGENTS[kind].carries[feature].level == "dropped" and feature is not Feature.REATTACH:
+            assert each.level == "dropped" or SUPPLIED[feature] in {carry for _, carry in each.losses}, protocol
