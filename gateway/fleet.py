@@ -60,13 +60,16 @@ class Breaker:
             return "ok" if self._failures == 0 else "failing"
         return "probing" if self._probing else "open"
 
+    @property
+    def admits(self) -> bool:
+        """Whether a run may go there."""
+        return self._opened is None or not (self._probing or self.wait > 0)
+
     def enter(self) -> bool:
-        """Whether a run may go there. Who was let in says how it went: `succeeded`, `failed` or `left`."""
-        if self._opened is None:
-            return True
-        if self._probing or self.wait > 0:
+        """The same, and it goes there. Who was let in says how it went: `succeeded`, `failed` or `left`."""
+        if not self.admits:
             return False
-        self._probing = True
+        self._probing = self._opened is not None
         return True
 
     def succeeded(self) -> None:
@@ -105,7 +108,7 @@ class Fleet:
         await asyncio.gather(*(server.client.aclose() for server in self._servers))
 
     def run(self, call: Invocation) -> AsyncIterator[Event]:
-        return _Relay(self, call, [(server, pause, server.client.run) for server, pause in self._tries(call)])
+        return _Relay(call, [(server, pause, server.client.run) for server, pause in self._tries(call)])
 
     def _tries(self, call: Invocation) -> Sequence[tuple[Server, float]]:
         """Servers, each with the seconds to wait before it is tried."""
@@ -118,21 +121,13 @@ class Fleet:
         url = call.upstream.get("server")
         return next((server for server in self._servers if server.url == url), None)
 
-    def resting(self) -> FaultError:
-        wait = min(server.breaker.wait for server in self._servers)
-        return FaultError(
-            FaultCode.AGENT_UNREACHABLE,
-            f"The agent's server has failed {_FAILURES} times in a row and is left alone for {wait:.0f} s more",
-            retry_after=max(1, round(wait)),
-        )
-
 
 class _Reattaching(Fleet):
     """Of clients that find a run again."""
 
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
         server = self._bound(call) or self._servers[0]
-        return _Relay(self, call, [(server, 0.0, cast("Any", server.client).reattach)])
+        return _Relay(call, [(server, 0.0, cast("Any", server.client).reattach)])
 
 
 class _Keeping(_Reattaching):
@@ -147,10 +142,10 @@ class _Relay:
     """What a client yields, from the first server that takes the run. Not a generator: how it is left (closed, or let
     go of) is the client's to know."""
 
-    def __init__(self, fleet: Fleet, call: Invocation, tries: Sequence[tuple[Server, float, Run]]) -> None:
-        self._fleet = fleet
+    def __init__(self, call: Invocation, tries: Sequence[tuple[Server, float, Run]]) -> None:
         self._call = call
         self._tries = iter(tries)
+        self._servers = [server for server, _, _ in tries]
         self._server: Server | None = None
         self._events: Events | None = None
         self._begun = False
@@ -185,13 +180,21 @@ class _Relay:
         while self._events is None or self._server is None:
             server, pause, run = next(self._tries, (None, 0.0, None))
             if server is None or run is None:
-                raise self._failed or self._fleet.resting()
-            if pause:
+                raise self._failed or self._resting()
+            if pause and server.breaker.admits:
                 await asyncio.sleep(pause)
             FORWARDED.set(self._call.headers)
             if server.breaker.enter():
                 self._server, self._events = server, cast("Events", run(self._call))
         return self._server, self._events
+
+    def _resting(self) -> FaultError:
+        wait = min(server.breaker.wait for server in self._servers)
+        return FaultError(
+            FaultCode.AGENT_UNREACHABLE,
+            f"The agent's server has failed {_FAILURES} times in a row and is left alone for {wait:.0f} s more",
+            retry_after=max(1, round(wait)),
+        )
 
     async def athrow(self, error: BaseException) -> None:
         if self._events is not None:

@@ -210,14 +210,23 @@ def _graph(target: object, name: str, about: str) -> tuple[AgentInfo, Agent]:
 
 async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> Fronted:
     headers = {key: secret.get_secret_value() for key, secret in settings.headers.items()}
-    servers: list[Server] = []
-    found: list[tuple[AgentInfo, Detected]] = []
+    found: dict[str, tuple[AgentInfo, str, Detected]] = {}
+    missing: _Broken | None = None
     for url in settings.servers:
-        detected = await _detected(detector, url, headers, settings.protocol)
-        info, at = _picked(name, settings.agent, url, detected)
-        found.append((info, detected))
-        servers.append(Server(at, _client(detected.upstream, at, info, settings, headers)))
-    info, detected = found[0]
+        try:
+            there = await _detected(detector, url, headers, settings.protocol)
+            found[url] = (*_picked(name, settings.agent, url, there), there)
+        except _Broken as error:
+            missing = error
+    if not found:
+        raise missing or _Broken("it has no URL")
+    if missing is not None:  # one that is not there now may be there later
+        log.warning("%s: %s", name, missing)
+    info, _, detected = next(iter(found.values()))
+    servers: list[Server] = []
+    for url in settings.servers:
+        mine, at, there = found.get(url, (info, url, detected))
+        servers.append(Server(at, _client(there.upstream, at, mine, settings, headers)))
     log.info("%s: %s", name, detected.because)
     return Fronted(info, fleet(servers), instance=detected.instance, because=detected.because)
 

@@ -154,7 +154,6 @@ async def test_a_server_that_keeps_failing_is_left_alone_and_then_looked_at_agai
     assert heard.errors == []
 
 
-@pytest.mark.xfail(strict=True, raises=TimeoutError, reason="it waits for the pauses between tries first")
 async def test_a_call_of_a_server_that_is_left_alone_fails_at_once(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,7 +202,6 @@ async def test_one_run_at_a_time_finds_out_whether_a_server_is_back(
     await serves(stage, agent)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="it is told the least of all servers of the agent")
 @pytest.mark.parametrize("wire", SOME[:2])
 async def test_a_conversation_is_told_how_long_its_own_server_is_left_alone(
     stage: Stage, wire: str, monkeypatch: pytest.MonkeyPatch
@@ -235,7 +233,6 @@ async def test_a_kept_connection_that_its_server_has_closed_is_not_used_again(st
         proxy.hang_up()
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="all servers of an agent must be there at the start")
 async def test_an_agent_is_there_if_one_of_its_servers_is_when_the_gateway_starts(stage: Stage) -> None:
     one, two = stage.proxies["one"], stage.proxies["two"]
     one.shut()

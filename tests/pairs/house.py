@@ -38,6 +38,10 @@ CALLERS: Final[tuple[type[Caller], ...]] = (
 )
 
 
+ONE_EACH: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc10, Aief, LangGraph)
+"""Enough for official servers, which differ from the scripted ones in nothing that a caller's dialect could show."""
+
+
 @dataclass(frozen=True)
 class Kind:
     """Agents of one kind, on one server."""
@@ -268,22 +272,25 @@ HOUSES: Final[Mapping[str, Kind]] = {
         "a2a-0.3",
         partial(official, "a2a-0.3", "a2a", "/{agent}", partial(_a2a_cancelled, "rest/v1/")),
         _called(("echo", "stream", "ask", "files", "fail", "slow"), count="data"),
+        callers=ONE_EACH,
     ),
     "a2a-sdk-1.0": Kind(
         "a2a-1.0",
         partial(official, "a2a-1.0", "a2a", "/{agent}", partial(_a2a_cancelled, "")),
         _called(("echo", "stream", "ask", "files", "fail", "slow"), count="data"),
+        callers=ONE_EACH,
     ),
     "acp-sdk": Kind(
         "acp",
         partial(official, "acp", "acp", "", _acp_cancelled),
         _called(("echo", "stream", "ask", "files", "fail", "slow", "history", "metadata")),
+        callers=ONE_EACH,
     ),
     "langgraph-dev": Kind(
         "langgraph",
         developed,
         _called(("echo", "ask")),
-        callers=(Acp, JsonRpc10, Aief, LangGraph),  # each call takes it a second
+        callers=ONE_EACH,
         shows=frozenset({Feature.STEP}),
         stateful=True,
     ),
@@ -291,6 +298,7 @@ HOUSES: Final[Mapping[str, Kind]] = {
         "aief",
         partial(official, "aief", "aief", "/{agent}", _aief_left, steps="ask"),
         _called(("echo", "ask", "files", "slow")),
+        callers=ONE_EACH,
     ),
 }
 """By the name of the server that has them."""
