@@ -22,6 +22,7 @@ from canonical.event import (
     RunEnded,
     RunRemoved,
     RunStarted,
+    StateSaved,
     TaskChanged,
     TaskCreated,
     ThreadChanged,
@@ -52,6 +53,8 @@ def thread_after(thread: Thread, record: Record) -> Thread:
     match event:
         case ArtifactAdded(origin="caller") if record.run_id is None and isinstance(event.part, FilePart):
             return replace(thread, uploads=(*thread.uploads, event.part))
+        case StateSaved() if record.run_id is None:
+            return replace(thread, revised=record.seq)
         case RunCreated() if thread.uploads:  # its messages bring them
             return replace(thread, uploads=())
         case ThreadChanged():

@@ -42,6 +42,8 @@ class Thread:
     ephemeral: bool = False
     uploads: tuple[FilePart, ...] = ()
     """Files that callers uploaded since the last input: the next one brings them."""
+    revised: int = 0
+    """Seq of the newest revision that a caller made; 0 before the first."""
     extra: JsonObject = field(default_factory=dict[str, object])
     """What a protocol keeps on the thread for itself, by protocol; members are replaced whole."""
 

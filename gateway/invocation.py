@@ -51,6 +51,8 @@ class Invocations:
             # A branch begins a conversation of its own upstream, unless the agent has revisions to branch from: the one
             # that goes on from the newest revision knows what this one must not.
             forks = created.checkpoint is not None
+            if not info.stateful and created.cause != "answer":  # an answer goes to whoever asked
+                forks = forks or _is_revised(start, runs)
             known = {} if forks and not info.stateful else upstream_of(runs, task.task_id)
             call = replace(call, upstream=known)
             if info.takes_history and (forks or not info.remembers or _is_first(start, runs)):
@@ -98,6 +100,11 @@ def _is_first(start: Start, runs: Sequence[Run]) -> bool:
     return all(run.run_id == start.run.run_id or run.started_at is None or run.removed for run in runs)
 
 
+def _is_revised(start: Start, runs: Sequence[Run]) -> bool:
+    """Whether a caller has changed the conversation since the agent heard of it."""
+    return start.revised > max((run.first_seq for run in runs if run.run_id != start.run.run_id), default=start.revised)
+
+
 def upstream_of(runs: Sequence[Run], task_id: str) -> dict[str, str]:
     """The upstream's ids, as an agent's runs on a thread bound them: of the thread by the last one, of the task by the
     task's last one."""
@@ -110,10 +117,18 @@ def upstream_of(runs: Sequence[Run], task_id: str) -> dict[str, str]:
 
 
 def _history(start: Start, created: RunCreated, records: Sequence[Record]) -> tuple[Message, ...]:
-    """What was said on the thread before this run started. Where callers made revisions, these decide."""
-    if any(record.run_id is None and isinstance(record.event, StateSaved) for record in records) or created.checkpoint:
+    """What was said on the thread before this run started. Where callers made revisions or branches, these decide."""
+    if any(_branches(record) for record in records):
         return _branch(start, created, records)
     return _transcript(start, records)
+
+
+def _branches(record: Record) -> bool:
+    """Whether the conversation is no single line from here on."""
+    event = record.event
+    if isinstance(event, RunCreated):
+        return event.checkpoint is not None
+    return isinstance(event, StateSaved) and record.run_id is None
 
 
 def _branch(start: Start, created: RunCreated, records: Sequence[Record]) -> tuple[Message, ...]:

@@ -64,6 +64,8 @@ class Start:
     pk: int
     created: RunCreated | None = None
     """The run's input, where the command that started it had it at hand."""
+    revised: int = 0
+    """As `Thread.revised`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,8 @@ def begin(
     if task.state is not TaskState.WORKING:
         ledger.append(state, TaskChanged(state=TaskState.WORKING), task_id=run.task_id)
     owner, thread_id = state.thread.owner, state.thread.thread_id
-    return Start(owner, thread_id, state.tasks[run.task_id], state.runs[run.run_id], state.pk, created)
+    task, run = state.tasks[run.task_id], state.runs[run.run_id]
+    return Start(owner, thread_id, task, run, state.pk, created, state.thread.revised)
 
 
 def next_pending(state: ThreadState, now: int) -> Run | None:

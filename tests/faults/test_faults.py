@@ -48,6 +48,7 @@ TROUBLES: Final[dict[str, Trouble]] = {
     "an empty answer": Instead(json(b"")),
     "a page": Instead(json(b"<html>hello</html>").replace(b"application/json", b"text/html")),
     "JSON of another kind": Instead(json(b'{"hello": [1, 2, 3]}')),
+    "an error as if it were the answer": Instead(json(b'{"error": {"code": -32603, "message": "no"}}')),
     "JSON that is no object": Instead(json(b"[]")),
     "JSON that breaks off": Instead(json(b'{"hello": [1, 2')),
     "JSON with noise in it": Instead(json(b'{"hello": "' + NOISE.replace(b'"', b"") + b'"}')),

@@ -1,6 +1,6 @@
 """Which pairs a scenario is played by: the published matrix decides."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -36,21 +36,15 @@ def lost(agent: Side, caller: type[Caller], features: tuple[Feature, ...]) -> Ce
     return next((each for each in cells if each.level == "dropped"), None)
 
 
-def pairs(
-    agent: str, *features: Feature, shows: tuple[Feature, ...] = (), fails: Mapping[str, str] | None = None
-) -> Callable[[Test], Test]:
+def pairs(agent: str, *features: Feature, shows: tuple[Feature, ...] = ()) -> Callable[[Test], Test]:
     """Every caller with every kind of agent that has such an agent; skipped where one of the features is lost on the
-    way, in the words of the protocol that loses it. `shows` = what else is tested, lost or not; `fails` = pairs that
-    are known to fail, and why."""
+    way, in the words of the protocol that loses it. `shows` = what else is tested, lost or not."""
     cells: list[Any] = []
     for name, kind in HOUSES.items():
         for caller in kind.callers if kind.has(agent) else ():
             without = lost(AGENTS[kind.agent], caller, features)
             marks = [] if without is None else [pytest.mark.skip(reason=without.why)]
-            pair = f"{caller.name}-{name}"
-            if fails and pair in fails:
-                marks.append(pytest.mark.xfail(reason=fails[pair], strict=True))
-            cells.append(pytest.param(name, (caller, agent), id=pair, marks=marks))
+            cells.append(pytest.param(name, (caller, agent), id=f"{caller.name}-{name}", marks=marks))
 
     def mark(test: Test) -> Test:
         SCENARIOS[test.__name__] = Scenario(agent, features, shows)

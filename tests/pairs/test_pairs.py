@@ -68,18 +68,7 @@ async def test_the_agent_sees_what_was_said_before_in_the_conversation(house: Ho
     assert (await other.send("three")).text == "0 before: three"
 
 
-AFTER: Final = "the run after one that started from an older revision is given the history of the whole thread"
-REVISED: Final = "an upstream that remembers goes on from its newest turn although the thread was set back"
-UNFIXED: Final = {
-    **dict.fromkeys(("langgraph-python", "langgraph-langgraph"), AFTER),
-    **{
-        f"agent-protocol-{house}": REVISED
-        for house in ("a2a-0.3", "a2a-1.0", "acp", "aief", "agent-protocol", "openai")
-    },
-}
-
-
-@pairs("recall", Feature.HISTORY, Feature.FORK, fails=UNFIXED)
+@pairs("recall", Feature.HISTORY, Feature.FORK)
 async def test_a_branch_of_a_conversation_knows_what_was_said_before_it_and_nothing_else(
     house: House, caller: Caller
 ) -> None:
