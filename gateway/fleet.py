@@ -46,6 +46,7 @@ class Breaker:
         self._cooldown = cooldown
         self._clock = clock
         self._failures = 0
+        self._failed_at = 0.0
         self._opened: float | None = None
         self._probing = False
 
@@ -59,6 +60,11 @@ class Breaker:
         if self._opened is None:
             return "ok" if self._failures == 0 else "failing"
         return "probing" if self._probing else "open"
+
+    @property
+    def is_suspect(self) -> bool:
+        """It failed lately: of several servers, another one goes first."""
+        return self._failures > 0 and self._clock() - self._failed_at < self._cooldown
 
     @property
     def admits(self) -> bool:
@@ -77,6 +83,7 @@ class Breaker:
 
     def failed(self) -> None:
         self._failures += 1
+        self._failed_at = self._clock()
         self._probing = False
         if self._failures >= self._most:
             self._opened = self._clock()
@@ -113,7 +120,7 @@ class Fleet:
     def _tries(self, call: Invocation) -> Sequence[tuple[Server, float]]:
         """Servers, each with the seconds to wait before it is tried."""
         bound = self._bound(call)
-        servers = [bound] if bound is not None else sorted(self._servers, key=lambda each: each.breaker.state != "ok")
+        servers = [bound] if bound is not None else sorted(self._servers, key=lambda each: each.breaker.is_suspect)
         return [*((server, 0.0) for server in servers), *((servers[0], pause) for pause in _PAUSES)]
 
     def _bound(self, call: Invocation) -> Server | None:
@@ -149,6 +156,8 @@ class _Relay:
         self._server: Server | None = None
         self._events: Events | None = None
         self._begun = False
+        self._probes = False
+        """This run finds out whether its server is back."""
         self._failed: FaultError | None = None
 
     def __aiter__(self) -> "_Relay":
@@ -170,7 +179,8 @@ class _Relay:
                 continue
             if not self._begun:
                 self._begun = True
-                server.breaker.succeeded()
+                if self._probes:
+                    server.breaker.succeeded()
             if isinstance(event, UpstreamBound):
                 event = event.model_copy(update={"ids": {**event.ids, "server": server.url}})
             return event
@@ -185,6 +195,7 @@ class _Relay:
                 await asyncio.sleep(pause)
             FORWARDED.set(self._call.headers)
             if server.breaker.enter():
+                self._probes = server.breaker.state == "probing"
                 self._server, self._events = server, cast("Events", run(self._call))
         return self._server, self._events
 
@@ -203,7 +214,7 @@ class _Relay:
     async def aclose(self) -> None:
         if self._events is not None:
             await self._events.aclose()
-        if self._server is not None:
+        if self._server is not None and self._probes:
             self._server.breaker.left()
 
 

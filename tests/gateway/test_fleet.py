@@ -146,6 +146,42 @@ async def test_a_server_that_keeps_failing_is_left_alone_and_then_looked_at_by_o
     assert agent.health == {"http://0": "ok"}
 
 
+async def test_a_server_that_dies_in_every_run_is_left_alone_too() -> None:
+    client = Client([HELLO, unreachable(unbegun=False)])
+    agent = of(client, failures=3)
+    for _ in range(3):
+        await fails(agent)
+    assert agent.health == {"http://0": "open"}
+
+
+async def test_a_server_that_failed_once_is_taken_again_after_a_while() -> None:
+    now = 0.0
+    one, two = Client(unreachable(), [HELLO]), Client([HELLO])
+    agent = Fleet(
+        [Server(f"http://{n}", each, Breaker(cooldown=30, clock=lambda: now)) for n, each in enumerate((one, two))]
+    )
+    await events(agent)
+    await events(agent)
+    assert (len(one.calls), len(two.calls)) == (1, 2)
+    now += 30
+    await events(agent)
+    assert (len(one.calls), len(two.calls)) == (2, 2)
+    assert agent.health == {"http://0": "ok", "http://1": "ok"}
+
+
+async def test_who_leaves_while_another_finds_out_lets_nobody_else_in() -> None:
+    now = 0.0
+    breaker = Breaker(failures=1, cooldown=1, clock=lambda: now)
+    agent = Fleet([Server("http://0", Client([HELLO, HELLO]), breaker)])
+    older: Any = agent.run(call())
+    await anext(older)
+    breaker.failed()
+    now += 1
+    assert breaker.enter()
+    await older.aclose()
+    assert (breaker.state, breaker.admits) == ("probing", False)
+
+
 async def test_who_goes_and_sees_and_is_cancelled_lets_the_next_one_go() -> None:
     now = 0.0
     breaker = Breaker(failures=1, cooldown=1, clock=lambda: now)
