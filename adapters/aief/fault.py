@@ -41,7 +41,7 @@ def encode_fault(fault: Fault) -> tuple[int, w.Error]:
         # The form that clients know from the Python SDK's server.
         detail = [
             {
-                "loc": ["body", *filter(None, each["field"].split("."))],
+                "loc": [*filter(None, each["field"].split("."))],
                 "msg": each["description"],
                 "type": "value_error",
             }
