@@ -203,8 +203,8 @@ class Hub:
         while True:
             used = await self.journal.query(view.blobs_in_use)
             await asyncio.to_thread(self._blobs.sweep, used, time.time() - _SWEEP)
-            await self._items.sweep()
             await asyncio.sleep(_SWEEP)
+            await self._items.sweep()
 
     def _committed(self, published: Sequence[Published]) -> None:
         for entry in published:
