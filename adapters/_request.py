@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from litestar import Request
+from litestar.connection import ASGIConnection
 
 from canonical import FaultCode, FaultError, Receipt, Task
 from canonical.thread import Loss
@@ -33,8 +33,8 @@ class Caller:
         return self.agent
 
 
-def caller(request: Request[Any, Any, Any]) -> Caller:
-    return request.scope["state"]["caller"]
+def caller(connection: ASGIConnection[Any, Any, Any, Any]) -> Caller:
+    return connection.scope["state"]["caller"]
 
 
 def is_uuid(text: str) -> bool:

@@ -58,12 +58,12 @@ _BRANCH: Final = lossy(
     f"{_LANGGRAPH}, What is sent",
 )
 _UNHEARD: Final[Mapping[Feature, Carry]] = {
-    Feature.TOOL_ACTIVITY: dropped(
-        "told in the mode debug only, which the gateway does not ask for", f"{_LANGGRAPH}, What is sent"
+    Feature.TOOL_ACTIVITY: lossy(
+        "of a Babelgate, in the mode debug, in which others tell none", f"{_LANGGRAPH}, What is sent"
     ),
     Feature.STATE: lossy("follows from what is said; the agent's own is not read", f"{_LANGGRAPH}, What is read"),
 }
-"""What servers of the Agent Protocol have, and the gateway does not hear of."""
+"""What servers of the Agent Protocol have, and the gateway does not hear of, or not of all of them."""
 
 AGENTS: Final[Mapping[str, Side]] = {
     "python": Side("Python function", dict.fromkeys(Feature, FULL)),

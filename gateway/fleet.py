@@ -14,8 +14,8 @@ from typing import Any, Final, cast
 import httpx
 
 from adapters._upstream import FORWARDED, Client
-from canonical import Event, FaultCode, FaultError, Invocation
-from canonical.event import StateSaved, UpstreamBound
+from canonical import Event, Fault, FaultCode, FaultError, Invocation
+from canonical.event import LossNoted, StateSaved, UpstreamBound
 
 __all__ = ("Breaker", "Fleet", "Server", "fleet")
 
@@ -26,6 +26,7 @@ _COOLDOWN: Final = 30.0
 _PAUSES: Final = (0.1, 0.5)
 """Seconds between the tries of a connection, when no other server is left."""
 _BROKEN: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
+_NOT_IMPLEMENTED: Final = 501
 _UNBEGUN: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 Events = AsyncGenerator[Event, None]
@@ -134,7 +135,7 @@ class _Reattaching(Fleet):
 
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
         server = self._bound(call) or self._servers[0]
-        return _Relay(call, [(server, 0.0, cast("Any", server.client).reattach)])
+        return _Relay(call, [(server, pause, cast("Any", server.client).reattach) for pause in (0.0, *_PAUSES)])
 
 
 class _Keeping(_Reattaching):
@@ -156,6 +157,8 @@ class _Relay:
         self._server: Server | None = None
         self._events: Events | None = None
         self._begun = False
+        self._heard = False
+        """The server has said something of use. What gets lost on the way to it, its client notes by itself."""
         self._probes = False
         """This run finds out whether its server is back."""
         self._failed: FaultError | None = None
@@ -172,13 +175,17 @@ class _Relay:
                 server.breaker.succeeded()
                 raise
             except FaultError as error:
-                _judge(server.breaker, error)
+                if _is_failing(error.fault, heard=self._heard):
+                    server.breaker.failed()
+                else:
+                    server.breaker.succeeded()
                 if self._begun or not _is_unbegun(error):
                     raise
                 self._failed, self._events = error, None
                 continue
-            if not self._begun:
-                self._begun = True
+            self._begun = True
+            if not self._heard and not isinstance(event, LossNoted):
+                self._heard = True
                 if self._probes:
                     server.breaker.succeeded()
             if isinstance(event, UpstreamBound):
@@ -225,11 +232,16 @@ def fleet(servers: Sequence[Server]) -> Fleet:
     return Fleet(servers)
 
 
-def _judge(breaker: Breaker, error: FaultError) -> None:
-    if error.fault.code in _BROKEN:
-        breaker.failed()
-    else:  # it answers, if only to say no
-        breaker.succeeded()
+def _is_failing(fault: Fault, *, heard: bool) -> bool:
+    """Whether it tells of a server that fails: that does not answer, or by its status says so, or gives no answer. One
+    that says no is well, and so is one that tells of an agent's failure: the `status` of its answer is in `details`.
+    After something of use, 500 and nonsense may be how an agent ends, and do not count."""
+    status = fault.details.get("status")
+    if isinstance(status, int):
+        return status >= 500 and status != _NOT_IMPLEMENTED and not (status == 500 and heard)
+    if fault.code is FaultCode.AGENT_INVALID:
+        return not heard
+    return fault.code in _BROKEN
 
 
 def _is_unbegun(error: BaseException) -> bool:

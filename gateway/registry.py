@@ -1,6 +1,7 @@
-"""The configured agents: imports them or asks their servers, once, when the gateway starts.
+"""The configured agents: imports them or asks their servers when the gateway starts.
 
-An agent that cannot be had is listed as broken, with the reason in one line; the others serve.
+An agent that cannot be had is listed as broken, with the reason in one line; the others serve. One behind a URL is
+looked for again when it is called, and when somebody asks whether the gateway is ready.
 """
 
 import asyncio
@@ -9,8 +10,10 @@ import inspect
 import logging
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -32,6 +35,8 @@ log = logging.getLogger("babelgate.registry")
 
 _NAMESPACE: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
 """In which LangGraph Platform derives the id of the assistant that it makes for each graph: clients compute it too."""
+_PAUSE: Final = 5.0
+"""Seconds for which a broken agent is not looked for again."""
 
 
 def agent_uuid(name: str) -> str:
@@ -63,10 +68,16 @@ class Fronted:
     """Of the gateway that the agent's server is, if it is one."""
     because: str = ""
     """What its server was found to speak, in one line."""
+    again: "Again | None" = field(default=None, repr=False)
+    """Looks for a broken one behind a URL."""
 
     @property
     def total_timeout(self) -> float | None:
         return self.timeout.total
+
+
+Again = Callable[[Detector], Awaitable[Sequence[Fronted]]]
+"""What there is in the place of a broken agent; if it still is, that one, with the reason of now."""
 
 
 class Registry:
@@ -74,7 +85,16 @@ class Registry:
         """`default` = the agent of calls that name none; the first one if it is None."""
         self._agents = {each.info.name: each for each in agents}
         self._names = {agent_uuid(name): name for name in self._agents}
+        """By UUIDs, and by names in whose place others were found."""
         self.default = next(iter(self._agents), None) if default is None else default
+        self._instance: str | None = None
+        self._looking: dict[str, asyncio.Future[None]] = {}
+        """For those that are broken."""
+        self._looked: dict[str, float] = {}
+        """When that had ended last."""
+
+    def knows(self, name: str) -> bool:
+        return name in self._agents
 
     def get(self, name: str) -> Fronted:
         """By name, or by the UUID that follows from it. Raises not_found."""
@@ -86,14 +106,69 @@ class Registry:
     def all(self) -> Sequence[Fronted]:
         return tuple(self._agents.values())
 
+    async def reached(self, name: str) -> Fronted:
+        """The same. One that is broken because of its server is looked for first, unless that was done just now; who
+        comes while it is looked for waits for what is found."""
+        found = self.get(name)
+        looking = self._look(found)
+        if looking is None:
+            return found
+        await asyncio.shield(looking)
+        return self.get(found.info.name)
+
+    def look(self) -> None:
+        """Begin to look for all that are broken."""
+        for each in self.all():
+            self._look(each)
+
+    def _look(self, fronted: Fronted) -> "asyncio.Future[None] | None":
+        """One look at a time; None where there is nothing to look for, or not yet."""
+        name, again = fronted.info.name, fronted.again
+        if again is None:
+            return None
+        looked = self._looked.get(name)
+        if name not in self._looking and (looked is None or time.monotonic() - looked >= _PAUSE):
+            self._looking[name] = asyncio.ensure_future(self._found(name, again))
+        return self._looking.get(name)
+
+    async def _found(self, name: str, again: "Again") -> None:
+        try:
+            async with Detector() as detector:
+                found = await again(detector)
+        finally:
+            del self._looking[name]
+            self._looked[name] = time.monotonic()
+        self._put(name, found)
+
+    def _put(self, name: str, found: Sequence[Fronted]) -> None:
+        """In the place of the one that was broken. Of a server that was given without a name, that is all its agents,
+        and the first of them answers to the old name too."""
+        agents = list(self._agents.items())
+        at = list(self._agents).index(name)
+        rest = [*agents[:at], *agents[at + 1 :]]
+        put = _apart(map(self._checked, found), dict(rest))
+        self._agents = dict([*rest[:at], *put.items(), *rest[at:]])
+        self._names |= {agent_uuid(each): each for each in put}
+        if name not in put:
+            self._names[name] = next(iter(put))
+
     def disown(self, instance: str) -> None:
         """Break the agents whose server is this very gateway: a call of them would call itself for ever."""
+        self._instance = instance
         for name, each in self._agents.items():
-            if each.instance is not None and each.instance == instance:
-                self._agents[name] = replace(each, agent=None, broken="its URL leads back to this gateway")
+            self._agents[name] = self._checked(each)
+
+    def _checked(self, fronted: Fronted) -> Fronted:
+        if fronted.instance is None or fronted.instance != self._instance:
+            return fronted
+        return replace(fronted, agent=None, broken="its URL leads back to this gateway", again=None)
 
     async def aclose(self) -> None:
         """Let go of connections to upstreams, and of agents that wait for answers."""
+        looking = list(self._looking.values())
+        for each in looking:
+            each.cancel()
+        await asyncio.gather(*looking, return_exceptions=True)
         for each in self._agents.values():
             aclose = getattr(each.agent, "aclose", None)
             if aclose is not None:
@@ -110,28 +185,36 @@ async def connect(settings: Settings, servers: Sequence[str] = ()) -> Registry:
             asyncio.gather(*(_front(name, each, detector) for name, each in settings.agents.items())),
             asyncio.gather(*(_front_all(url, detector) for url in servers)),
         )
-    found = {each.info.name: each for each in named}
-    for each in (each for server in listed for each in server):
-        name, number = each.info.name, 1
-        while name in found:
-            number += 1
-            name = f"{each.info.name[:58].rstrip('-_.')}-{number}"
-        found[name] = replace(each, info=each.info.model_copy(update={"name": name}))
+    found = {each.info.name: each for agents in named for each in agents}
+    found |= _apart((each for agents in listed for each in agents), found)
     return Registry(found.values(), settings.default_agent)
 
 
-async def _front(name: str, settings: AgentSettings, detector: Detector) -> Fronted:
+def _apart(agents: Iterable[Fronted], taken: Container[str]) -> dict[str, Fronted]:
+    """By name. Where the name is taken, it gets a number."""
+    found: dict[str, Fronted] = {}
+    for each in agents:
+        name, number = each.info.name, 1
+        while name in taken or name in found:
+            number += 1
+            name = f"{each.info.name[:58].rstrip('-_.')}-{number}"
+        found[name] = replace(each, info=each.info.model_copy(update={"name": name}))
+    return found
+
+
+async def _front(name: str, settings: AgentSettings, detector: Detector) -> Sequence[Fronted]:
     try:
         if settings.python is not None:
             found = _imported(name, settings)
         else:
             found = await _upstream(name, settings, detector)
     except _Broken as error:
-        found = Fronted(AgentInfo(name=name), None, str(error), instance=error.instance)
+        again = None if settings.python is not None else partial(_front, name, settings)
+        found = Fronted(AgentInfo(name=name), None, str(error), instance=error.instance, again=again)
     update = {"name": name, "continuable": settings.continuable or found.info.continuable}
     if settings.description is not None:
         update["description"] = settings.description
-    return replace(
+    made = replace(
         found,
         info=found.info.model_copy(update=update),
         concurrency=settings.concurrency,
@@ -140,13 +223,15 @@ async def _front(name: str, settings: AgentSettings, detector: Detector) -> Fron
         forward=frozenset(settings.forward) - {name.lower() for name in settings.headers},
         replay=settings.replay,
     )
+    return [made]
 
 
 async def _front_all(url: str, detector: Detector) -> Sequence[Fronted]:
     try:
         found = await _detected(detector, url, {}, None)
     except _Broken as error:
-        return [Fronted(AgentInfo(name=agent_name(urlsplit(url).netloc)), None, str(error), instance=error.instance)]
+        info, again = AgentInfo(name=agent_name(urlsplit(url).netloc)), partial(_front_all, url)
+        return [Fronted(info, None, str(error), instance=error.instance, again=again)]
     log.info("%s", found.because)
     plain = AgentSettings(url=url)
     return [

@@ -21,8 +21,8 @@ def _examples(base_url: str, agent: str) -> Sequence[Example]:
     message_0_3 = {"kind": "message", "messageId": "1", "role": "user", "parts": [{"kind": "text", "text": "Hello"}]}
     old = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message_0_3}})
     return [
-        Example("A2A 1.0", url, f"curl {url} -H 'A2A-Version: 1.0' -d '{new}'"),
-        Example("A2A 0.3", url, f"curl {url} -d '{old}'"),
+        Example("A2A 1.0", url, f"curl -s {url} -H 'A2A-Version: 1.0' -d '{new}'"),
+        Example("A2A 0.3", url, f"curl -s {url} -d '{old}'"),
     ]
 
 

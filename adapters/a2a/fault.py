@@ -174,7 +174,7 @@ _BY_NUMBER: Final = {reason.code: reason.name for reason in REASONS.values() if 
 
 def decode_error(answer: object, status: int = 200) -> FaultError:
     """What a server answers instead of a result: a JSON-RPC error, `google.rpc.Status`, the bodies of 0.3's REST, or
-    something of a proxy's. `details` has its `reason`, its `status` if it is not 200, and its own words as `said`."""
+    something of a proxy's. `details` has its `reason`, its `status` in HTTP, and its own words as `said`."""
     body = cast("JsonObject", answer) if isinstance(answer, dict) else {}
     error = body.get("error")
     error = cast("JsonObject", error) if isinstance(error, dict) else body
@@ -183,10 +183,7 @@ def decode_error(answer: object, status: int = 200) -> FaultError:
     code = _HEARD.get(reason) or _HEARD_STATUS.get(status, FaultCode.AGENT_FAILED)
     number = error.get("code") if isinstance(error.get("code"), int) and status == 200 else status
     words = f"The agent's server answered {number}" + (f": {said}" if said else "")
-    details: dict[str, object] = {"reason": reason, "said": said}
-    if status != 200:
-        details["status"] = status
-    return FaultError(code, words, **details)
+    return FaultError(code, words, reason=reason, said=said, status=status)
 
 
 def _heard_reason(error: JsonObject) -> str:

@@ -42,11 +42,12 @@ def _input(call: Invocation) -> tuple[Part, ...]:
 
 
 def _transcript(call: Invocation) -> tuple[Part, ...]:
-    """What was said before, where the server has no context that remembers it: A2A has no other place for it."""
-    if not call.history or call.upstream.get("context"):
-        return ()
+    """What was said before, where the server has no context that remembers it: A2A has no other place for it. It ends
+    with a line that announces the input, because servers join the text of all parts without a break."""
     lines = [f"{message.role}: {message.text}" for message in call.history if message.text]
-    text = "\n".join(["Said before in this conversation:", *lines])
+    if not lines or call.upstream.get("context"):
+        return ()
+    text = "\n".join(["Said before in this conversation:", *lines, "", "Said now:", ""])
     return (TextPart(text=text, metadata={"babelgate": {"kind": "history"}}),)
 
 

@@ -5,13 +5,14 @@ too.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from adapters._body import validate
 from adapters.acp import wire as w
+from adapters.acp.carries import VERSION
 from adapters.acp.codec import decode_part, decode_question, decode_role, unwrapped
 from adapters.acp.fault import decode_error
-from canonical import Event, FaultCode, FaultError, FilePart, RunReason, RunStatus, TextPart
+from canonical import Event, FaultCode, FaultError, Feature, FilePart, RunReason, RunStatus, TextPart
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -30,6 +31,12 @@ from canonical.event import (
 from canonical.value import Json, JsonObject
 
 __all__ = ("EventReader", "decode_event")
+
+_UNKNOWN_EVENT: Final = f"an event of a type that ACP {VERSION} does not have"
+_UNKNOWN_METADATA: Final = f"metadata of a kind that ACP {VERSION} does not have"
+_NO_CONTENT: Final = "an artifact without content"
+_NAMELESS: Final = "the input of a tool without a name"
+_MESSAGE_ALONE: Final = "of what an agent awaits, only the message is read"
 
 
 def decode_event(value: Json) -> w.Event:
@@ -62,6 +69,7 @@ class EventReader:
         self._tools: list[tuple[str, Json]] = []
         """Calls that have no output yet."""
         self._any_output = False
+        self._losses: set[tuple[Feature, str]] = set()
 
     def bind(self, run_id: str, session_id: str | None = None) -> list[Event]:
         """Tell the upstream's ids as soon as they are known, and again only when there are more of them."""
@@ -95,9 +103,25 @@ class EventReader:
                 self._finish()
                 self._parts = -1
                 self.stopped = True
-                self._events.append(decode_question(run.await_request, agent=self._agent))
+                self._question(run.await_request)
             case _:
                 self._end(run)
+
+    def _lose(self, feature: Feature, how: str) -> None:
+        """Tell of a loss, once."""
+        if (feature, how) not in self._losses:
+            self._losses.add((feature, how))
+            self._events.append(LossNoted(feature=feature, how=how))
+
+    def _question(self, await_request: JsonObject | None) -> None:
+        asked = decode_question(await_request, agent=self._agent)
+        request = await_request or {}
+        if isinstance(request.get("message"), dict):
+            if request.keys() - {"type", "message"}:
+                self._lose(Feature.QUESTION, _MESSAGE_ALONE)
+            for part in validate(w.Message, request["message"]).parts:
+                self._lose_metadata(part)
+        self._events.append(asked)
 
     def end(self, run: w.Run) -> list[Event]:
         """A snapshot says that the run is terminal, and no event did. Raises agent_failed where it failed."""
@@ -147,6 +171,7 @@ class EventReader:
         self._any_output = True
         if self._parts >= 0:
             self._parts += 1
+        self._lose_metadata(part)
         if part.name is not None:
             self._artifact(part, part.name)
             return
@@ -162,6 +187,17 @@ class EventReader:
                 self._open_message()
                 self._end_text()
                 self._events.append(PartAdded(part=found))
+
+    def _lose_metadata(self, part: w.MessagePart) -> None:
+        about = part.metadata
+        if isinstance(about, dict):
+            if about:
+                self._lose(Feature.CUSTOM, _UNKNOWN_METADATA)
+            return
+        if about is not None and about.model_extra:
+            self._lose(Feature.CUSTOM, f"fields of a {about.kind} that ACP {VERSION} does not have")
+        if isinstance(about, w.Trajectory) and about.tool_name is None and about.tool_input is not None:
+            self._lose(Feature.TOOL_ACTIVITY, _NAMELESS)
 
     def _say(self, part: TextPart) -> None:
         content_type = part.media_type or "text/plain"
@@ -198,7 +234,10 @@ class EventReader:
         self._parts = -1
 
     def _artifact(self, part: w.MessagePart, name: str) -> None:
-        for found in decode_part(part):
+        parts = decode_part(part)
+        if not parts:
+            self._lose(Feature.ARTIFACT, _NO_CONTENT)
+        for found in parts:
             if isinstance(found, FilePart) and not found.name:
                 found = found.model_copy(update={"name": name or None})
             self._events.append(ArtifactAdded(name=name or None, part=found))
@@ -229,7 +268,7 @@ class EventReader:
         raise FaultError.of(decode_error(event.error))
 
     def _native(self, event: w.NativeEvent) -> None:
-        self._events.append(LossNoted(feature="custom", how="an event of a type that ACP 1.0.3 does not have"))
+        self._lose(Feature.CUSTOM, _UNKNOWN_EVENT)
         self._events.append(Native(protocol="acp", event=event.type, data=event.model_dump()))
 
     _READS: ClassVar[Mapping[type, Any]] = {

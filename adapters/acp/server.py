@@ -10,6 +10,7 @@ from litestar import Request, Response, Router, get, post
 from pydantic import BaseModel
 
 from adapters._body import parse_json, read_json, validate
+from adapters._files import taken_back
 from adapters._request import Caller, caller, loss_header, run_headers
 from adapters._shared import Lines
 from adapters._sse import event_stream
@@ -137,7 +138,7 @@ class Server:
                 agent=info.name,
                 protocol="acp",
                 version=VERSION,
-                messages=tuple(decode_message(message) for message in body.input),
+                messages=await taken_back(self._hub, who, map(decode_message, body.input)),
                 thread_id=body.session_id if session is None else session.id,
                 history=history,
                 headers=who.headers,
@@ -165,7 +166,8 @@ class Server:
         body = validate(w.RunResumeRequest, await read_json(request))
         if body.run_id not in (None, view.run_id):
             raise FaultError(FaultCode.INVALID, "run_id: it is not the run of the path")
-        value, message = decode_answer(body.await_resume)
+        value, said = decode_answer(body.await_resume)
+        (message,) = await taken_back(self._hub, who, (said,))
         last = tasks[-1]
         if last.terminal and self._continuable(last.agent):
             receipt = await self._continue(who, last, message)

@@ -68,11 +68,13 @@ def _in_words(value: Json) -> str:
 
 
 def told_as_text(body: JsonObject, kept: object) -> JsonObject:
-    """The body of a new task's first step: empty, unless the server did not keep the object that was all there was to
-    say (the Python SDK 1.0.2 does not)."""
-    if "input" in body or kept == body.get("additional_input"):
+    """The body of a new task's first step: empty, unless the server did not keep the object that came with the task
+    (the Python SDK 1.0.2 does not). Then the step says it in words, and the task's text with it: an agent reads the
+    one or the other."""
+    given: Any = body.get("additional_input")
+    if given is None or kept == given:
         return {}
-    return {"input": json_text(body.get("additional_input"))}
+    return {"input": "\n".join([*([body["input"]] if body.get("input") else []), json_text(given)])}
 
 
 def answer_body(call: Invocation, past: Sequence[Record]) -> JsonObject:

@@ -33,7 +33,9 @@ def decode_error(wire: Json) -> Fault:
     if not isinstance(name, str) or not name:
         return Fault(code=FaultCode.AGENT_FAILED, message=(words or _WORDLESS)[:_LONGEST])
     code = _NAMED.get(name, FaultCode.AGENT_FAILED)
-    return Fault(code=code, message=(words or name)[:_LONGEST], details={"langchain": {"error": name}})
+    # Its server is well: it answered, and told of it.
+    details: JsonObject = {"langchain": {"error": name}, "status": 200}
+    return Fault(code=code, message=(words or name)[:_LONGEST], details=details)
 
 
 _WORDLESS: Final = "The agent failed and did not say why."
@@ -41,14 +43,13 @@ _WORDLESS: Final = "The agent failed and did not say why."
 
 def decode_refusal(status: int, answer: Json) -> Fault:
     """Of a call. LangGraph says `{"detail": …}`, of a list where its framework speaks; the Agent Protocol `{code,
-    message}`, or a string; others `{"error": …}`. `details.status` is the status."""
+    message}`, or a string; others `{"error": …}`."""
     code = FaultCode.AGENT_UNREACHABLE if status in _GONE else FaultCode.AGENT_FAILED
     if status == _TOO_LATE:
         code = FaultCode.AGENT_TIMEOUT
     words = _words(answer)
     told = f"The agent's server answered {status}"
-    details: JsonObject = {"status": status}
-    return Fault(code=code, message=f"{told}: {words[:_LONGEST]}" if words else told, details=details)
+    return Fault(code=code, message=f"{told}: {words[:_LONGEST]}" if words else told)
 
 
 def _words(answer: Json) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from adapters.langchain.content import members_of
 from adapters.langchain.message import encode_message, encode_said
 from adapters.langchain.modes import Dialect
-from adapters.langchain.reader import BREAKPOINT
+from adapters.langchain.question import BREAKPOINT
 from canonical import DataPart, FaultCode, FaultError, Invocation, Message, Record
 from canonical.event import InterruptRaised
 from canonical.value import Json, JsonObject
@@ -27,9 +27,11 @@ MODES: Final[Mapping[str, tuple[str, ...]]] = {
     "langgraph-basic": ("values", "updates", "messages-tuple", "custom"),
     # The README's list has no `messages`, that of OpenAPI 0.1.6 nothing else for it.
     "readme": ("values", "updates", "messages-tuple", "custom"),
+    "readme-debug": ("values", "updates", "messages-tuple", "custom", "debug"),
     "openapi": ("values", "updates", "messages", "custom"),
 }
-"""What is asked for, by the form of the server; `basic` = where tasks and checkpoints are not known."""
+"""What is asked for, by the form of the server; `basic` = where tasks and checkpoints are not known, `debug` = of a
+gateway like this one. Others say nothing in `debug` that is read here, and the whole state again and again."""
 
 _TEXTS: Final = ("input", "question", "query", "prompt", "message", "text", "task", "topic", "user_input")
 """Names under which graphs take a text, the likeliest first."""

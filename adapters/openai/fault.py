@@ -26,18 +26,18 @@ def decode_error(error: w.Error | str | None) -> Fault:
     if error is None:
         return Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
     code = _CODES.get(str(error.code), FaultCode.AGENT_FAILED)
-    return Fault(code=code, message=error.message or "The agent failed.", details={"openai": _own(error)})
+    # Its server is well: it answered, and told of it.
+    details: JsonObject = {"openai": _own(error), "status": 200}
+    return Fault(code=code, message=error.message or "The agent failed.", details=details)
 
 
-def decode_refusal(status: int, error: w.Error | str | None, retry_after: str | None = None) -> Fault:
+def decode_refusal(status: int, error: w.Error | str | None) -> Fault:
     """An answer that is no 2xx. What the server says of a wrong key is not repeated: it may quote the key."""
     if isinstance(error, str):
         error = w.Error(message=error)
     told = f"The agent's server answered {status}"
-    own: JsonObject = {"status": status, **(_own(error) if error is not None else {})}
+    own = _own(error) if error is not None else {}
     details: JsonObject = {"openai": own}
-    if retry_after is not None and retry_after.isdigit() and len(retry_after) < 10:
-        details["retry_after"] = int(retry_after)
     if status in (401, 403):
         words = "is not let in" if status == 401 else "may not do this"
         own.pop("message", None)
@@ -81,15 +81,14 @@ def _of(fault: Fault) -> JsonObject:
 
 def has_no_such_api(fault: Fault) -> bool:
     """The path is unknown there, and not the model."""
-    own = _of(fault)
-    return own.get("status") in (404, 405, 501) and own.get("code") != "model_not_found"
+    return fault.details.get("status") in (404, 405, 501) and _of(fault).get("code") != "model_not_found"
 
 
 def forgot(fault: Fault, response_id: str) -> bool:
     """The server does not know the response that the call goes on from: too old, or it keeps none."""
-    own = _of(fault)
-    if own.get("status") not in (400, 404, 422):
+    if fault.details.get("status") not in (400, 404, 422):
         return False
+    own = _of(fault)
     message = str(own.get("message", ""))
     return (
         own.get("code") == "previous_response_not_found"
@@ -103,4 +102,4 @@ def refuses(fault: Fault, field: str) -> bool:
     """The server takes no request with this field."""
     own = _of(fault)
     named = f"{own.get('param', '')} {own.get('message', '')}"
-    return own.get("status") in (400, 422) and field in named
+    return fault.details.get("status") in (400, 422) and field in named

@@ -162,9 +162,10 @@ def _question(call: ToolCallPart) -> InterruptRaised:
         parsed = output_of(call.arguments or "{}")
         arguments = call.arguments if parsed is None else parsed
     approval = own.get("type") == "mcp_approval_request"
+    words = TextPart(text=f"{call.name}({call.arguments})")  # all that some protocols show of a question
     return InterruptRaised(
         ask="approval" if approval else "input",
-        message=Message(parts=(call,)),
+        message=Message(parts=(words, call)),
         value={"name": call.name, "arguments": arguments, "call_id": call.call_id},
         answer_schema=_APPROVAL if approval else None,
     )

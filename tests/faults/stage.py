@@ -46,7 +46,7 @@ __all__ = (
 OWNER: Final = "default"
 BOUND: Final = 15.0
 """Seconds within which every run ends, whatever happens to it."""
-PATIENCE: Final = 0.4
+PATIENCE: Final = 0.8
 """Seconds of silence after which the gateway gives an agent up."""
 COOLDOWN: Final = 30.0
 PIECES: Final = 6

@@ -38,7 +38,7 @@ TROUBLES: Final[dict[str, Trouble]] = {
     "503 before the agent": status(503),
     "503 before the agent, to be tried later": status(503, retry_after=7),
     "504 before the agent": status(504),
-    "429 before the agent": status(429, retry_after=7),
+    "429 before the agent, to be tried later": status(429, retry_after=7),
     "500 behind the agent": status(500, asks=True),
     "502 behind the agent": status(502, asks=True),
     "503 behind the agent": status(503, asks=True, retry_after=7),
@@ -79,7 +79,9 @@ async def test_a_run_ends_whatever_becomes_of_its_first_request(stage: Stage, wi
         await keeps_the_laws(stage, found, text)
         if "before the agent" in trouble:
             assert stage.started(text) == 0
-            assert not found.ended_well
+            assert found.run.fault is not None
+            later = 7 if "to be tried later" in trouble else None
+            assert found.run.fault.details.get("retry_after") == later
         await serves(stage, agent)
     assert heard.errors == []
     assert "Traceback" not in heard.text

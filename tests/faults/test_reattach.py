@@ -2,12 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from gateway.config import Settings
+from gateway.fleet import Fleet
+from gateway.registry import connect
 from tests.faults.proxy import Cut, Stall, status
 from tests.faults.stage import BOUND, REATTACHING, WIRES, Stage, hurry, keeps_the_laws, words_of
+from tests.running import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -53,20 +58,33 @@ async def test_a_stream_that_breaks_again_and_again_is_taken_up_as_often(
 
 
 @pytest.mark.parametrize("wire", REATTACHING)
+@pytest.mark.parametrize("where", ["before its head", "behind its head", "at a word"])
 @pytest.mark.parametrize("reset", [False, True])
 async def test_an_answer_whose_stream_breaks_is_given_once_and_what_follows_is_heard(
-    stage: Stage, wire: str, reset: bool
+    stage: Stage, wire: str, reset: bool, where: str
 ) -> None:
     text, proxy = stage.text(), stage.proxy(wire)
     asked = await stage.run(f"{wire}.ask", text)
     assert asked.run.status == "paused", asked.run.fault
-    proxy.befall(WIRES[wire].starts, Cut(b"\r\n\r\n" if reset else f"{text}-1".encode(), reset))
+    after = {"before its head": 0, "behind its head": b"\r\n\r\n", "at a word": f"{text}-1".encode()}[where]
+    proxy.befall(WIRES[wire].starts, Cut(after, reset))
     found = await stage.answer(asked.receipt, "Ada")
     players = stage.players["one"]
     assert (players.started[text], players.answered[text]) == (1, 1)
     await keeps_the_laws(stage, found, text, f"Ada: {words_of(text)}")
-    if not reset:
-        assert found.ended_well, found.run.fault
+    assert found.ended_well, (wire, found.run.fault)
+
+
+@pytest.mark.parametrize("wire", ["langgraph", "agent-protocol"])
+@pytest.mark.parametrize("reset", [False, True])
+async def test_a_run_whose_server_breaks_off_before_it_says_that_it_has_it_is_found_there(
+    stage: Stage, wire: str, reset: bool
+) -> None:
+    text, proxy = stage.text(), stage.proxy(wire)
+    proxy.befall(WIRES[wire].starts, Cut(0, reset))
+    found = await stage.run(f"{wire}.tell", text)
+    assert (found.run.status, found.text) == ("success", words_of(text)), found.run.fault
+    assert stage.started(text) == 1
 
 
 @pytest.mark.parametrize("wire", REATTACHING)
@@ -88,6 +106,33 @@ async def test_a_server_that_dies_in_the_middle_and_stays_dead_is_given_up(
     assert found.run.fault is not None
     assert found.run.fault.code == "agent_unreachable"
     assert found.text.startswith(f"{text}-0"), "what was heard is kept"
+
+
+@pytest.mark.parametrize("wire", ["langgraph", "agent-protocol"])
+async def test_a_gateway_that_is_back_before_the_server_is_finds_the_run_again(
+    stage: Stage, wire: str, tmp_path: Path
+) -> None:
+    text, proxy, players = stage.text(), stage.proxy(wire), stage.players["one"]
+    at = {"url": proxy.url + WIRES[wire].path, "protocol": WIRES[wire].protocol, "agent": "held"}
+    settings = Settings.model_validate({"agents": {"held": at}})
+    players.go.clear()
+    front = Stage(stage.proxies, stage.players)
+    async with running(tmp_path, fronted={"held": (await connect(settings)).get("held")}) as front.front:
+        receipt = await front.submit("held", text)
+        await front.heard(receipt, f"{text}-1")
+    fronted = (await connect(settings)).get("held")
+    proxy.shut()
+    async with running(tmp_path, fronted={"held": fronted}) as front.front:
+        try:
+            async with asyncio.timeout(BOUND):
+                while list(cast("Fleet", fronted.agent).health.values()) != ["failing"]:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+        finally:
+            await proxy.open()
+        players.go.set()
+        found = await front.ended(receipt)
+    assert (found.run.status, found.text) == ("success", words_of(text)), found.run.fault
+    assert stage.started(text) == 1
 
 
 @pytest.mark.parametrize("wire", REATTACHING)

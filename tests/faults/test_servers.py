@@ -27,7 +27,9 @@ SEVERAL: Final = tuple(name for name, wire in WIRES.items() if not wire.models)
 FAILINGS: Final[dict[str, Trouble | None]] = {
     "refuses connections": None,
     "resets connections": Cut(0, reset=True),
+    "answers 500": status(500),
     "answers 503": status(503),
+    "answers with a page": status(200),
     "says nothing": Stall(0),
 }
 
@@ -152,6 +154,18 @@ async def test_a_server_that_keeps_failing_is_left_alone_and_then_looked_at_agai
     assert stage.health(agent) == ["ok"]
     assert await stage.ready(agent) == "ok"
     assert heard.errors == []
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_server_that_says_no_is_well(stage: Stage, wire: str) -> None:
+    agent, proxy = f"{wire}.watched.1", stage.proxy(wire)
+    await serves(stage, agent)
+    await fail(proxy, status(429, retry_after=7))
+    for _ in range(3):
+        found = await stage.run(agent, stage.text())
+        assert found.run.fault is not None
+        assert (found.run.fault.details["status"], found.run.fault.details["retry_after"]) == (429, 7)
+        assert stage.health(agent) == ["ok"]
 
 
 async def test_a_call_of_a_server_that_is_left_alone_fails_at_once(

@@ -2,17 +2,15 @@
 
 import asyncio
 import ssl
-import subprocess
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from shutil import which
 
 import pytest
 
 from canonical import FaultCode, FaultError
 from gateway.fetch import Fetcher
-from tests.skip import missing
+from tests.certificate import self_signed
 
 PUBLIC = "93.184.215.14"
 LOOPBACK = ("127.0.0.0/8",)
@@ -28,8 +26,10 @@ class Peer:
         self._answer = answer
         self.requests: list[str] = []
         self.port = 0
+        self.reached = asyncio.Event()
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reached.set()
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             length = next(
@@ -323,6 +323,11 @@ async def test_a_compressed_answer_is_refused() -> None:
     assert "accept-encoding: identity" in server.requests[0].lower()
 
 
+def impatient() -> Fetcher:
+    """That the certificates of this machine take long to read is no matter of the server's."""
+    return Fetcher(LOOPBACK, total_timeout=0.3, tls=ssl.create_default_context())
+
+
 async def test_a_server_that_drips_is_given_up_when_the_time_for_all_of_it_is_over() -> None:
     async def dripping(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
@@ -331,10 +336,11 @@ async def test_a_server_that_drips_is_given_up_when_the_time_for_all_of_it_is_ov
             await writer.drain()
             await asyncio.sleep(0.005)
 
-    fetcher = Fetcher(LOOPBACK, total_timeout=0.1)
+    fetcher = impatient()
     async with asyncio.timeout(BOUND), peer(dripping) as server:
         with pytest.raises(FaultError, match="no answer in time"):
             await fetcher.get(f"http://127.0.0.1:{server.port}/")
+        await server.reached.wait()
     await fetcher.aclose()
 
 
@@ -344,10 +350,11 @@ async def test_a_receiver_that_says_nothing_is_an_os_error_so_that_deliveries_ar
     async def silent(writer: asyncio.StreamWriter) -> None:
         await released.wait()
 
-    fetcher = Fetcher(LOOPBACK, total_timeout=0.1)
+    fetcher = impatient()
     async with asyncio.timeout(BOUND), peer(silent) as server:
         with pytest.raises(OSError, match="no answer in time"):
             await fetcher.post(f"http://127.0.0.1:{server.port}/", {}, b"")
+        await server.reached.wait()
         released.set()
     with pytest.raises(ConnectionError):
         await fetcher.post(f"http://127.0.0.1:{server.port}/", {}, b"")
@@ -368,17 +375,7 @@ async def test_a_header_that_http_cannot_carry_is_refused_and_not_sent(value: st
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    openssl = which("openssl")
-    if openssl is None:
-        missing("the openssl command, which makes a certificate")
-    folder = tmp_path_factory.mktemp("tls")
-    key, made = folder / "key.pem", folder / "cert.pem"
-    subprocess.run(
-        [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-         "-keyout", key, "-out", made, "-subj", "/CN=hooks.example", "-addext", "subjectAltName=DNS:hooks.example"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return made, key
+    return self_signed(tmp_path_factory.mktemp("tls"), "hooks.example")
 
 
 async def test_tls_is_verified_for_the_name_in_the_url_and_not_for_the_address(certificate: tuple[Path, Path]) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from canonical import Event, FaultCode, FaultError, Invocation
 from canonical.agent import DETACH, Reattachable
-from canonical.event import Custom, UpstreamBound
+from canonical.event import Custom, LossNoted, UpstreamBound
+from canonical.feature import Feature
 from gateway.fleet import Breaker, Fleet, Server, fleet
 
 Script = Callable[[Invocation], AsyncGenerator[Event, None]]
@@ -114,12 +115,59 @@ async def test_a_server_that_comes_back_within_a_moment_is_tried_again() -> None
     assert len(client.calls) == 3
 
 
-async def test_what_the_agent_refuses_is_no_failure_of_its_server() -> None:
-    client = Client(FaultError(FaultCode.AGENT_FAILED, "no"))
-    agent = of(client, failures=1)
+def told(code: FaultCode, **details: Any) -> FaultError:
+    return FaultError(code, "told", **details)
+
+
+LOST = LossNoted(feature=Feature.QUESTION, how="it cannot be said")
+
+FAILING: list[Any] = [
+    unreachable(unbegun=False),
+    told(FaultCode.AGENT_TIMEOUT),
+    *(told(FaultCode.AGENT_FAILED, status=status) for status in (500, 502, 503, 504, 522)),
+    told(FaultCode.AGENT_INVALID),
+    [LOST, told(FaultCode.AGENT_FAILED, status=500)],
+    [LOST, told(FaultCode.AGENT_INVALID)],
+    [HELLO, told(FaultCode.AGENT_UNREACHABLE)],
+    [HELLO, told(FaultCode.AGENT_TIMEOUT, status=504)],
+]
+WELL: list[Any] = [
+    told(FaultCode.AGENT_FAILED),
+    *(told(FaultCode.AGENT_UNREACHABLE, status=status) for status in (307, 400, 401, 404, 408, 422, 429, 501)),
+    *(told(code, status=200) for code in (FaultCode.AGENT_TIMEOUT, FaultCode.AGENT_INVALID)),
+    [HELLO, told(FaultCode.AGENT_FAILED, status=500)],
+    [HELLO, told(FaultCode.AGENT_INVALID)],
+]
+
+
+@pytest.mark.parametrize("script", FAILING)
+async def test_what_a_server_that_fails_says_counts(script: Any) -> None:
+    agent = of(Client(script), failures=1)
+    await fails(agent)
+    assert agent.health == {"http://0": "open"}
+
+
+@pytest.mark.parametrize("script", WELL)
+async def test_what_a_server_that_is_well_says_does_not_count(script: Any) -> None:
+    agent = of(Client(unreachable(unbegun=False), script), failures=2)
+    await fails(agent)
     for _ in range(3):
-        assert (await fails(agent)).fault.code is FaultCode.AGENT_FAILED
-    assert agent.health == {"http://0": "ok"}
+        await fails(agent)
+        assert agent.health == {"http://0": "ok"}
+
+
+async def test_a_note_of_a_loss_does_not_tell_that_a_server_is_back() -> None:
+    now = 0.0
+    breaker = Breaker(failures=1, cooldown=1, clock=lambda: now)
+    agent = Fleet([Server("http://0", Client([LOST, unreachable()]), breaker)])
+    await fails(agent)
+    now += 1
+    running = agent.run(call())
+    assert await anext(running) == LOST
+    assert breaker.state == "probing"
+    with pytest.raises(FaultError):
+        await anext(running)
+    assert breaker.state == "open"
 
 
 async def test_a_server_that_keeps_failing_is_left_alone_and_then_looked_at_by_one_run() -> None:
@@ -226,6 +274,14 @@ async def test_a_fleet_finds_a_run_again_only_if_its_clients_do() -> None:
     assert isinstance(agent, Reattachable)
     assert [event async for event in agent.reattach(call(server="http://1", run="1"))] == [HELLO]
     assert (len(one.calls), len(two.calls)) == (0, 1)
+
+
+async def test_a_run_is_found_again_on_a_server_that_is_back_within_a_moment() -> None:
+    client = Attaching(unreachable(), unreachable(), [HELLO])
+    agent = of(client)
+    assert isinstance(agent, Reattachable)
+    assert [event async for event in agent.reattach(call(server="http://0", run="1"))] == [HELLO]
+    assert len(client.calls) == 3
 
 
 async def test_all_connections_are_let_go_of() -> None:

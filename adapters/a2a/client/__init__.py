@@ -177,12 +177,15 @@ class Client:
     async def _perhaps_moved_on(
         self, reader: EventReader, call: Invocation, binding: Binding, refused: FaultError
     ) -> Events:
-        """A task may go on without an answer, when its credentials came another way (specification 1.0, 7.6)."""
-        if not call.answers or refused.fault.code in _GONE:
+        """A task may go on without an answer, when its credentials came another way (specification 1.0, 7.6), or with
+        one whose receipt was lost."""
+        if not call.answers or refused.fault.code is FaultCode.AGENT_TIMEOUT:
             raise refused
         try:
-            events = _read(reader, await binding.get(call.upstream["task"], call.upstream.get("context")))
-        except FaultError:
+            async with asyncio.timeout(LOOK_TIMEOUT):
+                task = await binding.get(call.upstream["task"], call.upstream.get("context"))
+            events = _read(reader, task)
+        except (FaultError, TimeoutError):
             raise refused from None
         if not reader.stopped and reader.state in WAITING:
             raise refused
@@ -246,7 +249,7 @@ async def _looks(reader: EventReader, binding: Binding) -> AsyncGenerator[Sequen
             failures += 1
             fault = error if isinstance(error, FaultError) else _too_late()
             if fault.fault.code not in _GONE or failures >= MAX_FAILURES:
-                raise fault from error
+                raise fault from (None if fault is error else error)
         else:
             failures = 0
             events = _read(reader, task)

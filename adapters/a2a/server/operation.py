@@ -1,9 +1,11 @@
 """The methods about messages and tasks, the same for every version and binding: what differs is in the dialect."""
 
 from contextlib import aclosing
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
+from adapters._files import taken_back
 from adapters._request import is_uuid, loss_header, run_headers
 from adapters.a2a.ask import Send
 from adapters.a2a.dialect import Dialect
@@ -59,7 +61,9 @@ async def stream(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
 
 async def _submitted(call: Call, dialect: Dialect, ask: Send) -> tuple[Receipt, str]:
     """Commit what was sent, and say by which name its caller knows the context."""
-    _check_types(call, ask.message)
+    (message,) = await taken_back(call.hub, call.caller, (ask.message,))
+    ask = replace(ask, message=message)
+    _check_types(call, message)
     if ask.task_id is not None:
         return await _continued(call, dialect, ask, ask.task_id)
     submission = _submission(call, dialect, ask)

@@ -10,6 +10,7 @@ import httpx
 from adapters._body import parse_json, validate
 from adapters._sse import read_frames
 from adapters.acp import wire as w
+from adapters.acp.client.losses import losses
 from adapters.acp.client.upstream import Upstream, run_path
 from adapters.acp.codec import View, encode_answer, encode_input
 from adapters.acp.manifest import decode_agents
@@ -77,12 +78,18 @@ class Client:
         run_id = call.upstream.get("run") if attached or call.answers else None
         if run_id is None and (attached or call.answers):
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never told which run this is")
+        heard = not attached
         if not attached:
-            async with aclosing(self._streamed(reader, call, run_id)) as events:
-                async for event in events:
-                    yield event
-        elif run_id is not None:
-            for event in _bound(reader, call, run_id):
+            try:
+                async with aclosing(self._streamed(reader, call, run_id)) as events:
+                    async for event in events:
+                        yield event
+            except FaultError as error:
+                if run_id is None or reader.run_id is not None or not await self._has_gone_on(run_id, error):
+                    raise
+                heard = False
+        if not heard and run_id is not None:
+            for event in (*losses(call), *_bound(reader, call, run_id)):
                 yield event
         if not reader.stopped:
             async with aclosing(self._looked_up(reader, await _questions_before(call))) as events:
@@ -94,11 +101,13 @@ class Client:
         path = "/runs" if run_id is None else run_path(run_id)
         body = self._create(call) if run_id is None else self._resume(call)
         async with self._upstream.opened("POST", path, body) as response:
+            bound: Sequence[Event] = ()
             if run_id is None:
                 reader.run_id = response.headers.get("run-id")
             else:
-                for event in _bound(reader, call, run_id):
-                    yield event
+                bound = _bound(reader, call, run_id)
+            for event in (*losses(call), *bound):
+                yield event
             if "text/event-stream" not in response.headers.get("content-type", ""):
                 run = _run(await self._upstream.json(response))
                 for event in _snapshot(reader, run):
@@ -109,6 +118,14 @@ class Client:
                     yield event
         if reader.run_id is None:
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's stream ended before it told of a run")
+
+    async def _has_gone_on(self, run_id: str, error: FaultError) -> bool:
+        """Whether an answer was taken whose receipt was lost."""
+        if error.fault.code is not FaultCode.AGENT_UNREACHABLE:
+            return False
+        with suppress(FaultError):
+            return _run(await self._upstream.get(run_path(run_id))).status != "awaiting"
+        return False
 
     async def _looked_up(self, reader: EventReader, awaits: int) -> Events:
         """What no stream told: the list of events, read again and again until the run stops. `awaits` = how many there

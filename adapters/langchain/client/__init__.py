@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import Final
+from urllib.parse import quote
 
 import httpx
 
@@ -47,6 +48,8 @@ log = logging.getLogger("babelgate.langchain")
 
 CANCEL_TIMEOUT: Final = 3.0
 """Seconds that telling of a cancel may take."""
+LOOK_TIMEOUT: Final = 10.0
+"""Seconds that looking for a run may take."""
 
 Events = AsyncGenerator[Event, None]
 
@@ -70,6 +73,8 @@ class Client:
         self._dialect: Dialect | None = dialect
         self._layout: Layout | None = None
         self._modes: str | None = None
+        self._debugs: bool | None = None
+        """The server is a gateway like this one, which tells of tools in the mode `debug`."""
         self._shape: Shape | None = None
         self._outputs: frozenset[str] | None = None
 
@@ -128,6 +133,8 @@ class Client:
         past = await call.past() if call.answers else ()
         await self._learn()
         layout: Layout = "langgraph" if dialect == "langgraph" else self._layout or "readme"
+        if layout == "readme":
+            await self._recognize()
         await place(self._upstream, work, call, layout)
         if any(answer.action == "decline" for answer in call.answers):
             work.notes.append(LossNoted(feature=Feature.QUESTION, how="a refusal to answer is the answer null"))
@@ -145,10 +152,35 @@ class Client:
                     async for event in told:
                         yield event
             except FaultError as error:
-                again = not work.bound and not work.reader.run_id and self._instead(work, error)
-                if not again:
+                unheard = not work.bound and not work.reader.run_id
+                again = unheard and self._instead(work, error)
+                if again:
+                    continue
+                if not unheard or not await self._was_created(work, call, error):
                     raise
+                async with aclosing(self._joined(work, following)) as told:
+                    async for event in told:
+                        yield event
         self._layout = work.route.layout
+
+    async def _was_created(self, work: Work, call: Invocation, error: FaultError) -> bool:
+        """Whether the server has the run, and only its receipt was lost."""
+        if error.fault.code is not FaultCode.AGENT_UNREACHABLE or work.route.run_id is not None:
+            return False
+        with suppress(FaultError, TimeoutError):
+            async with asyncio.timeout(LOOK_TIMEOUT):
+                work.route.run_id = await self._found(work.route, call)
+        return work.route.run_id is not None
+
+    async def _joined(self, work: Work, following: Following) -> Events:
+        """A run of which nothing was heard yet."""
+        frames = following.joined()
+        async with aclosing(frames):
+            first = await anext(frames, None)
+            following.missed = not _begins(first)
+            async with aclosing(self._told(work, following, _from(first, frames))) as events:
+                async for event in events:
+                    yield event
 
     def _following(self, work: Work) -> Following:
         work.sent = True
@@ -182,13 +214,17 @@ class Client:
 
     def _body(self, work: Work, call: Invocation, asked: JsonObject) -> JsonObject:
         route = work.route
-        modes = MODES[self._modes or route.layout if route.layout == "langgraph" else route.layout]
+        form: str = route.layout
+        if form == "langgraph":
+            form = self._modes or form
+        elif form == "readme" and self._debugs:
+            form = "readme-debug"
         body = encode_run(
             call,
             asked,
             dialect="langgraph" if route.layout == "langgraph" else "agent-protocol",
             agent=self._agent,
-            modes=modes,
+            modes=MODES[form],
             thread_id=route.thread_id if route.layout == "openapi" else None,
             checkpoint=work.checkpoint,
         )
@@ -290,7 +326,7 @@ class Client:
         frames = following.joined()
         async with aclosing(frames):
             first = await anext(frames, None)
-            if first is not None and first.event == "metadata":
+            if _begins(first):
                 # All of it is told again: so is what stands before the first frame.
                 bound = [i for i, event in enumerate(said) if isinstance(event, UpstreamBound)]
                 again = said[: _notes_end(said, bound[0] + 1)] if bound else []
@@ -331,6 +367,18 @@ class Client:
                 self._dialect = "agent-protocol"
         return self._dialect
 
+    async def _recognize(self) -> None:
+        """A gateway like this one names itself in a header of each answer."""
+        if self._debugs is not None:
+            return
+        path = f"/agents/{quote(self._agent, safe='')}"
+        try:
+            async with self._upstream.opened("GET", path, streams=False) as response:
+                self._debugs = "babelgate" in response.headers
+        except FaultError as error:  # the run itself tells of it
+            if status_of(error.fault) in NOT_THERE:
+                self._debugs = False
+
     async def _learn(self) -> None:
         """What a graph takes and gives. Without it, it takes messages."""
         if self._shape is not None or self._dialect != "langgraph":
@@ -361,6 +409,11 @@ def _notes_end(said: Sequence[Event], start: int) -> int:
     while start < len(said) and isinstance(said[start], LossNoted):
         start += 1
     return start
+
+
+def _begins(first: Frame | None) -> bool:
+    """Whether a stream that was joined tells all of its run."""
+    return first is not None and first.event == "metadata"
 
 
 async def _from(first: Frame | None, frames: AsyncGenerator[Frame, None]) -> AsyncGenerator[Frame, None]:

@@ -198,7 +198,8 @@ class Following:
                 await self._pause()
 
     async def outcome(self) -> Json:
-        """What the run has left behind, when it has stopped; None where the server does not tell of single runs."""
+        """What the run has left behind, when it has stopped; None where the server does not tell of single runs. Raises
+        agent_invalid for what is no object: nobody could tell it from the state."""
         failures = 0
         while True:
             try:
@@ -211,6 +212,10 @@ class Following:
                     raise
                 await asyncio.sleep(min(FIRST_WAIT * 2 ** (failures - 1), LAST_WAIT))
                 continue
+            if told is not None and not isinstance(told, dict):
+                raise FaultError(
+                    FaultCode.AGENT_INVALID, "The agent breaks its protocol: what its run has left behind is no object"
+                )
             self.run = await self._look() or self.run
             return told
 

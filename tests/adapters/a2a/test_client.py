@@ -12,7 +12,7 @@ import pytest
 from adapters._sse import frame
 from adapters.a2a import client as client_module
 from adapters.a2a.client import Client
-from adapters.a2a.client import upstream as upstream_module
+from adapters.a2a.client.upstream import Upstream
 from canonical import DataPart, Event, FaultCode, FaultError, FilePart, Invocation, Message, Record, TextPart
 from canonical.agent import DETACH
 from canonical.event import (
@@ -181,9 +181,16 @@ async def test_the_next_input_of_a_task_is_a_task_of_its_own_that_refers_to_the_
 async def test_a_transcript_goes_along_only_where_no_context_remembers_it(far: Far, agent: Client) -> None:
     history = (Message.of("Hi", "user"), Message.of("Hello, Ada."))
     await all_of(agent.run(call(history=history)))
-    first, second = far.body("SendStreamingMessage")["message"]["parts"]
-    assert first["text"] == "Said before in this conversation:\nuser: Hi\nagent: Hello, Ada."
-    assert second == {"text": "Hello"}
+    parts = far.body("SendStreamingMessage")["message"]["parts"]
+    assert parts[1] == {"text": "Hello"}
+    joined = "".join(part["text"] for part in parts)  # as servers read it
+    assert joined == "Said before in this conversation:\nuser: Hi\nagent: Hello, Ada.\n\nSaid now:\nHello"
+
+
+async def test_a_history_without_words_is_no_transcript(far: Far, agent: Client) -> None:
+    image = Message(role="user", parts=(FilePart(name="a.png", media_type="image/png", inline=b"\0"),))
+    await all_of(agent.run(call(history=(image,))))
+    assert far.body("SendStreamingMessage")["message"]["parts"] == [{"text": "Hello"}]
 
 
 async def test_all_that_was_said_is_one_message_and_ids_of_other_servers_stay_out(far: Far, agent: Client) -> None:
@@ -727,8 +734,7 @@ async def test_a_failed_task_is_the_agents_failure(far: Far, agent: Client) -> N
 async def test_an_answer_that_is_too_large_is_cut_short(
     far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upstream_module, "ANSWER_LIMIT", 10)
-    monkeypatch.setattr(upstream_module.Upstream.json, "__defaults__", (10,))
+    monkeypatch.setattr(Upstream, "answer_limit", 10)
     far.set("SendStreamingMessage", {"task": whole("ab" * 1000)})
     assert (await fault_of(agent.run(call())))[0] is FaultCode.AGENT_INVALID
 

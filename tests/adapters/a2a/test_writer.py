@@ -214,7 +214,7 @@ def content(parts: Sequence[Part]) -> str:
     return text_of(list(parts)) + repr(other)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(logs(), st.data())
 def test_a_fetched_task_is_the_fold_of_any_stream_that_led_to_it(records: list[Record], data: st.DataObject) -> None:
     writer = EventWriter(task_of(records), CONTEXT)
@@ -230,7 +230,7 @@ def test_a_fetched_task_is_the_fold_of_any_stream_that_led_to_it(records: list[R
     assert states[-1] == last.status
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(logs(), st.sampled_from(DIALECTS))
 def test_every_stream_of_every_dialect_is_what_the_published_types_ask_for(
     records: list[Record], dialect: type[Dialect]
@@ -244,7 +244,7 @@ def test_every_stream_of_every_dialect_is_what_the_published_types_ask_for(
     check("sent", form, codec.encode_sent(writer.snapshot(), 1))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(logs(), st.sampled_from(DIALECTS))
 def test_the_same_records_give_the_same_stream(records: list[Record], dialect: type[Dialect]) -> None:
     codec = dialect("http://gateway", "echo")
@@ -255,7 +255,7 @@ def test_the_same_records_give_the_same_stream(records: list[Record], dialect: t
     assert once == again
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(logs())
 def test_the_first_piece_of_an_artifact_replaces_and_the_others_append(records: list[Record]) -> None:
     begun: set[str | None] = set()
@@ -266,7 +266,7 @@ def test_the_first_piece_of_an_artifact_replaces_and_the_others_append(records: 
 
 
 @pytest.mark.parametrize("dialect", [Codec_0_3, RestCodec])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(records=logs())
 def test_final_marks_each_event_at_which_a_stream_of_0_3_closes_questions_included(
     dialect: type[Dialect], records: list[Record]

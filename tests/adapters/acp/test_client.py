@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import httpx
@@ -14,11 +14,24 @@ from adapters._sse import frame
 from adapters.acp import client as client_module
 from adapters.acp.client import Client, discover
 from adapters.acp.manifest import upstream_name
-from canonical import Event, FaultCode, FaultError, FilePart, Invocation, Message, Record, TextPart
+from canonical import (
+    Event,
+    FaultCode,
+    FaultError,
+    FilePart,
+    Invocation,
+    Message,
+    Record,
+    RefusalPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 from canonical.agent import DETACH
 from canonical.event import (
     InterruptAnswered,
     InterruptRaised,
+    LossNoted,
     MessageEnded,
     MessageStarted,
     PartAdded,
@@ -195,6 +208,22 @@ async def test_files_go_out_as_base64_and_nulls_in_data_stay(far: Far, agent: Cl
     assert (sent["name"], sent["content"], sent["content_encoding"]) == ("a.bin", "AAE=", "base64")
 
 
+def losses_in(events: Sequence[Event]) -> list[str]:
+    return [event.feature for event in events if isinstance(event, LossNoted)]
+
+
+async def test_what_an_input_cannot_say_is_noted_as_lost_also_when_it_is_told_again(far: Far, agent: Client) -> None:
+    called = ToolCallPart(call_id="1", name="f", side="caller")
+    parts = (RefusalPart(text="No."), called, ToolResultPart(call_id="1"), TextPart(text="a", metadata={"m": 1}))
+    messages = (Message(role="user", parts=parts, metadata={"m": 1}),)
+    first = await all_of(agent.run(call(messages=messages)))
+    assert losses_in(first) == ["metadata", "refusal", "caller-tools", "tool-activity"]
+    far.set(f"GET /runs/{RUN}", COMPLETED["run"])
+    far.set(f"GET /runs/{RUN}/events", {"events": PLAIN})
+    again = await all_of(agent.reattach(call(messages=messages, upstream={"run": RUN, "session": SESSION})))
+    assert again == first
+
+
 async def test_a_known_session_goes_on_and_no_transcript_is_sent(far: Far, agent: Client) -> None:
     await all_of(agent.run(call(upstream={"session": SESSION})))
     body = far.asked[0][2]
@@ -323,6 +352,14 @@ async def test_a_resumed_stream_that_breaks_is_continued_behind_the_await(far: F
     far.set(f"GET /runs/{RUN}", COMPLETED["run"])
     far.set(f"GET /runs/{RUN}/events", {"events": whole})
     assert said(await all_of(agent.run(answering(InterruptRaised())))) == "ab"
+
+
+async def test_a_refusal_to_answer_is_noted_as_lost(far: Far, agent: Client) -> None:
+    far.set(f"POST /runs/{RUN}", [WORKING, *PLAIN[2:]])
+    declined = (InterruptAnswered(interrupt_id="i", action="decline"),)
+    events = await all_of(agent.run(replace(answering(InterruptRaised()), answers=declined, messages=())))
+    assert losses_in(events) == ["question"]
+    assert far.asked[-1][2]["await_resume"]["message"]["parts"][0]["content"] == "null"
 
 
 async def test_an_answer_to_a_run_that_was_never_told_is_a_fault_and_no_new_run(far: Far, agent: Client) -> None:

@@ -70,7 +70,7 @@ CARRIED = frozenset(
 )
 
 
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=40)
 """Logs take their time to draw."""
 
 
@@ -648,6 +648,54 @@ def test_unknown_types_of_events_are_kept_and_noted_as_a_loss() -> None:
     noted, kept = read({"type": "run.paused", "x": 1})
     assert isinstance(noted, LossNoted)
     assert kept == Native(protocol="acp", event="run.paused", data={"type": "run.paused", "x": 1})
+
+
+def test_a_loss_is_noted_once() -> None:
+    found = read({"type": "run.paused", "x": 1}, {"type": "run.gone"})
+    assert [type(event) for event in found] == [LossNoted, Native, Native]
+
+
+UNKNOWN = "metadata of a kind that ACP 1.0.3 does not have"
+
+
+@pytest.mark.parametrize(
+    ("said", "loss"),
+    [
+        (part("a", metadata={"kind": "form", "fields": []}), ("custom", UNKNOWN)),
+        (part(metadata={"kind": "form", "fields": []}), ("custom", UNKNOWN)),
+        (part("a", name="a.txt", metadata={"kind": "form"}), ("custom", UNKNOWN)),
+        (
+            part(metadata={"kind": "trajectory", "message": "Hm.", "title": "Plan"}),
+            ("custom", "fields of a trajectory that ACP 1.0.3 does not have"),
+        ),
+        (
+            part("a", metadata={"kind": "citation", "url": "http://a", "score": 1}),
+            ("custom", "fields of a citation that ACP 1.0.3 does not have"),
+        ),
+        (
+            part(metadata={"kind": "trajectory", "tool_input": {"a": 1}}),
+            ("tool-activity", "the input of a tool without a name"),
+        ),
+        (part(name="a.txt"), ("artifact", "an artifact without content")),
+    ],
+)
+def test_what_has_no_place_here_is_noted_as_a_loss(said: dict[str, Any], loss: tuple[str, str]) -> None:
+    assert [(event.feature, event.how) for event in read(said) if isinstance(event, LossNoted)] == [loss]
+
+
+def test_what_a_question_holds_beside_its_message_is_noted_as_a_loss() -> None:
+    message = {"role": "agent", "parts": [{"content": "Name?", "metadata": {"kind": "form"}}]}
+    request = {"type": "message", "message": message, "expires": 60}
+    *noted, asked = read(of_run("run.awaiting", "awaiting", await_request=request))
+    assert [event.feature for event in noted if isinstance(event, LossNoted)] == ["question", "custom"]
+    assert isinstance(asked, InterruptRaised)
+    assert asked.message.text == "Name?"
+
+
+def test_what_says_nothing_is_no_loss() -> None:
+    whole = part(metadata={"kind": "trajectory", "tool_name": "f", "tool_input": {"a": 1}})
+    found = read(part(), part("a", metadata={}), part("b", metadata={"kind": "citation", "url": "http://a"}), whole)
+    assert not [event for event in found if isinstance(event, LossNoted)]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ import pytest
 
 from adapters.aief import Client, discover, upstream, upstream_name
 from adapters.aief.client import task as task_module
-from adapters.aief.client import upstream as upstream_module
-from adapters.aief.client.upstream import root_of
+from adapters.aief.client.upstream import Upstream, root_of
 from canonical import DataPart, Event, Fault, FaultCode, FaultError, FilePart, Invocation, Message, Record, RunStatus
 from canonical.event import (
     ArtifactAdded,
@@ -173,11 +172,21 @@ async def test_input_that_is_no_message_finds_its_place(
     assert far.body(f"POST {TASKS}") == body
 
 
-async def test_an_object_that_the_server_loses_is_told_as_text_with_the_first_step(far: Far, agent: Client) -> None:
+@pytest.mark.parametrize(
+    ("text", "data", "step"),
+    [
+        (None, {"a": 1}, {"input": '{"a":1}'}),
+        ("Hi", {"a": 1}, {"input": 'Hi\n{"a":1}'}),
+        ("Hi", None, {}),
+    ],
+)
+async def test_an_object_that_the_server_loses_is_told_as_text_with_the_first_step(
+    far: Far, agent: Client, text: str | None, data: Any, step: Any
+) -> None:
     """As the Python SDK 1.0.2 does."""
     far.keeps = False
-    await all_of(agent.run(call(None, data={"a": 1})))
-    assert far.bodies(STEPS) == [{"input": '{"a":1}'}]
+    await all_of(agent.run(call(text, data=data)))
+    assert far.bodies(STEPS) == [step]
 
 
 async def test_several_messages_are_one_text_and_strangers_among_them_are_named(far: Far, agent: Client) -> None:
@@ -317,7 +326,7 @@ async def test_an_id_cannot_lead_to_another_path(far: Far, agent: Client) -> Non
 
 
 async def test_an_answer_without_end_is_cut_off(far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upstream_module, "ANSWER_LIMIT", 1000)
+    monkeypatch.setattr(Upstream, "answer_limit", 1000)
     far.steps = [step("x" * 2000)]
     _, fault = await until_fault(agent.run(call()))
     assert fault.code is FaultCode.AGENT_INVALID

@@ -517,7 +517,7 @@ async def test_a_gateway_that_stops_answers_with_the_running_step(site: Site) ->
     task_id = await site.create("gated")
     posting = asyncio.ensure_future(site.post("gated", task_id))
     await within(site.gates.began.wait())
-    site.hub.journal.channels.close_all()
+    site.hub.let_go()
     step = await within(posting)
     assert (step["status"], step["is_last"]) == ("running", False)
 

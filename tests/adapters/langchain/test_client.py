@@ -271,6 +271,19 @@ async def test_a_server_where_streams_cannot_be_joined_is_waited_for(far: Far, a
     assert words(await all_of(agent.run(call()))) == "one two three"
 
 
+@pytest.mark.parametrize(
+    ("left", "told"), [([1, 2], "no object"), ("done", "no object"), (7, "no object"), (b"<html>hello</html>", "JSON")]
+)
+async def test_what_a_run_left_behind_that_is_no_state_is_the_agents_fault(
+    far: Far, agent: Client, left: Any, told: str
+) -> None:
+    far.set(CREATE, Frames(STREAM[:4], cut=True))
+    far.set(JOIN, left)
+    code, message = await fault_of(agent.run(call()))
+    assert code is FaultCode.AGENT_INVALID
+    assert told in message
+
+
 async def test_an_agent_that_is_gone_is_unreachable_after_a_bounded_number_of_tries(far: Far, agent: Client) -> None:
     far.set(CREATE, Frames(numbered(STREAM)[:3], cut=True))
     far.set(JOIN_STREAM, Frames([], cut=True))
@@ -299,7 +312,7 @@ async def test_the_upstreams_error_keeps_its_name(far: Far, agent: Client) -> No
     assert (fault.code, fault.message, fault.details) == (
         FaultCode.AGENT_FAILED,
         "No.",
-        {"langchain": {"error": "ValueError"}},
+        {"langchain": {"error": "ValueError"}, "status": 200},
     )
     assert CANCEL not in far.calls()
 

@@ -15,7 +15,16 @@ from adapters.langchain.client import Client, discover
 from adapters.langchain.description import upstream_name
 from adapters.langchain.modes import Dialect
 from canonical import Event, FilePart, Message, TextPart
-from canonical.event import ArtifactAdded, PartAdded, PartDelta, StateSaved, StepEnded, ToolEnded, UpstreamBound
+from canonical.event import (
+    ArtifactAdded,
+    PartAdded,
+    PartDelta,
+    StateSaved,
+    StepEnded,
+    ToolEnded,
+    ToolStarted,
+    UpstreamBound,
+)
 from conformance.contract import check_agent
 from gateway import demo
 from gateway.config import DEMO
@@ -148,8 +157,9 @@ async def test_steps_and_tools_are_told_as_far_as_the_dialect_can(make: Any, dia
     await steps.say("x")
     await tools.say("one two")
     assert len(of(StepEnded, events_of(steps))) == (4 if dialect == "langgraph" else 3)
-    ended = of(ToolEnded, events_of(tools))
-    assert [(tool.name, tool.output) for tool in ended] == ([("word_count", 2)] if dialect == "langgraph" else [])
+    started, ended = of(ToolStarted, events_of(tools)), of(ToolEnded, events_of(tools))
+    assert [(tool.name, tool.input) for tool in started] == [("word_count", {"text": "one two"})]
+    assert [(tool.name, tool.output) for tool in ended] == [("word_count", 2)]
 
 
 async def test_a_thread_remembers_what_was_said_before(make: Any) -> None:
@@ -197,8 +207,9 @@ async def test_a_second_task_does_not_take_the_first_ones_question_away(make: An
 
 async def test_cut_streams_lose_and_double_nothing(upstream: Running, dialect: Dialect) -> None:
     text = " ".join(str(n) for n in range(60))
-    # The first request is none for a stream: it asks what the agent takes, or for a thread.
-    async with cutting(upstream.url, {"cut": [10**9, 3000, 1, 2000, 6000]}) as proxy:
+    # The first requests are none for a stream: they ask what the agent takes, or what the server is and for a thread.
+    whole = [10**9] * (1 if dialect == "langgraph" else 2)
+    async with cutting(upstream.url, {"cut": [*whole, 3000, 1, 2000, 6000]}) as proxy:
         client = Client(proxy.url + PATHS[dialect], "stream", headers={CUT: "cut"}, dialect=dialect)
         talk = Talk(client, bound=20)
         heard = await talk.say(text)

@@ -82,6 +82,14 @@ async def test_the_layout_is_found_out_and_kept(far: Far, agent: Client, layout:
     assert far.calls().count(README) == (2 if layout == "readme" else 1)
 
 
+async def test_a_server_that_is_no_gateway_is_not_asked_for_debug(far: Far, agent: Client, layout: str) -> None:
+    far.set("GET /agents/far", {"agent_id": "far", "name": "far", "capabilities": {}})
+    for _ in range(2):
+        await all_of(agent.run(call()))
+    assert all("debug" not in body["stream_mode"] for body in far.bodies(create(layout)))
+    assert far.calls().count("GET /agents/far") == 1
+
+
 async def test_no_revisions_are_told(agent: Client) -> None:
     assert of(StateSaved, await all_of(agent.run(call()))) == []
 

@@ -264,6 +264,31 @@ def test_tools_of_a_gateway_like_this_one_are_tools_again() -> None:
     assert (started.call_id, started.input, ended.output) == ("c", [1], 2)
 
 
+def test_of_the_mode_debug_an_agent_protocol_servers_tools_are_read_and_nothing_else() -> None:
+    def debug(kind: str, payload: Any) -> tuple[str, Any]:
+        return "debug", {"step": 0, "timestamp": "", "type": kind, "payload": payload}
+
+    node: Any = {"id": "n", "name": "plan", "input": {}, "triggers": ["branch:to:plan"], "metadata": {}}
+    begun: Any = {"id": "c", "name": "add", "input": [1], "triggers": ["tool"], "metadata": {}}
+    done: Any = {"id": "c", "name": "add", "error": "No.", "result": None, "interrupts": []}
+    frames = [
+        debug("checkpoint", checkpoint({"a": 1})[1]),
+        debug("task", node),
+        debug("task", begun),
+        debug("task_result", done),
+        debug("task_result", {"id": "n", "name": "plan", "error": None, "result": {"a": 1}, "interrupts": []}),
+        ("updates", {"plan": {"a": 1}}),
+        ("debug", None),
+        ("debug", {"type": "task", "payload": {"id": ["c"]}}),
+    ]
+    started, ended, *steps = read(metadata(), *frames, dialect="agent-protocol")
+    assert isinstance(started, ToolStarted) and isinstance(ended, ToolEnded)
+    assert (started.call_id, started.name, started.input, ended.call_id) == ("c", "add", [1], "c")
+    assert ended.fault is not None and ended.fault.message == "No."
+    assert [type(event) for event in steps] == [StepStarted, StepEnded]
+    assert of(StepEnded, steps)[0].name == "plan"
+
+
 # Questions
 
 
@@ -289,6 +314,15 @@ def test_questions_with_data_have_words_for_people_and_their_schema() -> None:
     first, second = of(InterruptRaised, finished(metadata(), ("updates", {"__interrupt__": told})))
     assert (first.message.text, first.value, first.answer_schema) == ("Sure?", {"question": "Sure?", "n": 1}, schema)
     assert (second.message.text, second.value) == ("[1]", [1])
+
+
+def test_questions_that_are_asked_at_once_stand_in_the_order_of_the_graph() -> None:
+    first, second = interrupts("First?", "Second?")["__interrupt__"]
+    frames = [task("one", "t1"), task("two", "t2")]
+    frames += [task_result("two", "t2", interrupts=[second]), ("updates", {"__interrupt__": [second]})]
+    frames += [("updates", {"__interrupt__": [first]}), task_result("one", "t1", interrupts=[first])]
+    asked = of(InterruptRaised, finished(metadata(), *frames))
+    assert [question.message.text for question in asked] == ["First?", "Second?"]
 
 
 def test_an_interrupt_that_comes_in_updates_alone_and_without_an_id_is_a_question() -> None:
@@ -321,7 +355,7 @@ def test_the_upstreams_name_of_an_error_is_kept() -> None:
     read(metadata(), ("error", {"error": "GraphRecursionError", "message": "Too deep"}), reader=reader)
     assert reader.fault is not None and reader.ended
     assert (reader.fault.code, reader.fault.message) == (FaultCode.AGENT_FAILED, "Too deep")
-    assert reader.fault.details == {"langchain": {"error": "GraphRecursionError"}}
+    assert reader.fault.details["langchain"] == {"error": "GraphRecursionError"}
 
 
 def test_a_masked_error_still_has_its_name() -> None:

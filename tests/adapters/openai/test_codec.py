@@ -11,7 +11,7 @@ from adapters.openai.codec_responses import encode_response
 from adapters.openai.fault import decode_refusal, without
 from adapters.openai.model import decode_models, upstream_name
 from adapters.openai.wire import Error
-from canonical import FaultCode, FaultError, Feature, FilePart, Message
+from canonical import FaultError, Feature, FilePart, Message
 from canonical.agent import AGENT_NAME
 
 SAID = (Message.of("Hi", "user"),)
@@ -141,10 +141,3 @@ def test_a_secret_is_covered_wherever_it_stands_and_short_words_are_left() -> No
     assert "abcdefghij" not in repr(shown)
     assert shown.message == "The agent's server answered 400: *** is ***"
     assert shown.details["openai"]["code"] == "true"
-
-
-@pytest.mark.parametrize("value", [None, "", "soon", "Wed, 21 Oct 2026 07:28:00 GMT", "-1", "9" * 50])
-def test_a_time_to_come_back_that_is_no_number_of_seconds_is_left_out(value: str | None) -> None:
-    fault = decode_refusal(429, None, value)
-    assert fault.code is FaultCode.AGENT_UNREACHABLE
-    assert "retry_after" not in fault.details

@@ -1,0 +1,43 @@
+"""What of an input ACP cannot carry."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from adapters.acp.carries import CARRIES
+from canonical import Feature, Invocation, Part, RefusalPart, ToolCallPart, ToolResultPart
+from canonical.event import LossNoted
+
+__all__ = ("losses",)
+
+_DECLINED: Final = "a refusal to answer has no form, and is told as an answer"
+
+
+def losses(call: Invocation) -> list[LossNoted]:
+    """Each once, in an order that follows from the input."""
+    features = dict.fromkeys(_features(call))
+    noted = [LossNoted(feature=feature, how=CARRIES[feature].how) for feature in features]
+    if any(answer.action == "decline" for answer in call.answers):
+        noted.append(LossNoted(feature=Feature.QUESTION, how=_DECLINED))
+    return noted
+
+
+def _features(call: Invocation) -> Iterator[Feature]:
+    for message in call.messages:
+        if message.metadata:
+            yield Feature.METADATA
+        for part in message.parts:
+            yield from _features_of(part)
+
+
+def _features_of(part: Part) -> Iterator[Feature]:
+    if part.metadata:
+        yield Feature.METADATA
+    match part:
+        case RefusalPart():
+            yield Feature.REFUSAL
+        case ToolCallPart(side="caller"):
+            yield Feature.CALLER_TOOLS
+        case ToolCallPart() | ToolResultPart():
+            yield Feature.TOOL_ACTIVITY
+        case _:
+            pass

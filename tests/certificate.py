@@ -1,0 +1,23 @@
+"""A certificate for servers on loopback, signed by itself."""
+
+import subprocess
+from pathlib import Path
+from shutil import which
+
+from tests.skip import missing
+
+__all__ = ("self_signed",)
+
+
+def self_signed(folder: Path, name: str) -> tuple[Path, Path]:
+    """(certificate, key) for a host of this name, in `folder`. Skips the calling test where there is no openssl."""
+    openssl = which("openssl")
+    if openssl is None:
+        missing("the openssl command, which makes a certificate")
+    key, made = folder / "key.pem", folder / "cert.pem"
+    subprocess.run(
+        [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+         "-keyout", key, "-out", made, "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return made, key
