@@ -53,7 +53,9 @@ def thread_after(thread: Thread, record: Record) -> Thread:
     match event:
         case ArtifactAdded(origin="caller") if record.run_id is None and isinstance(event.part, FilePart):
             return replace(thread, uploads=(*thread.uploads, event.part))
-        case StateSaved() if record.run_id is None:
+        case MessageStarted() if record.run_id is None:
+            return replace(thread, revised=record.seq)
+        case StateSaved(forgets=forgets, parent_id=parent) if record.run_id is None and (forgets or parent is not None):
             return replace(thread, revised=record.seq)
         case RunCreated() if thread.uploads:  # its messages bring them
             return replace(thread, uploads=())

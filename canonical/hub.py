@@ -354,6 +354,10 @@ class Hub(Protocol):
         run's RunEnded, a task's terminal TaskChanged, the erasure of a thread, and when the gateway shuts down."""
         ...
 
+    async def await_thread(self, owner: str, thread_id: str) -> bool:
+        """Returns once the owner has such a thread: True, or False when the gateway shuts down before."""
+        ...
+
     async def file(self, owner: str, blob: str) -> FilePart:
         """A stored file by the hash of its bytes, with the bytes in `inline`, if a thread of this owner names it."""
         ...

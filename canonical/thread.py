@@ -43,7 +43,8 @@ class Thread:
     uploads: tuple[FilePart, ...] = ()
     """Files that callers uploaded since the last input: the next one brings them."""
     revised: int = 0
-    """Seq of the newest revision that a caller made; 0 before the first."""
+    """Seq of the newest record by which a caller changed what was said: a message that belongs to no run, or a revision
+    that leaves messages out or follows one that it names. 0 before the first."""
     extra: JsonObject = field(default_factory=dict[str, object])
     """What a protocol keeps on the thread for itself, by protocol; members are replaced whole."""
 

@@ -60,12 +60,11 @@ def create_app(hub: Hub, registry: Registry, settings: Settings) -> Door:
         request_max_body_size=None,  # adapters/_body.py has the limit, and answers in each protocol's words
         logging_config=None,
     )
-    names = {fronted.info.name for fronted in registry.all()}
     return Door(
         app,
         settings,
         default_agent=registry.default,
-        knows=names.__contains__,
+        knows=registry.knows,
         encode=_encode,
         version=version("babelgate"),
         instance=lambda: hub.instance,
@@ -96,6 +95,7 @@ def _own(hub: Hub, registry: Registry) -> Sequence[Any]:
 
     @get("/readyz")
     async def readyz(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
+        registry.look()
         why = await hub.ready()
         known = caller(request).owner != ""  # reasons name paths and hosts, and this is open to all
         agents = {f.info.name: _health(f, known=known) for f in registry.all()}
@@ -107,7 +107,7 @@ def _own(hub: Hub, registry: Registry) -> Sequence[Any]:
 
 
 def _health(fronted: Fronted, *, known: bool) -> str:
-    """Of one agent: ok, broken (it could not be had at the start), or which of its servers fail."""
+    """Of one agent: ok, broken (it could not be had so far), or which of its servers fail."""
     if fronted.broken:
         return f"broken: {fronted.broken}" if known else "broken"
     if not isinstance(fronted.agent, Fleet):

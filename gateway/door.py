@@ -70,13 +70,15 @@ class Door:
         self._forwarded = frozenset(name for each in settings.agents.values() for name in each.forward)
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
+        if scope["type"] == "websocket":
+            send = _Handshake(send, scope)
         headers: dict[bytes, bytes] = dict(scope["headers"])
         answer = _Answer(send, scope, self._banner(), self._cross_origin(headers))
         try:
-            if scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+            if answer.method == "OPTIONS" and b"access-control-request-method" in headers:
                 await _preflight(answer, headers)
                 return
             await self._pass(scope, headers, receive, answer)
@@ -100,13 +102,15 @@ class Door:
             if match is not None and (inner["path"].startswith("/agent/") or not self._knows(agent or "")):
                 raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {agent!r} here.")
         except FaultError as error:
+            inner = {**inner, "type": "http", "method": answer.method}
             request: Request[Any, Any, Any] = Request(inner)  # type: ignore[arg-type]
             response = self._encode(error.fault, request)
             await response.to_asgi_response(None, request)(inner, receive, answer)  # type: ignore[arg-type]
             return
         sent = {name: headers[name.encode()].decode("latin-1") for name in self._forwarded if name.encode() in headers}
         inner["state"]["caller"] = Caller(owner, base_url, agent, sent, keyed=bool(self._keys))
-        inner["method"] = _STAND_INS.get(scope["method"], scope["method"])
+        if scope["type"] == "http":
+            inner["method"] = _STAND_INS.get(answer.method, answer.method)
         await self.app(inner, receive, answer)
 
     def _owner(self, path: str, headers: Mapping[bytes, bytes]) -> str:
@@ -196,8 +200,24 @@ async def _preflight(answer: "_Answer", headers: Mapping[bytes, bytes]) -> None:
 
 
 def _with_head(allow: bytes) -> bytes:
-    methods = {method.strip() for method in allow.split(b",")}
+    methods = {method.strip() for method in allow.split(b",")} - {b"websocket"}  # the framework's word for no method
     return b", ".join(sorted(methods | {b"HEAD", b"OPTIONS"} if b"GET" in methods else methods | {b"OPTIONS"}))
+
+
+class _Handshake:
+    """`send` of a WebSocket, for which an answer over HTTP is a refusal to open it."""
+
+    def __init__(self, send: Any, scope: Scope) -> None:
+        self._send = send
+        self._answers = "websocket.http.response" in (scope.get("extensions") or {})
+
+    async def __call__(self, message: Message) -> None:
+        if not message["type"].startswith("http."):
+            await self._send(message)
+        elif self._answers:
+            await self._send({**message, "type": f"websocket.{message['type']}"})
+        elif message["type"] == "http.response.start":
+            await self._send({"type": "websocket.close", "code": 1008})
 
 
 class _Answer:
@@ -206,37 +226,45 @@ class _Answer:
     def __init__(self, send: Any, scope: Scope, banner: bytes, cross_origin: list[tuple[bytes, bytes]]) -> None:
         self.owner = ""
         self._send = send
-        self._scope = scope
         self._began = time.perf_counter()
         self._status = 0
         self._ids: dict[str, str] = {}
         self._request_id = uuid4().hex[:16] if log.isEnabledFor(logging.INFO) else ""
         self._headers = [(b"babelgate", banner), *cross_origin]
-        self._bodiless = scope["method"] == "HEAD"
+        self.method: str = scope.get("method", "GET")  # a WebSocket is opened by a GET
+        self._bodiless = self.method == "HEAD"
         # As it was sent, percent-encoded: a line feed in a path would begin a log line of the caller's own.
         self._path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii", "backslashreplace")
 
     async def __call__(self, message: Message) -> None:
+        if message["type"] == "websocket.accept":
+            self._status = 101
+            await self._send({**message, "headers": [*message.get("headers", ()), *self._named()]})
+            return
         if message["type"] != "http.response.start":
+            if message["type"] == "websocket.close" and not self._status:
+                self._status = 403
             if not self._bodiless:
                 await self._send(message)
             return
         status, headers = message["status"], list(message.get("headers", ()))
         if status == 405:
             headers = [(name, _with_head(value) if name.lower() == b"allow" else value) for name, value in headers]
-            if self._scope["method"] == "OPTIONS":
+            if self.method == "OPTIONS":
                 self._bodiless, status = True, 204
                 headers = [(name, value) for name, value in headers if name.lower() == b"allow"]
         self._status = status
-        headers += self._headers
+        headers += self._named()
         for name, value in headers:
             if name in _IDS:
                 self._ids[_IDS[name]] = value.decode("latin-1")
-        if self._request_id:
-            headers.append((b"x-request-id", self._request_id.encode()))
         await self._send({**message, "status": status, "headers": headers})
         if self._bodiless:  # ended here: a stream would go on for as long as the run does
             await self._send({"type": "http.response.body", "body": b""})
+
+    def _named(self) -> list[tuple[bytes, bytes]]:
+        """The headers of every answer."""
+        return [*self._headers, (b"x-request-id", self._request_id.encode())] if self._request_id else self._headers
 
     def log(self) -> None:
         """One line: no bodies, no query (it may hold a secret), no header values but our own ids."""
@@ -246,7 +274,7 @@ class _Answer:
             log.info(
                 "%s %s %s %d %.1fms owner=%s%s",
                 self._request_id,
-                self._scope["method"],
+                self.method,
                 self._path,
                 self._status,
                 milliseconds,

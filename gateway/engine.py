@@ -7,7 +7,7 @@ run. Nothing else touches the iterator, so cancelling the pump is the cancel.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -132,6 +132,7 @@ class Engine:
         journal: Journal,
         blobs: Blobs,
         find: Callable[[str], Fronted],
+        reach: Callable[[str], Awaitable[Fronted]],
         *,
         run_timeout: float = 3600,
         cancel_grace: float = 5,
@@ -141,6 +142,7 @@ class Engine:
         self._blobs = blobs
         self._invocations = Invocations(journal, blobs)
         self._find = find
+        self._reach = reach
         self._run_timeout = run_timeout
         self._grace = cancel_grace
         self._event_limit = event_limit
@@ -274,7 +276,7 @@ class Engine:
         start = pump.start
         recorder = pump.recorder = Recorder(start.task.agent, self._event_limit)
         try:
-            fronted = self._find(start.task.agent)
+            fronted = await self._reach(start.task.agent)
             if fronted.agent is None:
                 raise FaultError(FaultCode.AGENT_UNREACHABLE, f"Agent {fronted.info.name}: {fronted.broken}")
             seconds = fronted.total_timeout or self._run_timeout

@@ -18,14 +18,12 @@ from pydantic import ValidationError
 
 from adapters.langchain.content import members_of
 from adapters.langchain.message import encode_message
+from adapters.langchain.question import BREAKPOINT
 from canonical import DataPart, FaultCode, FaultError, Invocation, Message
 from canonical.event import InterruptAnswered
 from canonical.value import Json, JsonObject
 
-__all__ = ("BREAKPOINT", "Shape", "answered", "command_of", "configuration", "options", "removal", "said")
-
-BREAKPOINT: Final = "breakpoint-"
-"""Begins the ids of questions that the graph does not ask: it was told to stop there. Any answer lets it go on."""
+__all__ = ("Shape", "answered", "command_of", "configuration", "options", "removal", "said")
 
 _CLASSES: Final[Mapping[str, type[BaseMessage]]] = {
     "human": HumanMessage,

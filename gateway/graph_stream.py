@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from adapters.langchain.content import json_text, members_of
+from adapters.langchain.question import BREAKPOINT, Turns
 from canonical import Event, Fault, FaultCode, Message
 from canonical.event import Custom, InterruptRaised, Native, StateSaved, StepEnded, StepStarted
 from canonical.value import Json, JsonObject
-from gateway.graph_input import BREAKPOINT
 from gateway.graph_speech import Speech
 from gateway.graph_value import plain, plain_object
 
@@ -30,6 +30,7 @@ class _Question:
     schema: JsonObject | None
     node: str
     ns: Namespace
+    turn: tuple[int, ...]
 
 
 class Telling:
@@ -54,6 +55,7 @@ class Telling:
         self._finished: dict[Namespace, list[str]] = {}
         """The nodes that ended since the last checkpoint."""
         self._asked: dict[str, _Question] = {}
+        self._turns = Turns()
         self._next: tuple[str, ...] = ()
         self._head = ""
 
@@ -83,7 +85,8 @@ class Telling:
         if failed:
             return events
         if self._asked:
-            events += [_raised(interrupt_id, asked) for interrupt_id, asked in self._asked.items()]
+            in_turn = sorted(self._asked.items(), key=lambda each: each[1].turn)
+            events += [_raised(interrupt_id, asked) for interrupt_id, asked in in_turn]
         elif self.paused:
             events.append(self._breakpoint())
         self.paused = self.paused or bool(self._asked)
@@ -149,6 +152,7 @@ class Telling:
     # Nodes
 
     def _task(self, ns: Namespace, data: Mapping[str, Any]) -> Sequence[Event]:
+        self._turns.begin(data["id"])
         own = {name: plain(data[name]) for name in ("triggers", "metadata") if name in data}
         return (
             StepStarted(
@@ -163,9 +167,10 @@ class Telling:
 
     def _result(self, ns: Namespace, data: Mapping[str, Any]) -> Sequence[Event]:
         name, error = data["name"], data["error"]
+        turn = self._turns.of(ns, data["id"])
         for asked in data["interrupts"]:
             # A graph around the one that asks tells of the question, too, and later.
-            known = _Question(plain(asked["value"]), _schema(asked.get("response_schema")), name, ns)
+            known = _Question(plain(asked["value"]), _schema(asked.get("response_schema")), name, ns, turn)
             self._asked.setdefault(asked["id"], known)
         updates = self._updates.get((ns, name))
         result = plain(data["result"])

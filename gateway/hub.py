@@ -61,6 +61,10 @@ class Registered(Protocol):
 
     def get(self, name: str) -> Fronted: ...
 
+    async def reached(self, name: str) -> Fronted:
+        """The same, and looks for one that is broken."""
+        ...
+
     def all(self) -> Sequence[Fronted]: ...
 
 
@@ -117,6 +121,7 @@ class Hub:
             self.journal,
             blobs,
             registry.get,
+            registry.reached,
             run_timeout=limits.run,
             cancel_grace=limits.cancel_grace,
             event_limit=limits.event,
@@ -146,9 +151,14 @@ class Hub:
         await self._expiry.start()
         self._tasks.spawn(self._sweep_forever(), "sweep")
 
+    def let_go(self) -> None:
+        """Nobody reads the log any longer."""
+        self.journal.channels.close_all()
+        self._reader.close()
+
     async def stop(self) -> None:
         """Readers end first, so that no request holds the server up; then runs are let go and the rest is committed."""
-        self.journal.channels.close_all()
+        self.let_go()
         await self._expiry.stop()
         await self._tasks.stop()
         await self._deliverer.stop()
@@ -220,8 +230,8 @@ class Hub:
     def agent(self, name: str) -> AgentInfo:
         return self.registry.get(name).info
 
-    def _working(self, name: str) -> Fronted:
-        fronted = self.registry.get(name)
+    async def _working(self, name: str) -> Fronted:
+        fronted = await self.registry.reached(name)
         if fronted.agent is None:
             raise FaultError(FaultCode.AGENT_UNREACHABLE, f"Agent {fronted.info.name} is broken: {fronted.broken}")
         return fronted
@@ -276,7 +286,7 @@ class Hub:
         runs = await self.runs(owner, RunFilter(thread_id=thread_id), limit=1)
         name: Any = runs[0].agent if runs else thread.metadata.get("graph_id")
         try:
-            fronted = self.registry.get(name) if isinstance(name, str) else None
+            fronted = await self.registry.reached(name) if isinstance(name, str) else None
         except FaultError:
             return None
         if fronted is None or not fronted.info.stateful or not isinstance(fronted.agent, Stateful):
@@ -324,7 +334,7 @@ class Hub:
     # Runs
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
-        fronted = self._working(submission.agent)
+        fronted = await self._working(submission.agent)
         info, agent = fronted.info, fronted.info.name
         if submission.start_after is not None and not 0 <= submission.start_after < 2**63:
             raise FaultError(FaultCode.INVALID, "The time to start at is out of range")
@@ -517,6 +527,9 @@ class Hub:
         self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
     ) -> AsyncIterator[Sequence[Record]]:
         return self._reader.read(owner, scope, after, inline=inline)
+
+    async def await_thread(self, owner: str, thread_id: str) -> bool:
+        return await self._reader.await_thread(owner, thread_id)
 
     async def file(self, owner: str, blob: str) -> FilePart:
         found = await self.journal.query(partial(view.file, owner=owner, blob=blob))

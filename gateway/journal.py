@@ -186,7 +186,15 @@ class Journal:
                     published = ledger.finish()
             self._failed = None
         except Exception as error:
-            log.exception("a group of %d commands could not be stored", len(group))
+            if isinstance(error, OperationalError):  # of the database or the disk, and none of ours
+                log.error(
+                    "a group of %d commands could not be stored, and their callers were told: %s. Make room, or see "
+                    "that the database can be written to; nothing has to be restarted",
+                    len(group),
+                    error.orig,
+                )
+            else:
+                log.exception("a group of %d commands could not be stored", len(group))
             self._failed = f"{type(error).__name__}: {error.__cause__ or error}"
             results, published = [_Result(write, None, Unstored()) for write in group], []
             ledger.forget()

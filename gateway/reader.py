@@ -1,5 +1,6 @@
 """Following the log: what readers of a thread, a task or a run are shown, from a cursor on."""
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -40,6 +41,9 @@ class Reader:
         """How many threads were erased: a key that was read meanwhile may be one of theirs."""
         self._live: set[tuple[str, str]] = set()
         """(owner, id) of tasks that are not terminal and of runs that have not ended."""
+        self._awaited: dict[tuple[str, str], set[asyncio.Future[bool]]] = {}
+        """Threads that there are not yet, and who waits for them."""
+        self._closed = False
 
     # What is open, and where threads are: kept on the loop, before anybody hears of a commit
 
@@ -48,6 +52,8 @@ class Reader:
 
     def committed(self, entry: Published) -> None:
         event, owner = entry.record.event, entry.owner
+        if self._awaited and entry.record.seq == 1:
+            self._tell(owner, entry.thread_id)
         match event:
             case TaskCreated():
                 self._live.add((owner, event.task_id))
@@ -65,6 +71,17 @@ class Reader:
         self._erasures += 1
         self._keys.pop((owner, thread_id), None)
         self._live.difference_update((owner, open_id) for open_id in open_ids)
+
+    def close(self) -> None:
+        """Nobody waits for a thread any longer."""
+        self._closed = True
+        for waiter in [waiter for waiters in self._awaited.values() for waiter in waiters if not waiter.done()]:
+            waiter.set_result(False)
+
+    def _tell(self, owner: str, thread_id: str) -> None:
+        for waiter in self._awaited.get((owner, thread_id), ()):
+            if not waiter.done():
+                waiter.set_result(True)
 
     def trim(self) -> None:
         while len(self._keys) > 10_000:
@@ -116,6 +133,23 @@ class Reader:
                 await channel.more()
         finally:
             channel.readers -= 1
+
+    async def await_thread(self, owner: str, thread_id: str) -> bool:
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        waiters = self._awaited.setdefault((owner, thread_id), set())
+        waiters.add(waiter)  # before the look: a thread that is made meanwhile is told of
+        try:
+            await self.key(owner, thread_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise
+            return False if self._closed else await waiter
+        else:
+            return True
+        finally:
+            waiters.discard(waiter)
+            if not waiters:
+                self._awaited.pop((owner, thread_id), None)
 
     async def _held(self, owner: str, scope: Scope, batch: Sequence[Record]) -> tuple[list[Record], bool]:
         """The part of a batch that is in the scope, up to its end, and whether it ends there. What comes after the end

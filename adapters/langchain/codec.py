@@ -18,11 +18,11 @@ from adapters.langchain.message import (
     is_message,
     removed_id,
 )
+from adapters.langchain.question import encode_asked
 from canonical import (
     FaultCode,
     FaultError,
     History,
-    Interrupt,
     Message,
     Revision,
     Run,
@@ -43,7 +43,6 @@ __all__ = (
     "decode_messages",
     "decode_update",
     "encode_checkpoint",
-    "encode_interrupts",
     "encode_message",
     "encode_metadata",
     "encode_run",
@@ -201,21 +200,6 @@ def spoken(revision: Revision) -> list[JsonObject] | None:
     return [encode_said(message) for message in said.values()]
 
 
-def encode_interrupts(questions: Sequence[Interrupt]) -> list[JsonObject]:
-    """`value` = the data of the question, else its text. The text beside data is a `message` of its own."""
-    made: list[JsonObject] = []
-    for question in questions:
-        text = question.message.text
-        value = text if question.value is None else question.value
-        shown: JsonObject = {"value": value, "id": question.interrupt_id}
-        if question.answer_schema is not None:
-            shown["response_schema"] = question.answer_schema
-        if text and text != value:
-            shown["message"] = text
-        made.append(shown)
-    return made
-
-
 def encode_checkpoint(thread_id: str, checkpoint_id: str | None, ns: tuple[str, ...] = ()) -> JsonObject | None:
     if checkpoint_id is None:
         return None
@@ -262,7 +246,7 @@ def encode_state(
         "created_at": format_time(revision.at),
         "checkpoint": encode_checkpoint(thread_id, revision.checkpoint_id, revision.ns),
         "parent_checkpoint": encode_checkpoint(thread_id, revision.parent_id, revision.ns),
-        "interrupts": encode_interrupts(revision.questions),
+        "interrupts": encode_asked(revision.questions),
         "checkpoint_id": revision.checkpoint_id,
         "parent_checkpoint_id": revision.parent_id,
     }
@@ -288,7 +272,7 @@ def encode_tasks(revision: Revision, then: Sequence[Revision] = ()) -> list[Json
                 "name": node,
                 "path": ["__pregel_pull", node],
                 "error": None if error is None else f"{error['error']}: {error['message']}",
-                "interrupts": [] if tasks else encode_interrupts(revision.questions),
+                "interrupts": [] if tasks else encode_asked(revision.questions),
                 "checkpoint": None,
                 "state": None,
                 "result": None if after is None else result_of(revision, after),
@@ -321,11 +305,11 @@ def encode_thread(view: ThreadView, history: History | None) -> JsonObject:
 
 
 def _thread_interrupts(view: ThreadView, history: History | None, head: Revision | None) -> JsonObject:
-    open_now = [] if history is None else history.fold.open_interrupts()
-    if head is None or not open_now or view.status != "interrupted":
+    asked = [] if history is None else encode_asked(history.fold.open_interrupts())
+    if head is None or not asked or view.status != "interrupted":
         return {}
     node = head.next[0] if head.next else head.node
-    return {graph_task_id(head.checkpoint_id, node): encode_interrupts(open_now)}
+    return {graph_task_id(head.checkpoint_id, node): asked}
 
 
 def thread_error(history: History) -> JsonObject | None:
@@ -396,6 +380,6 @@ def wait_result(history: History, run: Run) -> JsonObject:
         return {"__error__": encode_error(run.fault)}
     revision = revision_of(history, run)
     values = encode_values(revision)
-    if run.status is RunStatus.PAUSED and revision is not None:
-        values["__interrupt__"] = encode_interrupts(revision.questions)
+    if run.status is RunStatus.PAUSED and revision is not None and (asked := encode_asked(revision.questions)):
+        values["__interrupt__"] = asked
     return values

@@ -6,7 +6,6 @@ from typing import Final
 
 from adapters.langchain.codec import (
     decode_messages,
-    encode_interrupts,
     format_time,
     kwargs_of,
     revision_of,
@@ -16,6 +15,7 @@ from adapters.langchain.codec import (
 from adapters.langchain.codec import run_status as langgraph_status
 from adapters.langchain.fault import encode_error
 from adapters.langchain.message import encode_said as encode_message
+from adapters.langchain.question import encode_interrupts
 from canonical import AgentInfo, History, Revision, Run, RunStatus, ThreadView
 from canonical.event import RunCreated
 from canonical.value import Json, JsonObject

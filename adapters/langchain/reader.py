@@ -14,6 +14,7 @@ from adapters._body import validate
 from adapters.langchain import wire_reply as w
 from adapters.langchain.content import decode_content, json_text, members_of
 from adapters.langchain.modes import Dialect
+from adapters.langchain.question import BREAKPOINT, Turns
 from adapters.langchain.refusal import decode_error
 from adapters.langchain.speech import Speech, is_agents
 from canonical import (
@@ -49,10 +50,7 @@ from canonical.event import (
 )
 from canonical.value import Json, JsonObject
 
-__all__ = ("BREAKPOINT", "EventReader", "saved_in")
-
-BREAKPOINT: Final = "breakpoint-"
-"""Begins the ids of questions that nobody asks: the graph was told to stop there. Any answer lets it go on."""
+__all__ = ("EventReader", "saved_in")
 
 _INTERRUPT: Final = "__interrupt__"
 _STRUCTURED: Final = "structured_response"
@@ -81,6 +79,7 @@ class _Question:
     wire: w.Interrupt
     node: str = ""
     ns: Place = ()
+    turn: tuple[int, ...] = ()
 
 
 class EventReader:
@@ -119,6 +118,7 @@ class EventReader:
         self._finished: dict[Place, list[str]] = {}
         """The nodes that ended since the last checkpoint."""
         self._asked: dict[str, _Question] = {}
+        self._turns = Turns()
         self._stopped_early = False
         self._next: tuple[str, ...] = ()
         self._head = ""
@@ -153,6 +153,8 @@ class EventReader:
             case "tasks":
                 self._has_tasks = True
                 return self._task(ns, data)
+            case "debug" if self._dialect == "agent-protocol":
+                return self._debug(ns, data)
             case "updates":
                 return self._update(ns, data)
             case "messages" | "messages/partial" | "messages/complete" | "messages/metadata":
@@ -243,11 +245,18 @@ class EventReader:
             return self._begun(ns, _valid(w.TaskStart, data))
         return self._result(ns, _valid(w.TaskResult, data))
 
+    def _debug(self, ns: Place, data: Json) -> Sequence[Event]:
+        """Tasks and checkpoints in one. Of them only the tools are told nowhere else."""
+        payload = members_of(members_of(data).get("payload"))
+        is_tool = payload.get("triggers") == _TOOL or str(payload.get("id")) in self._tools
+        return self._task(ns, payload) if is_tool else ()
+
     def _begun(self, ns: Place, task: w.TaskStart) -> Sequence[Event]:
         if task.triggers == _TOOL:
             self._tools.add(task.id)
             return (ToolStarted(call_id=task.id, name=task.name, input=task.input),)
         self._steps[task.id] = task.name
+        self._turns.begin(task.id)
         own = {
             name: value
             for name, value in (("triggers", task.triggers), ("metadata", task.metadata))
@@ -263,7 +272,7 @@ class EventReader:
             return (ToolEnded(call_id=task.id, name=task.name, output=result, fault=fault),)
         for asked in task.interrupts or ():
             # A graph around the one that asks tells of the question, too, and later.
-            self._note(asked, task.name, ns)
+            self._note(asked, task.name, ns, self._turns.of(ns, task.id))
         events: list[Event] = []
         if self._steps.pop(task.id, None) is None:  # its beginning was not told
             events.append(_step(task.id, task.name, ns))
@@ -342,13 +351,13 @@ class EventReader:
         for each in told if isinstance(told, list) else ():
             self._note(_valid(w.Interrupt, each), node, ns)
 
-    def _note(self, told: w.Interrupt, node: str, ns: Place) -> None:
+    def _note(self, told: w.Interrupt, node: str, ns: Place, turn: tuple[int, ...] = ()) -> None:
         key = told.id or told.interrupt_id or ""
         known = self._asked.get(key)
         if known is None and not (key == "" and self._asked):
-            self._asked[key] = _Question(told, node, ns)
+            self._asked[key] = _Question(told, node, ns, turn)
         elif known is not None and not known.node and node:
-            known.node, known.ns = node, ns
+            known.node, known.ns, known.turn = node, ns, turn
 
     # The end
 
@@ -361,7 +370,8 @@ class EventReader:
             # A server that tells of no checkpoints has a state all the same.
             next_ = tuple(dict.fromkeys(asked.node for asked in self._asked.values() if asked.node))
             events.append(StateSaved(values=self._values, next=next_))
-        events += [_raised(key, asked) for key, asked in self._asked.items()]
+        in_turn = sorted(self._asked.items(), key=lambda each: each[1].turn)
+        events += [_raised(key, asked) for key, asked in in_turn]
         if self._stopped_early and not self._asked:
             events.append(self._breakpoint())
         if self.asks:
@@ -455,6 +465,7 @@ class EventReader:
                     self.speech.recall(event)
                 case StepStarted():
                     self._steps[event.step_id or ""] = event.name
+                    self._turns.begin(event.step_id or "")
                 case StepEnded():
                     self._steps.pop(event.step_id or "", None)
                 case ToolStarted():

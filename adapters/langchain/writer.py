@@ -13,7 +13,6 @@ from pydantic_core import to_json
 from adapters._sse import frame
 from adapters.langchain.chunk import Chunks
 from adapters.langchain.codec import (
-    encode_interrupts,
     encode_metadata,
     encode_tasks,
     encode_values,
@@ -26,6 +25,7 @@ from adapters.langchain.content import encode_block, members_of
 from adapters.langchain.fault import encode_error
 from adapters.langchain.message import encode_message, encode_said, encode_usage
 from adapters.langchain.modes import Dialect, View, base_mode, parse_event_id, parse_modes
+from adapters.langchain.question import encode_asked, encode_interrupts
 from canonical import FaultError, History, Message, Record, Revision, RunStatus
 from canonical.event import (
     ArtifactAdded,
@@ -48,7 +48,7 @@ from canonical.event import (
 from canonical.thread import Interrupt
 from canonical.value import JsonObject
 
-__all__ = ("Dialect", "EventWriter", "View", "parse_event_id", "parse_modes")
+__all__ = ("Dialect", "EventWriter", "View", "encode_artifact", "parse_event_id", "parse_modes")
 
 _ALWAYS: Final = ""
 """The mode of frames that all get."""
@@ -105,10 +105,9 @@ class EventWriter:
             case StepStarted() | StepEnded() | ToolStarted() | ToolEnded():
                 self._work(event)
             case ArtifactAdded():
-                self._frame("custom", "custom", lambda: {"artifact": _encode_artifact(event)})
+                self._artifact(event)
             case Custom():
-                value = {"name": event.name, "value": event.value} if event.name else event.value
-                self._frame("custom", "custom", lambda: value, event.ns)
+                self._custom(event)
             case Native(protocol="langgraph"):
                 self._frame(base_mode(event.event), event.event, lambda: event.data, event.ns)
             case _:
@@ -193,6 +192,13 @@ class EventWriter:
         else:
             self._n += 1
 
+    def _artifact(self, event: ArtifactAdded) -> None:
+        self._frame("custom", "custom", lambda: {"artifact": encode_artifact(event)})
+
+    def _custom(self, event: Custom) -> None:
+        value = {"name": event.name, "value": event.value} if event.name else event.value
+        self._frame("custom", "custom", lambda: value, event.ns)
+
     # Runs
 
     def _start(self, event: RunStarted, revision: Revision | None) -> None:
@@ -211,8 +217,10 @@ class EventWriter:
         self._task(self._run.task, node, lambda: self._values(before))
 
     def _end(self, event: RunEnded, revision: Revision | None) -> None:
-        run, record = self._run, self._record
-        if run is None or run.run_id != record.run_id:  # it never started: it was cancelled while it waited
+        at_work, record = self._run, self._record
+        if at_work is not None and at_work.run_id == record.run_id:
+            run, at_work = at_work, None
+        else:  # it never started: it was cancelled while it waited, for another one perhaps
             run = self._run = _Run(record.run_id or "", "", 1, True)
             self._frame(_ALWAYS, "metadata", lambda: {"run_id": record.run_id, "attempt": 1})
         questions = self._history.fold.open_interrupts(record.task_id) if event.status is RunStatus.PAUSED else []
@@ -231,12 +239,16 @@ class EventWriter:
             self._frame(_ALWAYS, "metadata", lambda: {"status": "run_done", "run_id": record.run_id})
         else:
             self.done = True
-        self._run = None
+        self._run = at_work
 
     def _interrupted(self, revision: Revision | None, questions: Sequence[Interrupt]) -> None:
         """Whoever asked for neither values nor updates is told all the same."""
-        asked = {"__interrupt__": encode_interrupts(questions)}
+        told = encode_asked(questions) if self.view.dialect == "langgraph" else encode_interrupts(questions)
+        asked = {"__interrupt__": told}
         self._frame("updates", "updates", lambda: asked)
+        if questions and not told:  # it was told to stop there
+            self._revision(revision, shows_values=revision is not None)
+            return
         state = revision or self._history.head
         self._revision(revision, values=lambda: {**self._values(state), **asked})
         if not self._wanted() & {"updates", "values"} and self._shows(_ALWAYS) and not self._is_lifecycle:
@@ -316,8 +328,7 @@ class EventWriter:
         said = run.open.get(message_id)
         if said is None:
             return
-        # What a graph's nodes put into its conversation is part of it, also where it is no answer.
-        if said.started.phase == "progress" and not (run.stateful and said.started.role != "agent"):
+        if self._is_aside(said.started):
             self._progress(event, said)
             return
         ns = said.started.ns
@@ -341,6 +352,12 @@ class EventWriter:
                     self._n += 1
                 else:
                     self._frame("updates", "updates", lambda: {said.node: {"messages": [whole()]}}, ns)
+
+    def _is_aside(self, started: MessageStarted) -> bool:
+        """Said on the way. But what a graph's nodes put into its conversation is part of it, also where it is no
+        answer."""
+        stateful = self._run is not None and self._run.stateful
+        return started.phase == "progress" and not (stateful and started.role != "agent")
 
     def _chunk(self, said: Chunks, chunk: Payload, ns: Sequence[str], *, last: bool = False) -> None:
         """What an agent says comes in chunks; what it repeats of others, when it is whole."""
@@ -421,6 +438,6 @@ def _is_shown(event: StateSaved) -> bool:
     return members_of(event.extra.get("langgraph")).get("shown") is not False
 
 
-def _encode_artifact(event: ArtifactAdded) -> JsonObject:
+def encode_artifact(event: ArtifactAdded) -> JsonObject:
     told: JsonObject = {"id": event.artifact_id, "name": event.name, "description": event.description}
     return {**told, "content": [encode_block(event.part)], "append": event.append, "last": event.last}

@@ -1,5 +1,6 @@
 """Graphs as their authors write them, for tests: each shows one thing that a graph can do."""
 
+import asyncio
 import dataclasses
 import datetime
 import itertools
@@ -200,6 +201,25 @@ def several() -> Any:
     return made
 
 
+def turns() -> Any:
+    """Of two nodes that ask at the same time, the first is the last to ask."""
+    second_asks = asyncio.Event()
+
+    async def first(state: State) -> Any:
+        await second_asks.wait()
+        return asks("First?")(state)
+
+    async def second(state: State) -> Any:
+        second_asks.set()
+        return asks("Second?")(state)
+
+    made = new(State)
+    for node in (first, second):
+        made.add_node(node.__name__, node)
+        made.add_edge(START, node.__name__)
+    return made
+
+
 # States of all kinds
 
 
@@ -348,6 +368,7 @@ GRAPHS: dict[str, Any] = {
     "steps": steps,
     "structured": structured,
     "tools": tools,
+    "turns": turns,
     "twice": twice,
     "within": within,
 }

@@ -223,6 +223,9 @@ class Agents:
             raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {name}")
         return self._agents[name]
 
+    async def reached(self, name: str) -> Fronted:
+        return self.get(name)
+
     def all(self) -> Sequence[Fronted]:
         return list(self._agents.values())
 

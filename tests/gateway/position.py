@@ -13,7 +13,8 @@ from tests.gateway.owning import (
     message,
 )
 from tests.gateway.route import AGENT_SLOT, FREE_SLOT, ROUTES, Route
-from tests.gateway.valid import RPC, UPLOAD, V1, VALID, rpc
+from tests.gateway.siege import body_for
+from tests.gateway.valid import RPC, UPLOAD, V1, VALID, command, rpc
 
 __all__ = ("NO_ID", "POSITIONS", "Position")
 
@@ -50,14 +51,14 @@ def _by_path() -> list[Position]:
                 slots["agent"] = "files"
             kwargs: dict[str, Any] = {"headers": V1 if route.words == "rest" else {}}
             if str(route) in VALID:
-                kwargs["json"] = VALID[str(route)]
-            if route.path.endswith("/{thread_id}/stream"):  # of the owner's thread it would not end
+                kwargs["json"] = body_for(route, slots)
+            if route.method != "POST" and route.path.endswith("/{thread_id}/stream"):  # of the owner's it would not end
                 return "HEAD", route.at(slots), kwargs
             if str(route) == UPLOAD:
                 kwargs["files"] = {"file": ("a.txt", b"Bob")}
             return route.method, route.at(slots), kwargs
 
-        found.append(Position(str(route), ask))
+        found.append(Position(str(route), ask, alike=route.waits))
     return found
 
 
@@ -135,6 +136,19 @@ def _langgraph(method: str, path: str, body: Callable[[Made], Json] | None = Non
     return ask
 
 
+_PARAMS: Final[Mapping[str, Callable[[Made], JsonObject]]] = {
+    "agent.getTree": lambda made: {"run_id": made.asked},
+    "state.listCheckpoints": lambda made: {"before": made.checkpoint_id},
+    "state.fork": lambda made: {"checkpoint_id": made.checkpoint_id, "input": "Bob"},
+    "input.respond": lambda made: {"namespace": [], "interrupt_id": made.question, "response": "Bob"},
+    "input.respond, several": lambda made: {"responses": [{"interrupt_id": made.question, "response": "Bob"}]},
+}
+
+
+def _command(prefix: str, method: str, params: Callable[[Made], JsonObject]) -> Callable[[Made], Request]:
+    return _langgraph("POST", f"{prefix}/threads/{{thread_id}}/commands", lambda made: command(method, params(made)))
+
+
 def _of_langgraph() -> Iterator[Position]:
     """Where ids are in bodies, at the root and in the Agent Protocol's dialect. Of a thread that is Bob's own, neither
     an id of Alice's checkpoint nor one of her run is known."""
@@ -188,6 +202,8 @@ def _of_langgraph() -> Iterator[Position]:
             yield Position(
                 f"{name}{prefix}", _langgraph(method, prefix + path, body), alike=not prefix and method == "DELETE"
             )
+        for name, params in _PARAMS.items():
+            yield Position(f"{name} as a command{prefix}", _command(prefix, name.partition(",")[0], params))
         path = f"{prefix}/store/items?key=k&namespace={{label}}.notes"
         yield Position(f"the namespace of an item{prefix}", _langgraph("GET", path))
     replay = _langgraph("GET", "/threads/{thread_id}/runs/{asked}/stream")

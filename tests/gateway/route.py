@@ -21,15 +21,27 @@ __all__ = (
     "Route",
     "Words",
     "allowed",
+    "is_waiting",
     "paths",
     "protocol_of",
     "words_of",
 )
 
 Protocol = Literal["acp", "a2a", "aief", "langchain", "own"]
-Words = Literal["acp", "rpc", "rest", "rest-0.3", "aief", "langgraph", "agent-protocol", "own"]
+Words = Literal[
+    "acp",
+    "rpc",
+    "rest",
+    "rest-0.3",
+    "aief",
+    "langgraph",
+    "langgraph-command",
+    "agent-protocol",
+    "agent-protocol-command",
+    "own",
+]
 """Whose error body: ACP's, A2A's in JSON-RPC, in REST 1.0 and in REST 0.3, AIEF's, LangGraph's, the Agent Protocol's,
-or the gateway's own."""
+that of a command in either of these, or the gateway's own."""
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 AGENT_SLOT: Final = frozenset({"agent", "name", "agent_id", "assistant_id"})
@@ -71,7 +83,12 @@ class Route:
     @property
     def again(self) -> bool:
         """Whether it is a route of the root, in the Agent Protocol's own dialect: the handler is the same."""
-        return self.words == "agent-protocol"
+        return self.words in ("agent-protocol", "agent-protocol-command")
+
+    @property
+    def waits(self) -> bool:
+        """Whether it streams the events of a thread: silent until there is one, and then for as long as there is."""
+        return is_waiting(self.method, self.path)
 
     def at(self, slots: Mapping[str, str]) -> str:
         """The path with these values, already percent-encoded, in its slots."""
@@ -104,13 +121,22 @@ def words_of(method: str, path: str) -> Words:
     path = _bare(path)
     match protocol_of(path):
         case "langchain":
-            return "agent-protocol" if re.match(r"/agent-protocol(/|$)", path) else "langgraph"
+            command = method == "POST" and re.fullmatch(r"(/agent-protocol)?/threads/[^/]+/commands", path)
+            if re.match(r"/agent-protocol(/|$)", path):
+                return "agent-protocol-command" if command else "agent-protocol"
+            return "langgraph-command" if command else "langgraph"
         case "a2a" if method == "POST" and re.match(r"/a2a/[^/]+$", path):
             return "rpc"
         case "a2a":
             return "rest-0.3" if re.match(r"/a2a/[^/]+/(v1|agent)(/|$)", path) else "rest"
         case protocol:
             return protocol
+
+
+def is_waiting(method: str, path: str) -> bool:
+    """Whether there is such a route that `waits`."""
+    streams = re.fullmatch(r"(/agent-protocol)?/threads/[^/]+/stream(/events)?", _bare(path))
+    return method == "POST" and streams is not None
 
 
 def _table() -> tuple[Route, ...]:

@@ -7,9 +7,9 @@ from typing import Any, Final, cast
 
 import httpx
 
-from tests.gateway.route import Words
+from tests.gateway.route import Words, is_waiting
 
-__all__ = ("MAX_ERROR", "check_error", "error_of", "not_found")
+__all__ = ("MAX_ERROR", "check_error", "check_reply", "error_of", "is_endless", "not_found")
 
 MAX_ERROR: Final = 16_384
 """Bytes of an error: what a caller sent is not sent back in full."""
@@ -63,6 +63,19 @@ _LANGCHAIN: Final = {
     429: {"queue_full"},
 }
 """By status, what the Agent Protocol's errors have as `code`; its document names no codes."""
+_COMMAND: Final = {
+    "invalid_argument",
+    "unknown_command",
+    "unknown_error",
+    "no_such_run",
+    "no_such_subscription",
+    "no_such_namespace",
+    "no_such_interrupt",
+    "no_such_checkpoint",
+    "permission_denied",
+    "not_supported",
+}
+"""The Agent Protocol's event streaming, CDDL 0.0.13, ErrorCode."""
 
 
 def check_error(words: Words, response: httpx.Response) -> None:
@@ -76,12 +89,14 @@ def check_error(words: Words, response: httpx.Response) -> None:
 
 
 def error_of(words: Words, response: httpx.Response) -> bool:
-    """Whether the answer is an error; JSON-RPC says so inside of a 200, and so does LangGraph of a run that is joined,
-    because it has answered before it knows."""
+    """Whether the answer is an error; JSON-RPC and commands say so inside of a 200, and so does LangGraph of a run that
+    is joined, because it has answered before it knows."""
     if response.status_code >= 400:
         return True
     if words == "rpc":
         return "error" in _envelope(response)
+    if words in ("langgraph-command", "agent-protocol-command"):
+        return check_reply(_json(response))["type"] == "error"
     return words in ("langgraph", "agent-protocol") and _late(response) is not None
 
 
@@ -89,8 +104,32 @@ def not_found(words: Words, response: httpx.Response) -> bool:
     """Whether the answer says that what was asked for is not there, and no other thing."""
     if response.status_code == 404:
         return True
+    if words in ("langgraph-command", "agent-protocol-command"):
+        return _json(response).get("error") == "no_such_run"
     late = _late(response) if words == "langgraph" else None
     return late is not None and late.get("message") == "404: Run not found"
+
+
+def is_endless(response: httpx.Response) -> bool:
+    """Whether it is a stream of a thread's events: it ends with the thread, which may be one that there is not yet."""
+    kind = response.headers.get("content-type", "")
+    request = response.request
+    return kind.startswith("text/event-stream") and is_waiting(request.method, request.url.path)
+
+
+def check_reply(reply: Any) -> Mapping[str, Any]:
+    """What a command is answered (CDDL 0.0.13, section 3: CommandResponse, ErrorResponse), over whatever transport."""
+    if reply.get("type") == "success":
+        _keys(reply, {"type", "id", "result"}, frozenset({"meta"}))
+        assert isinstance(reply["result"], dict), reply
+        assert type(reply["id"]) is int, reply
+        return reply
+    _keys(reply, {"type", "id", "error", "message"}, frozenset({"meta"}))
+    assert reply["type"] == "error", reply
+    assert reply["id"] is None or type(reply["id"]) is int, reply
+    assert reply["error"] in _COMMAND, reply
+    _message(reply["message"])
+    return reply
 
 
 def _json(response: httpx.Response, status: int | None = None) -> Any:
@@ -222,6 +261,25 @@ def _agent_protocol(response: httpx.Response) -> None:
     assert isinstance(error["metadata"], dict)
 
 
+def _langgraph_command(response: httpx.Response) -> None:
+    _command(response, 400, _langgraph)
+
+
+def _agent_protocol_command(response: httpx.Response) -> None:
+    _command(response, 422, _agent_protocol)
+
+
+def _command(response: httpx.Response, refused: int, before: Callable[[httpx.Response], None]) -> None:
+    """Whatever is understood is answered 200. What is no command is refused in the same words; what went wrong `before`
+    there was one to read, in those of the dialect."""
+    reply = _json(response)
+    if response.status_code != 200 and "type" not in reply:
+        before(response)
+        return
+    assert check_reply(reply)["type"] == "error"
+    assert response.status_code == 200 or (response.status_code, reply["error"]) == (refused, "invalid_argument"), reply
+
+
 def _run_error(response: httpx.Response) -> None:
     error = _keys(_late(response), {"error", "message"})
     assert re.fullmatch(r"[A-Z]\w+", error["error"]), error
@@ -241,6 +299,8 @@ _CHECKS: Final[Mapping[Words, Callable[[httpx.Response], None]]] = {
     "rest-0.3": _rest_0_3,
     "aief": _aief,
     "langgraph": _langgraph,
+    "langgraph-command": _langgraph_command,
     "agent-protocol": _agent_protocol,
+    "agent-protocol-command": _agent_protocol_command,
     "own": _own,
 }

@@ -16,11 +16,23 @@ from tests.gateway.heard import hearing
 from tests.gateway.hostile import LIMIT, UNKNOWN
 from tests.gateway.hubs import check_invariants
 from tests.gateway.route import Route, protocol_of, words_of
-from tests.gateway.shape import check_error, error_of
-from tests.gateway.valid import PUSH, V1
+from tests.gateway.shape import check_error, error_of, is_endless
+from tests.gateway.valid import PUSH, V1, VALID, command, rpc
 from tests.running import Running, running
 
-__all__ = ("Case", "besieged", "dumped", "headers_for", "problems", "sending", "spared", "there", "works")
+__all__ = (
+    "Case",
+    "ask",
+    "besieged",
+    "body_for",
+    "dumped",
+    "headers_for",
+    "problems",
+    "sending",
+    "spared",
+    "there",
+    "works",
+)
 
 Case = tuple[str, Callable[[], Awaitable[httpx.Response]]]
 
@@ -79,7 +91,7 @@ async def _aief(http: httpx.AsyncClient) -> Mapping[str, str]:
 
 
 async def _langchain(http: httpx.AsyncClient) -> Mapping[str, str]:
-    """A thread that is interrupted, its run, its checkpoint, and its agent."""
+    """A thread that is interrupted, its run, its question, its checkpoint, and its agent."""
     thread_id = (await http.post("/threads", json={})).json()["thread_id"]
     made = await http.post(f"/threads/{thread_id}/runs/wait", json={"assistant_id": "ask", "input": "hi"})
     assert "__interrupt__" in made.json(), made.text
@@ -88,6 +100,7 @@ async def _langchain(http: httpx.AsyncClient) -> Mapping[str, str]:
     return {
         "thread_id": thread_id,
         "run_id": made.headers["content-location"].rpartition("/")[2],
+        "question": made.json()["__interrupt__"][0]["id"],
         "checkpoint_id": state["checkpoint_id"],
         "agent_id": "ask",
         "assistant_id": assistant["assistant_id"],
@@ -99,7 +112,7 @@ def spared(route: Route, slots: Mapping[str, str]) -> Mapping[str, str]:
     """Slots for the route that do not make it wait, or tell of all that these tests have made."""
     if route.path.endswith(":subscribe"):  # of a waiting task it goes on for as long as nobody answers
         return {**slots, "task_id": UNKNOWN}
-    if route.path.endswith("/{thread_id}/stream"):  # and of a thread for as long as there is one
+    if route.method != "POST" and route.path.endswith("/{thread_id}/stream"):  # of a thread as long as there is one
         return {**slots, "thread_id": UNKNOWN}
     return {**slots, "agent": "json"} if route.path.endswith("/tasks") else slots
 
@@ -115,9 +128,29 @@ def headers_for(route: Route) -> dict[str, str]:
     return dict(V1) if route.words in ("rest", "rpc") else {}
 
 
+def body_for(route: Route, slots: Mapping[str, str]) -> Json:
+    """A body with which all depends on the ids in the path."""
+    match route.words:
+        case "rpc":
+            return rpc("GetTask", {"id": slots["task_id"]})
+        case "langgraph-command" | "agent-protocol-command":
+            return command("state.get", {})  # `run.start` would make the thread
+        case _:
+            return VALID.get(str(route))
+
+
+async def ask(client: httpx.AsyncClient, method: str, path: str, **request: Any) -> httpx.Response:
+    """The whole answer; of a stream that does not end, its head."""
+    async with client.stream(method, path, **request) as response:
+        if not is_endless(response):
+            await response.aread()
+            return response
+    return httpx.Response(response.status_code, headers=response.headers, request=response.request)
+
+
 def sending(gateway: Running, route: Route, path: str, **request: Any) -> Callable[[], Awaitable[httpx.Response]]:
     headers = {**headers_for(route), **request.pop("headers", {})}
-    return lambda: gateway.http.request(route.method, path, headers=headers, **request)
+    return lambda: ask(gateway.http, route.method, path, headers=headers, **request)
 
 
 async def works(gateway: Running, path: str) -> None:

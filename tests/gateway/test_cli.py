@@ -397,10 +397,18 @@ def test_an_agent_is_called_and_its_answer_goes_to_stdout(here: Here, demo: Serv
     assert (done.stdout, done.stderr, done.returncode) == ("one two three\n", "", 0)
 
 
+def _interruptible() -> None:
+    """What runs the tests in the background has them ignore it, and what they start inherits that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("protocol", ["acp", "a2a", "langgraph"])  # AIEF has no streams
 def test_tokens_are_shown_as_they_come(demo: Served, tmp_path: Path, protocol: str) -> None:
     process = subprocess.Popen(
-        [*PROGRAM, "run", "slow", "60", "--as", protocol, "--url", demo.url], stdout=subprocess.PIPE, cwd=tmp_path
+        [*PROGRAM, "run", "slow", "60", "--as", protocol, "--url", demo.url],
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        preexec_fn=_interruptible,
     )
     try:
         assert process.stdout is not None

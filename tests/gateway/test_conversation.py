@@ -195,6 +195,59 @@ async def test_a_run_from_an_older_revision_knows_only_what_came_before_it(hubs:
     assert (await state_of(hub, first.thread_id))[1] == ["one", "1", "other", "3"]
 
 
+async def test_an_agent_that_remembers_goes_on_where_a_caller_changed_nothing_that_was_said(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=True))
+    first = await submit(hub, "a", "one")
+    (await agent.called()).say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1").end()
+    await ends(hub, first)
+    await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, values={"note": 1}, as_node="a"))
+    second = await submit(hub, "a", "two", thread_id=first.thread_id)
+    going = await agent.called()
+    assert (going.call.upstream, going.call.history) == ({"context": "c1"}, ())
+    going.say("2").end()
+    await ends(hub, second)
+    assert await state_of(hub, first.thread_id) == ({"note": 1}, ["one", "1", "two", "2"])
+
+
+@pytest.mark.parametrize("change", ["says", "forgets", "goes back"])
+async def test_an_agent_that_remembers_is_told_all_of_a_conversation_that_a_caller_changed(
+    hubs: House, change: str
+) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=True))
+    first = await submit(hub, "a", "one")
+    (await agent.called()).say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1").end()
+    await ends(hub, first)
+    answered, asked = (await history_of(hub, first.thread_id)).all()
+    update = {
+        "says": StateUpdate(thread_id=first.thread_id, messages=(said("x", "by the way"),)),
+        "forgets": StateUpdate(thread_id=first.thread_id, forgets=(answered.messages[1].message_id or "",)),
+        "goes back": StateUpdate(thread_id=first.thread_id, values={"n": 1}, checkpoint=asked.checkpoint_id),
+    }[change]
+    await hub.update_state(OWNER, update)
+    second = await submit(hub, "a", "two", thread_id=first.thread_id)
+    going = await agent.called()
+    known = ["one", "1", "by the way"] if change == "says" else ["one"]
+    assert (going.call.upstream, [message.text for message in going.call.history]) == ({}, known)
+    going.say("2").end()
+    await ends(hub, second)
+
+
+async def test_an_agent_that_remembers_is_told_what_was_said_elsewhere_since(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=True))
+    first = await submit(hub, "a", "one")
+    (await agent.called()).say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1").end()
+    await ends(hub, first)
+    second = await submit(hub, "a", "two", thread_id=first.thread_id, history=(said("x", "elsewhere"),))
+    going = await agent.called()
+    told = [message.text for message in going.call.history]
+    assert (going.call.upstream, told) == ({}, ["one", "1", "elsewhere"])
+    going.say("2").end()
+    await ends(hub, second)
+
+
 async def test_the_state_is_not_changed_under_a_run(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(fronted("a", agent))

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypedDict
 import httpx
 import pytest
 
+from adapters.langchain.server.launch import open_questions
 from canonical import AgentInfo, FaultCode, FaultError, Invocation
 from gateway.config import Settings
 from gateway.graph import front
@@ -120,6 +121,12 @@ async def test_questions_that_are_asked_at_once_are_answered_by_their_ids_in_any
         assert values["count"] == 7
 
 
+async def test_questions_that_are_asked_at_once_stand_in_the_order_of_the_graph(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "turns") as caller:
+        asked = (await caller.wait(await caller.thread(), "turns", SAID))["__interrupt__"]
+        assert [each["value"] for each in asked] == ["First?", "Second?"]
+
+
 async def test_a_node_that_asks_twice_is_answered_twice(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "twice") as caller:
         thread_id = await caller.thread()
@@ -153,17 +160,60 @@ async def test_an_answer_finds_its_question_although_the_state_was_changed_meanw
 # Breakpoints
 
 
-async def test_a_graph_that_is_told_to_stop_asks_whether_it_may_go_on(tmp_path: Path) -> None:
+async def test_a_graph_that_is_told_to_stop_goes_on_with_any_answer(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "steps") as caller:
         thread_id = await caller.thread()
         config = {"config": {"interrupt_before": ["two"]}}
         stopped = await caller.wait(thread_id, "steps", {"items": []}, **config)
-        assert stopped["items"] == ["one"]
-        assert [asked["value"] for asked in stopped["__interrupt__"]] == [{"next": ["two"]}]
+        assert stopped == {"items": ["one"]}
         assert (await caller.get(f"/threads/{thread_id}"))["status"] == "interrupted"
         config = {"config": {"interrupt_after": "*"}}
         assert (await caller.resume(thread_id, "steps", "go", **config))["items"] == ["one", "two"]
         assert (await caller.resume(thread_id, "steps", None))["items"] == ["one", "two", "three"]
+
+
+STOPPED: dict[str, list[Any]] = {
+    "values": [{"items": []}, {"items": ["one"]}],
+    "updates": [{"one": {"items": ["one"]}}, {"__interrupt__": []}],
+    "messages": [],
+    "custom": [],
+}
+
+
+@pytest.mark.parametrize("mode", STOPPED)
+async def test_of_a_graph_that_is_told_to_stop_only_updates_tell_and_its_state_says_where(
+    tmp_path: Path, mode: str
+) -> None:
+    """As LangGraph's own server does."""
+    async with graphs_running(tmp_path, "steps") as caller:
+        thread_id = await caller.thread()
+        frames = await caller.stream(thread_id, "steps", {"items": []}, mode, interrupt_before=["two"])
+        assert [data for name, _, data in frames if name != "metadata"] == STOPPED[mode]
+        state = await caller.get(f"/threads/{thread_id}/state")
+        assert (state["next"], state["interrupts"], state["tasks"][0]["interrupts"]) == (["two"], [], [])
+        thread = await caller.get(f"/threads/{thread_id}")
+        assert (thread["status"], thread["interrupts"]) == ("interrupted", {})
+
+
+async def test_callers_of_other_protocols_are_asked_whether_the_graph_may_go_on(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "steps") as caller:
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "steps", {"items": []}, interrupt_before=["two"])
+        (question,) = await open_questions(caller.gateway.hub, "default", thread_id)
+        assert question.value == {"next": ["two"]}
+        assert "Any answer" in question.message.text
+
+
+@pytest.mark.parametrize("body", [{"input": None}, {}], ids=["input: null", "no input"])
+async def test_a_graph_that_was_told_to_stop_goes_on_with_a_run_of_no_input(tmp_path: Path, body: Any) -> None:
+    """As LangGraph's clients have it go on."""
+    async with graphs_running(tmp_path, "steps") as caller:
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "steps", {"items": []}, interrupt_before=["two"])
+        on = {"assistant_id": "steps", **body}
+        answer = await caller.gateway.http.post(f"/threads/{thread_id}/runs/wait", json=on)
+        assert answer.json()["items"] == ["one", "two", "three"]
+        assert (await caller.get(f"/threads/{thread_id}"))["status"] == "idle"
 
 
 # States and their history
@@ -277,11 +327,13 @@ async def test_a_copy_of_a_thread_goes_on_by_itself(tmp_path: Path) -> None:
         assert spoken(await caller.wait(copied, "chat", None, checkpoint_id=early)) == ["Hi", "Hello big world"]
 
 
-async def test_with_durability_exit_only_the_last_state_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "body", [{"config": {"durability": "exit"}}, {"durability": "exit"}, {"checkpoint_during": False}]
+)
+async def test_with_durability_exit_only_the_last_state_is_kept(tmp_path: Path, body: Any) -> None:
     async with graphs_running(tmp_path, "steps") as caller:
         thread_id = await caller.thread()
-        config = {"durability": "exit"}
-        frames = await caller.stream(thread_id, "steps", {"items": []}, "values", config=config)
+        frames = await caller.stream(thread_id, "steps", {"items": []}, "values", **body)
         shown = [data["items"] for mode, _, data in frames if mode == "values"]
         assert shown == [[], ["one"], ["one", "two"], ["one", "two", "three"]]
         (state,) = await caller.history(thread_id)

@@ -6,10 +6,11 @@ import pytest
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.types import Command, Send
 
+from adapters.langchain.question import BREAKPOINT
 from canonical import DataPart, FaultError, FilePart, Invocation, Message, TextPart, ToolCallPart
 from canonical.event import InterruptAnswered
 from canonical.message import ToolResultPart
-from gateway.graph_input import BREAKPOINT, Shape, answered, command_of, configuration, options, said
+from gateway.graph_input import Shape, answered, command_of, configuration, options, said
 
 TEXT = {"type": "string"}
 A, B = "a" * 32, "b" * 32

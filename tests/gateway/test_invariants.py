@@ -569,6 +569,10 @@ async def test_i18_whatever_an_agent_yields_ends_its_run_as_its_own_failure_and_
 # Owners and rest
 
 
+OTHERS = {"tasks", "threads", "create_thread", "await_thread", "agents", "agent", "fetch"}
+"""Methods of the hub that find nothing in their own way, or belong to nobody."""
+
+
 async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -> None:
     """A method that is new to the port has to be added here."""
     agent = Scripted()
@@ -611,13 +615,16 @@ async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -
         "webhooks": hub.webhooks(bob, task_id),
         "delete_webhook": hub.delete_webhook(bob, task_id, "w"),
     }
+    appears = asyncio.ensure_future(hub.await_thread(bob, thread_id))  # until bob has one of the same id
     port = {name for name, _ in inspect.getmembers(Hub, inspect.isfunction) if not name.startswith("_")}
-    assert port == {*found_nothing, *not_found, "tasks", "threads", "create_thread", "agents", "agent", "fetch"}
+    assert port == {*found_nothing, *not_found, *OTHERS}
     for call, nothing in found_nothing.values():
         assert await within(call) == nothing
     assert (await hub.tasks(bob, TaskFilter(), limit=10)).tasks == []
     assert (await hub.threads(bob, ThreadFilter(), limit=10)).threads == []
+    assert not appears.done()
     assert await hub.create_thread(bob, ThreadChange(), thread_id=thread_id)  # the id is his own, too
+    assert await within(appears) is True
     await hub.delete_thread(bob, thread_id)
     for name, call in not_found.items():
         with pytest.raises(FaultError) as error:

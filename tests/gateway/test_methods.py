@@ -1,8 +1,8 @@
-"""Every method of A2A's JSON-RPC, of both generations, meets bad params: it answers with an error of JSON-RPC or takes
-them, never with a 500, and the gateway works on."""
+"""Every method of A2A's JSON-RPC, of both generations, and every command of the Agent Protocol's event streaming meets
+bad params: it answers with an error of its protocol or takes them, never with a 500, and the gateway works on."""
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
 import httpx
 import pytest
@@ -10,10 +10,13 @@ import pytest_asyncio
 
 from canonical.value import Json, JsonObject
 from tests.gateway.hostile import BODIES, UNKNOWN, WRONG, mutations
-from tests.gateway.shape import check_error
+from tests.gateway.route import Route
+from tests.gateway.shape import check_error, check_reply
 from tests.gateway.siege import besieged, dumped, problems, there
-from tests.gateway.valid import MESSAGE, RPC, V1, Rpc, rpc
+from tests.gateway.valid import COMMANDS, MESSAGE, RPC, SUBSCRIPTIONS, V1, Command, Rpc, command, filled, rpc
 from tests.running import Running
+
+Sending = Callable[[], Awaitable[httpx.Response]]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -36,7 +39,7 @@ async def rpc_params(gateway: Running, each: Rpc) -> tuple[str, JsonObject]:
     return "echo", {name: ended if v == "$task" else v for name, v in each.valid.items()}
 
 
-def calling(gateway: Running, each: Rpc, agent: str, body: Json) -> Callable[[], Awaitable[httpx.Response]]:
+def calling(gateway: Running, each: Rpc, agent: str, body: Json) -> Sending:
     headers = {} if each.old else dict(V1)
     return lambda: gateway.http.post(f"/a2a/{agent}", content=dumped(body), headers=headers)
 
@@ -161,3 +164,93 @@ async def test_what_is_no_json_is_a_parse_error(gateway: Running, name: str) -> 
     check_error("rpc", response)
     assert response.json()["error"]["code"] == -32700
     assert response.json()["id"] is None
+
+
+# Commands
+
+
+COMMAND = Route("POST", "/threads/{thread_id}/commands")
+
+
+def commanding(gateway: Running, body: Json, slots: Mapping[str, str] | None = None) -> Sending:
+    """To a thread that is interrupted: to one of its own, if none is given."""
+
+    async def send() -> httpx.Response:
+        at = slots or await there(gateway, COMMAND.path)
+        return await gateway.http.post(COMMAND.at(at), content=dumped(filled(body, at)))
+
+    return send
+
+
+@pytest.mark.parametrize("each", COMMANDS, ids=str)
+async def test_a_command_is_taken(gateway: Running, each: Command) -> None:
+    """So it is by what is changed in it below that it is refused."""
+    response = await commanding(gateway, command(each.method, each.valid))()
+    assert response.status_code == 200
+    assert check_reply(response.json()).get("error") == each.refused, response.text
+    assert response.json()["id"] == 7
+
+
+@pytest.mark.parametrize("each", COMMANDS, ids=str)
+async def test_a_command_takes_params_that_are_no_object_for_none(gateway: Running, each: Command) -> None:
+    slots = await there(gateway, COMMAND.path)
+    bad: list[Json] = [None, [1], ["x", {}], 7, "x", True, 1.5, {}, {"nope": 1}, {"call": 1, "self": 3, "params": 4}]
+    cases = [(repr(params), commanding(gateway, command(each.method, params), slots)) for params in bad]
+    assert await problems(gateway, COMMAND, cases, refused=not each.bare) == []
+
+
+@pytest.mark.parametrize("each", COMMANDS, ids=str)
+async def test_a_command_survives_wrong_types_in_every_param(gateway: Running, each: Command) -> None:
+    slots = None if each.once else await there(gateway, COMMAND.path)
+    wrong = (*WRONG[:3], *WRONG[7:]) if each.once else WRONG
+    cases = [
+        (name, commanding(gateway, command(each.method, params), slots))
+        for name, params in mutations(each.valid, wrong)
+    ]
+    assert await problems(gateway, COMMAND, cases, refused=False) == []
+
+
+@pytest.mark.parametrize("each", SUBSCRIPTIONS, ids=str)
+async def test_a_subscription_is_no_command_over_http(gateway: Running, each: Command) -> None:
+    response = await commanding(gateway, command(each.method, each.valid))()
+    assert (response.status_code, response.json()["error"]) == (200, "not_supported")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "reply_id"),
+    [
+        ([], 400, "invalid_argument", None),
+        ([command("state.get", {})], 400, "invalid_argument", None),
+        ({}, 400, "invalid_argument", None),
+        ({"method": "state.get", "params": {}}, 400, "invalid_argument", None),
+        ({"id": 7, "params": {}}, 400, "invalid_argument", 7),
+        (command("state.get", {}, None), 400, "invalid_argument", None),
+        (command("state.get", {}, "7"), 400, "invalid_argument", None),
+        (command("state.get", {}, True), 400, "invalid_argument", None),
+        (command("state.get", {}, 1.5), 400, "invalid_argument", None),
+        (command("state.get", {}, {}), 400, "invalid_argument", None),
+        (command("state.get", {}, [7]), 400, "invalid_argument", None),
+        (command(7, {}), 400, "invalid_argument", 7),
+        (command(None, {}), 400, "invalid_argument", 7),
+        (command({"a": 1}, {}), 400, "invalid_argument", 7),
+        (command(["state.get"], {}), 400, "invalid_argument", 7),
+        (command("", {}), 200, "unknown_command", 7),
+        (command("nope", {}), 200, "unknown_command", 7),
+        (command("State.Get", {}), 200, "unknown_command", 7),
+        (command("_start", {}), 200, "unknown_command", 7),
+        (command("__class__", {}), 200, "unknown_command", 7),
+        (command("x" * 100_000, {}), 200, "unknown_command", 7),
+        ({**command("state.fork", {}), "extra": 1}, 200, "no_such_checkpoint", 7),
+    ],
+    ids=lambda value: json.dumps(value)[:60] if isinstance(value, dict | list) else None,
+)
+async def test_what_is_no_command_is_refused_with_its_id(
+    gateway: Running, body: Json, status: int, code: str, reply_id: Json
+) -> None:
+    for prefix in ("", "/agent-protocol"):
+        path = f"{prefix}{COMMAND.at(await there(gateway, COMMAND.path))}"
+        response = await gateway.http.post(path, content=dumped(body))
+        check_error("agent-protocol-command" if prefix else "langgraph-command", response)
+        assert response.status_code == (422 if prefix and status == 400 else status)
+        assert response.json()["error"] == code
+        assert response.json()["id"] == reply_id

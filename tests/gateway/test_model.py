@@ -374,6 +374,5 @@ TestHub = HubMachine.TestCase
 TestHub.settings = settings(
     max_examples=10,
     stateful_step_count=30,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

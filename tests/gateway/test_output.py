@@ -1,6 +1,7 @@
 """Structured output against its agent's schema."""
 
-from typing import Any
+from pathlib import Path
+from typing import Any, TypedDict, cast
 
 import pytest
 
@@ -8,6 +9,7 @@ from canonical import AgentInfo, FaultCode, TaskState
 from canonical.event import RunEnded
 from gateway.output import misfit
 from tests.gateway.hubs import Fronted, House, Scripted, ends, submit
+from tests.running import running
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -44,3 +46,28 @@ async def test_a_run_whose_output_does_not_fit_fails_and_says_so(hubs: House) ->
     receipt = await submit(hub, "a")
     (await agent.called()).end(RunEnded(output={"n": 1}))
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+
+
+class Count(TypedDict):
+    words: int
+
+
+async def miscount(text: str) -> Count:
+    return cast("Count", {"words": "many" if text == "wrong" else len(text.split())})
+
+
+async def test_every_protocol_tells_of_an_output_that_does_not_fit(tmp_path: Path) -> None:
+    async with running(tmp_path, {"miscount": miscount}, default_agent="miscount") as gateway:
+        for text, outcome in (("wrong", "failed"), ("one two", "completed")):
+            said = {"role": "user", "parts": [{"content": text}]}
+            acp = await gateway.http.post("/acp/runs", json={"agent_name": "miscount", "input": [said]})
+            message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": text}]}
+            a2a = await gateway.http.post(
+                "/a2a/miscount/message:send", json={"message": message}, headers={"A2A-Version": "1.0"}
+            )
+            langgraph = await gateway.http.post("/runs/wait", json={"assistant_id": "miscount", "input": text})
+            assert acp.json()["status"] == outcome
+            assert a2a.json()["task"]["status"]["state"] == f"TASK_STATE_{outcome.upper()}"
+            assert ("__error__" in langgraph.json()) == (outcome == "failed")
+            for answer in (acp, a2a, langgraph):
+                assert ("does not fit its own schema" in answer.text) == (outcome == "failed")

@@ -7,7 +7,7 @@ compared with the answer to ids that nobody ever had: but for the ids they are t
 import asyncio
 import json
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from hashlib import sha256
 from typing import Final
 from uuid import uuid4
@@ -16,6 +16,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from tests.gateway.hubs import within
 from tests.gateway.owning import (
     ALICE,
     BOB,
@@ -35,7 +36,8 @@ from tests.gateway.owning import (
 from tests.gateway.position import NO_ID, POSITIONS, Position
 from tests.gateway.route import METHODS, ROUTES, Route, paths, protocol_of, words_of
 from tests.gateway.shape import check_error
-from tests.gateway.valid import V1, rpc
+from tests.gateway.siege import ask
+from tests.gateway.valid import V1, command, rpc
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -70,7 +72,7 @@ async def told(
     body = json.dumps(kwargs.pop("json")) if "json" in kwargs else None
     if body is not None:
         body = body.replace("{url}", url).replace("{localhost}", url.replace("127.0.0.1", "localhost"))
-    response = await client.request(method, path, content=body, **kwargs)
+    response = await ask(client, method, path, content=body, **kwargs)
     headers = {name: made.hidden(value) for name, value in response.headers.items() if name not in _VARIES}
     return response.status_code, headers, made.hidden(response.text)
 
@@ -185,6 +187,68 @@ async def test_a_thread_that_a_run_makes_under_another_owner_s_id_is_the_caller_
     for thread_id in (made.thread_id, made.steps, made.session_id, made.later_thread):
         answer = await place.bob.post(f"/threads/{thread_id}/runs/wait", json=said)
         assert [message["content"] for message in answer.json()["messages"]] == ["Bob was here", "Bob was here"]
+    assert await look(place.alice, made) == before
+
+
+WAITING: Final = tuple(route for route in ROUTES if route.waits)
+
+
+async def events(response: httpx.Response) -> AsyncGenerator[str]:
+    """As they come."""
+    lines: list[str] = []
+    async for line in response.aiter_lines():
+        if line:
+            lines.append(line)
+        elif any(each.startswith("event: ") for each in lines):
+            yield "\n".join(lines)
+            lines.clear()
+
+
+async def up_to_the_end(told: AsyncIterator[str]) -> list[str]:
+    heard: list[str] = []
+    while not (heard and '"completed"' in heard[-1]):
+        heard.append(await anext(told))
+    return heard
+
+
+@pytest.mark.parametrize("route", WAITING, ids=str)
+async def test_a_stream_of_another_owner_s_thread_tells_of_one_s_own_only(
+    place: Place, made: Made, route: Route
+) -> None:
+    """There is such a thread as soon as the caller has one, and until then the stream is silent."""
+    before = await look(place.alice, made)
+    at, body = route.at(made.slots("langchain")), {"channels": ["values", "input", "lifecycle"]}
+    start = command("run.start", {"assistant_id": "echo", "input": "Bob was here"})
+    async with place.bob.stream("POST", at, json=body) as theirs, place.alice.stream("POST", at, json=body) as own:
+        assert (theirs.status_code, own.status_code) == (200, 200)
+        told = events(own)
+        assert "a thread of alice" in "".join([await within(anext(told), "an event") for _ in range(3)])
+        started = await place.bob.post(f"/threads/{made.thread_id}/commands", json=start)
+        assert started.json()["type"] == "success"
+        heard = await within(up_to_the_end(events(theirs)), "the end of Bob's run")
+    assert "Bob was here" in "".join(heard)
+    assert not any("alice" in event or made.question in event or made.asked in event for event in heard)
+    assert await look(place.alice, made) == before
+
+
+async def test_no_command_finds_another_owner_s_question_or_checkpoint_from_a_thread_of_one_s_own(
+    place: Place, made: Made
+) -> None:
+    before = await look(place.alice, made)
+    nothing, mine = unknown(), await make(place.bob)
+    path = f"/threads/{mine.thread_id}/commands"
+    replies: list[list[str]] = []
+    for ids in (made, nothing):
+        replies.append([])
+        for body in (
+            command("input.respond", {"interrupt_id": ids.question, "response": "Bob"}),
+            command("state.listCheckpoints", {"before": ids.checkpoint_id}),
+            command("state.fork", {"checkpoint_id": ids.checkpoint_id, "input": "Bob"}),
+        ):
+            reply = (await place.bob.post(path, json=body)).json()
+            assert reply["error"] in ("no_such_interrupt", "no_such_checkpoint")
+            replies[-1].append(ids.hidden(json.dumps(reply)))
+    assert replies[0] == replies[1]
     assert await look(place.alice, made) == before
 
 

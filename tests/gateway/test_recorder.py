@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from canonical import (
@@ -464,7 +464,7 @@ def blind() -> st.SearchStrategy[Event]:
     )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150)
 @given(st.lists(blind(), max_size=25))
 def test_whatever_an_agent_says_its_log_is_legal(events: list[Event]) -> None:
     mine = recorder()
@@ -480,7 +480,7 @@ def test_whatever_an_agent_says_its_log_is_legal(events: list[Event]) -> None:
     legal([*said, *(event for event, _ in mine.close())])
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100)
 @given(strategies.agent_events())
 def test_what_is_recorded_reads_back_as_it_was_shown(events: list[Event]) -> None:
     mine = recorder(10**7)

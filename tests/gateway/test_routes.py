@@ -3,13 +3,16 @@ answers in its protocol's words, never with a 500, and the gateway works on."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 from urllib.parse import quote
+from uuid import uuid4
 
+import httpx
 import pytest
 import pytest_asyncio
 
-from canonical.value import JsonObject
+from canonical.value import Json, JsonObject
 from tests.gateway.hostile import (
     BODIES,
     EVENT_IDS,
@@ -25,8 +28,8 @@ from tests.gateway.hostile import (
 )
 from tests.gateway.route import AGENT_SLOT, FREE_SLOT, METHODS, REFUSED, ROUTES, Route, allowed, paths, words_of
 from tests.gateway.shape import check_error, not_found
-from tests.gateway.siege import Case, besieged, dumped, headers_for, problems, sending, spared, there
-from tests.gateway.valid import BLOCKS, LENIENT, UPLOAD, V1, VALID, rpc
+from tests.gateway.siege import Case, besieged, body_for, dumped, headers_for, problems, sending, spared, there
+from tests.gateway.valid import BLOCKS, EVENTS, LENIENT, UPLOAD, V1, VALID, command
 from tests.running import Running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -72,7 +75,12 @@ QUERIES: Final[Mapping[str, Sequence[str]]] = {
     "GET /assistants/{assistant_id}/subgraphs": ("recurse",),
     "GET /ok": ("check_db",),
 }
-STREAMS: Final = (f"{RUN}/stream", "/runs/{run_id}/stream", "/threads/{thread_id}/stream")
+STREAMS: Final = (
+    Route("GET", f"{RUN}/stream"),
+    Route("GET", "/runs/{run_id}/stream"),
+    Route("GET", "/threads/{thread_id}/stream"),
+    Route("POST", "/threads/{thread_id}/stream/events"),
+)
 READS: Final = frozenset({*VALID, UPLOAD, "POST /a2a/{agent}"})
 
 
@@ -129,7 +137,7 @@ def runs(route: Route) -> bool:
     """Whether the route makes an agent run. What is in such a body meets everything wrong on one route of its protocol:
     in JSON-RPC, in POST /runs/wait."""
     return "message" in route.path or (
-        route.protocol == "langchain" and route.path.endswith(("/runs", "/wait", "/stream"))
+        route.protocol == "langchain" and route.path.endswith(("/runs", "/wait", "/runs/stream"))
     )
 
 
@@ -200,7 +208,7 @@ async def test_what_is_no_upload_is_refused(gateway: Running, name: str) -> None
 @pytest.mark.parametrize("route", [route for route in ROUTES if set(route.slots) - FREE_SLOT], ids=str)
 async def test_a_bad_id_is_not_found(gateway: Running, route: Route) -> None:
     slots = await there(gateway, route.path)
-    body = rpc("GetTask", {"id": slots["task_id"]}) if route.words == "rpc" else VALID.get(str(route))
+    body = body_for(route, slots)
     cases: list[Case] = []
     for slot in route.slots:
         if slot in FREE_SLOT or (slot == "config_id" and route.method == "DELETE"):
@@ -208,16 +216,19 @@ async def test_a_bad_id_is_not_found(gateway: Running, route: Route) -> None:
         cases += [
             (f"{slot} = {name}", sending(gateway, route, route.at({**slots, slot: bad}), json=body))
             for name, bad in IDS.items()
+            if not (route.waits and bad.lower() == UNKNOWN)  # there may be such a thread later
         ]
     assert await problems(gateway, route, thinned(route, cases), refused=True) == []
 
 
 @pytest.mark.parametrize(
-    "route", [route for route in ROUTES if set(route.slots) - FREE_SLOT and str(route) not in REFUSED], ids=str
+    "route",
+    [route for route in ROUTES if set(route.slots) - FREE_SLOT and str(route) not in REFUSED and not route.waits],
+    ids=str,
 )
 async def test_an_unknown_id_is_404_and_not_some_other_error(gateway: Running, route: Route) -> None:
     slots = await there(gateway, route.path)
-    body = rpc("GetTask", {"id": slots["task_id"]}) if route.words == "rpc" else VALID.get(str(route))
+    body = body_for(route, slots)
     for slot in route.slots:
         if slot in FREE_SLOT or (slot == "config_id" and route.method == "DELETE"):
             continue
@@ -225,6 +236,52 @@ async def test_an_unknown_id_is_404_and_not_some_other_error(gateway: Running, r
             path = route.at({**slots, slot: unknown})
             response = await gateway.http.request(route.method, path, json=body, headers=headers_for(route))
             assert not_found(route.words, response), (slot, response.status_code, response.text)
+
+
+WAITING = [route for route in ROUTES if route.waits]
+
+
+@pytest.mark.parametrize("route", WAITING, ids=str)
+async def test_a_stream_of_an_unknown_thread_is_silent_until_there_is_one(gateway: Running, route: Route) -> None:
+    """CDDL 0.0.13, section 4. What would be 404 elsewhere is no error, and tells nothing."""
+    thread_id = str(uuid4())
+    body: JsonObject = {"channels": ["lifecycle"]}
+    async with (
+        asyncio.timeout(10),
+        gateway.http.stream("POST", route.at({"thread_id": thread_id}), json=body) as response,
+    ):
+        assert response.status_code == 200
+        start = command("run.start", {"assistant_id": "echo", "input": "hello"})
+        started = await gateway.http.post(f"/threads/{thread_id}/commands", json=start)
+        assert started.json()["type"] == "success"
+        async for line in response.aiter_lines():
+            if line and not line.startswith(":"):
+                assert line == "event: lifecycle"
+                break
+
+
+async def told(gateway: Running, route: Route, body: Json) -> httpx.Response:
+    """The whole stream of a thread with one run: erased after that, so that the stream ends."""
+    thread_id = str(uuid4())
+    async with (
+        asyncio.timeout(20),
+        gateway.http.stream("POST", route.at({"thread_id": thread_id}), json=body) as response,
+    ):
+        if response.status_code == 200:
+            run = {"assistant_id": "echo", "input": "hello", "if_not_exists": "create"}
+            assert (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=run)).status_code == 200
+            assert (await gateway.http.delete(f"/threads/{thread_id}")).status_code == 204
+        await response.aread()
+    return response
+
+
+@pytest.mark.parametrize("route", WAITING, ids=str)
+async def test_a_subscription_survives_wrong_types_up_to_the_end_of_its_stream(gateway: Running, route: Route) -> None:
+    """Of such streams the tests of all routes read only the head."""
+    cases = [(name, partial(told, gateway, route, body)) for name, body in mutations({**EVENTS, "since": 0})]
+    assert await problems(gateway, route, thinned(route, cases), refused=False) == []
+    whole = await told(gateway, route, {"channels": ["messages"]})
+    assert whole.text.startswith("event: messages")
 
 
 @pytest.mark.parametrize("name", list(QUERIES))
@@ -253,12 +310,13 @@ async def test_bad_headers_are_refused_or_ignored(gateway: Running, route: Route
     assert await problems(gateway, route, thinned(route, cases), refused=False) == []
 
 
-@pytest.mark.parametrize("path", STREAMS)
-async def test_a_bad_event_id_is_refused_or_ignored(gateway: Running, path: str) -> None:
-    route = Route("GET", path)
-    at = route.at(spared(route, await there(gateway, path)))
+@pytest.mark.parametrize("route", STREAMS, ids=str)
+async def test_a_bad_event_id_is_refused_or_ignored(gateway: Running, route: Route) -> None:
+    at = route.at(spared(route, await there(gateway, route.path)))
+    body = VALID.get(str(route))
     cases = [
-        (repr(event_id), sending(gateway, route, at, headers={"Last-Event-ID": event_id})) for event_id in EVENT_IDS
+        (repr(event_id), sending(gateway, route, at, headers={"Last-Event-ID": event_id}, json=body))
+        for event_id in EVENT_IDS
     ]
     assert await problems(gateway, route, cases, refused=False) == []
 
@@ -296,7 +354,7 @@ async def test_options_lists_the_methods(gateway: Running, path: str) -> None:
     response = await gateway.http.options(Route("OPTIONS", path).at(await there(gateway, path)))
     assert response.status_code == 204
     assert response.content == b""
-    assert set(response.headers["allow"].split(", ")) >= allowed(path)
+    assert {*METHODS, "HEAD", "OPTIONS"} >= set(response.headers["allow"].split(", ")) >= allowed(path)
 
 
 @pytest.mark.parametrize("path", [path for path in paths() if "GET" in allowed(path) and "subscribe" not in path])
@@ -340,6 +398,8 @@ async def test_head_of_a_stream_ends_at_once(gateway: Running, path: str) -> Non
         "/a2a/echo/tasks/a/b",
         "/agent",
         "/agent/echo/nope",
+        "/agent/tasks",
+        "/agent/tasks/x/steps",
         "/agent/echo/acp/nope",
         "/agent/echo/a2a/echo/nope",
         "/agent/nobody/acp/ping",
@@ -355,6 +415,9 @@ async def test_head_of_a_stream_ends_at_once(gateway: Running, path: str) -> Non
         "/threads/a/b",
         "/threads/a/runs/b/c",
         "/threads/a/state/b/c",
+        "/threads/a/stream/b",
+        "/threads/a/stream/events/b",
+        "/threads/a/commands/b",
         "/threadsx",
         "/runs/a/b",
         "/store",
@@ -369,6 +432,7 @@ async def test_head_of_a_stream_ends_at_once(gateway: Running, path: str) -> Non
         "/agent-protocol/nope",
         "/agent-protocol/assistants/search",
         "/agent-protocol/threads/a/b",
+        "/agent-protocol/threads/a/commands/b",
         "/agent/echo/threads/a/b",
         "/agent/echo/ap/v1/nope",
         "/agent/nobody/threads",

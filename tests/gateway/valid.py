@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from canonical.value import Json, JsonObject
 from tests.gateway.hostile import UNKNOWN
@@ -10,16 +10,22 @@ from tests.gateway.route import Route
 
 __all__ = (
     "BLOCKS",
+    "COMMANDS",
+    "EVENTS",
     "LENIENT",
     "MESSAGE",
     "MESSAGE_0_3",
     "PUSH",
     "PUSH_0_3",
     "RPC",
+    "SUBSCRIPTIONS",
     "UPLOAD",
     "V1",
     "VALID",
+    "Command",
     "Rpc",
+    "command",
+    "filled",
     "rpc",
 )
 
@@ -103,6 +109,19 @@ AGENT_RUN: Final[JsonObject] = {
     "stream_mode": ["values", "messages"],
     "on_disconnect": "continue",
 }
+START: Final[JsonObject] = {
+    "assistant_id": "echo",
+    "input": INPUT,
+    "config": {"tags": ["a"], "recursion_limit": 5, "configurable": {"a": 1}},
+    "metadata": {"a": 1},
+    "multitask_strategy": "enqueue",
+}
+EVENTS: Final[JsonObject] = {
+    "channels": ["values", "messages", "custom:x"],
+    "namespaces": [["a"]],
+    "depth": 1,
+    "since": 5,
+}
 STATE: Final[JsonObject] = {"values": {"messages": [SAID], "a": {"b": 1}}, "as_node": "echo"}
 
 BLOCKS: Final[Mapping[str, JsonObject]] = {
@@ -176,6 +195,9 @@ LANGCHAIN: Final[Mapping[str, Json]] = {
     "POST /threads/{thread_id}/runs": THREAD_RUN,
     "POST /threads/{thread_id}/runs/wait": THREAD_RUN,
     "POST /threads/{thread_id}/runs/stream": THREAD_RUN,
+    "POST /threads/{thread_id}/stream": EVENTS,
+    "POST /threads/{thread_id}/stream/events": EVENTS,
+    "POST /threads/{thread_id}/commands": {"id": 1, "method": "run.start", "params": START},
     "POST /runs": LATER,
     "POST /runs/wait": RUN,
     "POST /runs/stream": RUN,
@@ -228,6 +250,11 @@ VALID: Final[Mapping[str, Json]] = {
     **dict.fromkeys(("POST /agent-protocol/runs", "POST /agent-protocol/runs/wait"), AGENT_RUN),
     **dict.fromkeys(("POST /agent-protocol/runs/stream", "POST /agent-protocol/threads/{thread_id}/runs"), AGENT_RUN),
     **{f"POST /agent-protocol/threads/{{thread_id}}/runs/{how}": AGENT_RUN for how in ("wait", "stream")},
+    "POST /agent-protocol/threads/{thread_id}/commands": {
+        "id": 1,
+        "method": "run.start",
+        "params": {"assistantId": "echo", "input": INPUT, "multitaskStrategy": "enqueue"},
+    },
     "POST /assistants/search": {
         "metadata": {"created_by": "system"},
         "graph_id": "echo",
@@ -243,7 +270,16 @@ VALID: Final[Mapping[str, Json]] = {
 }
 """A request that each route with a body takes. JSON-RPC has a table of its own."""
 
-_NEEDED: Final = ("/prune", "/runs/batch", "/runs/cancel", "/state/checkpoint", "/store/items")
+_NEEDED: Final = (
+    "/prune",
+    "/runs/batch",
+    "/runs/cancel",
+    "/state/checkpoint",
+    "/store/items",
+    "/{thread_id}/stream",
+    "/stream/events",
+    "/commands",
+)
 
 LENIENT: Final = frozenset(
     name for name in VALID if not name.startswith(("POST /acp/", "POST /a2a/")) and not name.endswith(_NEEDED)
@@ -296,3 +332,70 @@ RPC: Final = (
     Rpc("agent/getAuthenticatedExtendedCard", {"metadata": {}}, bare=True),
 )
 """Every method of both generations (A2A 1.0, 9.4; A2A 0.3.0, 3.5.6 and 7)."""
+
+
+def command(method: Json, params: Json, command_id: Json = 7) -> JsonObject:
+    return {"id": command_id, "method": method, "params": params}
+
+
+def filled(value: Json, slots: Mapping[str, str]) -> Any:
+    """With what is there in place of `$name`."""
+    if isinstance(value, dict):
+        return {name: filled(member, slots) for name, member in value.items()}
+    if isinstance(value, list):
+        return [filled(each, slots) for each in value]
+    return slots[value[1:]] if isinstance(value, str) and value.startswith("$") else value
+
+
+@dataclass(frozen=True)
+class Command:
+    """Of the Agent Protocol's event streaming."""
+
+    method: str
+    valid: JsonObject
+    """`$question`, `$checkpoint_id` and `$run_id` stand for what an interrupted thread asks, its checkpoint and run."""
+    bare: bool = False
+    """Whether it can be called without params."""
+    refused: str | None = None
+    """Why it is never done."""
+
+    @property
+    def once(self) -> bool:
+        """Whether a thread takes it once only."""
+        return self.method == "input.respond"
+
+    def __str__(self) -> str:
+        return f"{self.method}, several" if "responses" in self.valid else self.method
+
+
+_RESPONSE: Final[JsonObject] = {"namespace": [], "interrupt_id": "$question", "response": {"a": [1]}}
+_FOR_THE_RUN: Final[JsonObject] = {
+    "config": {"tags": ["a"], "configurable": {"a": 1}},
+    "metadata": {"a": 1},
+    "update": {},
+    "goto": [],
+}
+
+COMMANDS: Final = (
+    Command("run.start", {**START, "input": "hello"}),
+    Command("input.respond", {**_RESPONSE, **_FOR_THE_RUN}),
+    Command("input.respond", {"responses": [_RESPONSE]}),
+    Command(
+        "input.inject",
+        {"namespace": [], "message": {"role": "user", "content": "hello", "name": "x"}},
+        refused="not_supported",
+    ),
+    Command("agent.getTree", {"run_id": "$run_id"}, bare=True),
+    Command("state.get", {"namespace": [], "keys": ["messages", "a"]}, bare=True),
+    Command("state.listCheckpoints", {"namespace": [], "limit": 5, "before": "$checkpoint_id"}, bare=True),
+    Command("state.fork", {"checkpoint_id": "$checkpoint_id", "input": "hello", "config": {"tags": ["a"]}}),
+)
+SUBSCRIPTIONS: Final = (
+    Command("subscription.subscribe", {**EVENTS, "subscription_id": "s"}),
+    Command("subscription.unsubscribe", {"subscription_id": "s"}),
+    Command(
+        "subscription.reconnect",
+        {**EVENTS, "run_id": UNKNOWN, "last_event_id": "1-1", "subscriptions": ["s"], "subscription_id": "s"},
+    ),
+)
+"""Commands that only a WebSocket takes: over HTTP a stream is its own subscription."""

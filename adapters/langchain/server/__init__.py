@@ -8,7 +8,7 @@ from litestar.types import ControllerRouterHandler
 
 from adapters._shared import Lines
 from adapters.langchain import fault as faults
-from adapters.langchain.server import agents, cancel, join, meta, runs, state, store, threads
+from adapters.langchain.server import agents, cancel, events, join, meta, runs, state, store, threads
 from adapters.langchain.server.call import Asked, answer, dialect_of
 from canonical import Fault, Hub
 
@@ -22,6 +22,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
         *state.routes(hub),
         *runs.routes(hub, lines),
         *join.routes(hub, lines),
+        *events.routes(hub),
         *cancel.routes(hub),
         *agents.routes(hub),
         *store.routes(hub),

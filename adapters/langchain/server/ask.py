@@ -168,6 +168,14 @@ class RunCreate(BaseModel):
     on_completion: Literal["delete", "keep"] | None = None
     after_seconds: Annotated[float, Field(ge=0, le=10**9, strict=True)] | None = None
     durability: Literal["sync", "async", "exit"] | None = None
+    checkpoint_during: bool | None = None
+    """What was before `durability`."""
+
+    @property
+    def durable(self) -> str | None:
+        if self.durability is None and self.checkpoint_during is not None:
+            return "async" if self.checkpoint_during else "exit"
+        return self.durability
 
 
 class RunSearch(_Ask):

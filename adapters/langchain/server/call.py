@@ -6,6 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from litestar import Request, Response
+from litestar.connection import ASGIConnection
 from pydantic_core import to_json
 
 from adapters._request import caller, is_uuid, loss_header
@@ -18,6 +19,7 @@ __all__ = (
     "MAX_PAGE",
     "PREFIX",
     "Asked",
+    "Connection",
     "answer",
     "as_created",
     "both",
@@ -45,6 +47,8 @@ __all__ = (
 )
 
 Asked = Request[Any, Any, Any]
+Connection = ASGIConnection[Any, Any, Any, Any]
+"""A request or a WebSocket."""
 
 PREFIX: Final = "/agent-protocol"
 """Below it everything is said in the Agent Protocol's own dialect."""
@@ -56,13 +60,13 @@ def both(path: str) -> list[str]:
     return [path, PREFIX + path]
 
 
-def dialect_of(request: Asked) -> Dialect:
-    path: str = request.scope["path"]
+def dialect_of(connection: Connection) -> Dialect:
+    path: str = connection.scope["path"]
     return "agent-protocol" if path == PREFIX or path.startswith(f"{PREFIX}/") else "langgraph"
 
 
-def owner_of(request: Asked) -> str:
-    return caller(request).owner
+def owner_of(connection: Connection) -> str:
+    return caller(connection).owner
 
 
 # Answers
@@ -114,8 +118,8 @@ def uuid(text: object, what: str) -> str:
     return str(UUID(text))
 
 
-def path_id(request: Asked, what: str) -> str:
-    return uuid(request.path_params[f"{what}_id"], what)
+def path_id(connection: Connection, what: str) -> str:
+    return uuid(connection.path_params[f"{what}_id"], what)
 
 
 def number(request: Asked, name: str, default: int, least: int, most: int | None = None) -> int:

@@ -5,17 +5,20 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
+from adapters._files import taken_back
 from adapters._request import Caller, caller, loss_header
 from adapters.langchain import codec, codec_agent_protocol
 from adapters.langchain.fault import BAD_REQUEST
 from adapters.langchain.modes import Dialect, parse_modes
+from adapters.langchain.question import BREAKPOINT
 from adapters.langchain.server.ask import RunCreate, checkpoint_of
 from adapters.langchain.server.call import (
-    Asked,
+    Connection,
     dialect_of,
     find_agent,
     ids,
@@ -43,7 +46,7 @@ from canonical.state import WAITING
 from canonical.thread import Loss, following
 from canonical.value import Json, JsonObject
 
-__all__ = ("Launch", "Started", "bad_request", "prepare")
+__all__ = ("Launch", "Started", "bad_request", "open_questions", "prepare")
 
 WEBHOOK: Final = "langgraph"
 """The dialect of the bodies that are posted when a run ends."""
@@ -116,12 +119,12 @@ class Launch:
             raise
 
 
-async def prepare(hub: Hub, request: Asked, body: RunCreate, thread_id: str | None = None) -> Launch:
+async def prepare(hub: Hub, connection: Connection, body: RunCreate, thread_id: str | None = None) -> Launch:
     """Raises invalid, unsupported, not_found, conflict."""
     dialect: Dialect = "agent-protocol"
-    if body.assistant_id is not None and dialect_of(request) == "langgraph":
+    if body.assistant_id is not None and dialect_of(connection) == "langgraph":
         dialect = "langgraph"
-    who = caller(request)
+    who = caller(connection)
     if thread_id is None and body.thread_id is not None:
         thread_id = uuid(body.thread_id, "thread")
     named = body.assistant_id if body.assistant_id is not None else body.agent_id
@@ -152,9 +155,6 @@ async def prepare(hub: Hub, request: Asked, body: RunCreate, thread_id: str | No
         ask=ask,
     )
 
-
-BREAKPOINT: Final = "breakpoint-"
-"""With which the ids of such questions begin."""
 
 _ON_DISCONNECT: Final[Mapping[Dialect, str]] = {"langgraph": "continue", "agent-protocol": "cancel"}
 _MULTITASK: Final[Mapping[Dialect, Any]] = {"langgraph": "enqueue", "agent-protocol": "reject"}
@@ -187,7 +187,7 @@ class _Common:
         # What a graph is told beside its configuration.
         command = {name: value for name, value in (body.command or {}).items() if name in ("update", "goto")}
         told = {
-            "durability": body.durability,
+            "durability": body.durable,
             "interrupt_before": body.interrupt_before,
             "interrupt_after": body.interrupt_after,
             "command": command,
@@ -222,6 +222,7 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
     messages = given.messages
     if body.messages is not None:
         messages = (*messages, *codec_agent_protocol.decode_messages(body.messages))
+    messages = await taken_back(common.hub, common.who, messages)
     if body.on_completion == "delete" and thread_id is not None and common.dialect == "agent-protocol":
         raise FaultError(FaultCode.UNSUPPORTED, "on_completion: a thread that was named is kept until it is deleted")
     if thread_id is None and checkpoint is not None:
@@ -259,13 +260,13 @@ async def _breakpoints(common: _Common) -> Sequence[str]:
     """Where a graph stopped by itself on this thread: it goes on by a run without input."""
     if common.thread_id is None or not common.agent.stateful:
         return ()
-    asked = [question.interrupt_id for question in await _questions(common, common.thread_id)]
+    asked = [question.interrupt_id for question in await open_questions(common.hub, common.owner, common.thread_id)]
     return asked if all(each.startswith(BREAKPOINT) for each in asked) else ()
 
 
 async def _check_questions(common: _Common, thread_id: str) -> None:
     """What the hub would not notice: an input of nothing where an answer is due."""
-    if asked := await _questions(common, thread_id):
+    if asked := await open_questions(common.hub, common.owner, thread_id):
         raise FaultError(
             FaultCode.INVALID,
             f"The thread waits for an answer, and neither an input nor command.resume is given. {_listed(asked)}",
@@ -290,7 +291,7 @@ async def _resumed(common: _Common, command: JsonObject) -> tuple[Answers, ...]:
         raise _needs_state(rest)
     if body.after_seconds or checkpoint_of(body.checkpoint, body.checkpoint_id):
         raise FaultError(FaultCode.UNSUPPORTED, "An answer goes on at once, and where the question was asked.")
-    asked = await _questions(common, thread_id)
+    asked = await open_questions(common.hub, common.owner, thread_id)
     if not asked:
         try:
             await common.hub.thread(common.owner, thread_id)
@@ -337,7 +338,7 @@ async def _answers(common: _Common, task_id: str, values: Mapping[str, Json], as
     return Answers(
         task_id=task_id,
         values=values,
-        messages=tuple(_said(value) for value in values.values()),
+        messages=await taken_back(common.hub, common.who, (said for value in values.values() for said in _said(value))),
         protocol=common.dialect,
         assistant=common.assistant,
         config=common.config,
@@ -348,9 +349,14 @@ async def _answers(common: _Common, task_id: str, values: Mapping[str, Json], as
     )
 
 
-def _said(value: Json) -> Message:
-    """The answer for agents that take messages."""
-    return Message.of(value, "user") if isinstance(value, str) else Message(role="user", parts=(DataPart(data=value),))
+def _said(value: Json) -> Sequence[Message]:
+    """The answer for agents that take messages. What a chat sends is one, too."""
+    if isinstance(value, str):
+        return (Message.of(value, "user"),)
+    if isinstance(value, dict) and value.keys() == {"messages"}:
+        with suppress(FaultError):
+            return codec.decode_input(value).messages
+    return (Message(role="user", parts=(DataPart(data=value),)),)
 
 
 async def _next_run(common: _Common, stopped: str) -> str:
@@ -366,18 +372,18 @@ async def _next_run(common: _Common, stopped: str) -> str:
         run_id = following(run_id)
 
 
-async def _questions(common: _Common, thread_id: str) -> list[Interrupt]:
-    """All that is open on the thread, oldest first."""
+async def open_questions(hub: Hub, owner: str, thread_id: str) -> list[Interrupt]:
+    """All of the thread, oldest first."""
     tasks: list[Task] = []
     cursor: str | None = None
     where = TaskFilter(thread_id=thread_id, states=WAITING)
     while True:
-        page = await common.hub.tasks(common.owner, where, limit=100, cursor=cursor)
+        page = await hub.tasks(owner, where, limit=100, cursor=cursor)
         tasks += page.tasks
         cursor = page.next_cursor
         if cursor is None:
             break
-    found = [question for task in tasks for question in await common.hub.open_interrupts(common.owner, task.task_id)]
+    found = [question for task in tasks for question in await hub.open_interrupts(owner, task.task_id)]
     return sorted(found, key=lambda question: question.raised_at)
 
 

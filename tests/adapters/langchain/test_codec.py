@@ -11,7 +11,6 @@ from adapters.langchain.codec import (
     assistant_id,
     decode_input,
     decode_update,
-    encode_interrupts,
     encode_run,
     encode_state,
     encode_thread,
@@ -21,6 +20,7 @@ from adapters.langchain.codec import (
     wait_result,
 )
 from adapters.langchain.fault import BAD_REQUEST, encode_error, encode_fault
+from adapters.langchain.question import encode_interrupts
 from canonical import (
     DataPart,
     Fault,

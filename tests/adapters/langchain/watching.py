@@ -1,0 +1,121 @@
+"""A thread's events as a test reads them: over Server-Sent Events or a WebSocket, by what is awaited."""
+
+import json
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from websockets.asyncio.client import ClientConnection, connect
+
+from tests.adapters.langchain.site import Site, Stream
+from tests.gateway.hubs import within
+
+__all__ = ("ALL", "Socket", "Watch", "command", "socket", "watching")
+
+ALL: Final = ("values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom")
+
+
+class Watch:
+    """An open stream of events."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+
+    async def next(self) -> Any:
+        frame = await self.stream.next()
+        event = json.loads(frame.data)
+        assert (frame.event, frame.id) == (event["method"], str(event["seq"]))
+        return event
+
+    async def until(self, **data: Any) -> list[Any]:
+        """All events up to the first whose payload, an object like all before it, has these members."""
+        found: list[Any] = []
+        while not (found and _has(found[-1], data)):
+            found.append(await self.next())
+        return found
+
+    async def ends(self, runs: int = 1) -> list[Any]:
+        """All events up to the end of a run."""
+        return [event for _ in range(runs) for event in await _run(self.next)]
+
+
+async def _run(read: Any) -> list[Any]:
+    found: list[Any] = []
+    while not (found and _is_end(found[-1])):
+        found.append(await read())
+    return found
+
+
+def _has(event: Any, data: dict[str, Any]) -> bool:
+    said: Any = event["params"]["data"]
+    return all(said.get(name) == value for name, value in data.items())
+
+
+def _is_end(event: Any) -> bool:
+    ends = ("completed", "failed", "interrupted")
+    return event["method"] == "lifecycle" and not event["params"]["namespace"] and _status(event) in ends
+
+
+def _status(event: Any) -> str:
+    return event["params"]["data"]["event"]
+
+
+@asynccontextmanager
+async def watching(
+    site: Site, thread_id: str, channels: Iterable[str] = ALL, *, path: str = "/threads/{}/stream/events", **more: Any
+) -> AsyncGenerator[Watch]:
+    async with site.streaming("POST", path.format(thread_id), {"channels": list(channels), **more}) as stream:
+        assert stream.response.status_code == 200
+        yield Watch(stream)
+
+
+async def command(site: Site, thread_id: str, method: str, prefix: str = "", **params: Any) -> Any:
+    answer = await site.post(f"{prefix}/threads/{thread_id}/commands", {"id": 7, "method": method, "params": params})
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    assert told["id"] == 7
+    assert told["type"] in ("success", "error")
+    return told
+
+
+class Socket:
+    """An open WebSocket. Events that come while an answer is awaited are kept."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+        self.events: list[Any] = []
+        self._ids = 0
+
+    async def _receive(self) -> Any:
+        return json.loads(await within(self.connection.recv(), "a frame"))
+
+    async def tell(self, method: str, **params: Any) -> Any:
+        """The answer to a command."""
+        self._ids += 1
+        await self.connection.send(json.dumps({"id": self._ids, "method": method, "params": params}))
+        while "id" not in (told := await self._receive()):
+            self.events.append(told)
+        assert told["id"] == self._ids
+        return told
+
+    async def raw(self, text: str) -> Any:
+        await self.connection.send(text)
+        return await self._receive()
+
+    async def next(self) -> Any:
+        return self.events.pop(0) if self.events else await self._receive()
+
+    async def ends(self) -> list[Any]:
+        return await _run(self.next)
+
+    async def some(self, count: int) -> Sequence[Any]:
+        return [await self.next() for _ in range(count)]
+
+
+@asynccontextmanager
+async def socket(
+    site: Site, thread_id: str, path: str = "/threads/{}/stream/events", **options: Any
+) -> AsyncGenerator[Socket]:
+    url = site.gateway.url.replace("http", "ws", 1) + path.format(thread_id)
+    async with connect(url, **options) as connection:
+        yield Socket(connection)

@@ -1,0 +1,55 @@
+"""WebSockets of the Agent Protocol's event streaming: where they are, and how one is opened, used and refused."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+from uuid import uuid4
+
+import httpx
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import InvalidStatus
+
+from canonical.value import JsonObject
+from tests.adapters.langchain.watching import ALL, Socket
+
+__all__ = ("EVERYTHING", "PATHS", "START", "connected", "refusal", "talking", "talks")
+
+PATHS: Final = tuple(
+    f"{prefix}/threads/{{thread_id}}/{stream}"
+    for prefix in ("", "/agent-protocol", "/agent/echo", "/agent/echo/agent-protocol")
+    for stream in ("stream", "stream/events")
+)
+EVERYTHING: Final[JsonObject] = {"channels": list(ALL)}
+START: Final[JsonObject] = {"assistant_id": "echo", "input": "hello"}
+
+
+@asynccontextmanager
+async def connected(url: str, path: str, **options: Any) -> AsyncGenerator[ClientConnection]:
+    """`url` = of the gateway, `path` = with the id of a thread in it."""
+    async with connect(url.replace("http", "ws", 1) + path, proxy=None, max_size=None, **options) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def talking(url: str, path: str, **options: Any) -> AsyncGenerator[Socket]:
+    async with connected(url, path, **options) as connection:
+        yield Socket(connection)
+
+
+async def refusal(url: str, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+    """What is answered to a handshake that is refused."""
+    with pytest.raises(InvalidStatus) as caught:
+        async with connected(url, path, additional_headers=headers):
+            pass
+    response = caught.value.response
+    headers = dict(response.headers.raw_items())
+    return httpx.Response(response.status_code, headers=headers, content=bytes(response.body or b""))
+
+
+async def talks(url: str, path: str = PATHS[0]) -> None:
+    """A run is started, and told of up to its end, over a new connection."""
+    async with talking(url, path.format(thread_id=uuid4())) as socket:
+        assert (await socket.tell("subscription.subscribe", channels=["lifecycle"]))["type"] == "success"
+        assert (await socket.tell("run.start", **START))["type"] == "success"
+        assert (await socket.ends())[-1]["params"]["data"]["event"] == "completed"

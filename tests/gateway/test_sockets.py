@@ -1,0 +1,192 @@
+"""WebSockets of the Agent Protocol's event streaming meet bad frames and other owners' ids: each frame is answered, and
+the conversation goes on. How they are opened, and what ends one, is in `test_handshakes`."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+from websockets.exceptions import ConnectionClosed
+
+from canonical.value import Json, JsonObject
+from tests.adapters.langchain.watching import Socket
+from tests.gateway.conversing import EVERYTHING, PATHS, START, connected, talking, talks
+from tests.gateway.hostile import BODIES, UNKNOWN, mutations
+from tests.gateway.hubs import within
+from tests.gateway.owning import Made, Place, look, two_owners, unknown
+from tests.gateway.shape import check_reply
+from tests.gateway.siege import besieged, dumped, there, works
+from tests.gateway.valid import COMMANDS, SUBSCRIPTIONS, Command, command, filled
+from tests.running import Running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+    async with besieged(tmp_path_factory.mktemp("sockets")) as gateway:
+        yield gateway
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
+    async with two_owners(tmp_path_factory.mktemp("owners")) as place:
+        yield place
+
+
+# Frames
+
+
+async def replies(gateway: Running, path: str, frames: Iterable[tuple[str, str | bytes]]) -> Sequence[str]:
+    """What is wrong with the answers to frames of one connection: each has one. If it is lost, another follows."""
+    found: list[str] = []
+    pending = list(frames)
+    while pending:
+        async with connected(gateway.url, path) as connection:
+            while pending:
+                name, frame = pending.pop(0)
+                try:
+                    await connection.send(frame)
+                    while (reply := json.loads(await within(connection.recv(), name))).get("type") == "event":
+                        pass
+                    check_reply(reply)
+                except (AssertionError, KeyError, ValueError, ConnectionClosed) as error:
+                    found.append(f"{name}: {type(error).__name__}: {error}")
+                    break
+    return found
+
+
+@pytest.mark.parametrize("prefix", ["", "/agent-protocol"])
+@pytest.mark.parametrize("kind", ["text", "bytes"])
+async def test_a_bad_frame_is_answered_and_the_conversation_goes_on(gateway: Running, prefix: str, kind: str) -> None:
+    texts = {name: body for name, body in BODIES.items() if name not in ("invalid UTF-8", "UTF-16")}
+    frames = BODIES if kind == "bytes" else {name: body.decode() for name, body in texts.items()}
+    async with connected(gateway.url, f"{prefix}/threads/{uuid4()}/stream") as connection:
+        for name, frame in frames.items():
+            await connection.send(frame)
+            reply = check_reply(json.loads(await within(connection.recv(), name)))
+            assert (reply["type"], reply["error"]) == ("error", "invalid_argument"), name
+        assert (await Socket(connection).tell("state.get"))["error"] == "no_such_run"
+    await works(gateway, "/threads")
+
+
+@pytest.mark.parametrize("each", [*COMMANDS, *SUBSCRIPTIONS], ids=str)
+async def test_wrong_types_in_every_field_of_a_command_are_answered(gateway: Running, each: Command) -> None:
+    """On a thread that is interrupted."""
+    slots = await there(gateway, "/threads")
+    whole = filled(command(each.method, each.valid), slots)
+    frames = [(name, dumped(body).decode()) for name, body in mutations(whole)]
+    assert await replies(gateway, PATHS[0].format(**slots), frames) == []
+    await talks(gateway.url)
+
+
+async def test_a_subscription_that_was_never_made_is_none(gateway: Running) -> None:
+    path = PATHS[0].format(thread_id=uuid4())
+    async with talking(gateway.url, path) as one, talking(gateway.url, path) as other:
+        told = await one.tell("subscription.subscribe", channels=["values"], subscription_id="mine")
+        assert told["result"]["subscription_id"] == "mine"
+        for name in ("mine", "", UNKNOWN, "x" * 100_000, "\0"):
+            refused = await other.tell("subscription.unsubscribe", subscription_id=name)
+            assert refused["error"] == "no_such_subscription"
+            assert len(refused["message"]) < 1_000
+        assert (await one.tell("subscription.unsubscribe", subscription_id="mine"))["type"] == "success"
+        assert (await one.tell("subscription.unsubscribe", subscription_id="mine"))["error"] == "no_such_subscription"
+
+
+async def test_many_commands_at_once_are_answered_in_their_order(gateway: Running) -> None:
+    count = 500
+    async with connected(gateway.url, PATHS[0].format(thread_id=uuid4())) as connection:
+
+        async def send() -> None:
+            for number in range(count):
+                await connection.send(dumped(command("state.get", {}, number)).decode())
+
+        async def read() -> list[Json]:
+            return [json.loads(await connection.recv())["id"] for _ in range(count)]
+
+        _, ids = await within(asyncio.gather(send(), read()), "all answers")
+    assert ids == list(range(count))
+
+
+async def test_who_leaves_in_the_middle_of_a_command_leaves_nothing_behind(gateway: Running) -> None:
+    """The run that was started is not the connection's own."""
+    slots = {"thread_id": str(uuid4())}
+    for _ in range(3):
+        async with connected(gateway.url, PATHS[0].format(**slots)) as connection:
+            await connection.send(dumped(command("subscription.subscribe", EVERYTHING)).decode())
+            await connection.send(dumped(command("run.start", START)).decode())
+            connection.transport.abort()
+    await talks(gateway.url)
+    await works(gateway, "/threads")
+
+
+# Owners
+
+
+def bob(place: Place, path: str, thread_id: str) -> AbstractAsyncContextManager[Socket]:
+    headers = {"Authorization": place.bob.headers["authorization"]}
+    return talking(place.gateway.url, path.format(thread_id=thread_id), additional_headers=headers)
+
+
+def asked(ids: Made) -> Mapping[str, JsonObject]:
+    """Every command that makes no thread, with these ids wherever it takes one."""
+    response: JsonObject = {"namespace": [], "interrupt_id": ids.question, "response": "Bob"}
+    return {
+        "subscription.reconnect": {**EVERYTHING, "since": 0, "subscription_id": "s", "run_id": ids.asked},
+        "agent.getTree": {"run_id": ids.asked},
+        "state.get": {"namespace": []},
+        "state.listCheckpoints": {"before": ids.checkpoint_id},
+        "input.respond": response,
+        "state.fork": {"checkpoint_id": ids.checkpoint_id, "input": "Bob"},
+        "input.inject": {"namespace": [], "message": {"role": "user", "content": "Bob"}},
+        "subscription.unsubscribe": {"subscription_id": "s"},
+    }
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_the_ids_of_another_owner_are_ids_of_nothing(place: Place, path: str) -> None:
+    made, before = await place.take()
+    told: list[list[str]] = []
+    for ids in (made, unknown()):
+        async with bob(place, path, ids.thread_id) as socket:
+            told.append([ids.hidden(json.dumps(await socket.tell(each, **what))) for each, what in asked(ids).items()])
+            assert socket.events == []
+    assert told[0] == told[1]
+    assert await look(place.alice, made) == before, "and nothing happened to them"
+    place.keep(made, before)
+
+
+@pytest.mark.parametrize("path", PATHS[:4])
+async def test_a_thread_of_another_owner_tells_nothing_and_is_not_joined(place: Place, path: str) -> None:
+    """Neither of what was, nor of what happens there meanwhile. Under the same id the caller gets one of his own."""
+    made, _ = await place.take()
+    async with bob(place, path, made.thread_id) as socket:
+        assert (await socket.tell("subscription.subscribe", **EVERYTHING))["type"] == "success"
+        said = {"assistant_id": "ask", "command": {"resume": "an answer of alice"}}
+        answered = await place.alice.post(f"/threads/{made.thread_id}/runs/wait", json=said)
+        assert "an answer of alice" in answered.text
+        before = await look(place.alice, made)
+        assert (await socket.tell("state.get"))["error"] == "no_such_run"
+        assert socket.events == []
+        assert (await socket.tell("run.start", **{**START, "input": "Bob was here"}))["type"] == "success"
+        heard = json.dumps(await socket.ends())
+    assert "Bob was here" in heard
+    assert "alice" not in heard
+    assert not any(each in heard for each in (made.asked, made.question, made.checkpoint_id))
+    assert await look(place.alice, made) == before
+
+
+async def test_an_owner_s_own_ids_lead_somewhere(place: Place) -> None:
+    """So the tests above compare with something."""
+    made, _ = await place.take()
+    headers = {"Authorization": place.alice.headers["authorization"]}
+    async with talking(
+        place.gateway.url, PATHS[0].format(thread_id=made.thread_id), additional_headers=headers
+    ) as socket:
+        for each, what in asked(made).items():
+            told = await socket.tell(each, **what)
+            assert told["type"] == ("error" if each == "input.inject" else "success"), told
+        assert "a thread of alice" in json.dumps(socket.events)

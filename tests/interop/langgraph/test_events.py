@@ -1,0 +1,161 @@
+"""`client.threads.stream` of langgraph-sdk, over Server-Sent Events and over a WebSocket: runs, tokens, tools,
+questions, and a reader whose connection is cut."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, Literal, TypeVar
+
+import pytest
+from langgraph_sdk import get_client, get_sync_client
+
+from tests.gateway.hubs import within
+from tests.interop.langgraph.talk import said
+from tests.interop.proxy import CUT, cutting
+from tests.running import Running
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.parametrize("over", ["sse", "websocket"])]
+
+Over = Literal["sse", "websocket"]
+T = TypeVar("T")
+
+
+def soon(awaited: Awaitable[T]) -> Awaitable[T]:
+    return within(awaited, "the client")
+
+
+async def wait(gateway: Running, thread_id: str, agent: str, text: str) -> None:
+    body = {"assistant_id": agent, "input": said(text)}
+    assert (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=body)).status_code == 200
+
+
+async def test_the_words_of_an_answer_come_as_a_message(gateway: Running, over: Over) -> None:
+    async with get_client(url=gateway.url) as client:
+        async with client.threads.stream(assistant_id="stream", transport=over) as thread:
+            started = await soon(thread.run.start(input=said("one two three"), metadata={"a": 1}))
+            (message,) = await soon(_all(thread.messages))
+            assert await soon(_all(message.text)) == ["one", " two", " three"]
+            output = await soon(asyncio.ensure_future(_awaited(thread.output)))
+        assert [each["content"] for each in output["messages"]] == ["one two three", "one two three"]
+        run: Any = await client.runs.get(thread.thread_id, started["run_id"])
+        assert (run["status"], run["metadata"]["a"]) == ("success", 1)
+
+
+async def test_tokens_come_before_the_agent_has_ended(gateway: Running, gate: asyncio.Event, over: Over) -> None:
+    async with (
+        get_client(url=gateway.url) as client,
+        client.threads.stream(assistant_id="gated", transport=over) as thread,
+    ):
+        await soon(thread.run.start(input=said("hi")))
+        seen: list[str] = []
+        async with asyncio.timeout(10):
+            async for event in thread.subscribe(["messages"]):
+                data: Any = event["params"]["data"]
+                if "delta" in data:
+                    seen.append(data["delta"]["text"])
+                    gate.set()
+        assert seen == ["first", " second"]
+
+
+async def test_tool_calls_are_told_with_what_came_of_them(gateway: Running, over: Over) -> None:
+    async with (
+        get_client(url=gateway.url) as client,
+        client.threads.stream(assistant_id="tools", transport=over) as thread,
+    ):
+        await soon(thread.run.start(input=said("one two")))
+        (call,) = await soon(_all(thread.tool_calls))
+        assert (call.name, call.input, await soon(call.output)) == ("word_count", {"text": "one two"}, 2)
+
+
+async def test_a_question_is_answered(gateway: Running, over: Over) -> None:
+    async with (
+        get_client(url=gateway.url) as client,
+        client.threads.stream(assistant_id="ask", transport=over) as thread,
+    ):
+        await soon(thread.run.start(input=said("hi")))
+        values = await soon(_all(thread.values))
+        assert [each["content"] for each in values[-1]["messages"]] == ["hi"]
+        (question,) = thread.interrupts
+        assert question["value"] == "What is your name?"
+        # A projection that begins now may miss what it waits for: the client goes on reading while it answers.
+        await soon(thread.run.respond("Ann"))
+        output = await soon(asyncio.ensure_future(_awaited(thread.output)))
+        assert output["messages"][-1]["content"] == "Hello, Ann."
+
+
+async def test_a_failure_is_raised(gateway: Running, over: Over) -> None:
+    async with (
+        get_client(url=gateway.url) as client,
+        client.threads.stream(assistant_id="fail", transport=over) as thread,
+    ):
+        await soon(thread.run.start(input=said("boom")))
+        with pytest.raises(RuntimeError, match="boom"):
+            await soon(asyncio.ensure_future(_awaited(thread.output)))
+
+
+async def test_a_wrong_command_is_an_error_with_its_code(gateway: Running, over: Over) -> None:
+    async with (
+        get_client(url=gateway.url) as client,
+        client.threads.stream(assistant_id="nobody", transport=over) as thread,
+    ):
+        with pytest.raises(RuntimeError, match="invalid_argument"):
+            await soon(thread.run.start(input=said("hi")))
+
+
+async def test_a_thread_with_a_past_is_looked_at_and_gone_on_with(gateway: Running, over: Over) -> None:
+    async with get_client(url=gateway.url) as client:
+        thread_id = (await client.threads.create())["thread_id"]
+        await wait(gateway, thread_id, "echo", "one")
+        async with client.threads.stream(thread_id, assistant_id="echo", transport=over) as thread:
+            output = await soon(asyncio.ensure_future(_awaited(thread.output)))
+            assert [each["content"] for each in output["messages"]] == ["one", "one"]
+        async with client.threads.stream(thread_id, assistant_id="echo", transport=over) as thread:
+            await soon(thread.run.start(input=said("two")))
+            (message,) = await soon(_all(thread.messages))
+            assert await soon(_all(message.text)) == ["two"], "and what was said before is not said again"
+
+
+async def test_a_reader_that_is_cut_off_again_and_again_misses_nothing_and_hears_nothing_twice(
+    gateway: Running, over: Over
+) -> None:
+    words = " ".join(str(n) for n in range(60))
+    cuts = [*range(700, 6000, 900)]
+    async with cutting(gateway.url, {"events": cuts}) as proxy, get_client(url=proxy.url) as client:
+        thread_id = (await client.threads.create())["thread_id"]
+        await wait(gateway, thread_id, "stream", words)
+        stream = client.threads.stream(thread_id, assistant_id="stream", transport=over, headers={CUT: "events"})
+        async with stream as thread:
+            seen = ""
+            async with asyncio.timeout(30):
+                async for event in thread.subscribe(["messages"]):
+                    data: Any = event["params"]["data"]
+                    seen += data.get("delta", {}).get("text", "")
+                    if data["event"] == "message-finish":
+                        break
+    assert seen == words
+    assert len(proxy.cuts["events"]) < len(cuts), "connections were cut"
+
+
+async def test_the_blocking_client_does_the_same(gateway: Running, over: Over) -> None:
+    def talk() -> tuple[list[str], Any]:
+        with get_sync_client(url=gateway.url) as client:
+            with client.threads.stream(assistant_id="stream", transport=over) as thread:
+                thread.run.start(input=said("one two"))
+                texts = ["".join(message.text) for message in thread.messages]
+            with client.threads.stream(assistant_id="ask", transport=over) as thread:
+                thread.run.start(input=said("hi"))
+                for _ in thread.values:
+                    pass
+                thread.run.respond("Ann")
+                return texts, thread.output
+
+    texts, output = await soon(asyncio.to_thread(talk))
+    assert texts == ["one two"]
+    assert [each["content"] for each in output["messages"]] == ["hi", "Hello, Ann."]
+
+
+async def _all(source: Any) -> list[Any]:
+    return [each async for each in source]
+
+
+async def _awaited(output: Any) -> Any:
+    return await output
