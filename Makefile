@@ -9,7 +9,7 @@ serve: .venv/serve.stamp
 	@exec $(BIN)/babelgate serve $(if $(PORT),--port $(PORT))
 test: .venv/dev.stamp
 	@$(BIN)/python -m tests.interop.peers
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 check: lint test
 lint: .venv/dev.stamp
 	$(BIN)/ruff format --check .

@@ -1,8 +1,25 @@
 """What every suite shares: `pytest --accept` rewrites goldens and the list of skips instead of comparing with them."""
 
+from collections.abc import Generator
+
+import hypothesis
 import pytest
 
 from tests.skip import SkipLock
+
+# How long an example takes tells of the machine, not of the code.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What a test had logged may hold what is no Unicode, and a report is sent from its process to the first one."""
+    report = yield
+    report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
+    return report
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -10,7 +27,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(SkipLock(config), "skip-lock")
+    if not hasattr(config, "workerinput"):  # reports of workers come here
+        config.pluginmanager.register(SkipLock(config), "skip-lock")
 
 
 @pytest.fixture(scope="session")

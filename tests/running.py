@@ -57,7 +57,7 @@ async def running(
             try:
                 yield Running(url, hub, http, loaded)
             finally:
-                hub.journal.channels.close_all()
+                hub.let_go()
     finally:
         await hub.stop()
         await registry.aclose()

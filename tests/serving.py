@@ -63,7 +63,7 @@ async def serving(app: Any, listener: socket.socket | None = None, *, lifespan: 
         log_config=None,
         access_log=False,
         proxy_headers=False,
-        ws="none",
+        ws="websockets-sansio",
         lifespan="on" if lifespan else "off",
         timeout_graceful_shutdown=5,
     )

@@ -65,7 +65,8 @@ class SkipLock:
         self._path = path
         self._accept = bool(config.getoption("--accept"))
         self._listing = Listing(listed(path))
-        self._listing.whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+        chosen = config.getoption("keyword") or config.getoption("markexpr")
+        self._listing.whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS and not chosen
         self._problems: Sequence[str] = ()
 
     def pytest_deselected(self) -> None:
@@ -73,6 +74,11 @@ class SkipLock:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._listing.collected = {item.nodeid for item in session.items}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        """Of each worker, and all collect the same."""
+        self._listing.collected = frozenset(ids)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         self._noted(report)

@@ -266,7 +266,11 @@ HOUSES: Final[Mapping[str, Kind]] = {
     "langgraph": Kind("langgraph", partial(behind, "langgraph", ""), shows=frozenset({Feature.STEP}), stateful=True),
     "agent-protocol": Kind("agent-protocol", partial(behind, "agent-protocol", "/agent-protocol")),
     "openai": Kind(
-        "openai", modelled, _called(MODELS), shows=frozenset({Feature.USAGE}), question=Question("", value=CALL)
+        "openai",
+        modelled,
+        _called(MODELS),
+        shows=frozenset({Feature.USAGE}),
+        question=Question('ask_user({"question": "What is your name?"})', value=CALL),
     ),
     "a2a-sdk-0.3": Kind(
         "a2a-0.3",
