@@ -49,7 +49,7 @@ class Detector:
 
     def __init__(self, upstreams: Sequence[Upstream] = UPSTREAMS) -> None:
         self._upstreams = upstreams
-        self._http = httpx.AsyncClient(event_hooks={"response": [self._heard]}, timeout=_PATIENCE)
+        self._made: httpx.AsyncClient | None = None
         self._instances: dict[str, str] = {}
         self._asked: dict[tuple[str, str, str | None], asyncio.Future[Detected]] = {}
 
@@ -57,7 +57,15 @@ class Detector:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._http.aclose()
+        if self._made is not None:
+            await self._made.aclose()
+
+    @property
+    def _http(self) -> httpx.AsyncClient:
+        """Made when there is somebody to ask: its certificates take longer to load than the rest of a start."""
+        if self._made is None:
+            self._made = httpx.AsyncClient(event_hooks={"response": [self._heard]}, timeout=_PATIENCE)
+        return self._made
 
     async def _heard(self, response: httpx.Response) -> None:
         match = _INSTANCE.search(response.headers.get("babelgate", ""))

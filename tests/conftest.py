@@ -1,5 +1,6 @@
 """What every suite shares: `pytest --accept` rewrites goldens and the list of skips instead of comparing with them."""
 
+import gc
 from collections.abc import Generator
 
 import hypothesis
@@ -12,6 +13,13 @@ hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("any machine")
+
+
+def pytest_collection_finish() -> None:
+    """As `babelgate serve` does when it has started: what was imported stays, and is not looked at again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 100)
 
 
 @pytest.hookimpl(wrapper=True)

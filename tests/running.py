@@ -3,7 +3,9 @@
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -11,9 +13,11 @@ import httpx
 from gateway.app import create_app, open_hub
 from gateway.callable import wrap
 from gateway.config import Settings
+from gateway.database import migrate, open_engine, sqlite_path
 from gateway.fetch import Fetcher
 from gateway.hub import Hub
 from gateway.registry import Fronted, Registry, connect
+from tests import loopback
 from tests.serving import serving
 
 __all__ = ("Running", "running")
@@ -26,6 +30,18 @@ class Running:
     http: httpx.AsyncClient
     """With the gateway as its base URL and no timeout on reading."""
     settings: Settings
+
+
+@cache
+def _new_database() -> bytes:
+    """What a gateway makes of a database that is not there yet. Made once: it is the same for every test."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "gateway.db")
+        engine = open_engine(f"sqlite:///{path}", writes=True, power=False)
+        with engine.begin() as connection:
+            migrate(connection)
+        engine.dispose()
+        return path.read_bytes()
 
 
 @asynccontextmanager
@@ -41,6 +57,9 @@ async def running(
     otherwise."""
     given: dict[str, Any] = {"database": f"sqlite:///{folder / 'gateway.db'}", "network": {"allow": ["127.0.0.0/8"]}}
     loaded = Settings.model_validate({**given, **settings})
+    path = sqlite_path(loaded.database)
+    if path is not None and not path.exists():
+        path.write_bytes(_new_database())
     if agents is None and fronted is None:
         registry = await connect(loaded)
     else:
@@ -52,7 +71,7 @@ async def running(
     try:
         async with (
             serving(create_app(hub, registry, loaded)) as url,
-            httpx.AsyncClient(base_url=url, timeout=httpx.Timeout(30)) as http,
+            loopback.client(base_url=url, timeout=httpx.Timeout(30)) as http,
         ):
             try:
                 yield Running(url, hub, http, loaded)

@@ -31,7 +31,7 @@ Action = Literal["answer", "decline"]
 class Dialogue:
     """One task played with an agent, each run judged; what was said is recorded and given back as `past`."""
 
-    def __init__(self, agent: Agent, *, bound: float = 5, owner: str = "default") -> None:
+    def __init__(self, agent: Agent, *, bound: float = 30, owner: str = "default") -> None:
         self.agent = agent
         self.bound = bound
         """Seconds that a run may take."""

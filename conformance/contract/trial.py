@@ -37,7 +37,7 @@ async def check_agent(
     answer: Json = "yes",
     same: bool = True,
     strange: Sequence[str | Message | dict[str, Any]] = STRANGE,
-    bound: float = 5,
+    bound: float = 30,
 ) -> None:
     """Play the whole contract with agents that `make` gives.
 

@@ -13,6 +13,7 @@ from litestar import Litestar, Request, Response, get
 
 from adapters._sse import HEARTBEAT, Frame, Frames, event_stream, frame, read_frames
 from canonical import FaultCode, FaultError
+from tests import loopback
 from tests.bridge import client
 from tests.serving import serving
 
@@ -126,7 +127,7 @@ async def test_the_iterator_is_closed_when_the_reader_leaves(transport: str) -> 
         async with client(app(source.frames)) as http:
             await leave(http)
         return
-    async with serving(app(source.frames)) as url, httpx.AsyncClient(base_url=url, trust_env=False) as http:
+    async with serving(app(source.frames)) as url, loopback.client(base_url=url) as http:
         await leave(http)
 
 

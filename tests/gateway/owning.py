@@ -12,6 +12,7 @@ from uuid import uuid4
 import httpx
 
 from canonical.value import JsonObject
+from tests import loopback
 from tests.gateway.heard import Heard, hearing
 from tests.gateway.hubs import check_invariants
 from tests.gateway.route import Protocol
@@ -76,7 +77,7 @@ async def two_owners(folder: Path) -> AsyncGenerator[Place]:
 
     def client(url: str, key: str | None) -> httpx.AsyncClient:
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        return httpx.AsyncClient(base_url=url, headers=headers, event_hooks={"response": [keep]}, timeout=10)
+        return loopback.client(base_url=url, headers=headers, event_hooks={"response": [keep]}, timeout=10)
 
     settings: dict[str, Any] = {"keys": {"alice": ALICE, "bob": BOB}, "limits": {"inline": 16}}
     with hearing() as heard:

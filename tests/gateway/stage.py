@@ -17,6 +17,7 @@ import httpx
 from sqlalchemy import Connection
 
 from gateway.database import open_engine
+from tests import loopback
 from tests.gateway.command import ROOT
 from tests.gateway.hubs import within
 from tests.gateway.invariant import check_database
@@ -208,7 +209,7 @@ class Stage:
 
     def __init__(self, folder: Path, nursery: Nursery, settings: Mapping[str, Any]) -> None:
         self.folder = folder
-        self.http = httpx.AsyncClient()
+        self.http = loopback.client()
         """Of the gateway that was started last."""
         self._nursery = nursery
         self._pid: int | None = None
@@ -224,7 +225,7 @@ class Stage:
         await self.http.aclose()
         self._pid, url = await self._nursery.start(self.folder)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-        self.http = httpx.AsyncClient(base_url=url, timeout=httpx.Timeout(_BOUND), limits=limits)
+        self.http = loopback.client(base_url=url, timeout=httpx.Timeout(_BOUND), limits=limits)
         return self.http
 
     def kill(self) -> None:

@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from litestar import Litestar, Request, Response, get, post
 
@@ -14,6 +13,7 @@ from gateway.app import create_app, open_hub
 from gateway.config import Settings
 from gateway.fetch import Fetcher
 from gateway.registry import connect
+from tests import loopback
 from tests.serving import serving
 
 
@@ -53,7 +53,7 @@ async def test_only_the_named_headers_go_along_and_never_a_key(tmp_path: Path) -
         assert registry.get("bot").broken is None
         hub = open_hub(settings, registry, fetcher)
         await hub.start()
-        async with serving(create_app(hub, registry, settings)) as gateway, httpx.AsyncClient(base_url=gateway) as http:
+        async with serving(create_app(hub, registry, settings)) as gateway, loopback.client(base_url=gateway) as http:
             body = {"assistant_id": "bot", "input": "hello"}
             sent = {"Authorization": "Bearer wonderland", "X-Tenant": "t1", "X-Other": "o", "Cookie": "c=1"}
             answer = await http.post("/runs/wait", json=body, headers=sent)

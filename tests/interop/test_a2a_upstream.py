@@ -6,7 +6,6 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-import httpx
 import pytest
 import pytest_asyncio
 
@@ -19,6 +18,7 @@ from canonical import DataPart, Event, FilePart, Message, Record, RunStatus, Tex
 from canonical.agent import DETACH
 from canonical.event import ArtifactAdded, MessageEnded, PartAdded, PartDelta, RunEnded, UpstreamBound
 from conformance.contract import check_agent
+from tests import loopback
 from tests.adapters.a2a.talk import Reminded, Talk
 from tests.interop.driver import BOUND, OfficialServer, start_server
 
@@ -89,7 +89,7 @@ async def servers() -> AsyncGenerator[dict[str, OfficialServer]]:
 @pytest.mark.parametrize("peer", ["a2a-1.0", "a2a-0.3"])
 async def test_their_cards_are_found_and_lead_to_an_answer(servers: dict[str, OfficialServer], peer: str) -> None:
     url = f"{servers[peer].url}/echo"
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with loopback.client() as http:
         [info] = await discover(url, http)
     assert (info.name, info.description, [skill.id for skill in info.skills]) == ("echo", "The agent echo.", ["echo"])
     agent = Client(url)

@@ -14,6 +14,7 @@ import pytest_asyncio
 from adapters.acp.client import Client, discover
 from adapters.acp.manifest import upstream_name
 from gateway.registry import Fronted
+from tests import loopback
 from tests.interop.driver import BOUND, OfficialClient, OfficialServer, start_client, start_server
 from tests.running import Running, running
 
@@ -27,7 +28,7 @@ async def server() -> AsyncGenerator[OfficialServer]:
 
 
 async def fronted(server: OfficialServer) -> dict[str, Fronted]:
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with loopback.client() as http:
         infos = await discover(server.url, http)
     return {info.name: Fronted(info, Client(server.url, upstream_name(info))) for info in infos}
 
@@ -108,7 +109,7 @@ async def test_an_answer_to_a_completed_run_never_reaches_the_upstream(
     refused = await gateway.http.post(f"/acp/runs/{run['run_id']}", content=json.dumps(answer))
     assert refused.status_code == 403
     bound = (await gateway.hub.run("default", (await _headers(gateway, run))["babelgate-run"])).upstream
-    async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
+    async with loopback.client(base_url=server.url) as http:
         assert (await http.get(f"/runs/{bound['run']}")).json()["status"] == "completed"
 
 
@@ -127,7 +128,7 @@ async def test_a_cancel_reaches_the_upstream(server: OfficialServer, gateway: Ru
     assert last == "run.cancelled"
     headers = await _headers(gateway, {"run_id": run_id})
     bound = (await gateway.hub.run("default", headers["babelgate-run"])).upstream
-    async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http, asyncio.timeout(BOUND):
+    async with loopback.client(base_url=server.url) as http, asyncio.timeout(BOUND):
         while (await http.get(f"/runs/{bound['run']}")).json()["status"] != "cancelled":
             pass
 

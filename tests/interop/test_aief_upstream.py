@@ -16,6 +16,7 @@ from canonical import FaultCode, FilePart, Message, TextPart
 from canonical.event import ArtifactAdded, StepStarted, UpstreamBound
 from conformance.contract import Heard, check_agent
 from gateway.registry import Fronted
+from tests import loopback
 from tests.adapters.a2a.talk import Reminded, Talk
 from tests.interop.driver import BOUND, OfficialServer, start_server
 from tests.running import Running, running
@@ -31,7 +32,7 @@ async def server() -> AsyncGenerator[OfficialServer]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def http() -> AsyncGenerator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(trust_env=False) as made:
+    async with loopback.client() as made:
         yield made
 
 
@@ -108,7 +109,7 @@ async def test_the_contract_of_agents_is_kept(server: OfficialServer, http: http
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory, server: OfficialServer) -> AsyncGenerator[Running]:
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with loopback.client() as http:
         [info] = await discover(server.url, http)
         fronted = {info.name: Fronted(info, Client(server.url, http=http))}
         async with running(tmp_path_factory.mktemp("aief"), fronted=fronted) as made:

@@ -18,6 +18,7 @@ from canonical.agent import DETACH
 from canonical.event import Custom, UpstreamBound
 from conformance.contract import check_agent
 from gateway.registry import Fronted
+from tests import loopback
 from tests.adapters.a2a.talk import Reminded, Talk
 from tests.interop.langgraph_dev import langgraph_dev
 from tests.interop.proxy import CUT, cutting
@@ -34,7 +35,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[str
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def far(server: str) -> AsyncGenerator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=server, trust_env=False, timeout=30) as http:
+    async with loopback.client(base_url=server, timeout=30) as http:
         yield http
 
 

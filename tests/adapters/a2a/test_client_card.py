@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import httpx
 import pytest
 
 from adapters.a2a.client import Client, discover
 from adapters.a2a.interface import Interface, card_urls, describe, find_interface, is_card
 from canonical import FaultCode, FaultError, Skill
+from tests import loopback
 from tests.adapters.a2a.far import CARD, Far, card_0_3, card_1_0, far_server
 from tests.adapters.a2a.talk import Talk
 
@@ -134,7 +134,7 @@ def test_not_every_json_is_a_card(value: Any) -> None:
 
 
 async def test_a_url_that_is_none_is_unreachable() -> None:
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with loopback.client() as http:
         for url in ("http://[nowhere/a", "ftp://127.0.0.1/a", "http://127.0.0.1:port/"):
             with pytest.raises(FaultError) as caught:
                 await discover(url, http)
@@ -145,7 +145,7 @@ async def test_a_url_that_is_none_is_unreachable() -> None:
 
 
 async def discovered(far: Far, path: str = "", **options: Any) -> list[str]:
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with loopback.client() as http:
         return [info.name for info in await discover(far.url + path, http, **options)]
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import httpx
 import pytest
 import pytest_asyncio
 
@@ -35,6 +34,7 @@ from canonical.fold import Fold
 from canonical.state import TERMINAL, WAITING
 from conformance.contract import check_agent
 from gateway.registry import Fronted
+from tests import loopback
 from tests.adapters.a2a.site import AGENTS
 from tests.adapters.a2a.talk import Reminded
 from tests.running import Running, running
@@ -153,7 +153,7 @@ async def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     slow = Slow(asyncio.Event(), asyncio.Event())
     more = {each.__name__: each for each in (login, progress, refuse, give)}
     agents = {**AGENTS, **more, "slow": slow.slow}
-    async with running(folder / "back", agents) as back, httpx.AsyncClient(trust_env=False) as http:
+    async with running(folder / "back", agents) as back, loopback.client() as http:
         found: dict[str, Fronted] = {}
         for name in agents:
             [info] = await discover(f"{back.url}/a2a/{name}", http)

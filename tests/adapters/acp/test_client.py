@@ -38,6 +38,7 @@ from canonical.event import (
     PartDelta,
     UpstreamBound,
 )
+from tests import loopback
 from tests.adapters.acp.site import BOUND
 from tests.bridge import client as bridge
 
@@ -511,7 +512,7 @@ async def test_a_failed_run_and_an_error_event_are_the_agents_failure(far: Far, 
 
 
 async def test_nobody_there_is_unreachable_and_the_address_stays_a_secret() -> None:
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with loopback.client() as http:
         agent = Client("http://127.0.0.1:1", "far", http=http)
         code, message = await fault_of(agent.run(call()))
     assert code is FaultCode.AGENT_UNREACHABLE

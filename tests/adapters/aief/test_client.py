@@ -25,6 +25,7 @@ from canonical.event import (
     UpstreamBound,
 )
 from conformance.contract import check_agent
+from tests import loopback
 from tests.adapters.a2a.talk import Reminded
 from tests.adapters.aief.far import TASKS, Far, far_server, step
 from tests.adapters.aief.site import BOUND
@@ -42,8 +43,8 @@ async def far() -> AsyncGenerator[Far]:
 
 @pytest.fixture
 async def http() -> AsyncGenerator[httpx.AsyncClient]:
-    async with httpx.AsyncClient() as client:
-        yield client
+    async with loopback.client() as made:
+        yield made
 
 
 @pytest.fixture

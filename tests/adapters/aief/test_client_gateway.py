@@ -14,6 +14,7 @@ from canonical import FaultCode
 from canonical.event import ArtifactAdded, LossNoted, PartAdded, StepStarted, UpstreamBound
 from conformance.contract import Dialogue, Heard
 from gateway.registry import Fronted
+from tests import loopback
 from tests.adapters.a2a.talk import Talk
 from tests.adapters.aief.site import BOUND, Site, opened, within
 
@@ -27,7 +28,7 @@ async def far(tmp_path: Path) -> AsyncGenerator[Site]:
 
 @pytest.fixture
 async def http() -> AsyncGenerator[httpx.AsyncClient]:
-    async with httpx.AsyncClient() as made:
+    async with loopback.client() as made:
         yield made
 
 
@@ -153,7 +154,7 @@ async def test_a_turn_after_one_that_was_left_is_not_swallowed_by_it(far: Site, 
 
 @pytest.fixture
 async def near(far: Site, tmp_path: Path) -> AsyncGenerator[Site]:
-    async with httpx.AsyncClient() as http:
+    async with loopback.client() as http:
         fronted: dict[str, Fronted] = {}
         for name in ("echo", "ask", "steps", "gated", "given"):
             url = f"{far.url}/agent/{name}"

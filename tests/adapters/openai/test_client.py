@@ -29,6 +29,7 @@ from canonical import (
 )
 from canonical.event import InterruptAnswered, LossNoted, PartAdded, RunEnded, ToolEnded, UpstreamBound
 from conformance.contract import Dialogue, check_agent
+from tests import loopback
 from tests.adapters.openai.model import BOUND, KEY, Answer, Call, Server, serve
 
 APIS = ("responses", "chat")
@@ -47,8 +48,8 @@ async def far() -> AsyncGenerator[Server]:
 
 @pytest.fixture
 async def http() -> AsyncGenerator[httpx.AsyncClient]:
-    async with httpx.AsyncClient() as client:
-        yield client
+    async with loopback.client() as made:
+        yield made
 
 
 @pytest.fixture(params=APIS)
