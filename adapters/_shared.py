@@ -93,11 +93,17 @@ class Lines:
         self._lines: WeakValueDictionary[Hashable, _Line] = WeakValueDictionary()
 
     def join(
-        self, view: Hashable, encoder: Encoder, seen: Sequence[Record], again: Callable[[int], Awaitable[Encoder]]
+        self,
+        view: Hashable,
+        encoder: Encoder,
+        seen: Sequence[Record],
+        again: Callable[[int], Awaitable[Encoder]],
+        *,
+        begins: int = 0,
     ) -> Follower:
-        """Follow a view from where `encoder` stands, which has read the records `seen`. `again` makes one that has read
-        everything before a seq."""
-        seq = seen[-1].seq if seen else 0
+        """Follow a view from where `encoder` stands, which has read the records `seen`; they begin after the seq
+        `begins`, for all who follow the view. `again` makes one that has read everything before a seq."""
+        seq = seen[-1].seq if seen else begins
         line = self._lines.get(view)
         if line is not None and line.seq < seq:
             missing = [record for record in seen if record.seq > line.seq]

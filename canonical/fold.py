@@ -6,6 +6,7 @@ functions to the rows it keeps, in the transaction that appends the record, so r
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from canonical.event import (
     ArtifactAdded,
@@ -27,6 +28,7 @@ from canonical.event import (
     TaskCreated,
     ThreadChanged,
     UpstreamBound,
+    encode_event,
 )
 from canonical.message import FilePart, Message, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
 from canonical.state import RunStatus, TaskState
@@ -42,6 +44,10 @@ __all__ = (
     "thread_after",
     "thread_created",
 )
+
+
+_THING: Final = 500
+"""Bytes of a thing without its words."""
 
 
 def thread_created(thread_id: str, owner: str, record: Record) -> Thread:
@@ -197,12 +203,25 @@ class _OpenMessage:
     """Of the run's input."""
     parts: list[Part] = field(default_factory=list[Part])
     deltas: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    whole: Message | None = None
+    """The message with its parts, once it has ended."""
 
     def value(self) -> Message:
+        if self.whole is not None:
+            return self.whole
         for index, pieces in self.deltas.items():
             self.parts[index] = extend_part(self.parts[index], "".join(pieces))
         self.deltas.clear()
-        return self.message.model_copy(update={"parts": tuple(self.parts)})
+        made = self.message.model_copy(update={"parts": tuple(self.parts)})
+        if self.ended:
+            self.whole = made
+        return made
+
+    def copy(self) -> "_OpenMessage":
+        """One that has ended does not change any more, and is its own copy."""
+        if self.ended:
+            return self
+        return replace(self, parts=list(self.parts), deltas={at: list(said) for at, said in self.deltas.items()})
 
 
 class Fold:
@@ -212,6 +231,8 @@ class Fold:
         self.thread_id = thread_id
         self.owner = owner
         self.seq = 0
+        self.size = 0
+        """About how many bytes it holds: of words and files, and something for each thing that has them."""
         self.thread: Thread | None = None
         self.tasks: dict[str, Task] = {}
         self.runs: dict[str, Run] = {}
@@ -221,6 +242,15 @@ class Fold:
         self._messages: dict[str, _OpenMessage] = {}
         for record in records:
             self.apply(record)
+
+    def copy(self) -> "Fold":
+        """One of its own, in a time that grows with what was said and not with the records in which it was."""
+        made = Fold(self.thread_id, self.owner)
+        made.seq, made.size, made.thread = self.seq, self.size, self.thread
+        made.tasks, made.runs = dict(self.tasks), dict(self.runs)
+        made.interrupts, made.artifacts = dict(self.interrupts), dict(self.artifacts)
+        made._messages = {message_id: said.copy() for message_id, said in self._messages.items()}
+        return made
 
     def apply(self, record: Record) -> None:
         self.seq = record.seq
@@ -238,12 +268,14 @@ class Fold:
             case TaskCreated():
                 self.tasks[event.task_id] = task_created(self.thread_id, record, event)
             case RunCreated():
+                self.size += _THING + len(encode_event(event))
                 self._created(event, record)
                 for message in event.messages:
                     self._said(message, record)
             case RunStarted() if event.attempt > 1 and not event.goes_on:
                 self._void(run_id)
             case InterruptRaised():
+                self.size += _THING + len(encode_event(event))
                 self.interrupts[task_id or "", event.interrupt_id or ""] = interrupt_raised(record, event)
             case InterruptAnswered():
                 asked = self.interrupts.get((task_id or "", event.interrupt_id))
@@ -288,6 +320,7 @@ class Fold:
     ) -> None:
         message_id = event.message_id or ""
         if isinstance(event, MessageStarted):
+            self.size += _THING
             self._messages[message_id] = _OpenMessage(
                 message=Message(
                     message_id=event.message_id,
@@ -306,8 +339,10 @@ class Fold:
             return
         match event:
             case PartAdded():
+                self.size += len(event.part.text) if isinstance(event.part, TextPart) else len(encode_event(event))
                 said.parts.append(event.part)
             case PartDelta():
+                self.size += len(event.text)
                 index = len(said.parts) - 1 if event.index is None else event.index
                 said.deltas.setdefault(index, []).append(event.text)
             case PartEnded():
@@ -317,6 +352,7 @@ class Fold:
 
     def _artifact(self, event: ArtifactAdded, record: Record) -> None:
         artifact_id = event.artifact_id or ""
+        self.size += _THING + len(encode_event(event))
         before = self.artifacts.get(artifact_id)
         if before is not None and event.append:
             self.artifacts[artifact_id] = before.model_copy(

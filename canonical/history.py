@@ -6,9 +6,13 @@ output, and beside them the messages, each once, by id. Callers make revisions t
 a parent, so a run from an older one begins a branch; the newest revision is the thread's state.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import cast
 from uuid import NAMESPACE_OID, uuid5
+
+from pydantic_core import to_json
 
 from canonical.event import (
     MessageStarted,
@@ -58,7 +62,7 @@ class Revision:
     fault: Fault | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Node:
     """A revision as the difference to its parent."""
 
@@ -90,10 +94,31 @@ class History:
         """Messages that belong to no run and to no revision yet: they were said elsewhere, or by an update."""
         self._spoken: dict[str, list[str]] = {}
         """Ids of what each running run said."""
+        self._size = 0
+        """Bytes of what is in the revisions, without what they have of their parents."""
         self._known: tuple[str, JsonObject, dict[str, None]] | None = None
         """The state of one revision, most likely the parent of the next that is asked for."""
         for record in records:
             self.apply(record)
+
+    @property
+    def seq(self) -> int:
+        """Of the last record."""
+        return self.fold.seq
+
+    @property
+    def size(self) -> int:
+        return self.fold.size + self._size
+
+    def copy(self) -> "History":
+        made = History(self.fold.thread_id)
+        made.fold = self.fold.copy()
+        made._nodes, made._tips = dict(self._nodes), dict(self._tips)
+        made._inputs, made._agents = dict(self._inputs), dict(self._agents)
+        made._heard = list(self._heard)
+        made._spoken = {run_id: list(said) for run_id, said in self._spoken.items()}
+        made._known, made._size = self._known, self._size
+        return made
 
     def apply(self, record: Record) -> Revision | None:
         """The revision that the record makes, if it makes one."""
@@ -164,10 +189,10 @@ class History:
 
     def _rest(self, task_id: str, event: RunEnded) -> None:
         """What a state of the agent's own is left with: it was saved before the agent asked, or failed."""
-        tip = self._nodes.get(self._tips.get(task_id, ""))
-        if tip is not None:
+        tip = self._tips.get(task_id, "")
+        if (node := self._nodes.get(tip)) is not None:
             questions = tuple(self.fold.open_interrupts(task_id)) if event.status is RunStatus.PAUSED else ()
-            tip.made = replace(tip.made, questions=questions, fault=event.fault)
+            self._nodes[tip] = replace(node, made=replace(node.made, questions=questions, fault=event.fault))
 
     def _save(self, record: Record, event: StateSaved) -> Revision | None:
         if record.run_id is None:
@@ -236,6 +261,7 @@ class History:
         if parent is None and not ns:
             parent = self._head()
         before = self._nodes.get(parent or "")
+        whole, delta = self._shared(parent, whole, delta)
         # The id follows from the record: whoever folds the log again finds the same.
         checkpoint_id = checkpoint_id or str(uuid5(NAMESPACE_OID, f"{self.fold.thread_id}/{record.seq}"))
         if step is None:
@@ -260,6 +286,30 @@ class History:
             self._tips[record.task_id] = checkpoint_id
         return self._filled(checkpoint_id)
 
+    def _shared(
+        self, parent: str | None, whole: JsonObject | None, delta: JsonObject
+    ) -> tuple[JsonObject | None, JsonObject]:
+        """The same values, sharing with the parent's what is in both: an agent that tells its whole state each time
+        would else fill the memory with copies of its first message."""
+        given = delta if whole is None else whole
+        before = self._state(parent)[0] if parent is not None and given else {}
+        shared: JsonObject = {}
+        for name, value in given.items():
+            known = before.get(name)
+            if known == value:
+                shared[name] = known
+            elif isinstance(known, list) and isinstance(value, list):
+                shared[name] = self._continued(cast("list[Json]", known), cast("list[Json]", value))
+            else:
+                shared[name] = value
+                self._size += len(to_json(value))
+        return (None, shared) if whole is None else (shared, delta)
+
+    def _continued(self, before: list[Json], now: list[Json]) -> list[Json]:
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False)))
+        self._size += len(to_json(now[same:])) + 8 * same
+        return [*before[:same], *now[same:]]
+
     def _is_stateful(self, task_id: str) -> bool:
         return task_id in self._agents and self._agents[task_id].stateful
 
@@ -267,6 +317,14 @@ class History:
         return self._agents[task_id].agent if task_id in self._agents else ""
 
     # Looking
+
+    def task(self, task_id: str | None) -> TaskCreated | None:
+        """How a task began."""
+        return self._agents.get(task_id or "")
+
+    def input(self, run_id: str | None) -> RunCreated | None:
+        """How a run began."""
+        return self._inputs.get(run_id or "")
 
     @property
     def head(self) -> Revision | None:
@@ -290,6 +348,30 @@ class History:
         found = [n.made.checkpoint_id for n in self._nodes.values() if n.made.ns == ns and not self._is_removed(n)]
         return [self._filled(checkpoint_id) for checkpoint_id in found][::-1]
 
+    def newest(self, ns: tuple[str, ...] = (), before: int | None = None) -> Iterator[Revision]:
+        """The same, made one by one as they are asked for: those that were made before a seq."""
+        for checkpoint_id, node in reversed(self._nodes.items()):
+            if node.made.ns == ns and (before is None or node.made.seq < before) and not self._is_removed(node):
+                yield self._filled(checkpoint_id)
+
+    def then(self, revision: Revision) -> list[Revision]:
+        """The revisions of the same state that came of one, newest first."""
+        found = [
+            checkpoint_id
+            for checkpoint_id, node in self._nodes.items()
+            if node.made.ns == revision.ns
+            and not self._is_removed(node)
+            and self._parent(node) == revision.checkpoint_id
+        ]
+        return [self._filled(checkpoint_id) for checkpoint_id in reversed(found)]
+
+    def _parent(self, node: _Node) -> str | None:
+        """The next ancestor that there is still."""
+        parent = node.made.parent_id
+        while parent is not None and parent in self._nodes and self._is_removed(self._nodes[parent]):
+            parent = self._nodes[parent].made.parent_id
+        return parent
+
     def _head(self) -> str | None:
         for checkpoint_id, node in reversed(self._nodes.items()):
             if not node.made.ns and not self._is_removed(node):
@@ -304,11 +386,8 @@ class History:
         values, said = self._state(checkpoint_id)
         self._known = (checkpoint_id, values, said)
         messages = [self.fold.message(message_id) for message_id in said]
-        made = self._nodes[checkpoint_id].made
-        parent = made.parent_id
-        while parent is not None and parent in self._nodes and self._is_removed(self._nodes[parent]):
-            parent = self._nodes[parent].made.parent_id
-        made = self._without_withdrawn(made)
+        node = self._nodes[checkpoint_id]
+        made, parent = self._without_withdrawn(node.made), self._parent(node)
         return replace(made, parent_id=parent, values=values, messages=tuple(m for m in messages if m is not None))
 
     def _without_withdrawn(self, made: Revision) -> Revision:

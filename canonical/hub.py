@@ -3,9 +3,9 @@
 Every call takes the owner first, and another owner's thing is not found. Whatever a call acknowledges is committed.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self, TypeVar
 
 from canonical.agent import AgentInfo
 from canonical.event import Record, RunCreated, Strategy
@@ -21,6 +21,7 @@ __all__ = (
     "Receipt",
     "RunFilter",
     "Scope",
+    "Snapshot",
     "StateUpdate",
     "Submission",
     "TaskFilter",
@@ -31,6 +32,29 @@ __all__ = (
     "ThreadPage",
     "Webhook",
 )
+
+
+class Snapshot(Protocol):
+    """What the records of a thread add up to, in some view of it. Fed with every one, in order."""
+
+    @property
+    def seq(self) -> int:
+        """Of the last record."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it holds."""
+        ...
+
+    def apply(self, record: Record, /) -> object: ...
+
+    def copy(self) -> Self:
+        """One that goes on by itself."""
+        ...
+
+
+S = TypeVar("S", bound=Snapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +369,20 @@ class Hub(Protocol):
     async def records(self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False) -> Sequence[Record]:
         """All committed records of a scope. `inline` fills the bytes of stored files into the parts that name them, up
         to `limits.inline`."""
+        ...
+
+    async def snapshot(
+        self,
+        owner: str,
+        thread_id: str,
+        name: Hashable,
+        empty: Callable[[], S],
+        *,
+        until: int | None = None,
+        inline: bool = False,
+    ) -> S:
+        """What all committed records of a thread add up to, or those up to the seq `until`. What was added up before
+        under the same name is not read again. It is the caller's own copy. Raises not_found."""
         ...
 
     def read(

@@ -26,6 +26,7 @@ from gateway.invocation import Invocations
 from gateway.journal import Journal, Unstored
 from gateway.ledger import Ledger
 from gateway.output import misfit
+from gateway.reader import Reader
 from gateway.recorder import Recorder, files_of
 from gateway.turn import Later, Outcome, Start
 
@@ -131,6 +132,7 @@ class Engine:
         self,
         journal: Journal,
         blobs: Blobs,
+        reader: Reader,
         find: Callable[[str], Fronted],
         reach: Callable[[str], Awaitable[Fronted]],
         *,
@@ -140,7 +142,7 @@ class Engine:
     ) -> None:
         self._journal = journal
         self._blobs = blobs
-        self._invocations = Invocations(journal, blobs)
+        self._invocations = Invocations(journal, blobs, reader)
         self._find = find
         self._reach = reach
         self._run_timeout = run_timeout

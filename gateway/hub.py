@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
@@ -17,6 +17,7 @@ from canonical.hub import (
     Receipt,
     RunFilter,
     Scope,
+    Snapshot,
     StateUpdate,
     Submission,
     TaskFilter,
@@ -51,6 +52,7 @@ from gateway.webhook import Deliverer, WriterFactory
 __all__ = ("Fetches", "Hub", "Limits", "Registered")
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Snapshot)
 
 _SWEEP = 3600
 """Seconds between sweeps of the artifact store, and how old an unnamed file must be to go."""
@@ -117,9 +119,11 @@ class Hub:
         self._fetcher = fetcher
         self._clock = clock or (lambda: time.time_ns() // 1000)
         self.journal = Journal(journal_url, power=power, clock=clock, on_commit=self._committed)
+        self._reader = Reader(self.journal, blobs, limits.inline)
         self.engine = Engine(
             self.journal,
             blobs,
+            self._reader,
             registry.get,
             registry.reached,
             run_timeout=limits.run,
@@ -128,7 +132,6 @@ class Hub:
         )
         self._deliverer = Deliverer(self.journal, fetcher, writers)
         self._tasks = Tasks()
-        self._reader = Reader(self.journal, blobs, limits.inline)
         self._expiry = Expiry(self.journal, limits, self._erase, self._clock)
         self._items = store.Store(self.journal, self._clock)
         self.store: Store = self._items
@@ -313,8 +316,8 @@ class Hub:
         return saved.checkpoint_id or ""
 
     async def _check_revision(self, owner: str, thread_id: str | None, checkpoint: str) -> None:
-        records = await self.records(owner, Scope(_found(thread_id, f"Checkpoint {checkpoint} not found")))
-        history = History(thread_id or "", owner, records)
+        known = _found(thread_id, f"Checkpoint {checkpoint} not found")
+        history = await self.snapshot(owner, known, History, partial(History, known, owner))
         _found(history.get(checkpoint), f"Checkpoint {checkpoint} not found")
 
     async def upload(self, owner: str, thread_id: str, file: FilePart, folder: str | None = None) -> Artifact:
@@ -437,7 +440,7 @@ class Hub:
         if done.exception() is not None:
             return
         erased = done.result()
-        self._reader.erased(owner, thread_id, erased.open)
+        self._reader.erased(owner, thread_id, erased)
         self.journal.channels.close(erased.pk)
         if erased.running is not None:
             self.engine.forget_run(erased.running)
@@ -451,6 +454,7 @@ class Hub:
         """What readers still had in memory of the run is not shown any more."""
         if done.exception() is None:
             self.journal.channels.get(done.result()).forget()
+            self._reader.snapshots.forget(done.result())
 
     # Reading
 
@@ -522,6 +526,18 @@ class Hub:
 
     async def records(self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False) -> Sequence[Record]:
         return await self._reader.records(owner, scope, after, inline=inline)
+
+    async def snapshot(
+        self,
+        owner: str,
+        thread_id: str,
+        name: Hashable,
+        empty: Callable[[], S],
+        *,
+        until: int | None = None,
+        inline: bool = False,
+    ) -> S:
+        return await self._reader.snapshot(owner, thread_id, name, empty, until, inline=inline)
 
     def read(
         self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False

@@ -1,27 +1,89 @@
 """What an agent is given for one activation, read from the log."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from canonical.agent import AgentInfo, Invocation
 from canonical.event import InterruptAnswered, MessageStarted, Record, RunCreated, RunStarted, StateSaved
 from canonical.fault import FaultCode, FaultError
 from canonical.fold import Fold
 from canonical.history import History
+from canonical.hub import Snapshot
 from canonical.message import FilePart, Message
 from canonical.thread import Interrupt, Run
 from gateway import turn
 from gateway.blob import Blobs
 from gateway.journal import Journal
+from gateway.reader import Reader
 from gateway.turn import Start
 
-__all__ = ("Invocations", "upstream_of")
+__all__ = ("Invocations", "Transcript", "upstream_of")
+
+S = TypeVar("S", bound=Snapshot)
+
+
+class Transcript:
+    """Who said what on a thread, run by run in the order of their turns: an input that waited stands in the log before
+    the answers that it waited for, and one that still waits was not said yet."""
+
+    def __init__(self, thread_id: str, owner: str) -> None:
+        self.fold = Fold(thread_id, owner)
+        self.branches = False
+        """Whether the conversation is no single line."""
+        self.started: dict[str, int] = {}
+        """By run, the seq at which it did first."""
+        self._turns: list[tuple[str | None, str]] = []
+        """Runs, and under None the messages of a conversation that was held elsewhere, where it was told."""
+
+    @property
+    def seq(self) -> int:
+        return self.fold.seq
+
+    @property
+    def size(self) -> int:
+        return self.fold.size
+
+    def copy(self) -> "Transcript":
+        made = Transcript(self.fold.thread_id, self.fold.owner)
+        made.fold, made.branches = self.fold.copy(), self.branches
+        made.started, made._turns = dict(self.started), list(self._turns)
+        return made
+
+    def apply(self, record: Record) -> None:
+        self.fold.apply(record)
+        event, run_id = record.event, record.run_id
+        match event:
+            case RunCreated():
+                self.branches = self.branches or event.checkpoint is not None
+            case StateSaved() if run_id is None:
+                self.branches = True
+            case MessageStarted() if run_id is None:
+                self._turns.append((None, event.message_id or ""))
+            case RunStarted() if run_id is not None and run_id not in self.started:
+                self.started[run_id] = record.seq
+                self._turns.append((run_id, ""))
+            case _:
+                pass
+
+    def said(self, but: str) -> tuple[Message, ...]:
+        """All answers and inputs, without those of one run."""
+        by_run = self.fold.messages_by_run()
+        elsewhere = {message.message_id: message for message in by_run.get(None, ())}
+        told: list[Message] = []
+        for run_id, message_id in self._turns:
+            if run_id is not None:
+                told += by_run.get(run_id, ()) if run_id != but else ()
+            elif (message := elsewhere.pop(message_id, None)) is not None:
+                told.append(message)
+        return tuple(message for message in told if message.phase == "answer")
 
 
 class Invocations:
-    def __init__(self, journal: Journal, blobs: Blobs) -> None:
+    def __init__(self, journal: Journal, blobs: Blobs, reader: Reader) -> None:
         self._journal = journal
+        self._reader = reader
         self._blobs = blobs
 
     async def make(self, start: Start, info: AgentInfo) -> Invocation:
@@ -56,8 +118,22 @@ class Invocations:
             known = {} if forks and not info.stateful else upstream_of(runs, task.task_id)
             call = replace(call, upstream=known)
             if info.takes_history and (forks or not info.remembers or _is_first(start, runs)):
-                call = replace(call, history=_history(start, created, await self.span(start.pk)))
+                call = replace(call, history=await self._history(start, created))
         return call
+
+    async def _history(self, start: Start, created: RunCreated) -> tuple[Message, ...]:
+        """What was said on the thread before the run started. Where callers made revisions or branches, these
+        decide."""
+        transcript = await self._snapshot(start, Transcript, partial(Transcript, start.thread_id, start.owner))
+        if not transcript.branches:
+            return transcript.said(start.run.run_id)
+        begun = transcript.started.get(start.run.run_id, start.run.first_seq)
+        history = await self._snapshot(start, History, partial(History, start.thread_id, start.owner), begun - 1)
+        revision = history.head if created.checkpoint is None else history.get(created.checkpoint)
+        return () if revision is None else revision.messages
+
+    async def _snapshot(self, start: Start, name: Hashable, empty: Callable[[], S], until: int | None = None) -> S:
+        return await self._reader.snapshot(start.owner, start.thread_id, name, empty, until, inline=False)
 
     async def of_run(self, start: Start) -> list[Record]:
         """The records of a run so far."""
@@ -114,49 +190,6 @@ def upstream_of(runs: Sequence[Run], task_id: str) -> dict[str, str]:
             thread_wide = run.task_id != task_id
             ids |= {k: v for k, v in run.upstream.items() if not (thread_wide and k in ("task", "run"))}
     return ids
-
-
-def _history(start: Start, created: RunCreated, records: Sequence[Record]) -> tuple[Message, ...]:
-    """What was said on the thread before this run started. Where callers made revisions or branches, these decide."""
-    if any(_branches(record) for record in records):
-        return _branch(start, created, records)
-    return _transcript(start, records)
-
-
-def _branches(record: Record) -> bool:
-    """Whether the conversation is no single line from here on."""
-    event = record.event
-    if isinstance(event, RunCreated):
-        return event.checkpoint is not None
-    return isinstance(event, StateSaved) and record.run_id is None
-
-
-def _branch(start: Start, created: RunCreated, records: Sequence[Record]) -> tuple[Message, ...]:
-    """What the revision holds that the run starts from."""
-    begun = next(
-        (r.seq for r in records if r.run_id == start.run.run_id and isinstance(r.event, RunStarted)),
-        start.run.first_seq,
-    )
-    history = History(start.thread_id, start.owner, (record for record in records if record.seq < begun))
-    revision = history.head if created.checkpoint is None else history.get(created.checkpoint)
-    return () if revision is None else revision.messages
-
-
-def _transcript(start: Start, records: Sequence[Record]) -> tuple[Message, ...]:
-    """Run by run in the order of their turns: an input that waited stands in the log before the answers that it waited
-    for, and one that still waits was not said yet."""
-    by_run = Fold(start.thread_id, start.owner, records).messages_by_run()
-    elsewhere = iter(by_run.get(None, ()))  # a conversation that was held elsewhere, where it was told
-    said: list[Message] = []
-    started: set[str] = {start.run.run_id}
-    for record in records:
-        run_id, event = record.run_id, record.event
-        if run_id is None and isinstance(event, MessageStarted):
-            said.append(next(elsewhere))
-        elif run_id is not None and isinstance(event, RunStarted) and run_id not in started:
-            started.add(run_id)
-            said += by_run.get(run_id, ())
-    return tuple(message for message in said if message.phase == "answer")
 
 
 def _answers(fold: Fold) -> tuple[InterruptAnswered, ...]:

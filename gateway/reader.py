@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from canonical.event import (
     ArtifactAdded,
@@ -18,16 +19,20 @@ from canonical.event import (
     TaskCreated,
 )
 from canonical.fault import FaultCode, FaultError
-from canonical.hub import Scope
+from canonical.hub import Scope, Snapshot
 from canonical.message import FilePart, Message, Part
 from canonical.state import TERMINAL
 from canonical.thread import Task
 from gateway import view
 from gateway.blob import Blobs
+from gateway.erase import Erased
 from gateway.journal import Journal
 from gateway.ledger import Published
+from gateway.snapshots import Snapshots
 
 __all__ = ("Reader",)
+
+S = TypeVar("S", bound=Snapshot)
 
 
 class Reader:
@@ -44,6 +49,7 @@ class Reader:
         self._awaited: dict[tuple[str, str], set[asyncio.Future[bool]]] = {}
         """Threads that there are not yet, and who waits for them."""
         self._closed = False
+        self.snapshots = Snapshots()
 
     # What is open, and where threads are: kept on the loop, before anybody hears of a commit
 
@@ -67,10 +73,11 @@ class Reader:
             case _:
                 pass
 
-    def erased(self, owner: str, thread_id: str, open_ids: frozenset[str]) -> None:
+    def erased(self, owner: str, thread_id: str, erased: Erased) -> None:
         self._erasures += 1
         self._keys.pop((owner, thread_id), None)
-        self._live.difference_update((owner, open_id) for open_id in open_ids)
+        self._live.difference_update((owner, open_id) for open_id in erased.open)
+        self.snapshots.forget(erased.pk)
 
     def close(self) -> None:
         """Nobody waits for a thread any longer."""
@@ -100,6 +107,24 @@ class Reader:
         while page := await self._journal.page(pk, after, 2048, until):
             after = page[-1].seq
             records += [record for record in page if scope.holds(record)]
+        return [await self._inlined(record) for record in records] if inline else records
+
+    async def snapshot(
+        self,
+        owner: str,
+        thread_id: str,
+        name: Hashable,
+        empty: Callable[[], S],
+        until: int | None,
+        *,
+        inline: bool,
+    ) -> S:
+        pk = await self.key(owner, thread_id)
+        page = partial(self._page, pk, inline=inline)
+        return await self.snapshots.get(pk, (name, inline), empty, page, until)
+
+    async def _page(self, pk: int, after: int, until: int | None, *, inline: bool) -> Sequence[Record]:
+        records = await self._journal.page(pk, after, 2048, until)
         return [await self._inlined(record) for record in records] if inline else records
 
     async def read(

@@ -3,9 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -13,11 +11,12 @@ import httpx
 from gateway.app import create_app, open_hub
 from gateway.callable import wrap
 from gateway.config import Settings
-from gateway.database import migrate, open_engine, sqlite_path
+from gateway.database import sqlite_path
 from gateway.fetch import Fetcher
 from gateway.hub import Hub
 from gateway.registry import Fronted, Registry, connect
 from tests import loopback
+from tests.empty import make_database
 from tests.serving import serving
 
 __all__ = ("Running", "running")
@@ -30,18 +29,6 @@ class Running:
     http: httpx.AsyncClient
     """With the gateway as its base URL and no timeout on reading."""
     settings: Settings
-
-
-@cache
-def _new_database() -> bytes:
-    """What a gateway makes of a database that is not there yet. Made once: it is the same for every test."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "gateway.db")
-        engine = open_engine(f"sqlite:///{path}", writes=True, power=False)
-        with engine.begin() as connection:
-            migrate(connection)
-        engine.dispose()
-        return path.read_bytes()
 
 
 @asynccontextmanager
@@ -58,8 +45,8 @@ async def running(
     given: dict[str, Any] = {"database": f"sqlite:///{folder / 'gateway.db'}", "network": {"allow": ["127.0.0.0/8"]}}
     loaded = Settings.model_validate({**given, **settings})
     path = sqlite_path(loaded.database)
-    if path is not None and not path.exists():
-        path.write_bytes(_new_database())
+    if path is not None:
+        make_database(path)
     if agents is None and fronted is None:
         registry = await connect(loaded)
     else:

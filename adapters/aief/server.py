@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final, cast
 from uuid import UUID
 from weakref import WeakValueDictionary
@@ -151,8 +152,7 @@ class Server:
         found = await self._hub.threads(who.owner, where, limit=size, offset=(page - 1) * size)
         tasks: list[w.Task] = []
         for each in found.threads:
-            thread_id = each.thread.thread_id
-            tasks.append(TaskView(thread_id, agent, await self._hub.records(who.owner, Scope(thread_id))).task())
+            tasks.append((await self._unchecked(who, each.thread.thread_id, agent)).task())
         return _json(w.TaskListResponse(tasks=tasks, pagination=page_of(found.total, page, size)))
 
     async def get_task(self, request: Asked) -> Response[Any]:
@@ -172,13 +172,16 @@ class Server:
 
     async def _view(self, who: Caller, thread_id: str, agent: str) -> TaskView:
         try:
-            records = await self._hub.records(who.owner, Scope(thread_id))
+            view = await self._unchecked(who, thread_id, agent)
         except FaultError as error:
             raise _missing("task", thread_id) if error.fault.code is FaultCode.NOT_FOUND else error from error
-        view = TaskView(thread_id, agent, records)
         if not view.visible:
             raise _missing("task", thread_id)
         return view
+
+    async def _unchecked(self, who: Caller, thread_id: str, agent: str) -> TaskView:
+        name = (TaskView, agent)
+        return await self._hub.snapshot(who.owner, thread_id, name, partial(TaskView, thread_id, agent))
 
     # Steps
 

@@ -5,6 +5,7 @@ the runs before it ended, and so does its id.
 """
 
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID, uuid5
@@ -54,16 +55,27 @@ class TaskView:
         self.fold = Fold(thread_id)
         self._works: dict[str, Work] = {}
         """Of this agent's runs, in the order of their creation."""
+        self._runs: dict[str, list[str]] = {}
+        """The same, by task."""
         self._artifacts: dict[tuple[str, str], Artifact] = {}
         """By run and id, because an agent may use an id again in its next run; uploads under ""."""
         for record in records:
             self.apply(record)
+
+    def copy(self) -> "TaskView":
+        made = TaskView(self.thread_id, self.agent)
+        made.fold = self.fold.copy()
+        made._works = {run_id: work if work.ended else deepcopy(work) for run_id, work in self._works.items()}
+        made._runs = {task_id: list(run_ids) for task_id, run_ids in self._runs.items()}
+        made._artifacts = dict(self._artifacts)
+        return made
 
     def apply(self, record: Record) -> None:
         self.fold.apply(record)
         event, run_id = record.event, record.run_id or ""
         if isinstance(event, RunCreated) and self.fold.runs[event.run_id].agent == self.agent:
             self._works[event.run_id] = Work(event, record.at)
+            self._runs.setdefault(record.task_id or "", []).append(event.run_id)
         work = self._works.get(run_id)
         if work is not None:
             work.apply(record)
@@ -95,6 +107,10 @@ class TaskView:
     @property
     def seq(self) -> int:
         return self.fold.seq
+
+    @property
+    def size(self) -> int:
+        return 2 * self.fold.size  # the words are in the steps once more
 
     @property
     def thread(self) -> Thread:
@@ -160,8 +176,10 @@ class TaskView:
 
     def _stepped(self) -> str | None:
         """The newest run that a POST of a step began: the only one that may not be revealed to its end."""
-        begun = [run.run_id for run, work in self._shown() if "aief" in work.created.extra]
-        return begun[-1] if begun else None
+        for run_id, work in reversed(self._works.items()):
+            if "aief" in work.created.extra and not self.fold.runs[run_id].removed:
+                return run_id
+        return None
 
     def revealed(self, run_id: str) -> int:
         """How many of a run's steps callers have asked for. Whoever began it asked for the first one."""
@@ -286,7 +304,8 @@ class TaskView:
         """Nothing more will come of the task. A question that nobody can answer any more is a last step, too."""
         if not self.fold.tasks[run.task_id].terminal:
             return False
-        return [each.run_id for each, _ in self._shown() if each.task_id == run.task_id][-1:] == [run.run_id]
+        of_task = (self.fold.runs[run_id] for run_id in reversed(self._runs[run.task_id]))
+        return next((each for each in of_task if not each.removed), None) is run
 
     def _error(self, run: Run) -> JsonObject | None:
         task = self.fold.tasks[run.task_id]

@@ -220,10 +220,8 @@ def result_of(before: Revision | None, after: Revision) -> JsonObject:
     return {**written, "messages": said} if said else written
 
 
-def encode_state(
-    thread_id: str, revision: Revision | None, revisions: Mapping[str, Revision] | None = None
-) -> JsonObject:
-    """`revisions` = what else is known of the thread: with them a state tells what its tasks wrote."""
+def encode_state(thread_id: str, revision: Revision | None, then: Sequence[Revision] = ()) -> JsonObject:
+    """`then` = the revisions that came of it: with them a state tells what its tasks wrote."""
     if revision is None:
         return {
             "values": {},
@@ -237,7 +235,6 @@ def encode_state(
             "checkpoint_id": None,
             "parent_checkpoint_id": None,
         }
-    then = [] if revisions is None else [r for r in revisions.values() if r.parent_id == revision.checkpoint_id]
     return {
         "values": encode_values(revision),
         "next": list(revision.next),

@@ -1,7 +1,6 @@
 """The Agent Protocol's own dialect ↔ canonical, in both of its layouts: the README's, with the thread in the path, and
 that of OpenAPI 0.1.6. One body satisfies both. Messages stand beside the values, not in them."""
 
-from collections.abc import Mapping
 from typing import Final
 
 from adapters.langchain.codec import (
@@ -77,10 +76,7 @@ def _messages(revision: Revision | None) -> list[JsonObject]:
     return [] if revision is None else spoken(revision) or []
 
 
-def encode_state(
-    thread_id: str, revision: Revision | None, revisions: Mapping[str, Revision] | None = None
-) -> JsonObject:
-    """Takes the same as its namesake of LangGraph, and needs less of it."""
+def encode_state(thread_id: str, revision: Revision | None) -> JsonObject:
     if revision is None:
         return {"checkpoint": None, "values": {}, "messages": [], "metadata": {}}
     metadata: JsonObject = {"source": revision.source, "step": revision.step, "thread_id": thread_id}

@@ -195,7 +195,7 @@ class ThreadEvents(EventWriter):
         self._lifecycle(status, error=encode_error(event.fault)["message"] if status == "failed" else None)
 
     def _agent_of(self, record: Record) -> str:
-        task = self._agents.get(record.task_id or "")
+        task = self._history.task(record.task_id)
         return "" if task is None else task.agent
 
     def _interrupted(self, revision: Revision | None, questions: Sequence[Interrupt]) -> None:

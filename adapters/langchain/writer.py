@@ -41,7 +41,6 @@ from canonical.event import (
     StateSaved,
     StepEnded,
     StepStarted,
-    TaskCreated,
     ToolEnded,
     ToolStarted,
 )
@@ -58,14 +57,14 @@ Payload = Callable[[], Any]
 
 
 class EventWriter:
-    """Fed with every record of a thread, from its first one on."""
+    """Fed with every record of a thread: from its first one on, or from where a history of it ends, as long as none of
+    the runs that are shown had begun by then."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, history: History | None = None) -> None:
         self.view = view
         self.done = False
         """The run's end has been written. Never so of a whole thread."""
-        self._history = History(view.thread_id, view.owner)
-        self._agents: dict[str, TaskCreated] = {}
+        self._history = History(view.thread_id, view.owner) if history is None else history
         self._modes = frozenset(view.modes)
         self._asked: dict[str, frozenset[str]] = {}
         """The modes that each run of a thread was created with."""
@@ -80,9 +79,7 @@ class EventWriter:
         revision = self._history.apply(record)
         self._record, self._frames, self._n = record, [], 0
         event = record.event
-        if isinstance(event, TaskCreated):
-            self._agents[event.task_id] = event
-        elif isinstance(event, RunCreated) and self.view.run_id is None:
+        if isinstance(event, RunCreated) and self.view.run_id is None:
             self._asked[event.run_id] = _modes_of(event)
         if record.run_id is None:
             if isinstance(event, StateSaved) and self.view.run_id is None:
@@ -202,7 +199,7 @@ class EventWriter:
     # Runs
 
     def _start(self, event: RunStarted, revision: Revision | None) -> None:
-        record, task = self._record, self._agents.get(self._record.task_id or "")
+        record, task = self._record, self._history.task(self._record.task_id)
         node = event.node or ("" if task is None else task.agent)
         stateful = task is not None and task.stateful
         self._tools.clear()
@@ -375,7 +372,7 @@ class EventWriter:
 
     def _about(self, said: Chunks) -> JsonObject:
         """The metadata of a message: where it comes from."""
-        run, task = self._run, self._agents.get(self._record.task_id or "")
+        run, task = self._run, self._history.task(self._record.task_id)
         return {
             "langgraph_node": said.node,
             "langgraph_step": 0 if run is None else run.step,

@@ -6,9 +6,8 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar, cast
 
 import pytest
@@ -45,11 +44,11 @@ from canonical.event import (
 from canonical.state import TERMINAL
 from gateway.blob import Blobs
 from gateway.command import Bounds
-from gateway.database import migrate, open_engine
 from gateway.fetch import Fetcher
 from gateway.hub import Hub
 from gateway.ledger import Ledger
 from gateway.webhook import WriterFactory
+from tests.empty import make_database
 from tests.gateway.invariant import check_database
 
 __all__ = (
@@ -250,18 +249,6 @@ def fronted(
     )
 
 
-@cache
-def _empty_database() -> bytes:
-    """A migrated database: copying it is much quicker than migrating a new one for every test."""
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "empty.db"
-        engine = open_engine(f"sqlite:///{path}", writes=True, power=False)
-        with engine.begin() as connection:
-            migrate(connection)
-        engine.dispose()  # the last connection takes the write-ahead log into the file
-        return path.read_bytes()
-
-
 class House:
     """Makes hubs on one folder, checks the invariants of every database, and stops what a test left running."""
 
@@ -280,8 +267,7 @@ class House:
         name: str = "hub.db",
     ) -> Hub:
         """A hub that is not started yet."""
-        if not (self.folder / name).exists():
-            (self.folder / name).write_bytes(_empty_database())
+        make_database(self.folder / name)
         self._agents |= {each.agent for each in agents if isinstance(each.agent, Scripted)}
         hub = Hub(
             registry=Agents(agents),

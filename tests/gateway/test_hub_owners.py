@@ -4,6 +4,7 @@ task is would still be told of none."""
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final, cast
 
 import pytest
@@ -13,6 +14,7 @@ from canonical import (
     Answers,
     FaultError,
     FilePart,
+    History,
     ItemQuery,
     Message,
     NamespaceQuery,
@@ -68,6 +70,11 @@ def _run(made: Made) -> Run:
     )
 
 
+async def _history(hub: Hub, owner: str, thread_id: str) -> object:
+    history = await hub.snapshot(owner, thread_id, History, partial(History, thread_id))
+    return history.fold.tasks
+
+
 def _file() -> FilePart:
     return FilePart(name="a.txt", media_type="text/plain", inline=b"Bob", size=3)
 
@@ -115,6 +122,7 @@ CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
     "chain": lambda hub, owner, made: hub.chain(owner, made.task_id),
     "records": lambda hub, owner, made: hub.records(owner, Scope(made.session_id)),
     "records of a task": lambda hub, owner, made: hub.records(owner, Scope(made.session_id, "task", made.task_id)),
+    "snapshot": lambda hub, owner, made: _history(hub, owner, made.session_id),
     "read": lambda hub, owner, made: _first(hub, owner, Scope(made.session_id)),
     "file": lambda hub, owner, made: hub.file(owner, made.blob),
     "set_webhook": lambda hub, owner, made: hub.set_webhook(owner, _hook(made)),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -11,7 +12,7 @@ from pydantic_core import to_json
 
 from adapters._request import caller, is_uuid, loss_header
 from adapters.langchain.modes import Dialect
-from canonical import AgentInfo, FaultCode, FaultError, History, Hub, Receipt, Run, RunStatus, Scope, TaskState
+from canonical import AgentInfo, FaultCode, FaultError, History, Hub, Receipt, Run, RunStatus, TaskState
 from canonical.event import RunCreated
 from canonical.value import JsonObject
 
@@ -236,13 +237,14 @@ def as_created(run: Run, created: RunCreated) -> Run:
     )
 
 
-async def read_history(hub: Hub, owner: str, thread_id: str) -> History:
-    """The thread's state and all that led to it."""
+async def read_history(hub: Hub, owner: str, thread_id: str, until: int | None = None) -> History:
+    """The thread's state and all that led to it, or as it was at a seq. Raises not_found."""
     try:
-        records = await hub.records(owner, Scope(thread_id), inline=True)
+        return await hub.snapshot(
+            owner, thread_id, History, partial(History, thread_id, owner), until=until, inline=True
+        )
     except FaultError as error:
         raise thread_missing(error, thread_id) from error
-    return History(thread_id, owner, records)
 
 
 def chosen(names: Iterable[str], known: frozenset[str], what: str) -> list[str]:

@@ -76,7 +76,8 @@ class Cancels:
         """What a run that is being cancelled leaves behind, when it has ended."""
         if run.removed:
             return {}
-        return await result(self._hub, run.thread_id, run.run_id, owner, "langgraph", removed=True)
+        after = run.first_seq - 1
+        return await result(self._hub, run.thread_id, run.run_id, owner, "langgraph", after=after, removed=True)
 
     async def _cancel(self, owner: str, run_id: str, *, rollback: bool) -> Run:
         try:

@@ -4,7 +4,9 @@
 A command that is understood is answered with 200, whatever comes of it: the answer says whether it succeeded.
 """
 
+import sys
 from collections.abc import Awaitable, Callable, Mapping
+from itertools import islice
 from typing import Any, Final, TypeGuard
 
 from adapters._body import validate
@@ -179,7 +181,7 @@ class Commands:
     async def _state(self, params: JsonObject) -> tuple[JsonObject, int]:
         ns = strings(given(params, "namespace") or [], "namespace")
         history = await read_history(self._hub, self._owner, self._thread_id)
-        revision = history.head if not ns else next(iter(history.all(ns)), None)
+        revision = history.head if not ns else next(history.newest(ns), None)
         if ns and revision is None:
             raise Refused("no_such_namespace", f"Nothing is known of the state of {'|'.join(ns)[:100]}")
         keys = params.get("keys")
@@ -195,14 +197,14 @@ class Commands:
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise Refused("invalid_argument", "limit: it is not a positive integer")
         history = await read_history(self._hub, self._owner, self._thread_id)
-        every = history.all(ns)
         before: Any = params.get("before")
-        if before is not None:
-            known = [revision.checkpoint_id for revision in every]
-            if before not in known:
-                raise Refused("no_such_checkpoint", f"Checkpoint {str(before)[:100]!r} not found")
-            every = every[known.index(before) + 1 :]
-        return {"checkpoints": [_summary(self._thread_id, revision) for revision in every[:limit]]}, 0
+        known = history.get(before) if isinstance(before, str) else None
+        if before is not None and (known is None or known.ns != ns):
+            raise Refused("no_such_checkpoint", f"Checkpoint {str(before)[:100]!r} not found")
+        found = history.newest(ns, None if known is None else known.seq)
+        return {
+            "checkpoints": [_summary(self._thread_id, revision) for revision in islice(found, min(limit, sys.maxsize))]
+        }, 0
 
     async def _fork(self, params: JsonObject) -> tuple[JsonObject, int]:
         checkpoint: Any = given(params, "checkpoint_id")

@@ -1,6 +1,7 @@
 """Joining a run that somebody began: wait for its end, follow its stream; and follow a thread from run to run."""
 
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import Any
 
 from litestar import Response, get
@@ -68,7 +69,8 @@ class Joins:
     def _joined(self, request: Asked, run: Run, dialect: Dialect, below: str) -> Response[Any]:
         owner = owner_of(request)
         left = canceller(self._hub, owner, run.run_id, flag(request, "cancel_on_disconnect"))
-        pieces = kept_alive(lambda: result(self._hub, run.thread_id, run.run_id, owner, dialect))
+        waited = partial(result, self._hub, run.thread_id, run.run_id, owner, dialect)
+        pieces = kept_alive(partial(waited, after=run.first_seq - 1))
         return Waiting(Leaving(pieces, left), ids(run) | run_paths(run.thread_id, run.run_id, below))
 
     async def stream(self, request: Asked) -> Response[Any]:
@@ -83,8 +85,8 @@ class Joins:
                 raise
             return streamed(_not_found(), {})
         view = await self._view(request, run)
-        reading, after = Reading(self._hub, view, self._lines), _last_event_id(request)
-        frames = await reading.from_now() if after is None else reading.after(after)
+        reading, after = Reading(self._hub, view, self._lines, run.first_seq - 1), _last_event_id(request)
+        frames = await (reading.from_now() if after is None else reading.after(after))
         leaving = Leaving(frames, canceller(self._hub, owner, run.run_id, cancels))
         return streamed(leaving, ids(run) | run_paths(run.thread_id, run.run_id, "stream"))
 
@@ -122,7 +124,7 @@ class Joins:
         path = f"/threads/{thread_id}"
         headers = {"Babelgate-Thread": thread_id, "Location": f"{path}/stream", "Content-Location": path}
         reading = Reading(self._hub, view, self._lines)
-        return streamed(await reading.from_now() if after is None else reading.after(after), headers)
+        return streamed(await (reading.from_now() if after is None else reading.after(after)), headers)
 
 
 async def _not_found() -> AsyncGenerator[bytes]:

@@ -5,7 +5,7 @@ Protocol's OpenAPI 0.1.6 has them.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from litestar import Response, get, post
@@ -110,7 +110,8 @@ class Runs:
     async def create_wait(self, request: Asked) -> Response[Any]:
         started = await self._started(request)
         launch, receipt = started.launch, started.receipt
-        pieces = kept_alive(lambda: result(self._hub, receipt.thread_id, receipt.run_id, launch.owner, launch.dialect))
+        waited = partial(result, self._hub, receipt.thread_id, receipt.run_id, launch.owner, launch.dialect)
+        pieces = kept_alive(partial(waited, after=receipt.seq))
         below = "wait" if launch.dialect == "agent-protocol" else "join"
         headers = started.headers | run_paths(receipt.thread_id, receipt.run_id, below)
         return Waiting(Leaving(pieces, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels)), headers)
@@ -126,7 +127,7 @@ class Runs:
             dialect=launch.dialect,
             subgraphs=launch.subgraphs,
         )
-        frames = Reading(self._hub, view, self._lines).after((0, -1))
+        frames = await Reading(self._hub, view, self._lines, receipt.seq).after((0, -1))
         leaving = Leaving(frames, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels))
         return streamed(leaving, started.headers | run_paths(receipt.thread_id, receipt.run_id, "stream"))
 

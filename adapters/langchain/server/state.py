@@ -1,6 +1,6 @@
 """The state of a thread and its revisions: look at them, make one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from litestar import Response, get, post
@@ -93,8 +93,8 @@ class States:
         if checkpoint_id is not None:
             revision = _revision(history, checkpoint_id)
         else:
-            revision = history.head if not ns else next(iter(history.all(ns)), None)
-        body = _encoded(request, thread_id, revision, _by_id(history.all(ns)))
+            revision = history.head if not ns else next(history.newest(ns), None)
+        body = _encoded(request, thread_id, revision, history)
         return answer(picked(body, names), headers={"Babelgate-Thread": thread_id})
 
     async def update(self, request: Asked) -> Response[Any]:
@@ -125,20 +125,16 @@ class States:
         names = chosen(search.select or (), _FIELDS, "select")
         before = _before(search.before)
         history = await read_history(self._hub, owner_of(request), thread_id)
-        every = history.all(_ns(search.checkpoint))
-        known = _by_id(every)
         exactly = checkpoint_of(search.checkpoint)
-        if before is not None:
-            oldest = _revision(history, before).seq
-            every = [revision for revision in every if revision.seq < oldest]
+        seq = None if before is None else _revision(history, before).seq
         shown: list[JsonObject] = []
-        for revision in every:
+        for revision in history.newest(_ns(search.checkpoint), seq):
             if len(shown) == search.limit:
                 break
-            body = _encoded(request, thread_id, revision, known)
-            if exactly in (None, revision.checkpoint_id) and contains(
-                body.get("metadata") or {}, search.metadata or {}
-            ):
+            if exactly not in (None, revision.checkpoint_id):
+                continue
+            body = _encoded(request, thread_id, revision, history)
+            if contains(body.get("metadata") or {}, search.metadata or {}):
                 shown.append(picked(body, names))
         return answer(shown, headers={"Babelgate-Thread": thread_id})
 
@@ -167,14 +163,11 @@ def _revision(history: History, checkpoint_id: str) -> Revision:
     return found
 
 
-def _encoded(request: Asked, thread_id: str, revision: Revision | None, known: Mapping[str, Revision]) -> JsonObject:
+def _encoded(request: Asked, thread_id: str, revision: Revision | None, history: History) -> JsonObject:
     if dialect_of(request) == "agent-protocol" and revision is not None:
-        return codec_agent_protocol.encode_state(thread_id, revision, known)
-    return codec.encode_state(thread_id, revision, known)
-
-
-def _by_id(revisions: Sequence[Revision]) -> Mapping[str, Revision]:
-    return {revision.checkpoint_id: revision for revision in revisions}
+        return codec_agent_protocol.encode_state(thread_id, revision)
+    then = history.then(revision) if revision is not None and revision.next else ()
+    return codec.encode_state(thread_id, revision, then)
 
 
 def _ns(checkpoint: Checkpoint | None) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from adapters._shared import Encoder, Follower, Lines, Told
 from adapters._sse import EventStream, event_stream
 from adapters.langchain.modes import View
+from adapters.langchain.server.call import read_history
 from adapters.langchain.writer import EventWriter
 from canonical import FaultError, Hub, Record, Scope
 
@@ -50,21 +51,31 @@ class Reading:
     hub: Hub
     view: View
     lines: Lines
+    begins: int = 0
+    """A seq before the run's first record. What was said by then was not said in it, and need not be read again."""
 
-    def after(self, after: EventId) -> AsyncGenerator[bytes]:
+    async def after(self, after: EventId) -> AsyncGenerator[bytes]:
         """The frames after one of them, as many at a time as are there."""
-        follower = self.lines.join(self.view, _Encoder(EventWriter(self.view)), (), self._again)
-        return self._frames(follower, 0, after)
+        follower = self.lines.join(self.view, await self._encoder(), (), self._again, begins=self.begins)
+        return self._frames(follower, self.begins, after)
 
     async def from_now(self) -> AsyncGenerator[bytes]:
         """Those that are still to come. What is said after this returns is among them, however late they are read."""
-        encoder = _Encoder(EventWriter(self.view))
-        seen = await self.hub.records(self.view.owner, Scope(self.view.thread_id), inline=True)
+        encoder = await self._encoder()
+        seen = await self._seen()
         for record in seen:
             encoder.write(record)
-        last = seen[-1].seq if seen else 0
-        follower = self.lines.join(self.view, encoder, seen, self._again)
+        last = seen[-1].seq if seen else self.begins
+        follower = self.lines.join(self.view, encoder, seen, self._again, begins=self.begins)
         return _nothing() if encoder.writer.done else self._frames(follower, last, (last, 0))
+
+    async def _encoder(self) -> _Encoder:
+        """One that stands where the run begins."""
+        history = await read_history(self.hub, self.view.owner, self.view.thread_id, self.begins)
+        return _Encoder(EventWriter(self.view, history))
+
+    async def _seen(self) -> Sequence[Record]:
+        return await self.hub.records(self.view.owner, Scope(self.view.thread_id), self.begins, inline=True)
 
     async def _frames(self, follower: Follower, last: int, after: EventId) -> AsyncGenerator[bytes]:
         reading = self.hub.read(self.view.owner, Scope(self.view.thread_id), last, inline=True)
@@ -85,8 +96,8 @@ class Reading:
                 return
 
     async def _again(self, seq: int) -> Encoder:
-        encoder = _Encoder(EventWriter(self.view))
-        for record in await self.hub.records(self.view.owner, Scope(self.view.thread_id), inline=True):
+        encoder = await self._encoder()
+        for record in await self._seen():
             if record.seq < seq:
                 encoder.write(record)
         return encoder

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from adapters.langchain import codec, codec_agent_protocol
 from adapters.langchain.fault import encode_error
 from adapters.langchain.modes import Dialect
-from adapters.langchain.server.call import settled
+from adapters.langchain.server.call import read_history, settled
 from canonical import FaultCode, FaultError, History, Hub, Record, Run, RunReason, Scope
 from canonical.event import RunCreated, RunEnded, RunRemoved
 from canonical.value import JsonObject
@@ -33,12 +33,12 @@ class _Ended:
     created: RunCreated | None
 
 
-async def _ended(hub: Hub, thread_id: str, run_id: str, owner: str, *, removed: bool) -> _Ended:
-    """Wait for the end of a run, and with `removed` until it is gone from the thread if that is what follows. The state
-    is that of the end, whatever came later."""
-    history = History(thread_id, owner)
+async def _ended(hub: Hub, thread_id: str, run_id: str, owner: str, after: int, *, removed: bool) -> _Ended:
+    """Wait for the end of a run that begins after a seq, and with `removed` until it is gone from the thread if that is
+    what follows. The state is that of the end, whatever came later."""
+    history = await read_history(hub, owner, thread_id, after)
     created: RunCreated | None = None
-    reading = hub.read(owner, Scope(thread_id), inline=True)
+    reading = hub.read(owner, Scope(thread_id), history.seq, inline=True)
     async with aclosing(cast("AsyncGenerator[Sequence[Record]]", reading)) as batches:
         async for batch in batches:
             for record in batch:
@@ -61,11 +61,13 @@ def _is_last(record: Record, run_id: str, *, removed: bool) -> bool:
 
 
 async def result(
-    hub: Hub, thread_id: str, run_id: str, owner: str, dialect: Dialect, *, removed: bool = False
+    hub: Hub, thread_id: str, run_id: str, owner: str, dialect: Dialect, *, after: int, removed: bool = False
 ) -> JsonObject:
-    """What a wait ends with. The status was sent long ago, so what goes wrong is said in the body, too."""
+    """What a wait ends with, for a run that begins after the seq `after`. The status was sent long ago, so what goes
+    wrong is said in the body, too."""
     try:
-        return await _encoded(hub, owner, await _ended(hub, thread_id, run_id, owner, removed=removed), dialect)
+        ended = await _ended(hub, thread_id, run_id, owner, after, removed=removed)
+        return await _encoded(hub, owner, ended, dialect)
     except FaultError as error:
         if error.fault.code is FaultCode.NOT_FOUND:
             return error_body("HTTPException", "404: Run not found")

@@ -189,8 +189,7 @@ def test_a_history_is_linked_and_tells_what_each_task_wrote() -> None:
     log = echoed()
     history = log.history
     revisions = history.all()
-    by_id = {revision.checkpoint_id: revision for revision in revisions}
-    newest, oldest = [encode_state(THREAD, revision, by_id) for revision in revisions]
+    newest, oldest = [encode_state(THREAD, revision, history.then(revision)) for revision in revisions]
     assert newest["checkpoint"] == {
         "thread_id": THREAD,
         "checkpoint_ns": "",
@@ -400,7 +399,7 @@ def test_every_log_can_be_shown_as_states_a_thread_and_runs(made: list[Record]) 
     shown = encode_thread(ThreadView(thread=thread, status="interrupted", updated_at=made[-1].at), history)
     assert shown["values"] == encode_values(history.head)
     for revision in history.all():
-        state = encode_state(THREAD, revision, {each.checkpoint_id: each for each in history.all()})
+        state = encode_state(THREAD, revision, history.then(revision))
         assert [task["name"] for task in state["tasks"]] == state["next"]
         json.dumps(state, allow_nan=False)
     for run in history.fold.runs.values():

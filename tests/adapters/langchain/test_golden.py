@@ -66,12 +66,11 @@ def waited(log: list[Record], dialect: Dialect, created: RunCreated) -> str:
 
 def state(log: list[Record], dialect: Dialect) -> str:
     history = History(THREAD, "alice", log)
-    known = {revision.checkpoint_id: revision for revision in history.all()}
     head = history.head
     if dialect == "agent-protocol":
         assert head is not None
-        return line(codec_agent_protocol.encode_state(THREAD, head, known))
-    return line(codec.encode_state(THREAD, head, known))
+        return line(codec_agent_protocol.encode_state(THREAD, head))
+    return line(codec.encode_state(THREAD, head, [] if head is None else history.then(head)))
 
 
 def line(value: Any) -> str:

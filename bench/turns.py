@@ -1,0 +1,134 @@
+"""What a turn costs as its conversation grows: an agent that says 50 words a turn, over each protocol; and one that is
+told all that was said before, as a model is.
+
+    .venv/bin/python -m bench.turns [--turns 400]
+
+One caller, one turn after the other; what a turn takes early in the conversation, half way and at its end, as the
+median of 20 turns there. The gateway is a process of its own, on the durable default.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+
+from bench.echo import free_port, start
+from canonical import Invocation
+
+WORDS = " ".join(f"word{number}" for number in range(50))
+WINDOW = 20
+A2A = {"A2A-Version": "1.0"}
+
+Turn = Callable[[], Any]
+
+
+async def recall(call: Invocation) -> str:
+    return f"{len(call.history)} before, now: {call.text}"
+
+
+def posted(http: httpx.Client, path: str, body: Any, headers: dict[str, str] | None = None) -> Any:
+    answer = http.post(path, json=body, headers=headers)
+    if not answer.is_success or "word49" not in answer.text:
+        raise SystemExit(f"POST {path}: {answer.status_code}: {answer.text[:500]}")
+    return answer
+
+
+def acp(http: httpx.Client) -> Iterator[Turn]:
+    said = {"agent_name": "stream", "input": [{"role": "user", "parts": [{"content": WORDS}]}]}
+    session = posted(http, "/acp/runs", said).json()["session_id"]
+    yield lambda: posted(http, "/acp/runs", {**said, "session_id": session})
+
+
+def a2a(agent: str) -> Callable[[httpx.Client], Iterator[Turn]]:
+    def talk(http: httpx.Client) -> Iterator[Turn]:
+        path, message = (
+            f"/a2a/{agent}/message:send",
+            {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": WORDS}]},
+        )
+        context = posted(http, path, {"message": message}, A2A).json()["task"]["contextId"]
+        yield lambda: posted(http, path, {"message": {**message, "contextId": context}}, A2A)
+
+    return talk
+
+
+def aief(http: httpx.Client) -> Iterator[Turn]:
+    tasks = "/agent/stream/ap/v1/agent/tasks"
+    task = http.post(tasks, json={"input": WORDS}).json()["task_id"]
+    yield lambda: posted(http, f"{tasks}/{task}/steps", {"input": WORDS})
+
+
+def langgraph(path: str, **more: Any) -> Callable[[httpx.Client], Iterator[Turn]]:
+    def talk(http: httpx.Client) -> Iterator[Turn]:
+        thread = http.post("/threads", json={}).json()["thread_id"]
+        body = {"assistant_id": "stream", "input": {"messages": [{"role": "user", "content": WORDS}]}, **more}
+        yield lambda: posted(http, f"/threads/{thread}/runs/{path}", body)
+
+    return talk
+
+
+def state(http: httpx.Client) -> Iterator[Turn]:
+    """The state is looked at after each turn; only the look is timed."""
+    (turn,) = langgraph("wait")(http)
+    thread = turn().headers["content-location"].split("/")[2]
+    yield turn
+
+    def look() -> None:
+        http.get(f"/threads/{thread}/state").raise_for_status()
+
+    yield look
+
+
+TALKS: dict[str, Callable[[httpx.Client], Iterator[Turn]]] = {
+    "ACP": acp,
+    "A2A 1.0": a2a("stream"),
+    "A2A 1.0, recall": a2a("recall"),
+    "AIEF": aief,
+    "LangGraph wait": langgraph("wait"),
+    "LangGraph stream": langgraph("stream", stream_mode=["updates", "messages-tuple"]),
+    "LangGraph state": state,
+}
+
+
+def timed(talk: Callable[[httpx.Client], Iterator[Turn]], http: httpx.Client, turns: int) -> list[float]:
+    """Milliseconds of each turn."""
+    taken: list[float] = []
+    steps = list(talk(http))
+    for _ in range(turns):
+        for step in steps[:-1]:
+            step()
+        begun = time.perf_counter()
+        steps[-1]()
+        taken.append((time.perf_counter() - begun) * 1000)
+    return taken
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--turns", type=int, default=400)
+    options = parser.parse_args()
+    at = (WINDOW, options.turns // 2, options.turns - WINDOW)
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
+        agents = ["stream=gateway.demo:stream", "recall=bench.turns:recall"]
+        serve = [sys.executable, "-m", "gateway", "serve", *agents, "--port", str(port), "--log-level", "warning"]
+        gateway = start(serve, port, folder)
+        print(f"median ms of {WINDOW} turns")
+        print(f"{'after turns':18}" + "".join(f"{place:>9}" for place in at))
+        try:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
+                for name, talk in TALKS.items():
+                    taken = timed(talk, http, options.turns)
+                    shown = (statistics.median(taken[place : place + WINDOW]) for place in at)
+                    print(f"{name:18}" + "".join(f"{each:>9.1f}" for each in shown), flush=True)
+        finally:
+            gateway.terminate()
+            gateway.wait(10)
+
+
+if __name__ == "__main__":
+    main()
