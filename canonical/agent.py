@@ -11,7 +11,18 @@ from canonical.event import Cause, Event, InterruptAnswered, Record, StateSaved
 from canonical.message import DataPart, FilePart, Message, TextPart, text_of
 from canonical.value import Json, JsonObject, Value
 
-__all__ = ("AGENT_NAME", "DETACH", "Agent", "AgentInfo", "Invocation", "Reattachable", "Skill", "Stateful", "no_past")
+__all__ = (
+    "AGENT_NAME",
+    "DETACH",
+    "Agent",
+    "AgentInfo",
+    "Drawn",
+    "Invocation",
+    "Reattachable",
+    "Skill",
+    "Stateful",
+    "no_past",
+)
 
 AGENT_NAME: Final = re.compile(r"^[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?$")
 """To be matched whole (`fullmatch`): a `$` alone lets a line feed through."""
@@ -175,4 +186,18 @@ class Stateful(Protocol):
         """Make a revision and keep it. No run is active meanwhile, and the call belongs to none: its `data` are the
         members to change, by the agent's own rules, `messages` what is said, `checkpoint` the parent; `forgets` are ids
         of messages to leave out. Raises invalid."""
+        ...
+
+
+@runtime_checkable
+class Drawn(Protocol):
+    """An agent that is a graph and can show which. Both answers are as LangGraph's API has them."""
+
+    async def draw(self, depth: int | bool) -> JsonObject | None:
+        """`nodes` and `edges`; with a depth those of graphs inside it, too, so many levels down, or all. None if it
+        cannot tell after all."""
+        ...
+
+    async def subgraphs(self, namespace: str | None, recurse: bool) -> JsonObject | None:
+        """The schemas of the graphs inside it, by namespace; of all, or of the one that is named."""
         ...

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, TypeVar
 
-from canonical.agent import AgentInfo
+from canonical.agent import AgentInfo, Drawn
 from canonical.event import Record, RunCreated, Strategy
 from canonical.message import FilePart, Message
 from canonical.state import RunStatus, TaskState
@@ -258,6 +258,10 @@ class Hub(Protocol):
     def agent(self, name: str) -> AgentInfo:
         """By name or by UUID (uuid5 of the name). Raises not_found; agent_unreachable for one that is listed as
         broken."""
+        ...
+
+    def drawn(self, name: str) -> Drawn | None:
+        """An agent that can show what it is made of. Raises not_found."""
         ...
 
     # Writing

@@ -15,7 +15,9 @@ import httpx
 
 from adapters._upstream import FORWARDED, Client
 from canonical import Event, Fault, FaultCode, FaultError, Invocation
+from canonical.agent import Drawn
 from canonical.event import LossNoted, StateSaved, UpstreamBound
+from canonical.value import JsonObject
 
 __all__ = ("Breaker", "Fleet", "Server", "fleet")
 
@@ -145,6 +147,19 @@ class _Keeping(_Reattaching):
         server = self._bound(call) or self._servers[0]
         return await cast("Any", server.client).update_state(call, forgets=forgets, as_node=as_node)
 
+    # The port of agents that are graphs (`canonical.agent.Drawn`)
+
+    async def draw(self, depth: int | bool) -> JsonObject | None:
+        return await self._first.draw(depth)
+
+    async def subgraphs(self, namespace: str | None, recurse: bool) -> JsonObject | None:
+        return await self._first.subgraphs(namespace, recurse)
+
+    @property
+    def _first(self) -> Drawn:
+        """All are of one kind."""
+        return cast("Any", min(self._servers, key=lambda each: each.breaker.is_suspect).client)
+
 
 class _Relay:
     """What a client yields, from the first server that takes the run. Not a generator: how it is left (closed, or let
@@ -226,7 +241,7 @@ class _Relay:
 
 
 def fleet(servers: Sequence[Server]) -> Fleet:
-    for made, needed in ((_Keeping, ("reattach", "update_state")), (_Reattaching, ("reattach",))):
+    for made, needed in ((_Keeping, ("reattach", "update_state", "draw")), (_Reattaching, ("reattach",))):
         if all(hasattr(server.client, name) for server in servers for name in needed):
             return made(servers)
     return Fleet(servers)

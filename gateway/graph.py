@@ -182,6 +182,25 @@ class Graph:
             next=tuple(state.next),
         )
 
+    # The port of agents that are graphs (`canonical.agent.Drawn`)
+
+    async def draw(self, depth: int | bool) -> JsonObject | None:
+        try:
+            drawn: Any = (await self._graph.aget_graph(xray=depth)).to_json()
+        except NotImplementedError:
+            return None
+        for node in drawn["nodes"]:  # an id is the path of a class in the author's code
+            if isinstance(node.get("data"), dict):
+                node["data"].pop("id", None)
+        return plain_object(drawn)
+
+    async def subgraphs(self, namespace: str | None, recurse: bool) -> JsonObject | None:
+        try:
+            found = [each async for each in self._graph.aget_subgraphs(namespace=namespace, recurse=recurse)]
+        except NotImplementedError:
+            return None
+        return {namespace: _told_schemas(_schemas(graph)) for namespace, graph in found}
+
 
 def _answer(output: Json) -> Part:
     """Text, if that is all there is."""
@@ -225,6 +244,11 @@ def _schemas(graph: Any) -> Mapping[str, JsonObject]:
         if schema is not None:
             made[name] = schema
     return made
+
+
+def _told_schemas(schemas: Mapping[str, JsonObject]) -> JsonObject:
+    """As LangGraph's API names them."""
+    return {f"{name}_schema": schemas.get(name) for name in ("input", "output", "state", "config", "context")}
 
 
 def _schema(ask: Callable[[], Any]) -> JsonObject | None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 from uuid import uuid4
 
-from canonical.agent import AgentInfo, Invocation, Stateful
+from canonical.agent import AgentInfo, Drawn, Invocation, Stateful
 from canonical.event import ArtifactAdded, Record, RunCreated
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.history import History
@@ -232,6 +232,10 @@ class Hub:
 
     def agent(self, name: str) -> AgentInfo:
         return self.registry.get(name).info
+
+    def drawn(self, name: str) -> Drawn | None:
+        agent = self.registry.get(name).agent
+        return agent if isinstance(agent, Drawn) else None
 
     async def _working(self, name: str) -> Fronted:
         fronted = await self.registry.reached(name)

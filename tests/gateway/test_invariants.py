@@ -570,7 +570,7 @@ async def test_i18_whatever_an_agent_yields_ends_its_run_as_its_own_failure_and_
 # Owners and rest
 
 
-OTHERS = {"tasks", "threads", "create_thread", "await_thread", "agents", "agent", "fetch"}
+OTHERS = {"tasks", "threads", "create_thread", "await_thread", "agents", "agent", "drawn", "fetch"}
 """Methods of the hub that find nothing in their own way, or belong to nobody."""
 
 

@@ -289,3 +289,14 @@ async def test_a_graph_there_is_an_agent_like_any_other(server: str) -> None:
     client = Client(server, "ask")
     await check_agent(lambda: cast("Any", Reminded(client)), same=False, strange=("", "\0", {}), bound=60)
     await client.aclose()
+
+
+@pytest.mark.parametrize("below", ["graph", "graph?xray=true", "graph?xray=1", "subgraphs", "subgraphs?recurse=true"])
+async def test_a_graph_there_is_drawn_as_its_own_server_draws_it(
+    gateway: Running, far: httpx.AsyncClient, below: str
+) -> None:
+    for assistant in (await far.post("/assistants/search", json={"limit": 100})).json():
+        path = f"/assistants/{assistant['assistant_id']}/{below}"
+        own, ours = await far.get(path), await gateway.http.get(path)
+        assert own.status_code == ours.status_code == 200
+        assert own.json() == ours.json(), assistant["graph_id"]

@@ -21,7 +21,7 @@ from adapters.langchain.client.thread import place, update_state
 from adapters.langchain.client.upstream import Upstream
 from adapters.langchain.client.work import Work, blaming_the_agent, valid
 from adapters.langchain.codec import assistant_id
-from adapters.langchain.content import members_of
+from adapters.langchain.content import json_text, members_of
 from adapters.langchain.description import decode_schemas
 from adapters.langchain.modes import Dialect
 from adapters.langchain.reader import EventReader, saved_in
@@ -383,9 +383,8 @@ class Client:
         """What a graph takes and gives. Without it, it takes messages."""
         if self._shape is not None or self._dialect != "langgraph":
             return
-        called = self._agent if is_uuid(self._agent) else assistant_id(self._agent)
         try:
-            told = decode_schemas(await self._upstream.get(f"/assistants/{called}/schemas"))
+            told = decode_schemas(await self._upstream.get(f"/assistants/{self._called}/schemas"))
         except FaultError as error:
             if error.fault.code is FaultCode.AGENT_UNREACHABLE:
                 raise
@@ -402,6 +401,33 @@ class Client:
         if await self._spoken() != "langgraph":
             raise FaultError(FaultCode.UNSUPPORTED, "The agent's server tells nothing of its states.")
         return await update_state(self._upstream, call, forgets, as_node)
+
+    # The port of agents that are graphs (`canonical.agent.Drawn`)
+
+    async def draw(self, depth: int | bool) -> JsonObject | None:
+        shown = f"?xray={json_text(depth)}" if depth else ""
+        drawn = await self._of_assistant(f"graph{shown}")
+        return drawn if drawn is not None and "nodes" in drawn and "edges" in drawn else None
+
+    async def subgraphs(self, namespace: str | None, recurse: bool) -> JsonObject | None:
+        below = "" if namespace is None else f"/{quote(namespace, safe='')}"
+        return await self._of_assistant(f"subgraphs{below}{'?recurse=true' if recurse else ''}")
+
+    async def _of_assistant(self, path: str) -> JsonObject | None:
+        """None from a server that knows nothing of assistants."""
+        if await self._spoken() != "langgraph":
+            return None
+        try:
+            told = await self._upstream.get(f"/assistants/{self._called}/{path}")
+        except FaultError as error:
+            if status_of(error.fault) in (*NOT_THERE, 422):
+                return None
+            raise
+        return told if isinstance(told, dict) else None
+
+    @property
+    def _called(self) -> str:
+        return self._agent if is_uuid(self._agent) else assistant_id(self._agent)
 
 
 def _notes_end(said: Sequence[Event], start: int) -> int:

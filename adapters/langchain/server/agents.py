@@ -13,7 +13,7 @@ from adapters._request import caller, is_uuid
 from adapters.langchain.codec import assistant_id, format_time
 from adapters.langchain.codec_agent_protocol import encode_agent, encode_schemas
 from adapters.langchain.server.ask import Limit, Offset
-from adapters.langchain.server.call import Asked, answer, both, chosen, contains, pagination, picked, uuid
+from adapters.langchain.server.call import Asked, answer, both, chosen, contains, flag, pagination, picked, uuid
 from canonical import AgentInfo, FaultCode, FaultError, Hub
 from canonical.value import JsonObject
 
@@ -22,6 +22,7 @@ __all__ = ("routes",)
 M = TypeVar("M", bound=BaseModel)
 
 _SCHEMAS: Final = ("input_schema", "output_schema", "state_schema", "config_schema")
+_FLAGS: Final = {"true": True, "True": True, "false": False, "False": False}
 _FIELDS: Final = frozenset(
     {
         "assistant_id",
@@ -146,8 +147,12 @@ class Agents:
         return _page([only] if contains(only["metadata"], body.metadata or {}) else [], body)
 
     async def graph(self, request: Asked) -> Response[Any]:
-        """An agent is one node, whatever goes on inside it."""
-        path = ("__start__", self._assistant(request).name, "__end__")
+        """An agent that is no graph is one node."""
+        depth, info = _depth(request.query_params.get("xray") or "false"), self._assistant(request)
+        agent = self._hub.drawn(info.name)
+        if agent is not None and (shown := await agent.draw(depth)) is not None:
+            return answer(shown)
+        path = ("__start__", info.name, "__end__")
         drawn: JsonObject = {
             "nodes": [{"id": name, "type": "runnable", "data": {"name": name}} for name in path],
             "edges": [{"source": source, "target": target} for source, target in pairwise(path)],
@@ -161,8 +166,10 @@ class Agents:
         return answer({"graph_id": info.name, **schemas, "context_schema": None})
 
     async def subgraphs(self, request: Asked) -> Response[Any]:
-        self._assistant(request)
-        return answer({})
+        agent = self._hub.drawn(self._assistant(request).name)
+        if agent is None:
+            return answer({})
+        return answer(await agent.subgraphs(request.path_params.get("namespace"), flag(request, "recurse")) or {})
 
     async def refuse(self, request: Asked) -> Response[Any]:
         """No 422: nothing is wrong with what the caller said."""
@@ -209,6 +216,15 @@ def _page(found: Sequence[JsonObject], asked: _Page) -> Response[Any]:
     end = asked.offset + asked.limit
     page = found[asked.offset : end]
     return answer(page, headers=pagination(asked.offset, len(page), more=len(found) > end))
+
+
+def _depth(text: str) -> int | bool:
+    """Of the parameter `xray`. Raises invalid."""
+    if text in _FLAGS:
+        return _FLAGS[text]
+    if not (text.isascii() and text.isdigit() and int(text[:9]) > 0):
+        raise FaultError(FaultCode.INVALID, "xray: it is neither true nor false, nor a number above 0")
+    return int(text[:9])
 
 
 def _named(name: str, part: str | None) -> bool:

@@ -1,0 +1,110 @@
+"""LangGraph's `RemoteGraph`: a graph or an agent of the gateway, used as if it were a graph in the caller's process."""
+
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.pregel.remote import RemoteGraph  # pyright: ignore[reportMissingTypeStubs]
+from langgraph.types import Command
+from langgraph_sdk import get_client
+
+from gateway import demo
+from gateway.graph import front
+from gateway.registry import Fronted
+from tests.gateway.graphs import GRAPHS
+from tests.gateway.hubs import within
+from tests.interop.langgraph.talk import said
+from tests.running import Running, running
+
+Remote = Callable[[str], RemoteGraph]
+DRAWN = ("ask", "chat", "within")
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncGenerator[Running]:
+    made = {name: Fronted(*front(GRAPHS[name](), name)) for name in DRAWN}
+    async with running(tmp_path, {"stream": demo.stream}, fronted=made) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+async def remote(gateway: Running) -> AsyncGenerator[Remote]:
+    # Its client is given: one that it makes itself is never closed.
+    async with get_client(url=gateway.url) as client:
+        yield lambda name: RemoteGraph(name, client=client)
+
+
+async def thread(gateway: Running) -> Any:
+    made = await gateway.http.post("/threads", json={})
+    return {"configurable": {"thread_id": made.json()["thread_id"]}}
+
+
+@pytest.mark.parametrize("name", ["chat", "stream"])
+async def test_it_is_invoked_and_remembers(gateway: Running, remote: Remote, name: str) -> None:
+    graph, config = remote(name), await thread(gateway)
+    first = await within(graph.ainvoke(said("one"), config), "the first turn")
+    again: Any = await within(graph.ainvoke(said("two"), config), "the second")
+    assert [message["type"] for message in again["messages"]] == ["human", "ai", "human", "ai"]
+    assert again["messages"][:2] == first["messages"]
+    state = await within(graph.aget_state(config), "the state")
+    assert (state.values, state.next) == (again, ())
+    states = [each async for each in graph.aget_state_history(config, limit=2)]
+    assert states[0].values == again
+    assert len(states) == 2
+
+
+@pytest.mark.parametrize("name", ["chat", "stream"])
+async def test_it_is_streamed_in_each_mode(remote: Remote, name: str) -> None:
+    graph: Any = remote(name)
+    for mode, shape in (("values", dict), ("updates", dict), ("messages", tuple), ("debug", dict), ("tasks", dict)):
+        told = [each async for each in graph.astream(said("a b"), stream_mode=mode)]
+        assert told, mode
+        assert all(isinstance(each, shape) for each in told), (mode, told)
+    both = [part[0] async for part in graph.astream(said("a b"), stream_mode=["values", "updates"])]
+    assert set(both) >= {"values", "updates"}
+
+
+async def test_it_asks_and_is_answered(gateway: Running, remote: Remote) -> None:
+    graph, config = remote("ask"), await thread(gateway)
+    asked: Any = await within(graph.ainvoke({}, config), "the question")
+    (question,) = asked["__interrupt__"]
+    state = await within(graph.aget_state(config), "the state")
+    assert state.next
+    assert [each.id for task in state.tasks for each in task.interrupts] == [question["id"]]
+    answered: Any = await within(graph.ainvoke(Command(resume="Ada"), config), "the answer")
+    assert "Ada" in str(answered)
+    assert "__interrupt__" not in answered
+
+
+async def test_its_state_is_changed(gateway: Running, remote: Remote) -> None:
+    graph, config = remote("chat"), await thread(gateway)
+    await within(graph.ainvoke(said("one"), config), "a turn")
+    await within(graph.aupdate_state(config, said("told later")), "the update")
+    state = await within(graph.aget_state(config), "the state")
+    assert state.values["messages"][-1]["content"] == "told later"
+
+
+async def test_it_is_drawn_as_it_is_in_its_own_process(remote: Remote) -> None:
+    here, there = GRAPHS["within"](), remote("within")
+    here = here.compile() if hasattr(here, "compile") else here
+    for xray in (False, True, 1):
+        mine, theirs = await here.aget_graph(xray=xray), await within(there.aget_graph(xray=xray), "the graph")
+        assert set(theirs.nodes) == set(mine.nodes)
+        assert {(e.source, e.target, e.conditional) for e in theirs.edges} == {
+            (e.source, e.target, e.conditional) for e in mine.edges
+        }
+    assert "inner:middle:deepest" in (await within(there.aget_graph(xray=True), "the graph")).nodes
+
+
+async def test_the_graphs_within_it_tell_their_schemas(gateway: Running) -> None:
+    async with get_client(url=gateway.url) as client:
+        (assistant,) = await client.assistants.search(graph_id="within")
+        named = assistant["assistant_id"]
+        outer: Any = await client.assistants.get_subgraphs(named)
+        assert list(outer) == ["inner"]
+        assert outer["inner"]["input_schema"]["properties"].keys() == {"items"}
+        assert list(await client.assistants.get_subgraphs(named, recurse=True)) == ["inner", "inner|middle"]
+        middle: Any = await client.assistants.get_subgraphs(named, namespace="inner|middle", recurse=True)
+        assert list(middle) == ["inner|middle"]
+        assert await client.assistants.get_subgraphs(named, namespace="nowhere") == {}
