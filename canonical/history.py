@@ -9,7 +9,7 @@ a parent, so a run from an older one begins a branch; the newest revision is the
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import cast
+from typing import Final, cast
 from uuid import NAMESPACE_OID, uuid5
 
 from pydantic_core import to_json
@@ -29,9 +29,13 @@ from canonical.fold import Fold
 from canonical.message import Message
 from canonical.state import RunStatus
 from canonical.thread import Interrupt
-from canonical.value import Json, JsonObject
+from canonical.value import Json, JsonObject, same
 
 __all__ = ("History", "Revision", "members")
+
+
+_REVISION: Final = 1000
+"""Bytes of one without its values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,6 +285,7 @@ class History:
             questions=questions,
             fault=fault,
         )
+        self._size += _REVISION
         self._nodes[checkpoint_id] = _Node(made, whole, delta, said, forgets)
         if record.task_id is not None and not ns:
             self._tips[record.task_id] = checkpoint_id
@@ -296,7 +301,7 @@ class History:
         shared: JsonObject = {}
         for name, value in given.items():
             known = before.get(name)
-            if known == value:
+            if name in before and same(known, value):
                 shared[name] = known
             elif isinstance(known, list) and isinstance(value, list):
                 shared[name] = self._continued(cast("list[Json]", known), cast("list[Json]", value))
@@ -306,9 +311,9 @@ class History:
         return (None, shared) if whole is None else (shared, delta)
 
     def _continued(self, before: list[Json], now: list[Json]) -> list[Json]:
-        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False)))
-        self._size += len(to_json(now[same:])) + 8 * same
-        return [*before[:same], *now[same:]]
+        kept = sum(1 for _ in takewhile(bool, map(same, before, now)))
+        self._size += len(to_json(now[kept:])) + 8 * kept
+        return [*before[:kept], *now[kept:]]
 
     def _is_stateful(self, task_id: str) -> bool:
         return task_id in self._agents and self._agents[task_id].stateful

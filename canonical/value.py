@@ -1,11 +1,11 @@
 """The base of every canonical value: frozen, closed, comparable, and stored as JSON."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-__all__ = ("Extra", "Json", "JsonObject", "Value")
+__all__ = ("Extra", "Json", "JsonObject", "Value", "same")
 
 Json = JsonValue
 JsonObject = dict[str, Any]
@@ -21,3 +21,18 @@ class Value(BaseModel):
     extras."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON. To Python 1, 1.0 and True are equal."""
+    if one is other:
+        return True
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        known = cast("JsonObject", one)
+        return known.keys() == other.keys() and all(same(value, other[name]) for name, value in known.items())
+    if isinstance(one, list):
+        items = cast("list[Any]", one)
+        return len(items) == len(other) and all(map(same, items, other))
+    return one == other

@@ -8,7 +8,7 @@ from adapters.langchain.content import json_text, members_of
 from adapters.langchain.question import BREAKPOINT, Turns
 from canonical import Event, Fault, FaultCode, Message
 from canonical.event import Custom, InterruptRaised, Native, StateSaved, StepEnded, StepStarted
-from canonical.value import Json, JsonObject
+from canonical.value import Json, JsonObject, same
 from gateway.graph_speech import Speech
 from gateway.graph_value import plain, plain_object
 
@@ -141,7 +141,8 @@ class Telling:
         if ns or self._keeps_last or known is None or known[0] != parent_id or not known[1].keys() <= values.keys():
             return {"values": values}
         before = known[1]
-        return {"delta": {name: value for name, value in values.items() if name not in before or before[name] != value}}
+        changed = {name: value for name, value in values.items() if name not in before or not same(before[name], value)}
+        return {"delta": changed}
 
     def _again(self, ns: Namespace, data: Mapping[str, Any], values: JsonObject, shown: bool) -> Sequence[Event]:
         """The state that the run goes on from: it is known, and only LangGraph's own readers are told once more."""

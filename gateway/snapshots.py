@@ -18,6 +18,8 @@ Page = Callable[[int, int | None], Awaitable[Sequence[Record]]]
 """Reads some records after one seq and up to another; none if there are no more."""
 
 _MOST: Final = 32 * 1024 * 1024
+_EACH: Final = 4 * 1024
+"""Bytes that one takes however little is in it."""
 
 
 class Snapshots:
@@ -68,14 +70,14 @@ class Snapshots:
             self._kept.move_to_end(key)
             return
         self._drop(key)
-        if not changed or found.size > self._most:
+        if not changed or found.size + _EACH > self._most:
             return
         self._kept[key] = found.copy()
-        self._size += found.size
+        self._size += found.size + _EACH
         while self._size > self._most:
             self._drop(next(iter(self._kept)))
 
     def _drop(self, key: tuple[int, Hashable]) -> None:
         dropped = self._kept.pop(key, None)
         if dropped is not None:
-            self._size -= dropped.size
+            self._size -= dropped.size + _EACH

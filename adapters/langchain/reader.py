@@ -48,7 +48,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.value import Json, JsonObject
+from canonical.value import Json, JsonObject, same
 
 __all__ = ("EventReader", "saved_in")
 
@@ -230,7 +230,7 @@ class EventReader:
         before_id, before = self._states.get(ns) or (None, dict[str, Any]())
         if ns or parent_id is None or parent_id != before_id or not before.keys() <= values.keys():
             return {"values": values}
-        return {"delta": {k: v for k, v in values.items() if k not in before or before[k] != v}}
+        return {"delta": {k: v for k, v in values.items() if k not in before or not same(before[k], v)}}
 
     def _again(self, ns: Place, values: JsonObject, data: Json, shown: bool) -> Sequence[Event]:
         """The state that the run goes on from: it is known, and only LangGraph's own readers are told once more."""

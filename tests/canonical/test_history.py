@@ -1,5 +1,7 @@
 """A thread's state: for agents that keep none, it follows from what was said."""
 
+import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -261,3 +263,33 @@ def test_the_state_of_a_long_thread_is_read_in_one_walk(log: Log):
     head = History("thread", records=log.records).head
     assert head is not None
     assert (len(head.messages), head.values) == (600, {"n": 299})
+
+
+def test_a_state_is_what_the_agent_last_told_and_a_truth_is_no_number(log: Log):
+    log.say(TaskCreated(task_id="r", agent="a", stateful=True), task="r")
+    log.ask("r", "hi")
+    told = ({"n": 1, "l": [0, {"a": 1}]}, {"n": True, "l": [False, {"a": 1.0}, "x"]}, {"n": None, "l": [False]})
+    for number, values in enumerate(told):
+        parent = str(number - 1) if number else None
+        saved = log.say(StateSaved(checkpoint_id=str(number), parent_id=parent, values=values), "r")
+        assert json.dumps(saved.values) == json.dumps(values)
+    assert [json.dumps(revision.values) for revision in log.history.all()] == [json.dumps(each) for each in told[::-1]]
+
+
+def test_states_share_what_they_have_in_common(log: Log):
+    log.say(TaskCreated(task_id="r", agent="a", stateful=True), task="r")
+    log.ask("r", "hi")
+    said: list[Any] = []
+    sizes: list[int] = []
+    for number in range(20):
+        said.append({"content": "x" * 1000, "number": number})
+        parent = str(number - 1) if number else None
+        values: Any = {"messages": json.loads(json.dumps(said))}
+        log.say(StateSaved(checkpoint_id=str(number), parent_id=parent, values=values), "r")
+        sizes.append(log.history.size)
+    first, last = log.history.get("0"), log.history.get("19")
+    assert first is not None
+    assert last is not None
+    assert first.values["messages"][0] is last.values["messages"][0]
+    grown = [after - before for before, after in pairwise(sizes)]
+    assert max(grown) < grown[0] + 1000

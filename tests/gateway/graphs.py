@@ -355,6 +355,15 @@ def steps() -> Any:
     return builder(Listed, {name: writes({"items": [name]}) for name in ("one", "two", "three")})
 
 
+class Counted(TypedDict, total=False):
+    n: Any
+
+
+def truth() -> Any:
+    """A member that changes to what Python takes for the same."""
+    return builder(Counted, {"one": writes({"n": 1}), "yes": writes({"n": True}), "real": writes({"n": 1.0})})
+
+
 GRAPHS: dict[str, Any] = {
     "ask": ask,
     "blocks": blocks,
@@ -368,6 +377,7 @@ GRAPHS: dict[str, Any] = {
     "steps": steps,
     "structured": structured,
     "tools": tools,
+    "truth": truth,
     "turns": turns,
     "twice": twice,
     "within": within,

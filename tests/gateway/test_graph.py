@@ -1,6 +1,7 @@
 """Graphs behind the gateway: conversations, questions, states and their history, as a LangGraph client has them."""
 
 import asyncio
+import json
 import operator
 import subprocess
 import sys
@@ -652,3 +653,13 @@ async def test_a_graph_is_named_in_the_configuration_like_any_other_agent(
         assert info.description == "Counts steps."
         ready = (await gateway.http.get("/readyz")).json()
         assert "cannot be compiled" in ready["agents"]["empty"]
+
+
+async def test_a_truth_in_a_state_is_no_number(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "truth") as caller:
+        thread_id = await caller.thread()
+        frames = await caller.stream(thread_id, "truth", {"n": 0}, "values")
+        history = (await caller.gateway.http.get(f"/threads/{thread_id}/history")).json()
+    told = [json.dumps(data) for mode, _, data in frames if mode == "values"]
+    assert told == ['{"n": 0}', '{"n": 1}', '{"n": true}', '{"n": 1.0}']
+    assert [json.dumps(state["values"]) for state in history[:4]] == told[::-1]

@@ -84,6 +84,20 @@ class Log:
         return [r for r in self.records if r.seq > after and (until is None or r.seq <= until)][:5]
 
 
+class Nothing:
+    """A view that holds nothing."""
+
+    seq, size = 0, 0
+
+    def apply(self, record: Record) -> None:
+        self.seq = record.seq
+
+    def copy(self) -> "Nothing":
+        made = Nothing()
+        made.seq = self.seq
+        return made
+
+
 def fold() -> History:
     return History(THREAD, OWNER)
 
@@ -135,7 +149,7 @@ async def test_a_thread_that_was_forgotten_while_it_was_read_is_not_kept() -> No
 
 
 async def test_the_least_recently_used_go_when_there_are_too_many() -> None:
-    snapshots, log = Snapshots(most=25_000), Log()
+    snapshots, log = Snapshots(most=35_000), Log()
     log.grow(10)
 
     async def is_kept(pk: int) -> bool:
@@ -160,6 +174,17 @@ async def test_one_that_is_too_large_is_not_kept_and_pushes_nobody_out() -> None
     log.read.clear()
     await snapshots.get(1, "a", fold, log.page, None)
     assert log.read == [(10, None)]
+
+
+async def test_many_small_ones_are_bounded_too() -> None:
+    snapshots = Snapshots(most=100_000)
+    log = Log()
+    log.grow(1)
+    for pk in range(100):
+        await snapshots.get(pk, "a", partial(Nothing), log.page, None)
+    log.read.clear()
+    await snapshots.get(0, "a", partial(Nothing), log.page, None)
+    assert log.read[0] == (0, None)
 
 
 async def test_a_removed_run_is_in_no_snapshot(hubs: House) -> None:
