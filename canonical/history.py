@@ -327,10 +327,6 @@ class History:
         """How a task began."""
         return self._agents.get(task_id or "")
 
-    def input(self, run_id: str | None) -> RunCreated | None:
-        """How a run began."""
-        return self._inputs.get(run_id or "")
-
     @property
     def head(self) -> Revision | None:
         """The thread's state; None before the first input."""
