@@ -7,9 +7,9 @@ left alone for a while, and then one run at a time finds out whether it is back.
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 import httpx
 
@@ -27,10 +27,13 @@ _COOLDOWN: Final = 30.0
 """Seconds."""
 _PAUSES: Final = (0.1, 0.5)
 """Seconds between the tries of a connection, when no other server is left."""
+_PATIENCE: Final = 10.0
+"""Seconds for what is no run: nothing else bounds the silence of a server."""
 _BROKEN: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
 _NOT_IMPLEMENTED: Final = 501
 _UNBEGUN: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
+T = TypeVar("T")
 Events = AsyncGenerator[Event, None]
 Run = Callable[[Invocation], AsyncIterator[Event]]
 
@@ -150,10 +153,10 @@ class _Keeping(_Reattaching):
     # The port of agents that are graphs (`canonical.agent.Drawn`)
 
     async def draw(self, depth: int | bool) -> JsonObject | None:
-        return await self._first.draw(depth)
+        return await _in_time(self._first.draw(depth))
 
     async def subgraphs(self, namespace: str | None, recurse: bool) -> JsonObject | None:
-        return await self._first.subgraphs(namespace, recurse)
+        return await _in_time(self._first.subgraphs(namespace, recurse))
 
     @property
     def _first(self) -> Drawn:
@@ -245,6 +248,15 @@ def fleet(servers: Sequence[Server]) -> Fleet:
         if all(hasattr(server.client, name) for server in servers for name in needed):
             return made(servers)
     return Fleet(servers)
+
+
+async def _in_time(answer: Awaitable[T]) -> T:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await answer
+    except TimeoutError:
+        words = f"The agent's server did not answer within {_PATIENCE:g} seconds"
+        raise FaultError(FaultCode.AGENT_TIMEOUT, words) from None
 
 
 def _is_failing(fault: Fault, *, heard: bool) -> bool:

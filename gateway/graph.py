@@ -189,6 +189,8 @@ class Graph:
             drawn: Any = (await self._graph.aget_graph(xray=depth)).to_json()
         except NotImplementedError:
             return None
+        except Exception as error:
+            raise _told(error, self.info.name) from error
         for node in drawn["nodes"]:  # an id is the path of a class in the author's code
             if isinstance(node.get("data"), dict):
                 node["data"].pop("id", None)
@@ -199,6 +201,8 @@ class Graph:
             found = [each async for each in self._graph.aget_subgraphs(namespace=namespace, recurse=recurse)]
         except NotImplementedError:
             return None
+        except Exception as error:
+            raise _told(error, self.info.name) from error
         return {namespace: _told_schemas(_schemas(graph)) for namespace, graph in found}
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from canonical import Event, FaultCode, FaultError, Invocation
-from canonical.agent import DETACH, Reattachable
+from canonical.agent import DETACH, Drawn, Reattachable
 from canonical.event import Custom, LossNoted, UpstreamBound
 from canonical.feature import Feature
 from gateway.fleet import Breaker, Fleet, Server, fleet
@@ -288,3 +288,37 @@ async def test_all_connections_are_let_go_of() -> None:
     clients = Client(HELLO), Client(HELLO)
     await of(*clients).aclose()
     assert all(client.closed for client in clients)
+
+
+# What is no run
+
+
+class Drawing(Attaching):
+    async def update_state(self) -> None: ...
+
+    async def draw(self, depth: int | bool) -> Any:
+        if not self.calls:
+            await asyncio.Event().wait()
+        return {"nodes": [], "edges": [], "depth": depth}
+
+    async def subgraphs(self, namespace: str | None, recurse: bool) -> Any:
+        return await self.draw(recurse)
+
+
+async def test_a_server_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.fleet._PATIENCE", 0.05)
+    agent = of(Drawing())
+    assert isinstance(agent, Drawn)
+    for asked in (agent.draw(True), agent.subgraphs(None, False)):
+        with pytest.raises(FaultError, match="did not answer within") as error:
+            await asked
+        assert error.value.fault.code is FaultCode.AGENT_TIMEOUT
+
+
+async def test_a_server_that_answers_is_asked_before_one_that_fails() -> None:
+    failing, well = Drawing(unreachable()), Drawing([])
+    well.calls.append(call())
+    agent = of(failing, well)
+    await events(agent)
+    assert isinstance(agent, Drawn)
+    assert await agent.draw(2) == {"nodes": [], "edges": [], "depth": 2}

@@ -663,3 +663,21 @@ async def test_a_truth_in_a_state_is_no_number(tmp_path: Path) -> None:
     told = [json.dumps(data) for mode, _, data in frames if mode == "values"]
     assert told == ['{"n": 0}', '{"n": 1}', '{"n": true}', '{"n": 1.0}']
     assert [json.dumps(state["values"]) for state in history[:4]] == told[::-1]
+
+
+@pytest.mark.parametrize("below", ["graph", "subgraphs"])
+async def test_a_graph_that_fails_to_be_drawn_is_the_one_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
+) -> None:
+    async def fails(*_: object, **__: object) -> None:
+        raise ValueError("no pencil")
+
+    def fails_at_once(*_: object, **__: object) -> None:
+        raise ValueError("no pencil")
+
+    async with graphs_running(tmp_path, "steps") as caller:
+        (assistant,) = (await caller.gateway.http.post("/assistants/search", json={})).json()
+        monkeypatch.setattr("langgraph.pregel.Pregel.aget_graph", fails)
+        monkeypatch.setattr("langgraph.pregel.Pregel.aget_subgraphs", fails_at_once)
+        answer = await caller.gateway.http.get(f"/assistants/{assistant['assistant_id']}/{below}")
+    assert answer.json() == {"detail": "ValueError: no pencil"}
