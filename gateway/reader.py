@@ -124,11 +124,7 @@ class Reader:
         return await self.snapshots.get(pk, (name, inline), empty, page, until)
 
     async def _page(self, pk: int, after: int, until: int | None, *, inline: bool) -> Sequence[Record]:
-        recent = self._journal.channels.get(pk).after(after)
-        if recent is None:
-            records = await self._journal.page(pk, after, 2048, until)
-        else:
-            records = recent if until is None else [record for record in recent if record.seq <= until]
+        records = await self._journal.page(pk, after, 2048, until)
         return [await self._inlined(record) for record in records] if inline else records
 
     async def read(
