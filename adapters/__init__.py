@@ -1,15 +1,19 @@
 """The protocols, one folder each. A protocol is served if it stands in `ADAPTERS`, and agents that speak it can be put
-behind the gateway if it stands in `UPSTREAMS`; nowhere else is there a list."""
+behind the gateway if it stands in `UPSTREAMS`; nowhere else is there a list. What installed packages offer (`_plugins`)
+comes after what stands here."""
+
+from typing import Any, Final
 
 from adapters import a2a, acp, aief, langchain, openai
 from adapters._adapter import Adapter
+from adapters._plugins import with_adapters, with_upstreams
 from adapters._upstream import Upstream
 
 __all__ = ("ADAPTERS", "UPSTREAMS")
 
-ADAPTERS: tuple[Adapter, ...] = (acp.adapter, a2a.adapter, aief.adapter, langchain.adapter)
+_ADAPTERS: Final = (acp.adapter, a2a.adapter, aief.adapter, langchain.adapter)
 
-UPSTREAMS: tuple[Upstream, ...] = (
+_UPSTREAMS: Final = (
     langchain.upstream,
     a2a.upstream,
     acp.upstream,
@@ -18,3 +22,16 @@ UPSTREAMS: tuple[Upstream, ...] = (
     openai.upstream,
 )
 """In the order of preference, where a server speaks several: what carries more of a run comes first."""
+
+ADAPTERS: tuple[Adapter, ...]
+UPSTREAMS: tuple[Upstream, ...]
+
+
+def __getattr__(name: str) -> Any:
+    """The lists are made when somebody asks for one: a plug-in imports this package for the types of what it offers,
+    and may be at that when it is imported by others first."""
+    if name == "ADAPTERS":
+        return globals().setdefault(name, with_adapters(_ADAPTERS))
+    if name == "UPSTREAMS":
+        return globals().setdefault(name, with_upstreams(_UPSTREAMS))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""What a protocol's folder gives to the gateway: one `Adapter` value."""
+"""Plug-in interface of servers: what a protocol's folder gives to the gateway, one `Adapter` value."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +29,11 @@ class WebhookWriter(Protocol):
         """Whose records it is given, from the first one on: the task's, or all of its thread's."""
         ...
 
+    @property
+    def once(self) -> bool:
+        """Whether the first body is the only one."""
+        ...
+
     def headers(self) -> Mapping[str, str]:
         """Of every delivery; with the registrant's own token or credentials."""
         ...
@@ -45,6 +50,8 @@ class Adapter:
     versions: tuple[str, ...]
     prefixes: tuple[str, ...]
     """Paths that begin with one of these answer in this protocol's words, also where no route matches."""
+    open_paths: tuple[str, ...] = ()
+    """Paths that are answered without a key, where `{agent}` stands for the name of any agent: public cards, pings."""
     routes: Callable[[Hub], Sequence[ControllerRouterHandler]]
     encode_fault: Callable[[Fault, Request[Any, Any, Any]], Response[Any]]
     """The protocol's own error answer."""

@@ -7,19 +7,22 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
+import httpx
 from litestar import Response
 from sse_starlette.sse import EventSourceResponse, SendTimeoutError
 
+from adapters._client.answers import ANSWER_LIMIT, pieces
 from canonical import FaultCode, FaultError
 
-__all__ = ("HEARTBEAT", "EventStream", "Frame", "Frames", "Lines", "event_stream", "frame", "read_frames")
+__all__ = ("HEARTBEAT", "EventStream", "Frame", "Frames", "LineSplitter", "event_stream", "frame", "read_frames")
 
 HEARTBEAT: Final = b": heartbeat\n\n"
 SEND_TIMEOUT: Final = 60.0
 """Seconds for which a reader may refuse to take one chunk before it is cut off."""
-FRAME_LIMIT: Final = 64 * 1024 * 1024
+_SLICE: Final = 16 * 1024
+"""Bytes that are cut into lines at once."""
 
 
 class _Source(EventSourceResponse):
@@ -74,13 +77,25 @@ def event_stream(
     return EventStream(frames, ping=ping, headers=headers, status_code=status_code)
 
 
+_ESCAPES: Final = ((b"\xc2\x85", b"\\u0085"), (b"\xe2\x80\xa8", b"\\u2028"), (b"\xe2\x80\xa9", b"\\u2029"))
+"""U+0085, U+2028 and U+2029 as UTF-8, and as JSON may write them instead."""
+
+
 def frame(data: bytes, *, id: str | None = None, event: str | None = None) -> bytes:
-    """One frame. `data` with line breaks becomes several data lines."""
+    """One frame. `data` is JSON; with line breaks it becomes several data lines.
+
+    Only CR and LF end a line of an event stream (https://html.spec.whatwg.org/#parsing-an-event-stream), but httpx's
+    `aiter_lines`, and so the official A2A and ACP clients, cut wherever `str.splitlines` does. JSON has escaped the
+    control characters among those already, and in JSON the other three stand in strings only.
+    """
     head = b""
     if event is not None:
         head += b"event: " + _one_line(event) + b"\n"
     if id is not None:
         head += b"id: " + _one_line(id) + b"\n"
+    for raw, escaped in _ESCAPES:
+        if raw in data:
+            data = data.replace(raw, escaped)
     if b"\n" in data or b"\r" in data:
         data = b"\ndata: ".join(data.splitlines())
     return head + b"data: " + data + b"\n\n"
@@ -100,13 +115,12 @@ class Frame:
     """The last id that the stream gave, here or before."""
 
 
-class Lines:
+class LineSplitter:
     """Bytes in, whole lines out, however they are cut. LF, CRLF and CR end a line."""
 
-    def __init__(self, limit: int = FRAME_LIMIT) -> None:
+    def __init__(self, limit: int = ANSWER_LIMIT) -> None:
         self._limit = limit
-        self._rest: list[bytes] = []
-        self._size = 0
+        self._rest = bytearray()
         self._after_cr = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
@@ -116,27 +130,28 @@ class Lines:
             return
         self._after_cr = chunk.endswith(b"\r")
         for line in chunk.splitlines(keepends=True):
-            self._size += len(line)
-            if self._size > self._limit:
+            if len(self._rest) + len(line) > self._limit:
                 raise _too_long(self._limit)
             if not line.endswith((b"\n", b"\r")):
-                self._rest.append(line)
+                self._rest += line
                 return
-            self._rest.append(line.rstrip(b"\r\n"))
-            whole = b"".join(self._rest)
-            self._rest.clear()
-            self._size = 0
+            whole = line.rstrip(b"\r\n")
+            if self._rest:
+                whole = bytes(self._rest) + whole
+                self._rest.clear()
             yield whole
 
 
 class Frames:
     """Lines in, frames out. What is unfinished when the stream ends is dropped, as the specification says."""
 
-    def __init__(self, limit: int = FRAME_LIMIT) -> None:
-        self._lines = Lines(limit)
+    def __init__(self, limit: int = ANSWER_LIMIT) -> None:
+        self._lines = LineSplitter(limit)
         self._limit = limit
-        self._data: list[bytes] = []
+        self._data: bytes | bytearray | None = None
+        """Of the event so far; only one of several lines needs to be put together."""
         self._size = 0
+        """Bytes of its lines, as they came."""
         self._event = ""
         self._id = ""
         self._first = True
@@ -150,19 +165,23 @@ class Frames:
                 self._field(line)
                 continue
             data, event = self._data, self._event
-            self._data, self._event, self._size = [], "", 0
-            if data:
-                yield Frame(b"\n".join(data), event or "message", self._id)
+            self._data, self._event, self._size = None, "", 0
+            if data is not None:
+                yield Frame(bytes(data), event or "message", self._id)
 
     def _field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         match name:
             case b"data":
-                self._size += len(value) + 1
+                self._size += len(line)
                 if self._size > self._limit:
                     raise _too_long(self._limit)
-                self._data.append(value)
+                if self._data is None:
+                    self._data = value
+                else:
+                    self._data = bytearray(self._data) if isinstance(self._data, bytes) else self._data
+                    self._data += b"\n" + value
             case b"event":
                 self._event = value.decode(errors="replace")
             case b"id" if b"\0" not in value:
@@ -174,16 +193,16 @@ class Frames:
         return [found for chunk in chunks for found in self.feed(chunk)]
 
 
-class _Streaming(Protocol):
-    def aiter_bytes(self) -> AsyncIterator[bytes]: ...
-
-
-async def read_frames(response: _Streaming, *, limit: int = FRAME_LIMIT) -> AsyncGenerator[Frame, None]:
-    """The frames of an upstream's answer (of httpx, say). Raises agent_invalid for one that is larger than `limit`."""
+async def read_frames(response: httpx.Response, *, limit: int = ANSWER_LIMIT) -> AsyncGenerator[Frame, None]:
+    """The frames of an upstream's answer. Raises agent_invalid for one that is larger than `limit`."""
     frames = Frames(limit)
-    async for chunk in response.aiter_bytes():
-        for found in frames.feed(chunk):
-            yield found
+    async with aclosing(pieces(response)) as chunks:
+        async for chunk in chunks:
+            for start in range(0, len(chunk), _SLICE):
+                if start:  # others come in between: a chunk may be of thousands of lines
+                    await asyncio.sleep(0)
+                for found in frames.feed(chunk[start : start + _SLICE]):
+                    yield found
 
 
 def _too_long(limit: int) -> FaultError:

@@ -1,4 +1,5 @@
-"""How a protocol's folder puts agents behind the gateway: one `Upstream` value beside its `Adapter`."""
+"""Plug-in interface of clients: how a protocol's folder puts agents behind the gateway, one `Upstream` value beside its
+`Adapter`."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
@@ -36,6 +37,9 @@ class Upstream:
     """`client(url, name, headers=…, timeout=…, **options)`."""
     name_of: Callable[[AgentInfo], str]
     """What the server itself calls an agent that it listed."""
+    own_path: str | None = None
+    """Where this gateway serves its agents to clients of this protocol, with `{agent}` for an agent's name; None if it
+    does not."""
     alone: bool = False
     """A server has one agent, whatever it is called."""
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])

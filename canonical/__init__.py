@@ -20,7 +20,7 @@ from canonical.event import EVENT, Event, Record
 from canonical.fault import BLAME, Fault, FaultCode, FaultError
 from canonical.feature import FULL, Carry, Feature, dropped, lossy
 from canonical.fold import Fold
-from canonical.history import History, Revision
+from canonical.history import Revision, StateHistory
 from canonical.hub import (
     Answers,
     Hub,
@@ -36,6 +36,7 @@ from canonical.hub import (
     ThreadPage,
     Webhook,
 )
+from canonical.listed import Listed
 from canonical.message import (
     AnnotationPart,
     DataPart,
@@ -72,12 +73,12 @@ __all__ = (
     "Feature",
     "FilePart",
     "Fold",
-    "History",
     "Hub",
     "Interrupt",
     "Invocation",
     "Item",
     "ItemQuery",
+    "Listed",
     "Message",
     "NamespaceQuery",
     "Part",
@@ -93,6 +94,7 @@ __all__ = (
     "RunStatus",
     "Scope",
     "Skill",
+    "StateHistory",
     "StateUpdate",
     "Step",
     "Store",

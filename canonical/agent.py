@@ -9,10 +9,11 @@ from typing import Final, Protocol, runtime_checkable
 
 from canonical.event import Cause, Event, InterruptAnswered, Record, StateSaved
 from canonical.message import DataPart, FilePart, Message, TextPart, text_of
-from canonical.value import Json, JsonObject, Value
+from canonical.value import Extra, Json, JsonObject, Value
 
 __all__ = (
     "AGENT_NAME",
+    "DEFAULT_OWNER",
     "DETACH",
     "Agent",
     "AgentInfo",
@@ -27,6 +28,9 @@ __all__ = (
 AGENT_NAME: Final = re.compile(r"^[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?$")
 """To be matched whole (`fullmatch`): a `$` alone lets a line feed through."""
 
+
+DEFAULT_OWNER: Final = "default"
+"""Everybody, where there are no keys."""
 
 DETACH: Final = "detach"
 """The message of the `CancelledError` by which a gateway that stops lets go of a run that it will re-attach to: the
@@ -63,6 +67,9 @@ class AgentInfo(Value):
     stateful: bool = False
     """The agent has a state of its own and yields `StateSaved` for each of its revisions; otherwise the thread's
     revisions follow from what was said (`canonical.history`)."""
+    replies: bool = False
+    """It may answer with a message and make no task of it, as A2A has it: A2A callers are told of a task once it is
+    known that there is one."""
     continuable: bool = False
     """A terminal ACP run of this agent takes another message (the "agent run" of early ACP)."""
 
@@ -75,7 +82,7 @@ async def no_past() -> Sequence[Record]:
 class Invocation:
     """One activation of an agent: everything it may need, none of it to be fetched through the hub."""
 
-    owner: str = "default"
+    owner: str = DEFAULT_OWNER
     agent: str
     thread_id: str
     task_id: str
@@ -93,13 +100,18 @@ class Invocation:
     metadata: JsonObject = field(default_factory=dict[str, object])
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Of the caller's request, for the agent's server."""
+    extra: Extra = field(default_factory=dict[str, object])
+    """Of the request, what canonical has no word for, for an agent of the caller's own protocol."""
+    opens_thread: bool = False
+    """The first start of the first run of a thread that nothing was said on before."""
     history: tuple[Message, ...] = ()
     """What was said on the thread before this run, as far as the agent does not remember it by itself."""
     upstream: Mapping[str, str] = field(default_factory=dict[str, str])
     """The upstream's own ids, as earlier runs bound them: `task` and `run` of this task, `context` and `session` of the
     thread."""
     past: Callable[[], Awaitable[Sequence[Record]]] = no_past
-    """The records of this task so far: what an agent that starts over has said already."""
+    """The records of this task so far, of those that stand (`canonical.replay.standing`): what an agent that is started
+    again has said already."""
 
     @property
     def text(self) -> str:
@@ -114,7 +126,7 @@ class Invocation:
         return data_text(parts[-1].data) if parts else ""
 
     @property
-    def said(self) -> tuple[Message, ...]:
+    def input_messages(self) -> tuple[Message, ...]:
         """The input as messages, for agents that take nothing else: input that is no message stands beside what was
         said, as data; where nothing was said, the text that it means comes first, and alone if that is all of it."""
         if self.data in (None, {}, []) or any(isinstance(p, DataPart) for m in self.messages for p in m.parts):
@@ -159,7 +171,9 @@ class Agent(Protocol):
         """Yield the events of one run.
 
         Ids may be left None: the hub fills them. The run pauses if a question is open when the iterator ends, and is
-        done otherwise; `RunEnded` is only needed to give an output or another status. Raising ends it as failed; a
+        done otherwise; `RunEnded` is only needed to give an output or another status. An agent that is started again
+        (`call.attempt`) may say everything again; or, if it goes on from a state that it keeps, first a `RunStarted`
+        that names the messages which are `void`, and then what comes after that state. Raising ends it as failed; a
         `FaultError` keeps its words, any other exception becomes a fault of the agent. Closing the iterator, or
         cancelling the task that awaits it, is the cancel.
         """
@@ -171,8 +185,8 @@ class Reattachable(Protocol):
     """An agent whose active run outlives the gateway."""
 
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
-        """Yield the events of the upstream's run from its start; `call.upstream` names it. Events that `call.past()`
-        holds already are dropped by the caller (`canonical.replay.unseen`)."""
+        """Yield the events of the upstream's run from its start; `call.upstream` names it. Those that `call.past()`
+        holds already are dropped by the caller (`canonical.replay.Said`)."""
         ...
 
 
@@ -191,13 +205,15 @@ class Stateful(Protocol):
 
 @runtime_checkable
 class Drawn(Protocol):
-    """An agent that is a graph and can show which. Both answers are as LangGraph's API has them."""
+    """An agent that is a graph and can show which."""
 
     async def draw(self, depth: int | bool) -> JsonObject | None:
-        """`nodes` and `edges`; with a depth those of graphs inside it, too, so many levels down, or all. None if it
-        cannot tell after all."""
+        """`nodes`, a list of objects with an `id` each, and `edges`, a list of objects whose `source` and `target` are
+        such ids; what else is in them is the agent's own. With a depth those of graphs inside it, too, so many levels
+        down, or all. None if it cannot tell after all."""
         ...
 
     async def subgraphs(self, namespace: str | None, recurse: bool) -> JsonObject | None:
-        """The schemas of the graphs inside it, by namespace; of all, or of the one that is named."""
+        """The graphs inside it, by namespace: of each its JSON Schemas, by what they describe. All, or the one that is
+        named; with `recurse` those inside of these, too. None if it cannot tell."""
         ...

@@ -1,4 +1,4 @@
-"""The event union: every fact that a thread's log can hold.
+"""Event sourcing, the events: a union of every fact that a thread's log can hold.
 
 An agent yields the events of its run; the hub adds ids, numbers and times, commits them as records, and is the only one
 that appends. Everything that any protocol shows is derived from records, so an event holds whatever an encoder needs
@@ -116,8 +116,20 @@ class RunStarted(_Event):
     attempt: int = 1
     node: str = ""
     goes_on: bool = False
-    """A later attempt that goes on where the one before was cut off: the upstream was re-attached to. Otherwise the
-    agent says everything again, and what the attempt before had said is void."""
+    """A later attempt that goes on where the one before was cut off: the upstream was re-attached to, or the agent was
+    started again and has said nothing else than before yet. Otherwise it starts over: it says everything anew, and what
+    the run had said is void."""
+    void: tuple[str, ...] | None = None
+    """Of one that starts over, ids of messages: these alone are void, as the agent goes on from a state that it keeps,
+    and does again what it had not finished. None = all that the run had said."""
+
+    @property
+    def starts_over(self) -> bool:
+        return self.attempt > 1 and not self.goes_on
+
+    def voids(self, message_id: str | None) -> bool:
+        """Whether what the run had said in a message is void; None = in no message."""
+        return self.starts_over and (self.void is None or message_id in self.void)
 
 
 class UpstreamBound(_Event):

@@ -1,5 +1,5 @@
-"""What went wrong, and whose fault it is. Adapters turn a code into their protocol's own error; nobody parses
-messages."""
+"""Errors (faults): what went wrong, and whose fault it is. Adapters turn a code into their protocol's own error; nobody
+parses messages."""
 
 from enum import StrEnum
 from typing import Final, Literal
@@ -8,9 +8,12 @@ from pydantic import Field
 
 from canonical.value import JsonObject, Value
 
-__all__ = ("BLAME", "Blame", "Fault", "FaultCode", "FaultError")
+__all__ = ("BLAME", "BUSY", "Blame", "Fault", "FaultCode", "FaultError")
 
 Blame = Literal["caller", "upstream", "us"]
+
+BUSY: Final = "busy"
+"""`details.reason` of a conflict with a run of the thread that has not ended."""
 
 
 class FaultCode(StrEnum):
@@ -21,6 +24,8 @@ class FaultCode(StrEnum):
     UNSUPPORTED_TYPE = "unsupported_type"
     """A content type that the agent does not take."""
     UNAUTHENTICATED = "unauthenticated"
+    FORBIDDEN = "forbidden"
+    """The gateway does not answer whoever asks in this way, with or without a key."""
     NOT_FOUND = "not_found"
     """No such thing for this owner: another owner's thing is answered in the same words."""
     METHOD_NOT_ALLOWED = "method_not_allowed"
@@ -54,6 +59,7 @@ BLAME: Final[dict[FaultCode, Blame]] = {
     FaultCode.UNSUPPORTED: "caller",
     FaultCode.UNSUPPORTED_TYPE: "caller",
     FaultCode.UNAUTHENTICATED: "caller",
+    FaultCode.FORBIDDEN: "caller",
     FaultCode.NOT_FOUND: "caller",
     FaultCode.METHOD_NOT_ALLOWED: "caller",
     FaultCode.CONFLICT: "caller",
@@ -79,7 +85,8 @@ class Fault(Value):
     code: FaultCode
     message: str
     details: JsonObject = Field(default_factory=dict)
-    """Facts for programs: `field`, `retry_after` (seconds), `interrupts`; what each code gives is up to its raiser."""
+    """Facts for programs: `field`, `retry_after` (seconds), `interrupts`, `reason` (as `BUSY`); what each code gives is
+    up to its raiser."""
 
     @property
     def blame(self) -> Blame:

@@ -1,5 +1,5 @@
-"""What a protocol can carry. Each adapter declares it once in `CARRIES`; docs, loss headers and test skips follow from
-it."""
+"""Capabilities of protocols: what each can carry. An adapter declares it once in `CARRIES`; docs, loss headers and test
+skips follow from it."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Views of a log: `Fold` turns records into the snapshots that every protocol's view is made of.
+"""Event sourcing, folds (projections): `Fold` turns records into the snapshots that every protocol's view is made of.
 
 `task_after`, `run_after` and `interrupt_after` say what one record does to one snapshot. The journal applies the same
 functions to the rows it keeps, in the transaction that appends the record, so rows and log cannot disagree.
@@ -33,6 +33,7 @@ from canonical.event import (
 from canonical.message import FilePart, Message, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
 from canonical.state import RunStatus, TaskState
 from canonical.thread import Artifact, Interrupt, Loss, Run, Task, Thread
+from canonical.value import Extra
 
 __all__ = (
     "Fold",
@@ -66,12 +67,12 @@ def thread_after(thread: Thread, record: Record) -> Thread:
         case RunCreated() if thread.uploads:  # its messages bring them
             return replace(thread, uploads=())
         case ThreadChanged():
-            return _changed(thread, record, event)
+            return _apply_thread_change(thread, record, event)
         case _:
             return thread
 
 
-def _changed(thread: Thread, record: Record, event: ThreadChanged) -> Thread:
+def _apply_thread_change(thread: Thread, record: Record, event: ThreadChanged) -> Thread:
     return replace(
         thread,
         changed_at=record.at,
@@ -138,7 +139,12 @@ def run_after(run: Run, record: Record) -> Run:
     match event:
         case RunStarted():
             return replace(
-                run, status=RunStatus.RUNNING, attempt=event.attempt, started_at=record.at, last_seq=record.seq
+                run,
+                status=RunStatus.RUNNING,
+                attempt=event.attempt,
+                started_at=record.at,
+                last_seq=record.seq,
+                loss=() if event.voids(None) else run.loss,
             )
         case RunEnded():
             return replace(
@@ -189,6 +195,11 @@ def extend_part(part: Part, text: str) -> Part:
             return part.model_copy(update={"arguments": part.arguments + text})
         case _:
             return part
+
+
+def _merge_extra(begun: Extra, ended: Extra) -> Extra:
+    """What a protocol says of a message at its start and at its end, member by member."""
+    return {**begun, **{name: {**begun.get(name, {}), **more} for name, more in ended.items()}}
 
 
 @dataclass(slots=True)
@@ -269,11 +280,11 @@ class Fold:
                 self.tasks[event.task_id] = task_created(self.thread_id, record, event)
             case RunCreated():
                 self.size += _THING + len(encode_event(event))
-                self._created(event, record)
+                self._add_run(event, record)
                 for message in event.messages:
-                    self._said(message, record)
-            case RunStarted() if event.attempt > 1 and not event.goes_on:
-                self._void(run_id)
+                    self._add_message(message, record)
+            case RunStarted() if event.starts_over:
+                self._void(run_id, event)
             case InterruptRaised():
                 self.size += _THING + len(encode_event(event))
                 self.interrupts[task_id or "", event.interrupt_id or ""] = interrupt_raised(record, event)
@@ -291,21 +302,21 @@ class Fold:
             case _:
                 pass
 
-    def _created(self, event: RunCreated, record: Record) -> None:
+    def _add_run(self, event: RunCreated, record: Record) -> None:
         task_id = record.task_id or ""
         agent = self.tasks[task_id].agent if task_id in self.tasks else ""
         self.runs[event.run_id] = run_created(record, event, task_id, self.thread_id, agent)
 
-    def _void(self, run_id: str | None) -> None:
-        """The run says everything again."""
+    def _void(self, run_id: str | None, start: RunStarted) -> None:
+        """The run starts over."""
         for message_id, said in list(self._messages.items()):
-            if said.run_id == run_id and not said.given:
+            if said.run_id == run_id and not said.given and start.voids(message_id):
                 del self._messages[message_id]
         for artifact_id, artifact in list(self.artifacts.items()):
-            if artifact.run_id == run_id:
+            if artifact.run_id == run_id and start.voids(None):
                 del self.artifacts[artifact_id]
 
-    def _said(self, message: Message, record: Record) -> None:
+    def _add_message(self, message: Message, record: Record) -> None:
         self._messages[message.message_id or ""] = _OpenMessage(
             message=message,
             run_id=record.run_id,
@@ -349,6 +360,11 @@ class Fold:
                 pass
             case MessageEnded():
                 said.ended = True
+                if event.extra:
+                    said.message = said.message.model_copy(
+                        update={"extra": _merge_extra(said.message.extra, event.extra)}
+                    )
+                said.value()  # now, because copies share it from here on, and may be looked at side by side
 
     def _artifact(self, event: ArtifactAdded, record: Record) -> None:
         artifact_id = event.artifact_id or ""

@@ -1,4 +1,4 @@
-"""A thread's state and its revisions: what LangGraph calls values and checkpoints, for every agent.
+"""State and checkpoints of a thread: what LangGraph calls values and checkpoints, as revisions, for every agent.
 
 An agent with a state of its own saves its revisions (`StateSaved`). For all others they follow from the log: the input
 of a run makes one, and so does each stop. Their values are the members of the caller's inputs, the last structured
@@ -31,7 +31,7 @@ from canonical.state import RunStatus
 from canonical.thread import Interrupt
 from canonical.value import Json, JsonObject, same
 
-__all__ = ("History", "Revision", "members")
+__all__ = ("Revision", "StateHistory", "members")
 
 
 _REVISION: Final = 1000
@@ -84,7 +84,7 @@ def members(data: Json) -> JsonObject:
     return dict(data) if isinstance(data, dict) else {"input": data}
 
 
-class History:
+class StateHistory:
     """Feed it all records of a thread in order; `fold` has seen the same ones."""
 
     def __init__(self, thread_id: str, owner: str = "", records: Iterable[Record] = ()) -> None:
@@ -114,8 +114,8 @@ class History:
     def size(self) -> int:
         return self.fold.size + self._size
 
-    def copy(self) -> "History":
-        made = History(self.fold.thread_id)
+    def copy(self) -> "StateHistory":
+        made = StateHistory(self.fold.thread_id)
         made.fold = self.fold.copy()
         made._nodes, made._tips = dict(self._nodes), dict(self._tips)
         made._inputs, made._agents = dict(self._inputs), dict(self._agents)
@@ -265,7 +265,7 @@ class History:
         if parent is None and not ns:
             parent = self._head()
         before = self._nodes.get(parent or "")
-        whole, delta = self._shared(parent, whole, delta)
+        whole, delta = self._share_values(parent, whole, delta)
         # The id follows from the record: whoever folds the log again finds the same.
         checkpoint_id = checkpoint_id or str(uuid5(NAMESPACE_OID, f"{self.fold.thread_id}/{record.seq}"))
         if step is None:
@@ -289,9 +289,9 @@ class History:
         self._nodes[checkpoint_id] = _Node(made, whole, delta, said, forgets)
         if record.task_id is not None and not ns:
             self._tips[record.task_id] = checkpoint_id
-        return self._filled(checkpoint_id)
+        return self._build_revision(checkpoint_id)
 
-    def _shared(
+    def _share_values(
         self, parent: str | None, whole: JsonObject | None, delta: JsonObject
     ) -> tuple[JsonObject | None, JsonObject]:
         """The same values, sharing with the parent's what is in both: an agent that tells its whole state each time
@@ -304,13 +304,13 @@ class History:
             if name in before and same(known, value):
                 shared[name] = known
             elif isinstance(known, list) and isinstance(value, list):
-                shared[name] = self._continued(cast("list[Json]", known), cast("list[Json]", value))
+                shared[name] = self._share_list(cast("list[Json]", known), cast("list[Json]", value))
             else:
                 shared[name] = value
                 self._size += len(to_json(value))
         return (None, shared) if whole is None else (shared, delta)
 
-    def _continued(self, before: list[Json], now: list[Json]) -> list[Json]:
+    def _share_list(self, before: list[Json], now: list[Json]) -> list[Json]:
         kept = sum(1 for _ in takewhile(bool, map(same, before, now)))
         self._size += len(to_json(now[kept:])) + 8 * kept
         return [*before[:kept], *now[kept:]]
@@ -331,29 +331,29 @@ class History:
     def head(self) -> Revision | None:
         """The thread's state; None before the first input."""
         newest = self._head()
-        return None if newest is None else self._filled(newest)
+        return None if newest is None else self._build_revision(newest)
 
     def get(self, checkpoint_id: str) -> Revision | None:
         node = self._nodes.get(checkpoint_id)
-        return None if node is None or self._is_removed(node) else self._filled(checkpoint_id)
+        return None if node is None or self._is_removed(node) else self._build_revision(checkpoint_id)
 
     def of_run(self, run_id: str) -> Revision | None:
         """The last one that a run made of the thread's own state."""
         for checkpoint_id, node in reversed(self._nodes.items()):
             if node.made.run_id == run_id and not node.made.ns:
-                return None if self._is_removed(node) else self._filled(checkpoint_id)
+                return None if self._is_removed(node) else self._build_revision(checkpoint_id)
         return None
 
     def all(self, ns: tuple[str, ...] = ()) -> list[Revision]:
         """Newest first; without those of removed runs."""
         found = [n.made.checkpoint_id for n in self._nodes.values() if n.made.ns == ns and not self._is_removed(n)]
-        return [self._filled(checkpoint_id) for checkpoint_id in found][::-1]
+        return [self._build_revision(checkpoint_id) for checkpoint_id in found][::-1]
 
     def newest(self, ns: tuple[str, ...] = (), before: int | None = None) -> Iterator[Revision]:
         """The same, made one by one as they are asked for: those that were made before a seq."""
         for checkpoint_id, node in reversed(self._nodes.items()):
             if node.made.ns == ns and (before is None or node.made.seq < before) and not self._is_removed(node):
-                yield self._filled(checkpoint_id)
+                yield self._build_revision(checkpoint_id)
 
     def then(self, revision: Revision) -> list[Revision]:
         """The revisions of the same state that came of one, newest first."""
@@ -364,7 +364,7 @@ class History:
             and not self._is_removed(node)
             and self._parent(node) == revision.checkpoint_id
         ]
-        return [self._filled(checkpoint_id) for checkpoint_id in reversed(found)]
+        return [self._build_revision(checkpoint_id) for checkpoint_id in reversed(found)]
 
     def _parent(self, node: _Node) -> str | None:
         """The next ancestor that there is still."""
@@ -383,7 +383,7 @@ class History:
         run = self.fold.runs.get(node.made.run_id or "")
         return run is not None and run.removed
 
-    def _filled(self, checkpoint_id: str) -> Revision:
+    def _build_revision(self, checkpoint_id: str) -> Revision:
         values, said = self._state(checkpoint_id)
         self._known = (checkpoint_id, values, said)
         messages = [self.fold.message(message_id) for message_id in said]

@@ -3,12 +3,13 @@
 Every call takes the owner first, and another owner's thing is not found. Whatever a call acknowledges is committed.
 """
 
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, TypeVar
 
 from canonical.agent import AgentInfo, Drawn
 from canonical.event import Record, RunCreated, Strategy
+from canonical.listed import Listed
 from canonical.message import FilePart, Message
 from canonical.state import RunStatus, TaskState
 from canonical.store import Store
@@ -112,9 +113,9 @@ class Submission:
     """Messages of the conversation that were said elsewhere and are news here; said on the thread before the input."""
     strategy: Strategy = "enqueue"
     supersede: bool = False
-    """A paused task of the thread is cancelled by this input (LangGraph); otherwise its questions stay open."""
-    start_after: int | None = None
-    """Microseconds since 1970, UTC."""
+    """A paused task of the thread is cancelled by this input; otherwise its questions stay open."""
+    start_in: int | None = None
+    """Microseconds that have to pass before it starts."""
     if_missing: Literal["create", "reject", "anew"] = "create"
     """Whether an unknown `thread_id` makes a thread: `anew` also where there was one that was erased."""
     webhook: "Webhook | None" = None
@@ -153,6 +154,8 @@ class Receipt:
     seq: int
     """Of the last record before the run's first one: `read(scope, after=seq)` shows all of the run and nothing
     older."""
+    created_at: int
+    """Of the run; microseconds since 1970, UTC."""
     task: Task
 
 
@@ -167,7 +170,7 @@ class TaskFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPage:
-    tasks: Sequence[Task]
+    tasks: Listed[Task]
     """Newest change of state first."""
     next_cursor: str | None
     total: int
@@ -203,7 +206,7 @@ ThreadOrder = Literal["thread_id", "status", "created_at", "updated_at"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadPage:
-    threads: Sequence[ThreadView]
+    threads: Listed[ThreadView]
     total: int
     """How many there are beside this page, too."""
 
@@ -230,6 +233,9 @@ class StateUpdate:
     checkpoint: str | None = None
     """The parent; None = the newest revision."""
     as_node: str | None = None
+    agent: str | None = None
+    """Of a thread that no agent has been at work on, the one that it was made for: the state is that agent's, if it
+    keeps one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,7 +266,7 @@ class Hub(Protocol):
         broken."""
         ...
 
-    def drawn(self, name: str) -> Drawn | None:
+    def drawn_agent(self, name: str) -> Drawn | None:
         """An agent that can show what it is made of. Raises not_found."""
         ...
 
@@ -290,8 +296,12 @@ class Hub(Protocol):
         is pending or running."""
         ...
 
-    async def upload(self, owner: str, thread_id: str, file: FilePart, folder: str | None = None) -> Artifact:
-        """Keep a file (`inline`) on a thread; it is an input of the next run. Raises not_found, too_large."""
+    async def upload(
+        self, owner: str, thread_id: str, file: FilePart, folder: str | None = None, *, key: str | None = None
+    ) -> Artifact:
+        """Keep a file (`inline`) on a thread; it is an input of the next run. What was uploaded there under the same
+        `key` is not kept twice: it is returned as it is. Raises not_found, too_large, invalid (the key of another
+        file)."""
         ...
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
@@ -327,11 +337,11 @@ class Hub(Protocol):
 
     async def run(self, owner: str, run_id: str) -> Run: ...
 
-    async def created(self, owner: str, run: Run) -> RunCreated:
+    async def run_input(self, owner: str, run: Run) -> RunCreated:
         """The input of a run. Raises not_found."""
         ...
 
-    async def runs(self, owner: str, where: RunFilter, *, limit: int, offset: int = 0) -> Sequence[Run]:
+    async def runs(self, owner: str, where: RunFilter, *, limit: int, offset: int = 0) -> Listed[Run]:
         """Newest first; without those that were removed."""
         ...
 
@@ -371,8 +381,14 @@ class Hub(Protocol):
         ...
 
     async def records(self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False) -> Sequence[Record]:
-        """All committed records of a scope. `inline` fills the bytes of stored files into the parts that name them, up
-        to `limits.inline`."""
+        """All committed records of a scope, for one that is known to be short. `inline` fills the bytes of stored files
+        into the parts that name them, up to `limits.inline`."""
+        ...
+
+    def log(
+        self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
+    ) -> AsyncGenerator[Sequence[Record]]:
+        """The same, some at a time: a log may be larger than the memory."""
         ...
 
     async def snapshot(
@@ -404,6 +420,10 @@ class Hub(Protocol):
         """A stored file by the hash of its bytes, with the bytes in `inline`, if a thread of this owner names it."""
         ...
 
+    async def file_pieces(self, owner: str, blob: str) -> tuple[FilePart, AsyncGenerator[bytes]]:
+        """The same, with its size, and its bytes as they are read."""
+        ...
+
     # Webhooks
 
     async def set_webhook(self, owner: str, webhook: Webhook) -> None:
@@ -416,7 +436,8 @@ class Hub(Protocol):
 
     # Fetching on a caller's behalf
 
-    async def fetch(self, url: str) -> bytes:
+    async def fetch(self, url: str, received: Callable[[int], None]) -> bytes:
         """Get a small document from a URL that a caller named, under the gateway's rules: public addresses and allowed
-        ones only, resolved once, no redirects. Raises invalid."""
+        ones only, resolved once, no redirects. `received` is told of the bytes as they come, and ends the call by what
+        it raises. Raises invalid."""
         ...

@@ -1,20 +1,25 @@
-"""Saying it again: how an agent that starts over is matched against what it said before.
+"""Replay of paused generators and restarted runs: an agent that starts over is matched against what it said before.
 
-A paused generator that was lost is run again from its start, and an upstream's event list is read again from its start;
-what they repeat is dropped, and the first new event goes on where the log ends.
+A run that is started again, a paused generator that was lost, and an upstream's list of events that is read again: each
+says again what the log holds by now. What they repeat is dropped, and the first new event goes on where the log ends.
+Text is compared by what it says, and not by the pieces in which it comes.
 """
 
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from canonical.event import (
+    ArtifactAdded,
     Event,
     InterruptAnswered,
     InterruptRaised,
+    LossNoted,
     MessageEnded,
     MessageStarted,
+    PartAdded,
+    PartDelta,
     PartEnded,
     Record,
     RunCreated,
@@ -22,32 +27,84 @@ from canonical.event import (
     RunRemoved,
     RunStarted,
     StepEnded,
+    StepStarted,
     TaskChanged,
     TaskCreated,
     ThreadChanged,
     ToolEnded,
+    ToolStarted,
+    UpstreamBound,
 )
 from canonical.fault import FaultCode, FaultError
+from canonical.message import Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
 
-__all__ = ("Said", "Story", "said_by_agent", "same_event", "story_of", "unseen")
+__all__ = (
+    "Diverged",
+    "ReplayCursor",
+    "ReplayPlan",
+    "agent_events",
+    "agent_records",
+    "same_event",
+    "standing",
+    "story_of",
+)
 
 _BY_HUB = (ThreadChanged, TaskCreated, RunCreated, RunStarted, TaskChanged, RunEnded, RunRemoved, InterruptAnswered)
 
 _CLOSING = (PartEnded, MessageEnded, ToolEnded, StepEnded)
 """The hub says these too, for what an agent left open when it stopped."""
 
+_BESIDE = (UpstreamBound, LossNoted)
+"""Facts that are in no order with what is said."""
+
 _MINTED = ("message_id", "index", "call_id", "step_id", "artifact_id", "interrupt_id", "checkpoint_id", "node")
 """Fields that the hub may have filled: they are not compared unless the agent gave them both times."""
 
+_NAMES: Final[Mapping[type, str]] = {
+    MessageStarted: "message_id",
+    ToolStarted: "call_id",
+    StepStarted: "step_id",
+    ArtifactAdded: "artifact_id",
+}
+"""The field by which later events mean what this one begins."""
 
-def said_by_agent(records: Iterable[Record], run_id: str | None = None) -> list[Event]:
-    """The events that came from the agent, of all runs or of one, in order. Whatever the hub adds by itself (starts,
-    ends, answers) is left out."""
+
+class Diverged(FaultError):
+    """Not what was said before."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__(FaultCode.AGENT_NOT_REPLAYABLE, f"The agent was started again and {words}.")
+
+
+def standing(records: Iterable[Record]) -> list[Record]:
+    """The records without what agents said in runs before these were started over."""
+    kept: list[Record] = []
+    for record in records:
+        event = record.event
+        if isinstance(event, RunStarted) and event.starts_over:
+            kept = [
+                each
+                for each in kept
+                if each.run_id != record.run_id
+                or isinstance(each.event, _BY_HUB)
+                or not event.voids(getattr(each.event, "message_id", None))
+            ]
+        kept.append(record)
+    return kept
+
+
+def agent_records(records: Iterable[Record], run_id: str | None = None) -> list[Record]:
+    """Those of the events that came from the agent and stand, of all runs or of one, in order. Whatever the hub adds by
+    itself (starts, ends, answers) is left out."""
     return [
-        record.event
-        for record in records
+        record
+        for record in standing(records)
         if not isinstance(record.event, _BY_HUB) and (run_id is None or record.run_id == run_id)
     ]
+
+
+def agent_events(records: Iterable[Record], run_id: str | None = None) -> list[Event]:
+    return [record.event for record in agent_records(records, run_id)]
 
 
 def same_event(said: Event, again: Event) -> bool:
@@ -83,95 +140,225 @@ def _fill(ours: dict[str, Any], theirs: dict[str, Any], value: object) -> None:
             _fill(before, after, part)
 
 
-class Said:
-    """What was said before, while an agent says it again."""
+@dataclass(slots=True)
+class _Text:
+    """What was said of one part, however it was cut."""
 
-    def __init__(self, events: Sequence[Event]) -> None:
-        self._events = events
-        self._position = 0
+    message_id: str | None
+    index: int | None
+    text: str
 
-    def repeats(self, event: Event) -> Event | None:
-        """The event of the log that `event` repeats; None once all were repeated.
+    def is_of(self, other: "_Text") -> bool:
+        """Whether both are of one part, as far as they tell."""
+        mine, others = (self.message_id, self.index), (other.message_id, other.index)
+        return all(None in pair or pair[0] == pair[1] for pair in zip(mine, others, strict=True))
+
+
+_Piece = Event | _Text
+
+
+def _pieces(event: Event) -> Iterator[_Piece]:
+    """An event in pieces that do not depend on how text is cut: a part that is given whole is one that is opened, said
+    and ended."""
+    match event:
+        case PartDelta():
+            yield _Text(event.message_id, event.index, event.text)
+        case PartAdded(part=TextPart() | ReasoningPart() | RefusalPart() | ToolCallPart()):
+            empty, text = _split_text(event.part)
+            yield event.model_copy(update={"part": empty, "open": True})
+            yield _Text(event.message_id, event.index, text)
+            if not event.open:
+                yield PartEnded(message_id=event.message_id, index=event.index)
+        case _:
+            yield event
+
+
+def _split_text(part: Part) -> tuple[Part, str]:
+    match part:
+        case TextPart() | ReasoningPart() | RefusalPart():
+            return part.model_copy(update={"text": ""}), part.text
+        case ToolCallPart():
+            return part.model_copy(update={"arguments": ""}), part.arguments
+        case _:
+            return part, ""
+
+
+class ReplayCursor:
+    """What was said before, while an agent says it again.
+
+    Args:
+        events: What was said.
+        closed: The hub has closed what the agent left open each time that it stopped (`_CLOSING`): these closings need
+            not be repeated. Of a run that was cut off it has not.
+        renames: An id that the agent gives to a message, a tool call, a step or an artifact is no part of what it says:
+            the log's holds.
+    """
+
+    def __init__(self, events: Sequence[Event], *, closed: bool = True, renames: bool = False) -> None:
+        self._closed = closed
+        self._renames = renames
+        self._pieces: list[_Piece] = []
+        self._origins: list[int] = []
+        """Of each piece, the place of its event."""
+        self._beside = [event for event in events if isinstance(event, _BESIDE)]
+        self._at = 0
+        self._offset = 0
+        """Characters of the piece that were repeated, if it is a text."""
+        self._repeated: list[Event] = []
+        self._ids: dict[tuple[str, str], str | None] = {}
+        """Field and the agent's id → the log's."""
+        for place, event in enumerate(events):
+            if not isinstance(event, _BESIDE):
+                self._add(place, event)
+
+    def _add(self, place: int, event: Event) -> None:
+        for piece in _pieces(event):
+            last = self._pieces[-1] if self._pieces else None
+            if not isinstance(piece, _Text):
+                self._pieces.append(piece)
+                self._origins.append(place)
+            elif isinstance(last, _Text) and last.is_of(piece):
+                last.text += piece.text
+            elif piece.text:
+                self._pieces.append(piece)
+                self._origins.append(place)
+
+    def news(self, event: Event) -> list[Event]:
+        """What of the event was not said before, as it goes on from what was.
 
         Raises:
-            FaultError: `agent_not_replayable`, if it is another one.
+            Diverged: if it is something else than what was said.
         """
-        while self._position < len(self._events):
-            said = self._events[self._position]
-            self._position += 1
-            if same_event(said, event):
-                return said
-            if not isinstance(said, _CLOSING):
-                raise FaultError(
-                    FaultCode.AGENT_NOT_REPLAYABLE,
-                    f"The agent was started again and said {event.kind} where it had said {said.kind} before"
-                    f"{'' if said.kind != event.kind else ', with other words'}.",
+        if isinstance(event, _BESIDE):
+            return [] if event in self._beside else [event]
+        named = self._with_known_ids(event)
+        if self.is_repeated:
+            return [named]
+        new: list[Event] = []
+        begun: Event | None = None
+        for piece in _pieces(named):
+            if isinstance(piece, _Text):
+                if rest := self._rest(piece):
+                    new.append(_more(named, begun, rest))
+                continue
+            said = self._find(piece, event)
+            if said is None and begun is None:
+                return [named]
+            if said is None:
+                new.append(
+                    PartEnded(message_id=getattr(begun, "message_id", None), index=getattr(begun, "index", None))
                 )
-        return None
+            begun = begun or said
+        if begun is not None:
+            self._repeated.append(begun)
+        if self.is_repeated:  # nothing of it is needed any more
+            self._pieces, self._origins, self._at = [], [], 0
+        return new
 
     def split(self, events: Sequence[Event]) -> tuple[Sequence[Event], Sequence[Event]]:
         """What of one item's events is new, and the events of the log that the others repeat.
 
         Raises:
-            FaultError: `agent_not_replayable`, also where the item asks questions of which only some were asked before.
+            Diverged: also where the item asks questions of which only some were asked before.
         """
-        if self._position == len(self._events):
+        if self.is_repeated:
             return events, ()
-        pairs = [(event, self.repeats(event)) for event in events]
-        new = [event for event, said in pairs if said is None]
-        repeated = [said for _, said in pairs if said is not None]
-        if any(isinstance(e, InterruptRaised) for e in new) and any(isinstance(e, InterruptRaised) for e in repeated):
-            raise FaultError(
-                FaultCode.AGENT_NOT_REPLAYABLE, "The agent was started again and asked more than it had asked before."
-            )
-        return new, repeated
+        self._repeated = []
+        new = [news for event in events for news in self.news(event)]
+        asked = [any(isinstance(event, InterruptRaised) for event in each) for each in (new, self._repeated)]
+        if all(asked):
+            raise Diverged("asked more than it had asked before")
+        return new, self._repeated
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether all of it was."""
+        return self._at == len(self._pieces)
 
     @property
     def over(self) -> bool:
         """Whether nothing is left but what the hub closed."""
-        return all(isinstance(event, _CLOSING) for event in self._events[self._position :])
+        return all(self._closed and isinstance(piece, _CLOSING) for piece in self._pieces[self._at :])
 
     def end(self) -> None:
         """The agent ended.
 
         Raises:
-            FaultError: `agent_not_replayable`, if it had said more before.
+            Diverged: if it had said more before.
         """
         if not self.over:
-            raise FaultError(
-                FaultCode.AGENT_NOT_REPLAYABLE,
-                f"The agent was started again and ended after {self._position} of the {len(self._events)} events that "
-                "it had said before.",
-            )
+            total = self._origins[-1] + 1
+            raise Diverged(f"ended after {self._origins[self._at]} of the {total} events that it had said before")
+
+    def _rest(self, again: _Text) -> str:
+        """What of a text is new."""
+        text = again.text
+        while text and not self.is_repeated:
+            said = self._pieces[self._at]
+            if isinstance(said, _Text) and said.is_of(again):
+                left = said.text[self._offset :]
+                if left.startswith(text) and len(left) > len(text):
+                    self._offset += len(text)
+                    return ""
+                if not text.startswith(left):
+                    raise Diverged("said other words than it had said before")
+                text = text[len(left) :]
+            elif not self._closed or not isinstance(said, _CLOSING):
+                raise Diverged("said more than it had said before")
+            self._at, self._offset = self._at + 1, 0
+        return text
+
+    def _find(self, again: Event, given: Event) -> Event | None:
+        """The event of the log that this one repeats; None once all were repeated. `given` = as the agent gave it."""
+        while not self.is_repeated:
+            said = self._pieces[self._at]
+            if isinstance(said, _Text):
+                raise Diverged(f"said {again.kind} where it had said more of a part before")
+            if same_event(said, self._nameless(again, given)):
+                self._at += 1
+                self._learn(said, given)
+                return said
+            if not self._closed or not isinstance(said, _CLOSING):
+                words = f"said {again.kind} where it had said {said.kind} before"
+                raise Diverged(words if said.kind != again.kind else f"{words}, with other words")
+            self._at += 1
+        return None
+
+    # Names
+
+    def _with_known_ids(self, event: Event) -> Event:
+        """The event with the log's ids."""
+        if not self._ids:
+            return event
+        known = {
+            name: self._ids[name, value]
+            for name in _NAMES.values()
+            if (value := getattr(event, name, None)) is not None and (name, value) in self._ids
+        }
+        return event.model_copy(update=known) if known else event
+
+    def _nameless(self, again: Event, given: Event) -> Event:
+        """Without the id that the agent gives to what begins here."""
+        name = _NAMES.get(type(again))
+        if not self._renames or name is None or (name, getattr(given, name)) in self._ids:
+            return again
+        return again.model_copy(update={name: None})
+
+    def _learn(self, said: Event, given: Event) -> None:
+        name = _NAMES.get(type(given))
+        if name is not None and (own := getattr(given, name)) is not None and own != getattr(said, name):
+            self._ids[name, own] = getattr(said, name)
 
 
-async def unseen(events: AsyncIterable[Event], said: Sequence[Event]) -> AsyncIterator[Event]:
-    """`events` without those at its start that repeat `said`.
-
-    Raises:
-        FaultError: `agent_not_replayable`, at the first event that differs or if `events` ends too early.
-    """
-    before = Said(said)
-    try:
-        async for event in events:
-            if before.repeats(event) is None:
-                try:
-                    yield event
-                except GeneratorExit:
-                    raise
-                except BaseException as error:  # let go of while nobody waited: the agent has to know how
-                    if isinstance(events, AsyncGenerator):
-                        await events.athrow(error)
-                    raise
-        before.end()
-    finally:
-        # Whoever closes this one closes the agent's: left to the garbage collector, its last words would come too late.
-        if isinstance(events, AsyncGenerator):
-            await events.aclose()
+def _more(event: Event, begun: Event | None, text: str) -> Event:
+    """The end of a text of which the start was repeated."""
+    if isinstance(event, PartDelta):
+        return event if event.text == text else event.model_copy(update={"text": text})
+    return PartDelta(message_id=getattr(begun, "message_id", None), index=getattr(begun, "index", None), text=text)
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class ReplayPlan:
     """How a paused agent came to its questions."""
 
     first: RunCreated
@@ -184,7 +371,7 @@ class Story:
     """Of what was said on the task from that run on, by caller and agent."""
 
 
-def story_of(records: Sequence[Record], interrupt_id: str) -> Story | None:
+def story_of(records: Sequence[Record], interrupt_id: str) -> ReplayPlan | None:
     """The story that led to this question, found backwards: the run that asked it, the run that asked the question
     whose answer started that one, and so on to the run that no answer started. None if the records do not tell."""
     created = {record.event.run_id: record.event for record in records if isinstance(record.event, RunCreated)}
@@ -207,17 +394,10 @@ def story_of(records: Sequence[Record], interrupt_id: str) -> Story | None:
             return None
         run_ids.append(run_id)
         if run.cause != "answer":
-            said = [event for run_id in reversed(run_ids) for event in said_by_agent(_last_attempt(records, run_id))]
-            return Story(run, said, answers, _message_ids(run, said))
+            said = [event for run_id in reversed(run_ids) for event in agent_events(records, run_id)]
+            return ReplayPlan(run, said, answers, _message_ids(run, said))
         question = next(iter(answered_in.get(run_id, ())), None)
     return None
-
-
-def _last_attempt(records: Sequence[Record], run_id: str) -> list[Record]:
-    """The run's records, without what was said before it was started over."""
-    of_run = [record for record in records if record.run_id == run_id]
-    last = max((record.attempt for record in of_run), default=0)
-    return [record for record in of_run if record.attempt == last]
 
 
 def _message_ids(run: RunCreated, said: Sequence[Event]) -> frozenset[str]:

@@ -1,5 +1,5 @@
-"""What may follow what, for tasks and runs. This module is the only place that knows; the diagram in the docs is
-generated from these tables (`make docs`)."""
+"""State machines of tasks and runs: what may follow what. This module is the only place that knows; the diagram in the
+docs is generated from these tables (`make docs`)."""
 
 from collections.abc import Mapping
 from enum import StrEnum

@@ -1,9 +1,10 @@
-"""Memory: JSON objects under a namespace and a key, kept per owner beside all threads."""
+"""Key-value store (long-term memory): JSON objects under a namespace and a key, kept per owner beside all threads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from canonical.listed import Listed
 from canonical.value import JsonObject
 
 __all__ = ("Item", "ItemQuery", "NamespaceQuery", "Store")
@@ -62,7 +63,7 @@ class Store(Protocol):
         """Whether there was one."""
         ...
 
-    async def search(self, owner: str, query: ItemQuery) -> Sequence[Item]:
+    async def search(self, owner: str, query: ItemQuery) -> Listed[Item]:
         """Newest change first."""
         ...
 

@@ -1,4 +1,4 @@
-"""Snapshots: what threads, tasks, runs, questions and artifacts are at one moment of the log.
+"""Snapshots (read model): what threads, tasks, runs, questions and artifacts are at one moment of the log.
 
 They are plain values. `canonical.fold` derives them from records; the database keeps some of them in rows, as caches.
 All times are microseconds since 1970, UTC.
@@ -129,7 +129,7 @@ class Run:
     removed: bool = False
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self.status in ENDED
 
 

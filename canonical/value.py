@@ -1,7 +1,7 @@
-"""The base of every canonical value: frozen, closed, comparable, and stored as JSON."""
+"""Value objects: the base of every canonical value, frozen, closed, comparable, and stored as JSON."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
@@ -21,6 +21,10 @@ class Value(BaseModel):
     extras."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        """Nobody changes it, nor the data in it, which may be large."""
+        return self
 
 
 def same(one: Any, other: Any) -> bool:

@@ -17,7 +17,8 @@ async def echo(text: str) -> str:
 
 async def stream(text: str) -> AsyncGenerator[str]:
     """Says the words of the caller's text, one token each."""
-    for word in re.findall(r"\s*\S+(?:\s+$)?", text):
+    # Without the look behind, a match would be tried from each of many spaces.
+    for word in re.findall(r"(?<!\s)\s*\S+(?:\s+$)?", text):
         yield word
 
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from adapters._adapter import Adapter, Example
 from adapters._upstream import Upstream
+from adapters.a2a.write.webhook import Writer, Writer_0_3
 
 from .carries import CARRIES
 from .client import Client, discover
 from .server import encode_fault, routes
-from .webhook import Writer, Writer_0_3
 
 __all__ = ("adapter", "upstream")
 
@@ -31,6 +31,9 @@ adapter = Adapter(
     title="A2A",
     versions=("0.3", "1.0"),
     prefixes=("/a2a", "/.well-known/agent-card.json", "/.well-known/agent.json"),
+    open_paths=tuple(
+        f"{at}/.well-known/{card}.json" for at in ("", "/a2a/{agent}") for card in ("agent-card", "agent")
+    ),
     routes=routes,
     encode_fault=encode_fault,
     carries=CARRIES,
@@ -44,5 +47,6 @@ upstream = Upstream(
     discover=discover,
     client=Client,
     name_of=lambda info: info.name,
+    own_path="/a2a/{agent}",
     alone=True,
 )

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
+from adapters.a2a.codec.dialect import Dialect
+from adapters.a2a.read.questions import replies
+from adapters.a2a.wire.task import derived_id, shown_part
 from canonical import Invocation, Message, Part, Record, TextPart
 from canonical.value import JsonObject
-
-from .dialect import Dialect
-from .question import replies
-from .view import derived_id, shown_part
 
 __all__ = ("losses", "request")
 
@@ -38,7 +37,7 @@ def _message(call: Invocation, parts: tuple[Part, ...]) -> Message:
 
 
 def _input(call: Invocation) -> tuple[Part, ...]:
-    return (*_transcript(call), *(part for message in call.said for part in message.parts))
+    return (*_transcript(call), *(part for message in call.input_messages for part in message.parts))
 
 
 def _transcript(call: Invocation) -> tuple[Part, ...]:

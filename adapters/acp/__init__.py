@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from adapters._adapter import Adapter, Example
 from adapters._upstream import Upstream
+from adapters.acp.agents import label, upstream_name
 from adapters.acp.carries import CARRIES, VERSION
 from adapters.acp.client import Client, discover
-from adapters.acp.manifest import label, upstream_name
 from adapters.acp.server import answer_fault, routes
 
 __all__ = ("adapter", "upstream")
@@ -23,10 +23,13 @@ adapter = Adapter(
     title="ACP",
     versions=(VERSION,),
     prefixes=("/acp",),
+    open_paths=("/ping", "/acp/ping"),
     routes=routes,
     encode_fault=answer_fault,
     carries={VERSION: CARRIES},
     examples=examples,
 )
 
-upstream = Upstream(protocol="acp", title="ACP", discover=discover, client=Client, name_of=upstream_name)
+upstream = Upstream(
+    protocol="acp", title="ACP", discover=discover, client=Client, name_of=upstream_name, own_path="/acp"
+)

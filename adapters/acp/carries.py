@@ -52,5 +52,5 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.STATE: dropped("the state of a session is opaque", "OpenAPI 0.2.0, components.schemas.Session"),
     Feature.HISTORY: FULL,
     Feature.FORK: dropped("a session is one line", "OpenAPI 0.2.0, components.schemas.Session"),
-    Feature.CUSTOM: FULL,
+    Feature.CUSTOM: lossy("a generic event of streams and of the list of events, and no part of a run", _RUN),
 }

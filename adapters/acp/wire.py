@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 __all__ = (
     "EVENTS",
+    "SPEC",
     "AgentManifest",
     "AgentsListResponse",
     "Author",
@@ -36,6 +37,9 @@ __all__ = (
     "Trajectory",
     "dump",
 )
+
+SPEC: Final = "https://github.com/i-am-bee/acp/blob/e8299f8/docs/spec/openapi.yaml"
+"""What comments call OpenAPI 0.2.0. The SDK beside it, 1.0.3, is in `python/src/acp_sdk` of the same commit."""
 
 Mode = Literal["sync", "async", "stream"]
 Status = Literal["created", "in-progress", "awaiting", "cancelling", "cancelled", "completed", "failed"]
@@ -80,7 +84,7 @@ class Trajectory(_Wire):
 class MessagePart(_Wire):
     name: str | None = None
     """Not null: the part is an artifact."""
-    content_type: str = "text/plain"
+    content_type: str | None = "text/plain"
     content: str | None = None
     content_encoding: Literal["plain", "base64"] | None = "plain"
     content_url: str | None = None

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from adapters._adapter import Adapter, Example
 from adapters._upstream import Upstream
+from adapters.aief.agents import upstream_name
 from adapters.aief.carries import CARRIES, VERSION
 from adapters.aief.client import Client, discover
-from adapters.aief.info import upstream_name
 from adapters.aief.server import answer_fault, routes
 
 __all__ = ("Client", "adapter", "discover", "upstream", "upstream_name")
@@ -34,6 +34,7 @@ upstream = Upstream(
     discover=discover,
     client=Client,
     name_of=upstream_name,
+    own_path="/agent/{agent}",
     alone=True,
     options={"steps": ("continue", "ask")},
 )

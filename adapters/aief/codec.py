@@ -5,7 +5,6 @@ names that they are told. So a name is one word without a way out, in whichever 
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -14,8 +13,8 @@ from uuid import NAMESPACE_OID, uuid5
 
 from pydantic_core import to_json
 
-from adapters._body import parse_json
-from adapters.aief import wire as w
+from adapters._json import parse_json
+from adapters.aief.wire import types as w
 from canonical import Artifact, DataPart, FaultError, FilePart, Message, Part, RefusalPart, TextPart
 from canonical.message import ReasoningPart
 from canonical.value import Json, JsonObject
@@ -34,6 +33,7 @@ __all__ = (
     "input_of",
     "json_text",
     "page_of",
+    "says_go_on",
 )
 
 PAGE_SIZE: Final = 10
@@ -42,8 +42,11 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME_BYTES: Final = 255
 """What file systems take."""
 _FOLDER_LENGTH: Final = 1024
-_BIDI: Final = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""They make a name look like another."""
+_LONG: Final = 4096
+"""Characters of a name that are looked at: nobody has longer ones, and the rest would only take time."""
+_HIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]+")
+"""Control characters, line ends, lone surrogates, and those that turn the direction of writing, which make a name look
+like another."""
 
 
 def encode_time(at: int) -> str:
@@ -61,15 +64,9 @@ def page_of(total: int, page: int, size: int) -> w.Pagination:
 # Names
 
 
-def _printable(text: str) -> str:
-    return "".join(
-        each for each in text if each not in _BIDI and unicodedata.category(each) not in ("Cc", "Cs", "Zl", "Zp")
-    )
-
-
 def clean_name(name: str | None, otherwise: str = "file") -> str:
     """The last segment of what may be meant as a path, as the name of a file."""
-    base = _printable(re.split(r"[/\\]", name or "")[-1]).strip()
+    base = _HIDDEN.sub("", _shorten_name((name or "")[_last_separator(name or "") + 1 :])).strip()
     if not base.strip(". "):
         return otherwise
     if len(base.encode()) > _NAME_BYTES:
@@ -80,11 +77,20 @@ def clean_name(name: str | None, otherwise: str = "file") -> str:
     return base
 
 
+def _last_separator(path: str) -> int:
+    return max(path.rfind("/"), path.rfind("\\"))
+
+
+def _shorten_name(name: str) -> str:
+    """With both ends: what a file is stands at the end of its name."""
+    return name if len(name) <= _LONG else name[: _LONG // 2] + name[-_LONG // 2 :]
+
+
 def clean_folder(folder: str | None) -> str | None:
     """A folder below the workspace of whoever is told; None for that workspace itself."""
     if folder is None:
         return None
-    segments = [_printable(each).strip() for each in re.split(r"[/\\]", folder)]
+    segments = [_HIDDEN.sub("", each).strip() for each in folder[:_LONG].replace("\\", "/").split("/")]
     kept = [each for each in segments if each.strip(". ") and not each.endswith(":")]
     cleaned = "/".join(kept)[:_FOLDER_LENGTH]
     if not cleaned:
@@ -110,7 +116,7 @@ def artifact_id(artifact: Artifact) -> str:
 
 def encode_artifact(artifact: Artifact) -> w.Artifact:
     name = artifact.name or next((part.name for part in artifact.parts if isinstance(part, FilePart)), None) or ""
-    folder = artifact.folder if artifact.folder is not None else re.sub(r"[^/\\]*$", "", name)
+    folder = artifact.folder if artifact.folder is not None else name[: _last_separator(name) + 1]
     return w.Artifact(
         artifact_id=artifact_id(artifact),
         agent_created=artifact.origin == "agent",
@@ -147,6 +153,14 @@ def contents(artifact: Artifact) -> Iterator[bytes | str]:
 
 
 # Inputs and answers
+
+_GO_ON: Final = frozenset({"y", "yes", "continue"})
+
+
+def says_go_on(text: str | None) -> bool:
+    """Whether the input of a step only has it done. The protocol's Postman collection sends "y" with every step, and
+    its agents, who are given the input of the task beside that of the step, still know what to do."""
+    return (text or "").strip().lower() in _GO_ON
 
 
 def decode_input(text: str | None) -> Message:

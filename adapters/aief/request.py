@@ -12,8 +12,10 @@ from canonical import (
     Feature,
     FilePart,
     Invocation,
+    Part,
     ReasoningPart,
     Record,
+    RefusalPart,
     ToolCallPart,
     ToolResultPart,
 )
@@ -21,7 +23,7 @@ from canonical.agent import prompt_of
 from canonical.event import InterruptAnswered, InterruptRaised
 from canonical.value import Json, JsonObject
 
-__all__ = ("answer_body", "files_of", "input_losses", "task_body", "told_as_text", "turn_body")
+__all__ = ("answer_body", "files_of", "first_step_body", "input_losses", "task_body", "turn_body")
 
 _NO_FORM: Final = "an input has no form for it"
 _DECLINED: Final = "a refusal to answer has no form, and is told as an empty answer"
@@ -43,7 +45,7 @@ def turn_body(call: Invocation) -> JsonObject:
     values = [call.data, *(part.data for part in parts if isinstance(part, DataPart))]
     values = [value for value in values if value not in (None, {}, [])]
     given = next((value for value in values if isinstance(value, dict)), None)
-    lines = [*_said(call), *(_in_words(value) for value in values if value is not given)]
+    lines = [*_message_texts(call), *(_in_words(value) for value in values if value is not given)]
     body: JsonObject = {}
     if lines or given is None:
         body["input"] = "\n".join(lines)
@@ -56,7 +58,7 @@ def turn_body(call: Invocation) -> JsonObject:
     return body
 
 
-def _said(call: Invocation) -> list[str]:
+def _message_texts(call: Invocation) -> list[str]:
     said = [message for message in call.messages if message.text]
     if all(message.role == "user" for message in said):
         return [message.text for message in said]
@@ -67,7 +69,7 @@ def _in_words(value: Json) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-def told_as_text(body: JsonObject, kept: object) -> JsonObject:
+def first_step_body(body: JsonObject, kept: object) -> JsonObject:
     """The body of a new task's first step: empty, unless the server did not keep the object that came with the task
     (the Python SDK 1.0.2 does not). Then the step says it in words, and the task's text with it: an agent reads the
     one or the other."""
@@ -123,20 +125,29 @@ def _free(name: str, taken: set[str]) -> str:
 
 def input_losses(call: Invocation) -> Iterator[tuple[Feature, str]]:
     """What of the input the protocol has no form for."""
-    for message in call.messages:
-        for part in message.parts:
-            match part:
-                case ReasoningPart():
-                    yield Feature.REASONING, _NO_FORM
-                case ToolCallPart() | ToolResultPart():
-                    yield Feature.TOOL_ACTIVITY, _NO_FORM
-                case AnnotationPart():
-                    yield Feature.CITATION, _NO_FORM
-                case FilePart() if part.inline is None and part.url is not None:
-                    yield Feature.FILE_URL, CARRIES[Feature.FILE_URL].how
-                case _:
-                    pass
+    parts = [part for message in call.messages for part in message.parts]
+    about = (each.metadata for each in (*call.messages, *parts))
+    if (call.metadata and not call.answers) or any(about):
+        yield Feature.METADATA, CARRIES[Feature.METADATA].how
+    yield from _unsaid(parts)
     if call.config.get("tools"):
         yield Feature.CALLER_TOOLS, CARRIES[Feature.CALLER_TOOLS].how
     if any(answer.action == "decline" for answer in call.answers):
         yield Feature.QUESTION, _DECLINED
+
+
+def _unsaid(parts: Sequence[Part]) -> Iterator[tuple[Feature, str]]:
+    for part in parts:
+        match part:
+            case ReasoningPart():
+                yield Feature.REASONING, _NO_FORM
+            case RefusalPart():
+                yield Feature.REFUSAL, CARRIES[Feature.REFUSAL].how
+            case ToolCallPart() | ToolResultPart():
+                yield Feature.TOOL_ACTIVITY, _NO_FORM
+            case AnnotationPart():
+                yield Feature.CITATION, _NO_FORM
+            case FilePart() if part.inline is None and part.url is not None:
+                yield Feature.FILE_URL, CARRIES[Feature.FILE_URL].how
+            case _:
+                pass

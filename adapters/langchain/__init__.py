@@ -6,11 +6,11 @@ from functools import partial
 
 from adapters._adapter import Adapter, Example
 from adapters._upstream import Upstream
+from adapters.langchain.agents import upstream_name
 from adapters.langchain.carries import CARRIES
 from adapters.langchain.client import Client, discover
-from adapters.langchain.description import upstream_name
 from adapters.langchain.server import answer_fault, routes
-from adapters.langchain.webhook import Writer
+from adapters.langchain.write.webhook import Writer
 
 __all__ = ("Client", "adapter", "agent_protocol_upstream", "discover", "upstream", "upstream_name")
 
@@ -31,6 +31,7 @@ adapter = Adapter(
     title="LangGraph and Agent Protocol",
     versions=("langgraph", "agent-protocol"),
     prefixes=("/agent-protocol", "/threads", "/runs", "/assistants", "/agents", "/store", "/info", "/ok"),
+    open_paths=("/ok",),
     routes=routes,
     encode_fault=answer_fault,
     carries=CARRIES,
@@ -44,6 +45,7 @@ upstream = Upstream(
     discover=partial(discover, dialect="langgraph"),
     client=partial(Client, dialect="langgraph"),
     name_of=upstream_name,
+    own_path="",
 )
 
 agent_protocol_upstream = Upstream(

@@ -20,7 +20,7 @@ _LANGGRAPH: Final[Mapping[Feature, Carry]] = {
     Feature.CITATION: FULL,
     Feature.TOOL_ACTIVITY: lossy("a task of the modes tasks and debug, and no part of the state", f"{_PAGE}, Streams"),
     Feature.CALLER_TOOLS: dropped("a caller cannot offer tools", f"{_PAGE}, What it cannot say"),
-    Feature.STEP: FULL,
+    Feature.STEP: lossy("a task and an update of streams, and no part of the state", f"{_PAGE}, Streams"),
     Feature.PROGRESS: lossy("an event of the mode custom, and no message of the state", f"{_PAGE}, Streams"),
     Feature.ARTIFACT: lossy("an event of the mode custom, and no part of the state", f"{_PAGE}, Streams"),
     Feature.ARTIFACT_APPEND: lossy("each piece is an event of the mode custom", f"{_PAGE}, Streams"),
@@ -43,7 +43,7 @@ _LANGGRAPH: Final[Mapping[Feature, Carry]] = {
     Feature.STATE: FULL,
     Feature.HISTORY: FULL,
     Feature.FORK: FULL,
-    Feature.CUSTOM: FULL,
+    Feature.CUSTOM: lossy("an event of the mode custom, and no part of the state", f"{_PAGE}, Streams"),
 }
 
 CARRIES: Final[Mapping[str, Mapping[Feature, Carry]]] = {
@@ -51,7 +51,9 @@ CARRIES: Final[Mapping[str, Mapping[Feature, Carry]]] = {
     "agent-protocol": {
         **_LANGGRAPH,
         Feature.TOOL_ACTIVITY: lossy("a task of the mode debug, and no part of the state", f"{_API}.StreamMode"),
-        Feature.STEP: lossy("its end is an update, its start is in the mode debug only", f"{_API}.StreamMode"),
+        Feature.STEP: lossy(
+            "of streams, its end an update and its start in the mode debug; no part of the state", f"{_API}.StreamMode"
+        ),
         Feature.QUESTION: lossy("LangGraph's `__interrupt__` in the answer of a wait", f"{_API}.RunWaitResponse"),
         Feature.QUESTIONS: lossy("LangGraph's `__interrupt__` in the answer of a wait", f"{_API}.RunWaitResponse"),
         Feature.ANSWER_SCHEMA: lossy("in LangGraph's `__interrupt__`", f"{_API}.RunWaitResponse"),

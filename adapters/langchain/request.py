@@ -3,17 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from adapters.langchain.content import members_of
-from adapters.langchain.message import encode_message, encode_said
-from adapters.langchain.modes import Dialect
-from adapters.langchain.question import BREAKPOINT
+from adapters.langchain.codec.content import as_object
+from adapters.langchain.codec.interrupts import BREAKPOINT
+from adapters.langchain.codec.message import encode_message, encode_said
+from adapters.langchain.codec.stream_modes import Dialect
 from canonical import DataPart, FaultCode, FaultError, Invocation, Message, Record
 from canonical.event import InterruptRaised
 from canonical.value import Json, JsonObject
 
 __all__ = (
     "MODES",
-    "Shape",
+    "InputSchema",
+    "callers_configurable",
     "encode_answers",
     "encode_command",
     "encode_input",
@@ -40,14 +41,15 @@ _OURS: Final = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns", "checkp
 _PASSED: Final = ("interrupt_before", "interrupt_after", "durability")
 
 
-class Shape:
+class InputSchema:
     """What an agent takes, by the JSON Schema of its input. Without one it takes messages."""
 
     def __init__(self, schema: Mapping[str, Any] | None = None) -> None:
         root = dict(schema or {})
-        resolved = _resolved(root, root)
+        self.schema = resolved = _resolve_reference(root, root)
         self.members: Mapping[str, JsonObject] = {
-            name: _resolved(members_of(each), root) for name, each in members_of(resolved.get("properties")).items()
+            name: _resolve_reference(as_object(each), root)
+            for name, each in as_object(resolved.get("properties")).items()
         }
         self.has_messages = not self.members or "messages" in self.members
         required: Any = resolved.get("required") or ()
@@ -59,10 +61,10 @@ class Shape:
         self.text = self.text or (named[0] if named else None)
 
 
-def _resolved(schema: JsonObject, root: JsonObject) -> JsonObject:
+def _resolve_reference(schema: JsonObject, root: JsonObject) -> JsonObject:
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#/$defs/"):
-        found = members_of(root.get("$defs")).get(reference.removeprefix("#/$defs/"))
+        found = as_object(root.get("$defs")).get(reference.removeprefix("#/$defs/"))
         return found if isinstance(found, dict) else schema  # pyright: ignore[reportUnknownVariableType]
     return schema
 
@@ -71,14 +73,14 @@ def _takes_text(schema: JsonObject) -> bool:
     if "enum" in schema or "const" in schema:
         return False
     choices: Any = schema.get("anyOf") or [schema]
-    found = [members_of(choice) for choice in choices] if isinstance(choices, list) else []  # pyright: ignore[reportUnknownVariableType]
+    found = [as_object(choice) for choice in choices] if isinstance(choices, list) else []  # pyright: ignore[reportUnknownVariableType]
     return any(choice.get("type") == "string" and "enum" not in choice for choice in found)
 
 
 # Inputs
 
 
-def encode_input(call: Invocation, shape: Shape, history: Sequence[Message] = ()) -> Json:
+def encode_input(call: Invocation, shape: InputSchema, history: Sequence[Message] = ()) -> Json:
     """LangGraph's: messages are a member of it. `history` = what was said before, to a server that did not hear it.
 
     Raises:
@@ -94,13 +96,13 @@ def encode_input(call: Invocation, shape: Shape, history: Sequence[Message] = ()
         return given
     if not shape.has_messages:
         return _with_text(given, call, shape)
-    items = members_of(members_of(shape.members.get("messages")).get("items"))
+    items = as_object(as_object(shape.members.get("messages")).get("items"))
     if items.get("type") == "string":
         return {**given, "messages": [message.text for message in messages]}
     return {**given, "messages": [encode_message(message) for message in messages]}
 
 
-def _with_text(given: JsonObject, call: Invocation, shape: Shape) -> JsonObject:
+def _with_text(given: JsonObject, call: Invocation, shape: InputSchema) -> JsonObject:
     for message in call.messages:
         for part in message.parts:
             if isinstance(part, DataPart) and isinstance(part.data, dict):
@@ -126,7 +128,7 @@ def encode_answers(call: Invocation, past: Sequence[Record]) -> JsonObject:
     for answer in call.answers:
         value = None if answer.action == "decline" else answer.value
         question = raised.get(answer.interrupt_id)
-        own = members_of({} if question is None else question.extra.get("langchain"))
+        own = as_object({} if question is None else question.extra.get("langchain"))
         if own.get("breakpoint") or answer.interrupt_id.startswith(BREAKPOINT):
             continue
         wire_id = own.get("id") if question is not None else answer.interrupt_id
@@ -171,7 +173,7 @@ def encode_run(
     body: JsonObject = {
         "assistant_id" if dialect == "langgraph" else "agent_id": agent,
         **asked,
-        **_configured(call.config),
+        **_encode_config(call.config),
         "metadata": _metadata(call),
         "stream_mode": list(modes),
         "stream_subgraphs": True,
@@ -197,16 +199,11 @@ def _metadata(call: Invocation) -> JsonObject:
     return {**{k: v for k, v in call.metadata.items() if k != "babelgate"}, "gateway_run": call.run_id}
 
 
-def _configured(given: JsonObject) -> JsonObject:
+def _encode_config(given: JsonObject) -> JsonObject:
     """What the caller wants of the run itself. Servers take one of configurable and context, and make it the other."""
     made: JsonObject = {name: given[name] for name in _PASSED if given.get(name)}
-    theirs = members_of(given.get("configurable"))
-    configurable = {
-        name: value
-        for name, value in theirs.items()
-        if name not in _OURS and not name.startswith(("__", "langgraph_auth"))
-    }
-    context = members_of(given.get("context"))
+    configurable = callers_configurable(as_object(given.get("configurable")))
+    context = as_object(given.get("context"))
     config: JsonObject = {name: given[name] for name in ("tags", "recursion_limit") if given.get(name)}
     if context:
         made["context"] = {**configurable, **context}
@@ -215,9 +212,18 @@ def _configured(given: JsonObject) -> JsonObject:
     return {**made, "config": config} if config else made
 
 
+def callers_configurable(theirs: JsonObject) -> JsonObject:
+    """What callers may not say is what the gateway says itself, and what LangGraph keeps for its own use."""
+    return {
+        name: value
+        for name, value in theirs.items()
+        if name not in _OURS and not name.startswith(("__", "langgraph_auth"))
+    }
+
+
 def encode_command(call: Invocation) -> JsonObject:
     """What a caller wants done to the state (`update`) and where the graph is to go (`goto`)."""
-    given = members_of(call.config.get("command"))
+    given = as_object(call.config.get("command"))
     return {name: given[name] for name in ("update", "goto") if given.get(name)}
 
 
@@ -225,7 +231,7 @@ def encode_command(call: Invocation) -> JsonObject:
 
 
 def encode_update(call: Invocation, forgets: Sequence[str], as_node: str | None) -> JsonObject:
-    values = dict(members_of(call.data))
+    values = dict(as_object(call.data))
     if call.messages or forgets:
         removed = [{"type": "remove", "id": message_id, "content": ""} for message_id in forgets]
         values["messages"] = [*removed, *(encode_message(message) for message in call.messages)]

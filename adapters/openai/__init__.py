@@ -1,9 +1,9 @@
 """OpenAI's chat completions and Responses API, as every compatible server speaks them: models as agents."""
 
 from adapters._upstream import Upstream
+from adapters.openai.agents import upstream_name
 from adapters.openai.carries import CARRIES, VERSION
 from adapters.openai.client import Client, discover
-from adapters.openai.model import upstream_name
 
 __all__ = ("CARRIES", "VERSION", "Client", "discover", "upstream", "upstream_name")
 

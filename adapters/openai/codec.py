@@ -4,8 +4,8 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
-from adapters._body import parse_json
-from adapters.openai.transcript import text_of_json
+from adapters._json import parse_json
+from adapters.openai.request.transcript import text_of_json
 from canonical import DataPart, FaultError, Feature, FilePart, Part, RefusalPart, TextPart
 from canonical.thread import Loss
 from canonical.value import Json, JsonObject
@@ -13,17 +13,17 @@ from canonical.value import Json, JsonObject
 __all__ = (
     "BOTH",
     "Losses",
-    "approved",
     "arguments_of",
     "call_kind",
-    "chosen",
     "data_url",
     "decode_usage",
     "encode_content",
     "format_of",
+    "is_approved",
     "object_in",
     "output_of",
     "own_of",
+    "pick_members",
     "shown_text",
     "tools_of",
 )
@@ -108,7 +108,7 @@ def arguments_of(value: Json) -> str:
     return text_of_json(value)
 
 
-def approved(value: Json) -> bool:
+def is_approved(value: Json) -> bool:
     """Whether an answer to "may this tool be called?" is a yes."""
     if isinstance(value, dict):
         value = next((value[key] for key in ("approve", "approved") if key in value), None)
@@ -126,7 +126,7 @@ def object_in(config: JsonObject, name: str) -> JsonObject:
     return cast("JsonObject", found) if isinstance(found, dict) else {}
 
 
-def chosen(config: JsonObject, names: Iterable[str]) -> JsonObject:
+def pick_members(config: JsonObject, names: Iterable[str]) -> JsonObject:
     return {name: config[name] for name in names if config.get(name) is not None}
 
 
@@ -142,6 +142,7 @@ def tools_of(config: JsonObject) -> list[JsonObject]:
             continue
         found = cast("JsonObject", tool)
         kind = str(found.get("type", "function"))
+        # Nested in SPEC/shared_params/function_definition.py (chat), flat in SPEC/responses/function_tool.py.
         if nested := object_in(found, kind):
             found = {"type": kind, **nested, **({"strict": bool(nested.get("strict"))} if kind == "function" else {})}
         tools.append({"type": kind, **found})
@@ -171,7 +172,7 @@ def output_of(text: str) -> Json:
 
 
 def decode_usage(usage: JsonObject | None) -> JsonObject:
-    """Tokens, in the words of the Responses API."""
+    """Tokens, in the words of the Responses API: SPEC/completion_usage.py → SPEC/responses/response_usage.py."""
     if not usage:
         return {}
     names = {

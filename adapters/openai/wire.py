@@ -4,13 +4,14 @@ Names are those of the API. Everything is optional, because servers that call th
 what they add is kept.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from canonical.value import Json, JsonObject
 
 __all__ = (
+    "SPEC",
     "Annotation",
     "Choice",
     "Completion",
@@ -28,6 +29,9 @@ __all__ = (
     "Summary",
     "ToolCall",
 )
+
+SPEC: Final = "https://github.com/openai/openai-python/blob/v3.54.0/src/openai/types"
+"""The types of both APIs, made from OpenAI's own OpenAPI document. Comments name the file below it: "SPEC/chat/…"."""
 
 
 class _Wire(BaseModel):

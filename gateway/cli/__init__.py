@@ -7,12 +7,14 @@ Those modules are imported when their command runs: the web framework and the da
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
+from click.shell_completion import CompletionItem
 from rich_click import RichGroup
 
-from gateway.cli.refusal import Refusal
+from gateway.cli.errors import FAILED, Refusal
+from gateway.cli.log import one_line
 
 __all__ = ("babelgate", "main")
 
@@ -29,6 +31,10 @@ _EXAMPLES: Final = _examples(
     'babelgate run echo "Hello" --as a2a            # call a served agent',
     "babelgate add http://127.0.0.1:8333            # put its agents into babelgate.yaml",
     "babelgate validate babelgate.yaml              # find the mistakes in a file",
+    "babelgate check http://127.0.0.1:9000          # judge any agent by the protocols it speaks",
+    "babelgate bench smoke echo stream              # the same tasks to several agents, compared",
+    'babelgate record ask "Hi" --out run.json        # what an agent says, as a file',
+    "babelgate replay run.json                      # and that file as an agent",
 )
 _SERVE: Final = _examples(
     "babelgate serve",
@@ -54,8 +60,59 @@ _VALIDATE: Final = _examples(
     "babelgate validate --schema > babelgate.schema.json",
 )
 
+_CHECK: Final = _examples(
+    "babelgate check http://127.0.0.1:9000",
+    "babelgate check http://127.0.0.1:8000/a2a/echo --triggers demo",
+    "babelgate check https://agents.example.com --protocol a2a --version 1.0 --header 'Authorization: Bearer …'",
+    'babelgate check http://127.0.0.1:9000 --ask "Book me a flight" --trigger long="Count to 1000" --html report.html',
+    "babelgate check --list --protocol a2a",
+    "babelgate check --across http://127.0.0.1:8000 --triggers demo  # do its protocols mean the same?",
+)
+_BENCH: Final = _examples(
+    "babelgate bench smoke echo stream             # a shipped suite, two demo agents",
+    "babelgate bench tasks/ planner=http://127.0.0.1:9000 other=my_agents:agent --repeat 5",
+    "babelgate bench tasks/ planner --baseline last/result.json --fail-under 0.9",
+    "babelgate bench --resume bench-smoke-20270101-120000",
+    "babelgate bench --schema task > task.schema.json",
+)
+_RECORD: Final = _examples(
+    'babelgate record ask "Hello" --answer Ada --out run.json',
+    'babelgate record http://127.0.0.1:9000 "Sum this up" --file report.pdf --out run.json',
+)
+_REPLAY: Final = _examples(
+    "babelgate replay run.json",
+    "babelgate replay run.json --name planner --port 9000 --pace recorded",
+)
+
 FILE: Final = Path("babelgate.yaml")
 _Path: Final = click.Path(path_type=Path)
+
+
+class Protocol(click.ParamType[str]):
+    """The name of a protocol. `adapters.UPSTREAMS` is their list, and is imported when somebody asks."""
+
+    name = "protocol"
+
+    def __init__(self, *, is_served: bool = False) -> None:
+        self._is_served = is_served
+        """Whether this gateway has to serve it, too."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        from adapters import UPSTREAMS
+
+        return [each.protocol for each in UPSTREAMS if not self._is_served or each.own_path is not None]
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self.names:
+            self.fail(f"{value!r} is not one of {', '.join(sorted(self.names))}.", param, ctx)
+        return value
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return f"[{'|'.join(sorted(self.names))}]"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(name) for name in self.names if name.startswith(incomplete)]
 
 
 @click.group(
@@ -121,7 +178,7 @@ def serve(
 @click.option(
     "--as",
     "protocol",
-    type=click.Choice(("acp", "a2a", "langgraph", "aief")),
+    type=Protocol(is_served=True),
     default="acp",
     show_default=True,
     help="Protocol.",
@@ -150,7 +207,7 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None) -> None:
 @click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent with every request to it.")
 @click.option(
     "--protocol",
-    type=click.Choice(("a2a", "acp", "agent-protocol", "aief", "langgraph", "openai")),
+    type=Protocol(),
     help="What it speaks, instead of finding out.",
 )
 def add(target: str, config: Path, headers: Sequence[str], protocol: str | None) -> None:
@@ -177,17 +234,236 @@ def validate(file: Path, schema: bool) -> None:
         check(file)
 
 
+@babelgate.command(epilog=_CHECK)
+@click.argument("urls", nargs=-1, metavar="[URL]...")
+@click.option("--across", is_flag=True, help="Compare what the protocols at the URLs mean, instead of judging them.")
+@click.option("--protocol", default="", metavar="NAME", help="Judge by this protocol alone.")
+@click.option("--version", "revision", default="", metavar="VERSION", help="And by this revision of it.")
+@click.option("--only", multiple=True, metavar="GLOB", help="Only these requirements (or scenarios), as in 'stream.*'.")
+@click.option("--list", "is_list", is_flag=True, help="Show the requirements, and do nothing else.")
+@click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent with every request: keys.")
+@click.option(
+    "--other-header", "other_headers", multiple=True, metavar="'NAME: VALUE'", help="The keys of a second caller."
+)
+@click.option("--triggers", metavar="FILE|PRESET", help="How the agent is made to show what is judged; demo, sdk.")
+@click.option("--trigger", "texts", multiple=True, metavar="BEHAVIOUR=TEXT", help="One of them, as in long='Count'.")
+@click.option("--ask", metavar="TEXT", help="What makes the agent ask its caller; short for --trigger question=TEXT.")
+@click.option("--timeout", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Seconds for an answer.")
+@click.option(
+    "--callback-host",
+    default="127.0.0.1",
+    show_default=True,
+    help="This machine, as the agent reaches it: for push notifications.",
+)
+@click.option("--baseline", type=_Path, metavar="FILE", help="What is known not to be kept, with reasons.")
+@click.option("--json", "json_path", type=_Path, metavar="FILE", help="Write the report as JSON.")
+@click.option("--junit", type=_Path, metavar="FILE", help="… as JUnit XML.")
+@click.option("--ctrf", type=_Path, metavar="FILE", help="… in the Common Test Report Format.")
+@click.option("--markdown", type=_Path, metavar="FILE", help="… as Markdown, for a pull request.")
+@click.option("--html", type=_Path, metavar="FILE", help="… as one page, with everything that was said.")
+@click.option("--badge", type=_Path, metavar="FILE", help="… as a badge, for shields.io.")
+def check(
+    urls: Sequence[str],
+    across: bool,
+    protocol: str,
+    revision: str,
+    only: Sequence[str],
+    is_list: bool,
+    headers: Sequence[str],
+    other_headers: Sequence[str],
+    triggers: str | None,
+    texts: Sequence[str],
+    ask: str | None,
+    timeout: float,
+    callback_host: str,
+    baseline: Path | None,
+    json_path: Path | None,
+    **reports: Path | None,
+) -> int:
+    """Judge the agent at URL by the protocols it speaks.
+
+    What it speaks is found out. The exit code is 0 if it conforms, 1 if it does not, and 2 if nothing could be judged.
+
+    With --across, the same scenarios are played through every protocol that is spoken at the URLs, and what they mean
+    is compared: the exit code is 0 if nothing differs but by a loss that is declared.
+    """
+    from conformance.examine import Selection
+    from gateway.cli.check import Asked, compare, show_requirements
+    from gateway.cli.check import check as judge
+
+    selection = Selection(protocol, revision, only)
+    if is_list:
+        show_requirements(selection)
+        return 0
+    if not urls:
+        raise click.UsageError("give the URL of the agent, or --list")
+    if len(urls) > 1 and not across:
+        raise click.UsageError("one agent is judged at a time; --across compares several URLs")
+    written = {form: path for form, path in {**reports, "json": json_path}.items() if path is not None}
+    given = (*texts, f"question={ask}") if ask is not None else texts
+    asked = Asked(selection, headers, other_headers, triggers, given, timeout, callback_host, baseline, written)
+    return compare(urls, asked) if across else judge(urls[0], asked)
+
+
+@babelgate.command(epilog=_BENCH)
+@click.argument("suite", required=False)
+@click.argument("agents", nargs=-1, metavar="[AGENT]...")
+@click.option(
+    "--format",
+    "suite_format",
+    type=click.Choice(("babelgate", "agbenchmark")),
+    default="babelgate",
+    show_default=True,
+    help="What SUITE is: task files, or the folder of the package agbenchmark 0.0.10.",
+)
+@click.option("--repeat", "-n", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Attempts a task.")
+@click.option("--concurrency", type=click.IntRange(1, 1000), default=4, show_default=True, help="Attempts at a time.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the order, and of tasks that take one.")
+@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Only these tasks, and what they depend on.")
+@click.option("--category", "categories", multiple=True, metavar="NAME", help="Only tasks of these categories.")
+@click.option("--ignore-dependencies", is_flag=True, help="Try a task though one that it depends on was not passed.")
+@click.option("--max-time", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Begin no attempt after.")
+@click.option("--max-tokens", type=click.FloatRange(0, min_open=True), metavar="N", help="… or so many tokens.")
+@click.option("--max-cost", type=click.FloatRange(0, min_open=True), metavar="N", help="… or so much money.")
+@click.option("--price", "prices", multiple=True, metavar="AGENT=IN/OUT", help="Of a million tokens; * for all agents.")
+@click.option("--prices", "price_file", type=_Path, metavar="FILE", help="The same in a YAML file.")
+@click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent to agents' servers: keys.")
+@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="The file whose agents can be named.")
+@click.option("--out", type=_Path, metavar="FOLDER", help="Where everything goes.  [default: bench-SUITE-TIME]")
+@click.option("--resume", "resumed", type=_Path, metavar="FOLDER", help="Go on with a bench that was stopped.")
+@click.option("--baseline", type=_Path, metavar="FILE", help="An earlier result: what has become worse fails.")
+@click.option("--fail-under", type=click.FloatRange(0, 1), metavar="SCORE", help="A lower score, from 0 to 1, fails.")
+@click.option("--html", type=_Path, metavar="FILE", help="Write the report as one page there, too.")
+@click.option("--list", "is_list", is_flag=True, help="Show the tasks, and do nothing else.")
+@click.option("--schema", type=click.Choice(("task", "result")), help="Print a JSON schema, and do nothing else.")
+def bench(
+    suite: str | None,
+    agents: Sequence[str],
+    repeat: int,
+    concurrency: int,
+    seed: int,
+    ignore_dependencies: bool,
+    max_time: float | None,
+    max_tokens: float | None,
+    max_cost: float | None,
+    headers: Sequence[str],
+    out: Path | None,
+    resumed: Path | None,
+    is_list: bool,
+    schema: str | None,
+    **given: Any,
+) -> int:
+    """Give the tasks of SUITE to every AGENT, and compare them.
+
+    SUITE is a file of tasks, a folder of such files, or a shipped suite: smoke, files. An AGENT is the URL of a server
+    of any protocol, module:name of an agent in Python, or the name of a configured or a demo agent; name=… before it
+    names it. All are called through /ap/v1: one that speaks something else stands behind a gateway for as long as it
+    takes.
+
+    The exit code is 0, 1 if something has become worse since the baseline, if a score is too low or if a check is
+    wrong, 3 if a budget was used up, and 130 after Ctrl-C: then --resume goes on.
+    """
+    from conformance.bench.result import Settings
+    from conformance.bench.run import Budget
+    from gateway.cli.bench import Asked, resume, show_schema, show_tasks
+    from gateway.cli.bench import bench as compare
+    from gateway.cli.target import read_header
+
+    if schema is not None:
+        show_schema(schema)
+        return 0
+    asked = Asked(
+        settings=Settings(
+            repetitions=repeat, concurrency=concurrency, seed=seed, ignore_dependencies=ignore_dependencies
+        ),
+        budget=Budget(max_time, max_tokens, max_cost),
+        headers=dict(map(read_header, headers)),
+        folder=out,
+        **given,
+    )
+    if resumed is not None:
+        if suite is not None:
+            raise click.UsageError("--resume goes on with the suite and the agents of its folder: give neither")
+        return resume(resumed, asked)
+    if suite is None:
+        raise click.UsageError("give a suite, such as smoke")
+    if is_list:
+        show_tasks(suite, asked)
+        return 0
+    if not agents:
+        raise click.UsageError("give an agent: a URL, module:name, or the name of a demo agent such as echo")
+    return compare(suite, agents, asked)
+
+
+@babelgate.command(epilog=_RECORD)
+@click.argument("agent")
+@click.argument("text")
+@click.option("--out", type=_Path, required=True, metavar="FILE", help="Where the recording goes.")
+@click.option("--file", "files", type=_Path, multiple=True, metavar="FILE", help="Sent along; can be repeated.")
+@click.option(
+    "--answer", "answers", multiple=True, metavar="TEXT", help="To a question of the agent, one after another."
+)
+@click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent to the agent's server: keys.")
+@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="The file whose agents can be named.")
+def record(agent: str, text: str, out: Path, headers: Sequence[str], **given: Any) -> int:
+    """Give TEXT to AGENT, and keep all that it says in a file, for `babelgate replay`.
+
+    AGENT is the URL of a server of any protocol, module:name of an agent in Python, or the name of a configured or a
+    demo agent. Its questions are answered by --answer, or asked here. The file holds each event of the agent with its
+    time, and the bytes of its files.
+    """
+    from gateway.cli.record import Asked
+    from gateway.cli.record import record as keep
+    from gateway.cli.target import read_header
+
+    return keep(agent, text, out, Asked(headers=dict(map(read_header, headers)), **given))
+
+
+@babelgate.command(epilog=_REPLAY)
+@click.argument("recording", type=_Path)
+@click.option("--name", help="Of the agent.  [default: the one that was recorded]")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 takes a free one.")
+@click.option(
+    "--pace",
+    type=click.Choice(("recorded", "full")),
+    default="full",
+    show_default=True,
+    help="As long after the start as it was, or at once.",
+)
+def replay(recording: Path, name: str | None, port: int, pace: Any) -> None:
+    """Serve RECORDING as an agent on every protocol: whatever it is asked, it says what was recorded.
+
+    What was one task then is one task now: where the agent asked, it asks again, and the answer, whatever it is, gets
+    what was said after the recorded one. Nothing is kept when it ends.
+    """
+    from gateway.cli.record import replay as say_again
+
+    say_again(recording, name, port, pace)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """One line on stderr says what is wrong, and never a traceback for what a caller did."""
     try:
         code = babelgate.main(arguments, prog_name="babelgate", standalone_mode=False)
     except Refusal as error:
         for line in error.lines:
-            click.echo(f"babelgate: {line}", err=True)
+            click.echo(f"babelgate: {one_line(line)}", err=True)
         code = error.code
     except click.ClickException as error:
         click.echo(f"babelgate: {error.format_message()}", err=True)
         code = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         code = 130
+    except Exception as error:
+        if not _is_of_a_plugin(error):
+            raise
+        click.echo(f"babelgate: {one_line(str(error))}", err=True)
+        code = FAILED
     sys.exit(code)
+
+
+def _is_of_a_plugin(error: Exception) -> bool:
+    """Whether an installed package offers a protocol that cannot be taken."""
+    from adapters._plugins import PluginError
+
+    return isinstance(error, PluginError)

@@ -9,12 +9,15 @@ from typing import Any
 
 import click
 import yaml
+from pydantic import ValidationError
 
-from gateway.cli.refusal import USAGE, Refusal
-from gateway.config import AgentSettings
-from gateway.detection import Detected, Detector, Undetected
-from gateway.registry import agent_name
-from gateway.source import ConfigError, load, read_file
+from gateway.agents.detection import Detected, Detector, Undetected
+from gateway.agents.registry import agent_name
+from gateway.cli.errors import USAGE, Refusal
+from gateway.cli.target import read_header
+from gateway.settings.load import ConfigError, load, read_file
+from gateway.settings.model import AgentSettings
+from gateway.storage.permission import PRIVATE_FILE
 
 __all__ = ("add", "insert_agents")
 
@@ -27,11 +30,11 @@ def add(target: str, path: Path, headers: Sequence[str], protocol: str | None) -
     if match is None:
         raise Refusal(f"{target}: this is no URL; give http://… or name=http://…", code=USAGE)
     name, url, agent = match[1], match[2].rstrip("/"), match[3]
-    given = dict(_header(each) for each in headers)
+    given = dict(read_header(each) for each in headers)
     with asyncio.Runner() as runner:
-        detected = runner.run(_detect(url, _resolved(given), protocol))
+        detected = runner.run(_detect(url, _expand_variables(given), protocol))
     click.echo(detected.because, err=True)
-    chosen = _chosen(detected, name, url, agent)
+    chosen = _choose_agents(detected, name, url, agent)
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     known: Mapping[str, Any] = (read_file(path).get("agents") or {}) if before else {}
     entries: dict[str, dict[str, Any]] = {}
@@ -44,14 +47,7 @@ def add(target: str, path: Path, headers: Sequence[str], protocol: str | None) -
         click.echo(f"{wanted} is in {path}: serve it with babelgate serve --config {path}")
 
 
-def _header(text: str) -> tuple[str, str]:
-    name, colon, value = text.partition(":")
-    if not colon:
-        raise Refusal(f"--header {text}: a header is Name: value", code=USAGE)
-    return name.strip(), value.strip()
-
-
-def _resolved(headers: Mapping[str, str]) -> Mapping[str, str]:
+def _expand_variables(headers: Mapping[str, str]) -> Mapping[str, str]:
     """With `${VAR}` filled in, as the file will be read; what is written keeps the name of the variable."""
 
     def value(match: re.Match[str]) -> str:
@@ -65,15 +61,18 @@ def _resolved(headers: Mapping[str, str]) -> Mapping[str, str]:
 async def _detect(url: str, headers: Mapping[str, str], protocol: str | None) -> Detected:
     try:
         AgentSettings(url=url)
+    except ValidationError as error:
+        raise Refusal(f"{url}: {error.errors()[0]['msg'].removeprefix('Value error, ')}", code=USAGE) from None
+    try:
         async with Detector() as detector:
             return await detector.detect(url, headers, protocol)
-    except Undetected as error:
+    except (Undetected, ValueError) as error:
         raise Refusal(str(error)) from None
-    except ValueError as error:
-        raise Refusal(f"{url}: {error}", code=USAGE) from None
 
 
-def _chosen(detected: Detected, name: str | None, url: str, agent: str | None) -> list[tuple[str, dict[str, Any]]]:
+def _choose_agents(
+    detected: Detected, name: str | None, url: str, agent: str | None
+) -> list[tuple[str, dict[str, Any]]]:
     """The agents that are meant, each with its entry."""
     upstream = detected.upstream
     found = [
@@ -96,6 +95,8 @@ def _chosen(detected: Detected, name: str | None, url: str, agent: str | None) -
 
 def _write(path: Path, before: str, after: str) -> None:
     """Or leave the file as it was, if what it would be is not a configuration."""
+    if not path.exists():
+        path.touch(PRIVATE_FILE)  # headers are in it, and may hold keys
     path.write_text(after, encoding="utf-8")
     try:
         load(path)

@@ -6,9 +6,10 @@ from importlib.metadata import version
 import click
 
 from adapters import ADAPTERS
+from gateway.agents.registry import Fronted, Registry
 from gateway.cli.listener import is_loopback
-from gateway.config import Settings
-from gateway.registry import Fronted, Registry
+from gateway.cli.log import one_line
+from gateway.settings.model import Settings
 
 __all__ = ("banner",)
 
@@ -47,7 +48,7 @@ def _agents(registry: Registry, working: Iterable[Fronted]) -> Iterator[str]:
     yield from _row("agents", ", ".join(names) or "none that works")
     for each in registry.all():
         if each.broken is not None:
-            yield from _row("broken", click.style(f"{each.info.name}: {each.broken}", fg="red"))
+            yield from _row("broken", click.style(one_line(f"{each.info.name}: {each.broken}"), fg="red"))
 
 
 def _row(label: str, text: str) -> Iterator[str]:

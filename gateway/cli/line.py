@@ -2,10 +2,10 @@
 in."""
 
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Final, cast
+from typing import cast
 from uuid import uuid4
 
 import httpx
@@ -27,19 +27,15 @@ from canonical.message import text_of
 from canonical.state import ERRED, RunStatus
 from canonical.thread import following
 from canonical.value import Json
-from gateway.cli.speech import ABSENT, Asked, Failed, Heard, Noted, Said, bearer
+from gateway.cli.conversation import ABSENT, Asked, Failed, Heard, Noted, Said, bearer
 
-__all__ = ("PATHS", "Line")
-
-
-PATHS: Final[Mapping[str, str]] = {"acp": "/acp", "a2a": "/a2a/{agent}", "langgraph": "", "aief": "/agent/{agent}"}
-"""Where an agent is found on the gateway, by protocol."""
+__all__ = ("Line",)
 
 
 class Line:
     def __init__(self, protocol: str, url: str, agent: str, key: str | None) -> None:
         upstream = next(each for each in UPSTREAMS if each.protocol == protocol)
-        self._client = upstream.client(url + PATHS[protocol].format(agent=agent), agent, headers=bearer(key))
+        self._client = upstream.client(url + (upstream.own_path or "").format(agent=agent), agent, headers=bearer(key))
         ids = [str(uuid4()) for _ in range(3)]
         self._call = Invocation(agent=agent, thread_id=ids[0], task_id=ids[1], run_id=ids[2], past=self._past)
         self._records: list[Record] = []
@@ -52,14 +48,14 @@ class Line:
         await self._client.aclose()
 
     def send(self, text: str) -> AsyncGenerator[Heard]:
-        return self._heard(replace(self._call, messages=(Message.of(text, "user"),)))
+        return self._read_events(replace(self._call, messages=(Message.of(text, "user"),)))
 
     def answer(self, answers: Sequence[tuple[Asked, Json]]) -> AsyncGenerator[Heard]:
         self._call = replace(self._call, run_id=following(self._call.run_id))
         given = tuple(InterruptAnswered(interrupt_id=asked.id, value=value) for asked, value in answers)
-        return self._heard(replace(self._call, cause="answer", answers=given))
+        return self._read_events(replace(self._call, cause="answer", answers=given))
 
-    async def _heard(self, call: Invocation) -> AsyncGenerator[Heard]:
+    async def _read_events(self, call: Invocation) -> AsyncGenerator[Heard]:
         for event in (RunCreated(run_id=call.run_id, cause=call.cause, messages=call.messages), *call.answers):
             self._record(event)
         try:
@@ -68,7 +64,7 @@ class Line:
                     if isinstance(event, UpstreamBound):
                         self._call = replace(self._call, upstream={**self._call.upstream, **event.ids})
                     self._record(event)
-                    heard = _heard(event)
+                    heard = _read_event(event)
                     if heard is not None:
                         yield heard
         except FaultError as error:
@@ -88,7 +84,7 @@ def _words(error: FaultError) -> str:
     return error.fault.message
 
 
-def _heard(event: Event) -> Heard | None:
+def _read_event(event: Event) -> Heard | None:
     match event:
         case PartDelta():
             return Said(event.text)

@@ -1,4 +1,4 @@
-"""The socket that the gateway listens on."""
+"""Listening socket of the gateway."""
 
 import errno
 import ipaddress
@@ -6,7 +6,7 @@ import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from gateway.cli.refusal import USAGE, Refusal
+from gateway.cli.errors import USAGE, Refusal
 
 __all__ = ("base_url", "bind", "is_loopback", "listen")
 
@@ -33,7 +33,7 @@ def bind(host: str, port: int) -> socket.socket:
     family, address = _resolve(host, port)
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    with _explained(host, port):
+    with _explain_errors(host, port):
         try:
             listener.bind(address)
         except OSError:
@@ -46,12 +46,12 @@ def bind(host: str, port: int) -> socket.socket:
 def listen(listener: socket.socket, backlog: int = 2048) -> None:
     """From now on callers get through. Raises Refusal: two that do not listen yet can both be bound to a port."""
     host, port = listener.getsockname()[:2]
-    with _explained(host, port):
+    with _explain_errors(host, port):
         listener.listen(backlog)
 
 
 @contextmanager
-def _explained(host: str, port: int) -> Generator[None]:
+def _explain_errors(host: str, port: int) -> Generator[None]:
     try:
         yield
     except OSError as error:

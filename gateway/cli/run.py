@@ -10,11 +10,11 @@ from typing import Any, Final, cast
 import click
 
 from canonical.value import Json, JsonObject
+from gateway.cli.conversation import Asked, Conversation, Failed, Heard, Noted, Said
+from gateway.cli.errors import USAGE, Refusal
 from gateway.cli.line import Line
-from gateway.cli.refusal import USAGE, Refusal
-from gateway.cli.speech import Asked, Conversation, Failed, Heard, Noted, Said
 
-__all__ = ("reading", "run")
+__all__ = ("ask_person", "reading", "run")
 
 _YES_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 
@@ -23,13 +23,15 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None) -> None:
     """Until the agent is done. Raises Refusal if it fails."""
     if not url.startswith(("http://", "https://")):
         raise Refusal(f"--url {url}: a URL begins with http:// or https://", code=USAGE)
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise Refusal("--key: a key is printable ASCII", code=USAGE)
     line: Conversation = Line(protocol, url.rstrip("/"), name, key)
     with asyncio.Runner() as runner:
         try:
             asked = runner.run(_show(line.send(text)))
             while asked:
                 # Between two runs of the loop, so that Ctrl-C ends the reading.
-                answers = [(question, _ask(question)) for question in asked]
+                answers = [(question, ask_person(question)) for question in asked]
                 asked = runner.run(_show(line.answer(answers)))
         except Failed as error:
             raise Refusal(" ".join(str(error).split())) from None
@@ -61,7 +63,7 @@ async def _show(heard: AsyncGenerator[Heard]) -> list[Asked]:
     return asked
 
 
-def _ask(question: Asked) -> Json:
+def ask_person(question: Asked) -> Json:
     click.echo(click.style(question.text or "The agent awaits an answer.", bold=True), err=True)
     hint, read = reading(question.schema)
     while True:

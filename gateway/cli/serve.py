@@ -1,4 +1,4 @@
-"""`babelgate serve`: from the settings to a gateway that listens, and from a signal to one that is gone."""
+"""`babelgate serve`: startup, from the settings to a gateway that listens, and graceful shutdown on a signal."""
 
 import asyncio
 import gc
@@ -7,9 +7,11 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 import click
@@ -17,35 +19,30 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 
 from canonical import FaultError
-from gateway.app import create_app, open_hub
+from gateway.agents.registry import Registry, connect
 from gateway.cli.banner import banner
+from gateway.cli.errors import USAGE, Refusal
 from gateway.cli.listener import base_url, bind, is_loopback, listen
-from gateway.cli.refusal import USAGE, Refusal
+from gateway.cli.log import set_up_logging
 from gateway.cli.target import read_targets
-from gateway.config import Settings
-from gateway.fetch import Fetcher
+from gateway.http.app import create_app, open_hub
+from gateway.http.connection import protocol_options, raise_open_files
+from gateway.http.outbound import Fetcher
 from gateway.hub import Hub
-from gateway.registry import connect
-from gateway.source import ConfigError, load
+from gateway.settings.load import ConfigError, load
+from gateway.settings.model import Settings
 
 try:
     from uvloop import new_event_loop
 except ImportError:  # no wheel for this system: everything works, a little slower
     from asyncio import new_event_loop
 
-__all__ = ("serve",)
+__all__ = ("Gateway", "Server", "leave", "open_gateway", "serve", "serve_until_stopped", "server_of", "start")
 
 log = logging.getLogger("babelgate")
 
 _PATIENCE: Final = 3
 """Seconds that answers which do not end by themselves have when the gateway stops. Streams and waits end at once."""
-_KEEP_ALIVE: Final = 75
-"""Seconds that an idle connection stays. Clients keep theirs for about 5 to 60; who closes last races with nobody."""
-
-_CALLERS: Final = frozenset(
-    {"ASGI callable returned without completing handshake.", "Invalid UTF-8 sequence received from client."}
-)
-"""What uvicorn logs as errors of its own, and is what callers do: a WebSocket was refused, or told what is no text."""
 
 
 def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any]) -> None:
@@ -62,37 +59,48 @@ def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any])
             "BABELGATE_KEYS, or let anyone in with --allow-anonymous",
             code=USAGE,
         )
+
+    def ready(gateway: Gateway) -> None:
+        click.echo("\n".join(banner(settings, gateway.url, gateway.registry)))
+
+    start(settings, wanted.servers, ready, strict=bool(targets))
+
+
+def start(settings: Settings, servers: Sequence[str], ready: "Callable[[Gateway], None]", *, strict: bool) -> NoReturn:
+    """Listen, say `ready`, and end the process after a signal. `strict`: without an agent that works there is nothing
+    to do; a gateway that has a configuration starts all the same, because what it holds of earlier runs is there for
+    their callers. Raises Refusal."""
+    serve_until_stopped(settings, servers, ready, strict=strict)
+    leave()
+
+
+def serve_until_stopped(
+    settings: Settings,
+    servers: Sequence[str],
+    ready: "Callable[[Gateway], None]",
+    *,
+    strict: bool,
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> None:
+    """The same, but the process goes on. `more` = agents that are objects of this process. Raises Refusal."""
     with bind(settings.host, settings.port) as listener:
-        _log(settings.log_level)
+        set_up_logging(settings.log_level)
+        raise_open_files()
         runner = asyncio.Runner(loop_factory=new_event_loop)
         try:
-            runner.run(_serve(settings, wanted.servers, listener, strict=bool(targets)))
+            runner.run(_serve(settings, servers, listener, ready, strict=strict, more=more))
         except BaseException:
             runner.close()
             raise
-    _leave()
 
 
-def _leave() -> NoReturn:
+def leave() -> NoReturn:
     """All is committed and closed. What is left are agents that do not let go when they are cancelled, and functions in
     threads, which cannot be: a clean exit would wait for them, for ever if they like."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
-
-
-def _log(level: str) -> None:
-    """Our own lines at the level that was asked for; of the libraries, what goes wrong."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-        level=logging.DEBUG if level == "debug" else logging.WARNING,
-    )
-    logging.getLogger("babelgate").setLevel(level.upper())
-    logging.getLogger("uvicorn.error").addFilter(lambda record: record.msg not in _CALLERS)
-    for library in ("httpx", "httpcore"):  # they log whole URLs and headers, which may hold callers' secrets
-        logging.getLogger(library).setLevel(logging.WARNING)
 
 
 def _calm_collector() -> None:
@@ -102,10 +110,41 @@ def _calm_collector() -> None:
     gc.set_threshold(100_000, 20, 100)
 
 
-async def _serve(settings: Settings, servers: Sequence[str], listener: socket.socket, *, strict: bool) -> None:
-    """`strict`: the agents are those of the command line, and without any there is nothing to do. A gateway that has a
-    configuration starts all the same: what it holds of earlier runs is there for their callers."""
-    registry = await connect(settings, servers)
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """One that is up."""
+
+    settings: Settings
+    url: str
+    registry: Registry
+    hub: Hub
+
+
+async def _serve(
+    settings: Settings,
+    servers: Sequence[str],
+    listener: socket.socket,
+    ready: Callable[[Gateway], None],
+    *,
+    strict: bool,
+    more: Mapping[str, object],
+) -> None:
+    async with open_gateway(settings, servers, listener, strict=strict, more=more) as gateway:
+        _calm_collector()
+        await server_of(gateway, listener, lambda: ready(gateway)).serve(sockets=[listener])
+
+
+@asynccontextmanager
+async def open_gateway(
+    settings: Settings,
+    servers: Sequence[str],
+    listener: socket.socket,
+    *,
+    strict: bool,
+    more: Mapping[str, object] = MappingProxyType({}),
+) -> AsyncGenerator[Gateway]:
+    """The hub and its agents, at work; nobody listens yet. Raises Refusal."""
+    registry = await connect(settings, servers, more)
     broken = [f"{each.info.name}: {each.broken}" for each in registry.all() if each.broken is not None]
     if strict and len(broken) == len(registry.all()):
         raise Refusal(f"no agent works: {'; '.join(broken)}")
@@ -117,21 +156,19 @@ async def _serve(settings: Settings, servers: Sequence[str], listener: socket.so
         await _start(hub, settings)
         try:
             registry.disown(hub.instance)
-            url = settings.public_url or base_url(listener)
-
-            def ready() -> None:
-                click.echo("\n".join(banner(settings, url, registry)))
-
-            app = create_app(hub, registry, settings)
-            _calm_collector()
-            listen(listener)
-            server = _Server(app, body_limit=settings.limits.body, ready=ready, let_go=hub.let_go)
-            await server.serve(sockets=[listener])
+            yield Gateway(settings, settings.public_url or base_url(listener), registry, hub)
         finally:
             await hub.stop()
     finally:
         await registry.aclose()
         await fetcher.aclose()
+
+
+def server_of(gateway: Gateway, listener: socket.socket, ready: Callable[[], None]) -> "Server":
+    """The gateway as a server that listens. Raises Refusal."""
+    app = create_app(gateway.hub, gateway.registry, gateway.settings)
+    listen(listener)
+    return Server(app, gateway.settings, ready=ready, let_go=gateway.hub.let_go)
 
 
 async def _start(hub: Hub, settings: Settings) -> None:
@@ -144,23 +181,21 @@ async def _start(hub: Hub, settings: Settings) -> None:
         raise Refusal(f"{settings.database} cannot be opened: {reason}") from None
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """uvicorn, which stops on a signal in the order that a gateway needs, and does not wake up ten times a second."""
 
-    def __init__(self, app: Any, *, body_limit: int, ready: Callable[[], None], let_go: Callable[[], None]) -> None:
+    def __init__(self, app: Any, settings: Settings, *, ready: Callable[[], None], let_go: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
                 lifespan="off",
-                ws="websockets-sansio",
-                ws_max_size=body_limit,
                 log_config=None,
                 log_level="warning",
                 access_log=False,  # the door writes a line a request
                 proxy_headers=False,  # and reads X-Forwarded-* of those who are trusted
                 server_header=False,
-                timeout_keep_alive=_KEEP_ALIVE,
                 timeout_graceful_shutdown=_PATIENCE,
+                **protocol_options(settings),
             )
         )
         self._ready = ready
@@ -193,14 +228,14 @@ class _Server(uvicorn.Server):
         that something went wrong."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stop)
+            loop.add_signal_handler(number, self.stop)
         try:
             yield
         finally:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         """At the second signal, answers are not waited for any longer."""
         self.force_exit = self.should_exit
         self.should_exit = True

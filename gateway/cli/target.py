@@ -1,14 +1,17 @@
-"""What `babelgate serve` is told to front on the command line."""
+"""Targets of the command line: the agents that it is told to serve, or to bench."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, cast
 
 from canonical.agent import AGENT_NAME
-from gateway.cli.refusal import USAGE, Refusal
+from gateway.cli.errors import USAGE, Refusal
+from gateway.settings.load import FILE, ConfigError, load, read_file
+from gateway.settings.model import DEMO, TOKEN
 
-__all__ = ("Targets", "read_targets")
+__all__ = ("AgentTarget", "Targets", "configured_agents", "read_agent", "read_header", "read_targets")
 
 _NAMED: Final = re.compile(r"([^=:/#]+)=(.+)", re.DOTALL)
 """A URL may hold `=`, but not before its first `:` or `/`."""
@@ -32,6 +35,8 @@ def read_targets(texts: Iterable[str]) -> Targets:
         name, source = (named[1], named[2]) if named else (None, text)
         if source.startswith(("http://", "https://")):
             url, _, agent = source.partition("#")
+            if "@" in url.split("/")[2]:
+                raise _wrong(text, "a URL without a user and password; credentials go into headers")
             if name is None and not agent:
                 servers.append(url.rstrip("/"))
                 continue
@@ -51,6 +56,73 @@ def read_targets(texts: Iterable[str]) -> Targets:
             raise _wrong(text, f"there is another agent {name}: give one of them another name, as in {name}-2=")
         agents[name] = entry
     return Targets(agents, tuple(dict.fromkeys(servers)))
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTarget:
+    """One agent, or the server of several."""
+
+    text: str
+    """As it was given."""
+    name: str | None
+    """None for a server of which every agent is meant."""
+    entry: Mapping[str, Any]
+    """As one of `agents` of the settings."""
+
+    @property
+    def url(self) -> str | None:
+        return self.entry.get("url")
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.entry.get("headers") or {}
+
+
+def configured_agents(config: Path | None) -> Mapping[str, Mapping[str, Any]]:
+    """What can be meant by a name alone: the agents of the file, of ./babelgate.yaml if none is given, and the demo
+    agents. Raises Refusal."""
+    path = FILE if config is None and FILE.is_file() else config
+    found: Mapping[str, Any] = {}
+    try:
+        if path is not None:
+            load(path)  # what is wrong with one of them is told before anybody is called
+            found = read_file(path).get("agents") or {}
+    except ConfigError as error:
+        raise Refusal(*error.problems, code=USAGE) from None
+    return {**{name: {"python": f"gateway.demo:{name}"} for name in DEMO}, **found}
+
+
+def read_agent(
+    text: str, configured: Mapping[str, Mapping[str, Any]], headers: Mapping[str, str] | None = None
+) -> AgentTarget:
+    """What `read_targets` takes, and the name of a configured agent. `headers` are sent to servers, beside those that
+    are configured. Raises Refusal."""
+    named = _NAMED.fullmatch(text)
+    wanted = named[2] if named else text
+    entry: Mapping[str, Any]
+    if wanted in configured:
+        name, entry = named[1] if named else text, configured[wanted]
+        if not AGENT_NAME.fullmatch(name):
+            raise _wrong(text, f"{name} is no name for an agent (a-z, 0-9, - _ .)")
+    elif not (wanted.startswith(("http://", "https://")) or _PYTHON.fullmatch(wanted)):
+        raise _wrong(text, f"this is neither a URL nor module:name, and no agent; there are {', '.join(configured)}")
+    else:
+        read = read_targets([text])
+        name, entry = next(iter(read.agents.items()), (None, {"url": next(iter(read.servers), "")}))
+    if headers and "python" not in entry:
+        own = cast("Mapping[str, str]", entry.get("headers") or {})
+        return AgentTarget(text, name, {**entry, "headers": {**own, **headers}})
+    return AgentTarget(text, name, entry)
+
+
+def read_header(text: str) -> tuple[str, str]:
+    """`Name: value`, of --header. Raises Refusal, which does not show it: what was given may be the value alone."""
+    name, colon, value = (part.strip() for part in text.partition(":"))
+    if not colon:
+        raise Refusal("--header: a header is Name: value", code=USAGE)
+    if not TOKEN.fullmatch(name) or not (value.isascii() and value.isprintable()):
+        raise Refusal("--header: a header's name is one word, and its value printable ASCII", code=USAGE)
+    return name, value
 
 
 def _wrong(text: str, reason: str) -> Refusal:

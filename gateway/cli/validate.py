@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from gateway.cli.refusal import USAGE, Refusal
-from gateway.config import schema
-from gateway.source import ConfigError, load
+from gateway.cli.errors import USAGE, Refusal
+from gateway.settings.load import ConfigError, load
+from gateway.settings.model import schema
 
 __all__ = ("show_schema", "validate")
 

@@ -9,16 +9,16 @@ from typing import Final
 
 import httpx
 
-from adapters.a2a import wire_reply as w
-from adapters.a2a.client.binding import Binding, bound
-from adapters.a2a.client.upstream import Upstream
-from adapters.a2a.hearing import decode_reply, decode_state
-from adapters.a2a.interface import Interface, bare, card_urls, describe, find_interface, is_card
-from adapters.a2a.reader import EventReader
+from adapters.a2a.agents.interface import Interface, bare, card_urls, describe, find_interface, is_card
+from adapters.a2a.client.binding import Binding, create_binding
+from adapters.a2a.client.http import HttpClient
+from adapters.a2a.read.parts import decode_reply, decode_state
+from adapters.a2a.read.task_events import EventReader
 from adapters.a2a.request import losses, request
+from adapters.a2a.wire import replies as w
 from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation
 from canonical.agent import DETACH
-from canonical.replay import said_by_agent
+from canonical.replay import agent_events
 from canonical.state import TERMINAL, WAITING
 from canonical.value import Json, JsonObject
 
@@ -73,7 +73,7 @@ class Client:
         self._url = url
         self._agent = agent
         self._interface = interface
-        self._upstream = Upstream(headers, timeout, http)
+        self._upstream = HttpClient(headers, timeout, http)
         self._binding: Binding | None = None
 
     async def aclose(self) -> None:
@@ -86,14 +86,14 @@ class Client:
         """The events of this activation: what the log has of them, and what is new in the task."""
         return self._cancelling(call, attached=True)
 
-    async def _reached(self) -> Binding:
+    async def _load_binding(self) -> Binding:
         """How the server is spoken to: its card says so, which is read when it is needed first."""
         if self._binding is None:
             interface = self._interface
             if interface is None:
                 found = await _card(self._upstream, self._url)
                 interface = bare(self._url) if found is None else found[1] or bare(self._url)
-            self._binding = bound(self._upstream, interface, self._agent)
+            self._binding = create_binding(self._upstream, interface, self._agent)
         return self._binding
 
     async def _cancelling(self, call: Invocation, *, attached: bool) -> Events:
@@ -115,30 +115,30 @@ class Client:
         """Whether the server hears it or not, nobody waits for the task any longer."""
         try:
             async with asyncio.timeout(CANCEL_TIMEOUT):
-                await (await self._reached()).cancel(task_id, context_id)
+                await (await self._load_binding()).cancel(task_id, context_id)
         except (FaultError, TimeoutError) as error:
             log.info("an agent's server was not told of a cancel, or refused it: %s", error)
 
     async def _events(self, reader: EventReader, call: Invocation, *, attached: bool) -> Events:
         known = call.upstream.get("task")
         if known is None and (attached or call.answers):
-            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never told which task this is")
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this task")
         if attached:
             past = await call.past()
             reader.task_id, reader.context_id = known, call.upstream.get("context")
-            for event in said_by_agent(past, call.run_id):
+            for event in agent_events(past, call.run_id):
                 yield event
             reader.recall(past)
         else:
-            async with aclosing(self._asked(reader, call)) as events:
+            async with aclosing(self._send_message(reader, call)) as events:
                 async for event in events:
                     yield event
         if not reader.stopped and not reader.replied:
-            async with aclosing(_followed(reader, await self._reached())) as events:
+            async with aclosing(_follow_task(reader, await self._load_binding())) as events:
                 async for event in events:
                     yield event
 
-    async def _asked(self, reader: EventReader, call: Invocation) -> Events:
+    async def _send_message(self, reader: EventReader, call: Invocation) -> Events:
         """Send the message, in whatever way the server understands it."""
         past = await call.past() if call.answers else ()
         reader.recall(record for record in past if record.run_id != call.run_id)
@@ -149,10 +149,10 @@ class Client:
                 yield event
         again = True
         while True:
-            binding = await self._reached()
+            binding = await self._load_binding()
             try:
                 params = request(call, past, binding.dialect, streams=binding.interface.streams)
-                async with aclosing(_sent(reader, call, binding, params)) as events:
+                async with aclosing(_read_send_stream(reader, call, binding, params)) as events:
                     async for event in events:
                         yield event
                 return
@@ -193,7 +193,7 @@ class Client:
             yield event
 
 
-async def _sent(reader: EventReader, call: Invocation, binding: Binding, params: JsonObject) -> Events:
+async def _read_send_stream(reader: EventReader, call: Invocation, binding: Binding, params: JsonObject) -> Events:
     reader.rule = binding.rule
     replies = binding.stream(params) if binding.interface.streams else _alone(binding, params)
     try:
@@ -209,14 +209,14 @@ async def _sent(reader: EventReader, call: Invocation, binding: Binding, params:
         if error.fault.code is not FaultCode.AGENT_UNREACHABLE or not reader.begun or reader.task_id is None:
             raise
     if reader.task_id is None and not reader.replied:
-        raise FaultError(FaultCode.AGENT_INVALID, "The agent's server did not tell of a task")
+        raise FaultError(FaultCode.AGENT_INVALID, "The agent's server did not answer with a task")
 
 
 async def _alone(binding: Binding, params: JsonObject) -> AsyncGenerator[Json]:
     yield await binding.send(params)
 
 
-async def _followed(reader: EventReader, binding: Binding) -> Events:
+async def _follow_task(reader: EventReader, binding: Binding) -> Events:
     """What no stream told: the task as it is, its stream if it can be joined, and else the task again and again."""
     reader.rule = binding.rule
     if binding.interface.streams:
@@ -224,7 +224,7 @@ async def _followed(reader: EventReader, binding: Binding) -> Events:
             for event in await anext(looks):
                 yield event
         if not reader.stopped:
-            async with aclosing(_subscribed(reader, binding)) as events:
+            async with aclosing(_subscribe(reader, binding)) as events:
                 async for event in events:
                     yield event
     if not reader.stopped:
@@ -258,7 +258,7 @@ async def _looks(reader: EventReader, binding: Binding) -> AsyncGenerator[Sequen
         await asyncio.sleep(wait)
 
 
-async def _subscribed(reader: EventReader, binding: Binding) -> Events:
+async def _subscribe(reader: EventReader, binding: Binding) -> Events:
     """The task's stream. One that does not begin with the task, as those of the official SDK of 0.3, leaves open what
     was missed before it: then the task is looked at instead."""
     assert reader.task_id is not None
@@ -359,16 +359,19 @@ def _blaming_the_agent() -> Generator[None]:
 # The card
 
 
-async def _card(upstream: Upstream, url: str) -> tuple[JsonObject, Interface | None] | None:
+async def _card(upstream: HttpClient, url: str) -> tuple[JsonObject, Interface | None] | None:
     """The agent's card, and how it says that the agent is called; None if there is none. Raises agent_invalid,
     agent_unreachable, agent_timeout."""
     try:
         candidates = card_urls(url)
     except ValueError as error:
-        raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's URL is none") from error
+        raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's URL is not valid") from error
     for at, candidate in enumerate(candidates):
         try:
-            async with asyncio.timeout(LOOK_TIMEOUT), upstream.opened("GET", candidate, accept=_JSON) as response:
+            async with (
+                asyncio.timeout(LOOK_TIMEOUT),
+                upstream.open_response("GET", candidate, accept=_JSON) as response,
+            ):
                 card = await upstream.json(response, CARD_LIMIT)
         except TimeoutError as error:
             raise _too_late() from error
@@ -386,9 +389,9 @@ async def discover(
 ) -> list[AgentInfo]:
     """The agent of an A2A server, as its card describes it: an A2A server has one. `card` = False takes the URL for an
     endpoint also where there is none. Raises agent_invalid, agent_unreachable, agent_timeout."""
-    found = await _card(Upstream(headers, 10.0, http), url)
+    found = await _card(HttpClient(headers, 10.0, http), url)
     if found is not None and found[1] is not None:
         return [describe(found[0])]
     if card:
-        raise FaultError(FaultCode.AGENT_INVALID, "The server shows no agent card as A2A does")
-    return [AgentInfo(name="agent", input_types=("*/*",), output_types=("*/*",), remembers=True)]
+        raise FaultError(FaultCode.AGENT_INVALID, "The server has no valid A2A agent card")
+    return [AgentInfo(name="agent", input_types=("*/*",), output_types=("*/*",), remembers=True, replies=True)]

@@ -10,15 +10,15 @@ from urllib.parse import quote
 
 from pydantic_core import to_json
 
-from adapters.a2a import codec, codec_0_3, codec_0_3_rest
-from adapters.a2a.client.upstream import Upstream
-from adapters.a2a.dialect import DataRule, Dialect
-from adapters.a2a.fault import decode_error
-from adapters.a2a.interface import Interface
+from adapters.a2a.agents.interface import Interface
+from adapters.a2a.client.http import HttpClient
+from adapters.a2a.codec import v0_3, v0_3_rest, v1_0
+from adapters.a2a.codec.dialect import DataRule, Dialect
+from adapters.a2a.errors import decode_error
 from canonical import FaultCode, FaultError
 from canonical.value import Json, JsonObject
 
-__all__ = ("Binding", "bound")
+__all__ = ("Binding", "create_binding")
 
 _JSON: Final = "application/json"
 _STREAM: Final = "text/event-stream, application/json"
@@ -41,7 +41,7 @@ _OLD: Final = {
 class Binding(ABC):
     rule: DataRule = "any"
 
-    def __init__(self, upstream: Upstream, interface: Interface, dialect: Dialect) -> None:
+    def __init__(self, upstream: HttpClient, interface: Interface, dialect: Dialect) -> None:
         self.interface = interface
         self.dialect = dialect
         self._upstream = upstream
@@ -68,25 +68,25 @@ class Binding(ABC):
         reason, status = error.fault.details.get("reason"), error.fault.details.get("status")
         unknown = reason == "METHOD_NOT_FOUND" or (not reason and status in (404, 405, 501))
         if self.interface.version == "1.0" and not self.interface.rest and (unknown or reason == _NO_VERSION):
-            return bound(self._upstream, replace(self.interface, version="0.3"), self.dialect.agent)
+            return create_binding(self._upstream, replace(self.interface, version="0.3"), self.dialect.agent)
         if self.interface.streams and (unknown or reason == "UNSUPPORTED_OPERATION"):
-            return bound(self._upstream, replace(self.interface, streams=False), self.dialect.agent)
+            return create_binding(self._upstream, replace(self.interface, streams=False), self.dialect.agent)
         return None
 
 
 _NO_VERSION: Final = "VERSION_NOT_SUPPORTED"
 
 
-def bound(upstream: Upstream, interface: Interface, agent: str) -> Binding:
+def create_binding(upstream: HttpClient, interface: Interface, agent: str) -> Binding:
     if interface.rest:
-        dialect = codec.Codec if interface.version == "1.0" else codec_0_3_rest.Codec
+        dialect = v1_0.Codec if interface.version == "1.0" else v0_3_rest.Codec
         return _Rest(upstream, interface, dialect("", agent))
-    dialect = codec.Codec if interface.version == "1.0" else codec_0_3.Codec
+    dialect = v1_0.Codec if interface.version == "1.0" else v0_3.Codec
     return _JsonRpc(upstream, interface, dialect("", agent))
 
 
 class _JsonRpc(Binding):
-    def __init__(self, upstream: Upstream, interface: Interface, dialect: Dialect) -> None:
+    def __init__(self, upstream: HttpClient, interface: Interface, dialect: Dialect) -> None:
         super().__init__(upstream, interface, dialect)
         self._methods = _NEW if interface.version == "1.0" else _OLD
         self._ids = count(1)
@@ -98,7 +98,7 @@ class _JsonRpc(Binding):
 
     async def _call(self, method: str, params: JsonObject) -> Json:
         body = self._request(method, params)
-        async with self._upstream.opened(
+        async with self._upstream.open_response(
             "POST", self.interface.url, accept=_JSON, body=body, headers=self._headers
         ) as response:
             return _result(await self._upstream.json(response))
@@ -106,7 +106,7 @@ class _JsonRpc(Binding):
     async def _calls(self, method: str, params: JsonObject) -> AsyncGenerator[Json]:
         body = self._request(method, params)
         async with (
-            self._upstream.opened(
+            self._upstream.open_response(
                 "POST", self.interface.url, accept=_STREAM, body=body, headers=self._headers
             ) as response,
             aclosing(self._upstream.values(response)) as values,
@@ -138,18 +138,18 @@ class _JsonRpc(Binding):
 def _result(value: Json) -> Json:
     """Of one answer. Raises what it says instead of a result."""
     if not isinstance(value, dict) or value.get("error") is not None:
-        raise _refused(value)
+        raise _decode_refusal(value)
     return value.get("result", value)
 
 
-def _refused(value: Json) -> FaultError:
+def _decode_refusal(value: Json) -> FaultError:
     if isinstance(value, dict):
         return decode_error(value)
     return FaultError(FaultCode.AGENT_INVALID, "The agent breaks its protocol: an answer is no object")
 
 
 class _Rest(Binding):
-    def __init__(self, upstream: Upstream, interface: Interface, dialect: Dialect) -> None:
+    def __init__(self, upstream: HttpClient, interface: Interface, dialect: Dialect) -> None:
         super().__init__(upstream, interface, dialect)
         below = "/v1" if interface.version == "0.3" else f"/{quote(interface.tenant, safe='')}"
         self._base = interface.url.rstrip("/") + below.rstrip("/")
@@ -157,7 +157,7 @@ class _Rest(Binding):
 
     async def _call(self, method: str, path: str, params: JsonObject | None = None) -> Json:
         body = None if params is None else to_json(params)
-        async with self._upstream.opened(
+        async with self._upstream.open_response(
             method, self._base + path, accept=_JSON, body=body, headers=self._headers
         ) as response:
             return _payload(await self._upstream.json(response))
@@ -165,7 +165,7 @@ class _Rest(Binding):
     async def _calls(self, method: str, path: str, params: JsonObject | None = None) -> AsyncGenerator[Json]:
         body = None if params is None else to_json(params)
         async with (
-            self._upstream.opened(
+            self._upstream.open_response(
                 method, self._base + path, accept=_STREAM, body=body, headers=self._headers
             ) as response,
             aclosing(self._upstream.values(response)) as values,
@@ -196,5 +196,5 @@ def _path(task_id: str) -> str:
 def _payload(value: Json) -> Json:
     """Errors come in a stream too; a message is an object, and words of an error are a string."""
     if not isinstance(value, dict) or value.get("error") is not None or isinstance(value.get("message"), str):
-        raise _refused(value)
+        raise _decode_refusal(value)
     return value

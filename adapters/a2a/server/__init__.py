@@ -8,8 +8,8 @@ from litestar import Request, Response
 from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
-from adapters._shared import Lines
-from adapters.a2a.fault import reason_of
+from adapters._server.fanout import FanoutCache
+from adapters.a2a.errors import reason_of
 from canonical import Fault, FaultCode, Hub
 
 from . import card, jsonrpc, rest
@@ -20,7 +20,7 @@ _BELOW = re.compile(r"^(?:/agent/[^/]+)?/a2a/[^/]+/?(.*)$", re.DOTALL)
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    lines = Lines()
+    lines = FanoutCache()
     return [*jsonrpc.routes(hub, lines), *rest.routes(hub, lines), *card.routes(hub)]
 
 

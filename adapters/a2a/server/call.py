@@ -1,4 +1,5 @@
-"""One call of an A2A method, whichever binding it came in by, and what it is answered with."""
+"""Version negotiation and errors of A2A: one call of a method, whichever binding it came in by, and what it is answered
+with."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,11 +7,11 @@ from typing import Any
 
 from litestar import Request
 
-from adapters._request import Caller, caller, is_uuid
-from adapters._shared import Lines
-from adapters.a2a.dialect import Dialect
-from adapters.a2a.fault import refusal
-from adapters.a2a.view import PROTOCOL
+from adapters._server.caller import Caller, caller, is_uuid
+from adapters._server.fanout import FanoutCache
+from adapters.a2a.codec.dialect import Dialect
+from adapters.a2a.errors import refusal
+from adapters.a2a.wire.task import PROTOCOL
 from canonical import AgentInfo, FaultCode, FaultError, Hub, Task
 from canonical.value import JsonObject
 
@@ -33,7 +34,7 @@ REPLAY_HEADER = "Babelgate-From"
 @dataclass(frozen=True, slots=True)
 class Call:
     hub: Hub
-    lines: Lines
+    lines: FanoutCache
     caller: Caller
     agent: AgentInfo
     version: str
@@ -50,6 +51,8 @@ class Call:
 class Answer:
     result: Any
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    tasks: AsyncGenerator[bytes] | None = None
+    """Each as JSON, for the empty list `tasks` of the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ def asked_version(request: Request[Any, Any, Any]) -> str:
     return (request.headers.get("A2A-Version") or request.query_params.get("A2A-Version") or "").strip()
 
 
-def make_call(hub: Hub, lines: Lines, request: Request[Any, Any, Any], agent: str) -> Call:
+def make_call(hub: Hub, lines: FanoutCache, request: Request[Any, Any, Any], agent: str) -> Call:
     return Call(
         hub=hub,
         lines=lines,

@@ -10,16 +10,17 @@ from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
-from adapters._request import caller
-from adapters.a2a.card import CardForm, card, etag, versions_of
-from adapters.a2a.dialect import Dialect
-from adapters.a2a.fault import refusal
+from adapters._server.caller import caller
+from adapters._server.listed import Pieces
+from adapters.a2a.agents.card import CardForm, card, etag, versions_of
+from adapters.a2a.codec.dialect import Dialect
+from adapters.a2a.errors import refusal
 from canonical import FaultCode, FaultError, Hub
 from canonical.value import JsonObject
 
 from .call import Answer, Call, asked_version
 
-__all__ = ("extended", "routes")
+__all__ = ("get_extended_card", "routes")
 
 MAX_AGE = 300
 """Seconds for which a card may be kept: it changes with the configuration."""
@@ -29,7 +30,7 @@ _BLOB = re.compile(r"^[0-9a-f]{64}$")
 Incoming = Request[Any, Any, Any]
 
 
-async def extended(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
+async def get_extended_card(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
     """The card for those who are known. The gateway has checked the key by now; without keys it is not declared."""
     if not call.caller.keyed:
         raise refusal("UNSUPPORTED_OPERATION", "The agent declares no extended card.")
@@ -76,21 +77,22 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
         return _answer(hub, request, _root_agent(request), "0.3")
 
     @get("/a2a/{agent:str}/files/{blob:str}")
-    async def file(request: Incoming, agent: FromPath[str], blob: FromPath[str]) -> Response[bytes]:
+    async def file(request: Incoming, agent: FromPath[str], blob: FromPath[str]) -> Response[Any]:
         """A file that was too large for a message. It comes from an agent or a caller: a browser must not show it as
         something of ours."""
         hub.agent(agent)
         if not _BLOB.match(blob):
             raise FaultError(FaultCode.NOT_FOUND, "No such file.")
-        part = await hub.file(caller(request).owner, blob)
+        part, pieces = await hub.file_pieces(caller(request).owner, blob)
         name = quote(part.name or blob, safe="")
         headers = {
             "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
             "X-Content-Type-Options": "nosniff",
             "Cache-Control": "private, immutable, max-age=31536000",
             "ETag": f'"{blob}"',
+            "Content-Length": str(part.size),
         }
-        return Response(part.inline or b"", media_type=_media_type(part.media_type), headers=headers)
+        return Pieces(pieces, headers, media_type=_media_type(part.media_type))
 
     return [agent_card, agent_card_0_2, root_card, root_card_0_2, file]
 

@@ -1,21 +1,34 @@
-"""A task's log → the events of a stream, or the task as it is when it stops."""
+"""A2A streams and polling: a task's log → the events of a stream, or the task as it is when it stops."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import cast
 
 from pydantic_core import to_json
 
-from adapters._shared import Encoder, Follower, Lines, Told
-from adapters.a2a.dialect import Dialect
-from adapters.a2a.view import Snapshot, StatusUpdate
-from adapters.a2a.writer import EventWriter
+from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
+from adapters.a2a.codec.dialect import Dialect
+from adapters.a2a.wire.task import StatusUpdate, is_reply
+from adapters.a2a.write.task_events import EventWriter
 from canonical import Hub, Receipt, Record, Scope, Task
-from canonical.event import RunCreated, TaskChanged
+from canonical.event import (
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    RunCreated,
+    RunEnded,
+    RunStarted,
+    TaskChanged,
+    UpstreamBound,
+)
 from canonical.state import TERMINAL, WAITING
 
-__all__ = ("Reading", "folded", "settled")
+__all__ = ("TaskStream", "fold_task", "tells_of_a_task", "wait_for_stop")
 
 
 def _stops(record: Record) -> bool:
@@ -23,7 +36,7 @@ def _stops(record: Record) -> bool:
     return isinstance(event, TaskChanged) and (event.state in TERMINAL or event.state in WAITING)
 
 
-def _ended(record: Record) -> bool:
+def _is_task_end(record: Record) -> bool:
     return isinstance(record.event, TaskChanged) and record.event.state in TERMINAL
 
 
@@ -52,25 +65,44 @@ def _reading(hub: Hub, owner: str, task: Task, after: int) -> aclosing[AsyncGene
     return aclosing(cast("AsyncGenerator[Sequence[Record]]", reading))
 
 
-async def settled(hub: Hub, owner: str, receipt: Receipt, writer: EventWriter) -> Snapshot:
-    """The task as it is when it stops after a submission, or when the gateway does."""
+_OF_EITHER = (RunCreated, RunStarted, RunEnded, LossNoted, PartAdded, PartDelta, PartEnded, MessageEnded)
+"""Events of runs that are answered with a message, too."""
+
+
+def tells_of_a_task(record: Record) -> bool:
+    """Whether an agent that may answer with a message alone, and has been asked, makes a task of it."""
+    match record.event:
+        case UpstreamBound(ids=ids):
+            return "task" in ids
+        case MessageStarted(extra=extra):
+            return not is_reply(extra)
+        case TaskChanged():
+            return _stops(record)
+        case _:
+            return not isinstance(record.event, _OF_EITHER)
+
+
+async def wait_for_stop(
+    hub: Hub, owner: str, receipt: Receipt, writer: EventWriter, until: Callable[[Record], bool] | None = None
+) -> None:
+    """Read the task until it stops after a submission, or the gateway does; or until some record is there before."""
     due = _Begin(receipt.run_id)
     begun = False
     async with _reading(hub, owner, receipt.task, receipt.task.first_seq - 1) as batches:
         async for batch in batches:
             for record in batch:
                 writer.write(record)
-                if begun and _stops(record):
-                    return writer.snapshot()
+                if begun and (_stops(record) or (until is not None and until(record))):
+                    return
                 begun = begun or due(record)
-    return writer.snapshot()
 
 
-async def folded(hub: Hub, owner: str, task: Task, context_id: str) -> EventWriter:
+async def fold_task(hub: Hub, owner: str, task: Task, context_id: str) -> EventWriter:
     """All that is known of the task now."""
     writer = EventWriter(task, context_id)
-    for record in await hub.records(owner, Scope.task(task), task.first_seq - 1, inline=True):
-        writer.write(record)
+    async for records in hub.log(owner, Scope.task(task), task.first_seq - 1, inline=True):
+        for record in records:
+            writer.write(record)
     return writer
 
 
@@ -81,14 +113,14 @@ class _Encoder:
     writer: EventWriter
     dialect: Dialect
 
-    def write(self, record: Record) -> Told:
+    def write(self, record: Record) -> EncodedRecord:
         updates = self.writer.write(record)
         stopped = bool(updates) and isinstance(updates[-1], StatusUpdate) and updates[-1].status.stops
-        return Told([to_json(self.dialect.encode_update(update)) for update in updates], stopped)
+        return EncodedRecord([to_json(self.dialect.encode_update(update)) for update in updates], stopped)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class TaskStream:
     """One reading of a task, as a stream in one dialect."""
 
     hub: Hub
@@ -96,35 +128,54 @@ class Reading:
     task: Task
     context_id: str
     dialect: Dialect
-    lines: Lines
+    lines: FanoutCache
 
     def _fresh(self) -> _Encoder:
         return _Encoder(EventWriter(self.task, self.context_id), self.dialect)
 
     def _join(self, encoder: _Encoder, seen: Sequence[Record]) -> Follower:
         """Go on from a snapshot with whoever reads the same."""
-        view = (self.owner, self.task.task_id, self.context_id, self.dialect.name, self.dialect.base_url)
+        task = self.task
+        view = (self.owner, task.task_id, task.created_at, self.context_id, self.dialect.name, self.dialect.base_url)
         return self.lines.join(view, encoder, seen, self._again)
+
+    def _now(self, encoder: _Encoder) -> bytes:
+        return to_json(self.dialect.encode_update(encoder.writer.snapshot()))
 
     async def _again(self, seq: int) -> Encoder:
         encoder = self._fresh()
-        for record in await self.hub.records(self.owner, Scope.task(self.task), inline=True):
-            if record.seq < seq:
-                encoder.writer.write(record)
+        async with aclosing(self.hub.log(self.owner, Scope.task(self.task), inline=True)) as known:
+            async for records in known:
+                for record in records:
+                    if record.seq >= seq:
+                        return encoder
+                    encoder.writer.write(record)
         return encoder
+
+    async def stream_answer(self, receipt: Receipt, history_length: int | None) -> AsyncGenerator[Sequence[bytes]]:
+        """What a send's stream shows of an agent that may answer with a message: nothing before it is known that there
+        is a task, then the same as of any other; where there is none, the message alone."""
+        writer = EventWriter(self.task, self.context_id)
+        await wait_for_stop(self.hub, self.owner, receipt, writer, until=tells_of_a_task)
+        if writer.reply is not None:
+            yield [to_json(self.dialect.encode_reply(writer.reply, self.context_id))]
+            return
+        async with aclosing(self.follow(receipt.run_id, history_length)) as batches:
+            async for batch in batches:
+                yield batch
 
     async def follow(self, run_id: str, history_length: int | None) -> AsyncGenerator[Sequence[bytes]]:
         """What a send's stream shows: the task as of the submission, then its updates until it stops."""
         due = _Begin(run_id)
         encoder = self._fresh()
-        seen: list[Record] = []
+        seen: deque[Record] = deque(maxlen=SEEN)
         follower: Follower | None = None
         async with _reading(self.hub, self.owner, self.task, self.task.first_seq - 1) as batches:
             async for batch in batches:
                 ready: list[bytes] = []
                 for record in batch:
                     if follower is not None:
-                        ready += (await follower.told(record)).frames
+                        ready += (await follower.write_record(record)).frames
                         if _stops(record):
                             yield ready
                             return
@@ -144,33 +195,41 @@ class Reading:
         A question that was answered since does not end the stream, one that is open does, unless the stream began with
         it: whoever subscribes to a waiting task wants to see what becomes of it.
         """
-        known = await self.hub.records(self.owner, Scope.task(self.task), self.task.first_seq - 1, inline=True)
-        last = known[-1].seq
-        start = last if start is None else start
         encoder = self._fresh()
-        begun = 0
-        for record in known:
-            encoder.writer.write(record)
-            begun += 1
-            if encoder.writer.run_id is not None and (record.seq >= start or record.seq == last):
-                break
-        ready: list[bytes] = [to_json(self.dialect.encode_update(encoder.writer.snapshot()))]
-        follower = self._join(encoder, known[:begun])
-        over = _ended(known[begun - 1])
-        for record in known[begun:]:
-            told = await follower.told(record)
-            ready += told.frames
-            if told.frames:
-                over = told.stopped
-        del known  # the stream may last longer than anybody wants to keep them
-        yield ready
+        follower: Follower | None = None
+        seen: deque[Record] = deque(maxlen=SEEN)
+        last, over = 0, False
+        log = self.hub.log(self.owner, Scope.task(self.task), self.task.first_seq - 1, inline=True)
+        async with aclosing(log) as known:
+            async for records in known:
+                ready: list[bytes] = []
+                for record in records:
+                    last = record.seq
+                    if follower is not None:
+                        told = await follower.write_record(record)
+                        ready += told.frames
+                        over = told.stopped if told.frames else over
+                        continue
+                    encoder.writer.write(record)
+                    seen.append(record)
+                    if start is not None and record.seq >= start and encoder.writer.run_id is not None:
+                        ready.append(self._now(encoder))
+                        follower = self._join(encoder, seen)
+                        over = _is_task_end(record)
+                if ready:
+                    yield ready
+        if follower is None:
+            yield [self._now(encoder)]
+            follower = self._join(encoder, seen)
+            over = _is_task_end(seen[-1])
+        seen.clear()
         if over:
             return
         async with _reading(self.hub, self.owner, self.task, last) as batches:
             async for batch in batches:
                 ready = []
                 for record in batch:
-                    ready += (await follower.told(record)).frames
+                    ready += (await follower.write_record(record)).frames
                     if _stops(record):
                         yield ready
                         return

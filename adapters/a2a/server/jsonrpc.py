@@ -1,4 +1,4 @@
-"""JSON-RPC: both generations on one URL, told apart by the names of their methods."""
+"""A2A over JSON-RPC: both generations on one URL, told apart by the names of their methods."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -9,13 +9,15 @@ from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
-from adapters._body import ABSENT, read_json
-from adapters._jsonrpc import PARSE_ERROR, Method, Reply, dispatch, envelope, table
-from adapters._shared import Lines
+from adapters._json import ABSENT, read_json
+from adapters._server.encoding import json_response
+from adapters._server.fanout import FanoutCache
+from adapters._server.jsonrpc import PARSE_ERROR, Method, Reply, dispatch, envelope, table
+from adapters._server.listed import list_response
 from adapters._sse import event_stream, frame
-from adapters.a2a import codec, codec_0_3
-from adapters.a2a.dialect import Dialect
-from adapters.a2a.fault import error_object
+from adapters.a2a.codec import v0_3, v1_0
+from adapters.a2a.codec.dialect import Dialect
+from adapters.a2a.errors import error_object
 from canonical import Fault, FaultCode, FaultError, Hub
 from canonical.value import JsonObject
 
@@ -38,7 +40,7 @@ METHODS_1_0: Final[dict[str, Operation]] = {
     "GetTaskPushNotificationConfig": push.get,
     "ListTaskPushNotificationConfigs": push.list_configs,
     "DeleteTaskPushNotificationConfig": push.delete,
-    "GetExtendedAgentCard": card.extended,
+    "GetExtendedAgentCard": card.get_extended_card,
 }
 METHODS_0_3: Final[dict[str, Operation]] = {
     "message/send": operation.send,
@@ -50,7 +52,7 @@ METHODS_0_3: Final[dict[str, Operation]] = {
     "tasks/pushNotificationConfig/get": push.get,
     "tasks/pushNotificationConfig/list": push.list_configs,
     "tasks/pushNotificationConfig/delete": push.delete,
-    "agent/getAuthenticatedExtendedCard": card.extended,
+    "agent/getAuthenticatedExtendedCard": card.get_extended_card,
 }
 STREAMS_0_3: Final = frozenset({"message/stream", "tasks/resubscribe"})
 
@@ -65,8 +67,8 @@ def _method(operate: Operation, dialect: type[Dialect]) -> Method:
 
 METHODS: Final = table(
     {
-        **{name: _method(operate, codec.Codec) for name, operate in METHODS_1_0.items()},
-        **{name: _method(operate, codec_0_3.Codec) for name, operate in METHODS_0_3.items()},
+        **{name: _method(operate, v1_0.Codec) for name, operate in METHODS_1_0.items()},
+        **{name: _method(operate, v0_3.Codec) for name, operate in METHODS_0_3.items()},
     }
 )
 
@@ -110,7 +112,7 @@ async def _frames(reply: Reply, stream: Stream, asked: str) -> AsyncGenerator[by
             yield frame(to_json(envelope(reply.id, error=object_)))
 
 
-def routes(hub: Hub, lines: Lines) -> Sequence[ControllerRouterHandler]:
+def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
     @post("/a2a/{agent:str}", status_code=200)
     async def call(request: Request[Any, Any, Any], agent: FromPath[str]) -> Response[Any]:
         made = make_call(hub, lines, request, agent)
@@ -128,8 +130,10 @@ def routes(hub: Hub, lines: Lines) -> Sequence[ControllerRouterHandler]:
         result: Answer | Stream = reply.result
         if isinstance(result, Stream):
             return event_stream(_frames(reply, result, made.version), ping=PING, headers=result.headers)
-        answered = to_json(envelope(reply.id, result=result.result))
-        return Response(answered, media_type="application/json", headers=dict(result.headers))
+        told = envelope(reply.id, result=result.result)
+        if result.tasks is not None:
+            return await list_response(to_json(told), result.tasks, name="tasks", headers=result.headers)
+        return json_response(told, result.headers)
 
     return [call]
 

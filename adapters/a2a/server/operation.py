@@ -1,17 +1,20 @@
 """The methods about messages and tasks, the same for every version and binding: what differs is in the dialect."""
 
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from adapters._files import taken_back
-from adapters._request import is_uuid, loss_header, run_headers
-from adapters.a2a.ask import Send
-from adapters.a2a.dialect import Dialect
-from adapters.a2a.fault import refusal
-from adapters.a2a.view import PROTOCOL
-from adapters.a2a.writer import EventWriter
+from pydantic_core import to_json
+
+from adapters._server.caller import is_uuid, loss_header, run_headers
+from adapters._server.own_files import resolve_own_files
+from adapters.a2a.codec.dialect import Dialect
+from adapters.a2a.errors import refusal
+from adapters.a2a.wire.requests import Listing, Send
+from adapters.a2a.wire.task import PROTOCOL
+from adapters.a2a.write.task_events import EventWriter
 from canonical import (
     Answers,
     DataPart,
@@ -19,6 +22,7 @@ from canonical import (
     FaultError,
     FilePart,
     Message,
+    Part,
     Receipt,
     Scope,
     Submission,
@@ -27,45 +31,64 @@ from canonical import (
     TaskState,
     TextPart,
 )
+from canonical.listed import Listed
 from canonical.value import Json, JsonObject
 
 from .call import REPLAY_HEADER, Answer, Call, Stream, context_of, find_task
-from .follow import Reading, folded, settled
+from .follow import TaskStream, fold_task, tells_of_a_task, wait_for_stop
 from .push import make_webhook
 
 __all__ = ("cancel", "get", "list_tasks", "send", "stream", "subscribe")
 
+
+_AT_WORK: Final = frozenset({TaskState.SUBMITTED, TaskState.WORKING, TaskState.CANCELLING})
 
 # Sending
 
 
 async def send(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
     ask = dialect.decode_send(params)
-    receipt, context_id = await _submitted(call, dialect, ask)
-    if ask.wait:
+    receipt, context_id = await _submit_message(call, dialect, ask)
+    if ask.wait or await _may_reply(call, ask, receipt):
         writer = EventWriter(receipt.task, context_id)
-        snapshot = await settled(call.hub, call.owner, receipt, writer)
+        await wait_for_stop(call.hub, call.owner, receipt, writer, until=None if ask.wait else tells_of_a_task)
     else:
-        writer = await folded(call.hub, call.owner, receipt.task, context_id)
-        snapshot = writer.snapshot()
+        writer = await fold_task(call.hub, call.owner, receipt.task, context_id)
     headers = {**run_headers(receipt), **loss_header(writer.losses)}
-    return Answer(dialect.encode_sent(snapshot, ask.history_length), headers)
+    reply = writer.reply if ask.task_id is None else None
+    if reply is not None:
+        return Answer(dialect.encode_reply(reply, context_id), headers)
+    return Answer(dialect.encode_sent(writer.snapshot(), ask.history_length), headers)
 
 
 async def stream(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
     ask = dialect.decode_send(params)
-    receipt, context_id = await _submitted(call, dialect, ask)
-    reading = Reading(call.hub, call.owner, receipt.task, context_id, dialect, call.lines)
+    receipt, context_id = await _submit_message(call, dialect, ask)
+    reading = TaskStream(call.hub, call.owner, receipt.task, context_id, dialect, call.lines)
+    if await _may_reply(call, ask, receipt):
+        return Stream(reading.stream_answer(receipt, ask.history_length), run_headers(receipt))
     return Stream(reading.follow(receipt.run_id, ask.history_length), run_headers(receipt))
 
 
-async def _submitted(call: Call, dialect: Dialect, ask: Send) -> tuple[Receipt, str]:
+async def _may_reply(call: Call, ask: Send, receipt: Receipt) -> bool:
+    """Whether the answer may be a message instead of a task, so that the agent's first words are waited for: also by a
+    send that is to return at once, as the servers of the official SDKs wait. Behind another run of the context nobody
+    waits: there it is a task, because that can be told of before it begins."""
+    if not call.agent.replies or ask.task_id is not None:
+        return False
+    if ask.context_id is None:
+        return True
+    before = TaskFilter(thread_id=receipt.thread_id, states=_AT_WORK)
+    return (await call.hub.tasks(call.owner, before, limit=1)).total <= 1
+
+
+async def _submit_message(call: Call, dialect: Dialect, ask: Send) -> tuple[Receipt, str]:
     """Commit what was sent, and say by which name its caller knows the context."""
-    (message,) = await taken_back(call.hub, call.caller, (ask.message,))
+    (message,) = await resolve_own_files(call.hub, call.caller, (ask.message,))
     ask = replace(ask, message=message)
     _check_types(call, message)
     if ask.task_id is not None:
-        return await _continued(call, dialect, ask, ask.task_id)
+        return await _continue_task(call, dialect, ask, ask.task_id)
     submission = _submission(call, dialect, ask)
     try:
         receipt = await call.hub.submit(call.owner, submission)
@@ -77,14 +100,28 @@ async def _submitted(call: Call, dialect: Dialect, ask: Send) -> tuple[Receipt, 
 
 
 def _check_types(call: Call, message: Message) -> None:
-    """An agent that takes text only would not see a file: that is said, not ignored."""
+    """An agent that takes text only would not see a file: that is said, not ignored (specification 1.0, 3.3.2). Of text
+    and data a type counts only where one is named, and is none that every agent reads."""
     taken = call.agent.input_types
     for part in message.parts:
-        given = part.media_type or "application/octet-stream"
-        if isinstance(part, FilePart) and taken and not any(fnmatchcase(given.lower(), each) for each in taken):
-            raise FaultError(
-                FaultCode.UNSUPPORTED_TYPE, f"The agent takes no files of type {given}, only {', '.join(taken)}."
-            )
+        given = _type_of(part)
+        if given is None or not taken or any(fnmatchcase(given, each.lower()) for each in taken):
+            continue
+        what = "files" if isinstance(part, FilePart) else "parts"
+        raise FaultError(
+            FaultCode.UNSUPPORTED_TYPE, f"The agent takes no {what} of type {given}, only {', '.join(taken)}."
+        )
+
+
+def _type_of(part: Part) -> str | None:
+    """The media type of a part without its parameters; None if it need not be looked at."""
+    given = (part.media_type or "").partition(";")[0].strip().lower()
+    if isinstance(part, FilePart):
+        return given or "application/octet-stream"
+    return None if any(fnmatchcase(given, each) for each in _READ_BY_ALL) else given
+
+
+_READ_BY_ALL: Final = ("", "text/*", "application/json", "application/*+json")
 
 
 def _submission(call: Call, dialect: Dialect, ask: Send, follow_up: Task | None = None) -> Submission:
@@ -124,16 +161,18 @@ def _data(message: Message) -> Json:
     return merged or values[0]
 
 
-async def _continued(call: Call, dialect: Dialect, ask: Send, task_id: str) -> tuple[Receipt, str]:
+async def _continue_task(call: Call, dialect: Dialect, ask: Send, task_id: str) -> tuple[Receipt, str]:
     """A message to a task: an answer if it waits for one, its next input if it is at work."""
     task = await find_task(call, task_id)
     context_id = await context_of(call, task)
     if ask.context_id is not None and ask.context_id not in (context_id, task.thread_id):
         # Both must match; only the task's may be inferred (specification 1.0, 3.4.3).
-        raise FaultError(FaultCode.INVALID, "The task is of another context than message.contextId says.")
+        raise FaultError(
+            FaultCode.INVALID, "message.contextId is not the context of the task: send the task's contextId, or none."
+        )
     if task.terminal:
-        raise _ended(dialect)
-    resumed = _resumed(ask.message)
+        raise _task_ended_error(dialect)
+    resumed = _resume_answers(ask.message)
     try:
         if task.waiting:
             receipt = await call.hub.answer(call.owner, _answers(call, dialect, ask, task, resumed))
@@ -143,18 +182,18 @@ async def _continued(call: Call, dialect: Dialect, ask: Send, task_id: str) -> t
             receipt = await call.hub.submit(call.owner, _submission(call, dialect, ask, task))
     except FaultError as error:
         if error.fault.code is FaultCode.TASK_ENDED:
-            raise _ended(dialect) from error
+            raise _task_ended_error(dialect) from error
         raise
     return receipt, ask.context_id or context_id
 
 
-def _ended(dialect: Dialect) -> FaultError:
+def _task_ended_error(dialect: Dialect) -> FaultError:
     """A terminal task takes no messages: -32004 in 1.0 (3.4.3), where 0.3's own SDK says -32602."""
     message = "The task has ended; send a message without taskId to start another."
     return refusal("UNSUPPORTED_OPERATION" if dialect.version == "1.0" else "INVALID_PARAMS", message)
 
 
-def _resumed(message: Message) -> dict[str, Json] | None:
+def _resume_answers(message: Message) -> dict[str, Json] | None:
     """Answers by question: `{"resume": [{"id": …, "value": …}, …]}` in a data part, as LangGraph's A2A endpoint takes
     them. Any other data is not of that form."""
     for part in message.parts:
@@ -178,7 +217,7 @@ def _answers(call: Call, dialect: Dialect, ask: Send, task: Task, resumed: dict[
         messages=(ask.message,),
         protocol=PROTOCOL,
         headers=call.caller.headers,
-        webhook=None if ask.push is None else make_webhook(call, dialect, ask.push, task.task_id),
+        webhook=None if ask.push is None else make_webhook(call, dialect, ask.push),
     )
 
 
@@ -188,11 +227,11 @@ def _answers(call: Call, dialect: Dialect, ask: Send, task: Task, resumed: dict[
 async def get(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
     ask = dialect.decode_get(params)
     task = await find_task(call, ask.task_id)
-    return await _shown(call, dialect, task, ask.history_length)
+    return await _encode_task(call, dialect, task, ask.history_length)
 
 
-async def _shown(call: Call, dialect: Dialect, task: Task, history_length: int | None = None) -> Answer:
-    writer = await folded(call.hub, call.owner, task, await context_of(call, task))
+async def _encode_task(call: Call, dialect: Dialect, task: Task, history_length: int | None = None) -> Answer:
+    writer = await fold_task(call.hub, call.owner, task, await context_of(call, task))
     headers = {**run_headers(task, writer.run_id), **loss_header(writer.losses)}
     return Answer(dialect.encode_task(writer.snapshot(), history_length), headers)
 
@@ -208,7 +247,7 @@ async def cancel(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
     if task.state is TaskState.CANCELLING:
         # A2A has no state for this: what a caller waits for is the end, which comes as soon as the agent has stopped.
         task = await _end_of(call, task)
-    return await _shown(call, dialect, task)
+    return await _encode_task(call, dialect, task)
 
 
 async def _end_of(call: Call, task: Task) -> Task:
@@ -229,12 +268,20 @@ async def list_tasks(call: Call, dialect: Dialect, params: JsonObject) -> Answer
             return Answer(dialect.encode_page([], ask, "", 0))
     where = TaskFilter(agent=call.agent.name, thread_id=thread_id, states=ask.states, changed_after=ask.changed_after)
     page = await call.hub.tasks(call.owner, where, limit=ask.page_size, cursor=ask.page_token)
-    aliases = await call.hub.aliases(call.owner, PROTOCOL, list({task.thread_id for task in page.tasks}))
-    shown = [
-        (await folded(call.hub, call.owner, task, aliases.get(task.thread_id, task.thread_id))).snapshot()
-        for task in page.tasks
-    ]
-    return Answer(dialect.encode_page(shown, ask, page.next_cursor or "", page.total))
+    result = dialect.encode_page([], ask, page.next_cursor or "", page.total)
+    return Answer(result, tasks=_encode_tasks(call, dialect, ask, page.tasks))
+
+
+async def _encode_tasks(call: Call, dialect: Dialect, ask: Listing, tasks: Listed[Task]) -> AsyncGenerator[bytes]:
+    async with aclosing(aiter(tasks)) as found:
+        async for task in found:
+            try:
+                writer = await fold_task(call.hub, call.owner, task, await context_of(call, task))
+            except FaultError as error:
+                if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
+                    raise
+                continue
+            yield to_json(dialect.encode_task(writer.snapshot(), ask.history_length, artifacts=ask.artifacts))
 
 
 async def subscribe(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
@@ -247,7 +294,7 @@ async def subscribe(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
             "UNSUPPORTED_OPERATION",
             f"The task has ended; get it, or send the header {REPLAY_HEADER}: 0 to see its events again.",
         )
-    reading = Reading(call.hub, call.owner, task, await context_of(call, task), dialect, call.lines)
+    reading = TaskStream(call.hub, call.owner, task, await context_of(call, task), dialect, call.lines)
     return Stream(reading.replay(start), run_headers(task))
 
 
@@ -255,5 +302,5 @@ def _start(call: Call) -> int | None:
     if call.replay_from is None:
         return None
     if not call.replay_from.isdecimal() or len(call.replay_from) > 18:
-        raise FaultError(FaultCode.INVALID, f"{REPLAY_HEADER} is the number of an event, or 0.")
+        raise FaultError(FaultCode.INVALID, f"{REPLAY_HEADER} must be the number of an event, or 0.")
     return int(call.replay_from)

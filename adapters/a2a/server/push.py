@@ -1,12 +1,15 @@
-"""Push notification configs: where a caller wants a task's updates posted, and in which version's words."""
+"""A2A push notification configs (webhooks): where a caller wants a task's updates posted, and in which version's
+words."""
 
 from typing import Any
-from uuid import uuid4
+from uuid import NAMESPACE_URL, uuid4, uuid5
 
-from adapters._request import run_headers
-from adapters.a2a.ask import Push, PushListing
-from adapters.a2a.dialect import Dialect
-from adapters.a2a.fault import refusal
+from pydantic_core import to_json
+
+from adapters._server.caller import run_headers
+from adapters.a2a.codec.dialect import Dialect
+from adapters.a2a.errors import refusal
+from adapters.a2a.wire.requests import Push, PushListing
 from canonical import FaultCode, FaultError, Webhook
 from canonical.value import JsonObject
 
@@ -17,14 +20,19 @@ __all__ = ("create", "delete", "get", "list_configs", "make_webhook")
 MAX_ID = 256
 
 
-def make_webhook(call: Call, dialect: Dialect, push: Push, task_id: str = "") -> Webhook:
-    """The dialect is kept with the config: whoever registered in 0.3 reads pushes of 0.3, whatever comes later."""
+def make_webhook(call: Call, dialect: Dialect, push: Push, task_id: str | None = None) -> Webhook:
+    """The dialect is kept with the config: whoever registered in 0.3 reads pushes of 0.3, whatever comes later. A
+    config that comes with a message names no task. Raises invalid."""
     for text in (push.token, push.credentials, *push.schemes):
         # They become HTTP headers.
         if text is not None and not (text.isascii() and text.isprintable()):
-            raise FaultError(FaultCode.INVALID, "Token, scheme and credentials of a push are printable ASCII.")
+            raise FaultError(
+                FaultCode.INVALID, "The token, scheme and credentials of a push config must be printable ASCII."
+            )
     if push.config_id is not None and (len(push.config_id) > MAX_ID or "\0" in push.config_id):
-        raise FaultError(FaultCode.INVALID, f"The id of a push config has at most {MAX_ID} characters, and no NUL.")
+        raise FaultError(
+            FaultCode.INVALID, f"The id of a push config must have at most {MAX_ID} characters, and no NUL."
+        )
     config: JsonObject = {
         "token": push.token,
         "schemes": list(push.schemes),
@@ -32,9 +40,12 @@ def make_webhook(call: Call, dialect: Dialect, push: Push, task_id: str = "") ->
         # Files that are too large to be pushed are named by URLs, and nobody is asking when a push goes out.
         "base_url": call.caller.base_url,
     }
+    # Clients send the same config with each message of a task (`ClientConfig.push_notification_configs` of a2a-sdk
+    # 0.3): without an id, the same words are the same config.
+    unnamed = uuid5(NAMESPACE_URL, to_json([push.url, config]).decode()) if task_id is None else uuid4()
     return Webhook(
-        webhook_id=push.config_id or str(uuid4()),
-        task_id=task_id,
+        webhook_id=push.config_id or str(unnamed),
+        task_id=task_id or "",
         dialect=dialect.webhook,
         url=push.url,
         config=config,
@@ -90,16 +101,18 @@ def _offset(ask: PushListing) -> int:
     if ask.page_token is None:
         return 0
     if not (ask.page_token.isascii() and ask.page_token.isdecimal() and len(ask.page_token) < 10):
-        raise FaultError(FaultCode.INVALID, "pageToken: This is no token of a page.")
+        raise FaultError(
+            FaultCode.INVALID, "pageToken: Not a page token of this server: send the nextPageToken of the page before."
+        )
     return int(ask.page_token)
 
 
 async def delete(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
-    """Deleting what is not there changes nothing, and is no error (specification 1.0, 3.1.10)."""
+    """Deleting what is not there changes nothing, and is no error (specification 1.0, 3.1.10). Raises invalid."""
     name = dialect.decode_push_name(params)
     task = await find_task(call, name.task_id)
     if name.config_id is None:
-        raise FaultError(FaultCode.INVALID, "pushNotificationConfigId: Which config is to be deleted?")
+        raise FaultError(FaultCode.INVALID, "pushNotificationConfigId: The id of the config to delete is missing.")
     if any(push.config_id == name.config_id for push in await _configs(call, task.task_id)):
         await call.hub.delete_webhook(call.owner, task.task_id, name.config_id)
     return Answer(None, run_headers(task))

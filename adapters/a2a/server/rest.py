@@ -1,4 +1,4 @@
-"""REST, both generations: 1.0 right below an agent's URL, 0.3 below its `/v1`.
+"""A2A over REST, both generations: 1.0 right below an agent's URL, 0.3 below its `/v1`.
 
 The methods are the same, so one function makes the routes of either: what differs is the dialect, and which member of
 the params each piece of the path and of the query becomes.
@@ -14,12 +14,14 @@ from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
-from adapters._body import ABSENT, read_json
-from adapters._shared import Lines
+from adapters._json import ABSENT, read_json
+from adapters._server.encoding import json_response
+from adapters._server.fanout import FanoutCache
+from adapters._server.listed import list_response
 from adapters._sse import event_stream, frame
-from adapters.a2a import codec, codec_0_3_rest
-from adapters.a2a.dialect import Dialect
-from adapters.a2a.fault import rest_error, rest_error_0_3
+from adapters.a2a.codec import v0_3_rest, v1_0
+from adapters.a2a.codec.dialect import Dialect
+from adapters.a2a.errors import rest_error, rest_error_0_3
 from canonical import Fault, FaultCode, FaultError, Hub
 from canonical.value import JsonObject
 
@@ -46,8 +48,8 @@ class Binding:
     """The member for the id of its task."""
 
 
-V1_0: Final = Binding("", codec.Codec, config_id="id", task_of_config="taskId")
-V0_3: Final = Binding("/v1", codec_0_3_rest.Codec, config_id="pushNotificationConfigId", task_of_config="id")
+V1_0: Final = Binding("", v1_0.Codec, config_id="id", task_of_config="taskId")
+V0_3: Final = Binding("/v1", v0_3_rest.Codec, config_id="pushNotificationConfigId", task_of_config="id")
 
 
 def encode_fault(fault: Fault, *, old: bool) -> JsonObject:
@@ -64,7 +66,7 @@ async def _body(request: Incoming) -> JsonObject:
     if body is ABSENT:
         return {}
     if not isinstance(body, dict):
-        raise FaultError(FaultCode.INVALID, "The body is a JSON object.")
+        raise FaultError(FaultCode.INVALID, "The body must be a JSON object.")
     return body
 
 
@@ -89,14 +91,16 @@ async def _answer(call: Call, binding: Binding, operate: Operation, params: Json
         return event_stream(_frames(dialect, result), ping=PING, headers=result.headers)
     # Empty, as a message of the protocol, is an object.
     body: Any = {} if result.result is None else result.result
-    return Response(to_json(body), media_type=media, headers=dict(result.headers))
+    if result.tasks is not None:
+        return await list_response(to_json(body), result.tasks, name="tasks", headers=result.headers, media_type=media)
+    return json_response(body, result.headers, media_type=media)
 
 
-def routes(hub: Hub, lines: Lines) -> Sequence[ControllerRouterHandler]:
+def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
     return [handler for binding in (V1_0, V0_3) for handler in _routes(hub, lines, binding)]
 
 
-def _routes(hub: Hub, lines: Lines, binding: Binding) -> Sequence[ControllerRouterHandler]:
+def _routes(hub: Hub, lines: FanoutCache, binding: Binding) -> Sequence[ControllerRouterHandler]:
     base = f"/a2a/{{agent:str}}{binding.prefix}"
 
     async def run(request: Incoming, agent: str, operate: Operation, params: Mapping[str, Any]) -> Response[Any]:
@@ -122,16 +126,16 @@ def _routes(hub: Hub, lines: Lines, binding: Binding) -> Sequence[ControllerRout
         task_id, colon, verb = rest.rpartition(":")
         if not colon:
             if request.method != "GET":
-                raise FaultError(FaultCode.METHOD_NOT_ALLOWED, "A task is got with GET.", allow=["GET"])
+                raise FaultError(FaultCode.METHOD_NOT_ALLOWED, "Use GET to get a task.", allow=["GET"])
             return await run(request, agent, operation.get, {**_query(request), "id": rest})
         if verb == "cancel":
             if request.method != "POST":
-                raise FaultError(FaultCode.METHOD_NOT_ALLOWED, "A task is cancelled with POST.", allow=["POST"])
+                raise FaultError(FaultCode.METHOD_NOT_ALLOWED, "Use POST to cancel a task.", allow=["POST"])
             return await run(request, agent, operation.cancel, {"id": task_id})
         if verb == "subscribe":
             # GET in the protocol buffer, POST in the prose of the specification: clients send either.
             return await run(request, agent, operation.subscribe, {"id": task_id})
-        raise FaultError(FaultCode.NOT_FOUND, f"There is nothing to do with a task named {verb!r}.")
+        raise FaultError(FaultCode.NOT_FOUND, f"Unknown operation {verb[:100]!r} on a task: it is cancel or subscribe.")
 
     @post(f"{base}/tasks/{{task_id:str}}/pushNotificationConfigs", status_code=200)
     async def create_config(request: Incoming, agent: FromPath[str], task_id: FromPath[str]) -> Response[Any]:
@@ -162,7 +166,7 @@ def _routes(hub: Hub, lines: Lines, binding: Binding) -> Sequence[ControllerRout
 
     @get(cards)
     async def extended_card(request: Incoming, agent: FromPath[str]) -> Response[Any]:
-        return await run(request, agent, card.extended, {})
+        return await run(request, agent, card.get_extended_card, {})
 
     return [send, stream, list_tasks, task, create_config, list_configs, get_config, delete_config, extended_card]
 
@@ -178,7 +182,7 @@ def _config_0_3(body: JsonObject, task_id: str) -> JsonObject:
     if config is None:
         raise FaultError(
             FaultCode.INVALID,
-            "The body holds no pushNotificationConfig.",
+            "The body must contain pushNotificationConfig.",
             errors=[{"field": "config.pushNotificationConfig", "description": "Field required"}],
         )
     config_id: Any = body.get("configId", body.get("config_id"))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from adapters.acp.carries import CARRIES
+from adapters.acp.codec.parts import extra_of
 from canonical import Feature, Invocation, Part, RefusalPart, ToolCallPart, ToolResultPart
 from canonical.event import LossNoted
 
@@ -22,6 +23,9 @@ def losses(call: Invocation) -> list[LossNoted]:
 
 
 def _features(call: Invocation) -> Iterator[Feature]:
+    # Of an ACP caller it goes on as it came, among the members that ACP does not know.
+    if call.metadata and not call.answers and extra_of(call.extra).get("metadata") != call.metadata:
+        yield Feature.METADATA
     for message in call.messages:
         if message.metadata:
             yield Feature.METADATA

@@ -10,11 +10,12 @@ from typing import Final, Literal
 
 import httpx
 
+from adapters._client.answers import LISTING_LIMIT
+from adapters.aief.agents import decode_info
+from adapters.aief.client.http import HttpClient
 from adapters.aief.client.task import Task, blaming_the_agent
-from adapters.aief.client.upstream import Upstream
-from adapters.aief.info import decode_info
-from adapters.aief.reader import StepReader, Told
-from adapters.aief.request import answer_body, files_of, input_losses, task_body, told_as_text, turn_body
+from adapters.aief.read import StepEvents, StepReader
+from adapters.aief.request import answer_body, files_of, first_step_body, input_losses, task_body, turn_body
 from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation
 from canonical.event import UpstreamBound
 
@@ -52,7 +53,7 @@ class Client:
         max_seconds: float = MAX_SECONDS,
         file_limit: int = FILE_LIMIT,
     ) -> None:
-        self._upstream = Upstream(url, headers, timeout, http)
+        self._upstream = HttpClient(url, headers, timeout, http)
         self._asks = steps == "ask"
         self._max_steps = max_steps
         self._max_seconds = max_seconds
@@ -65,22 +66,22 @@ class Client:
         reader = StepReader(asks=self._asks)
         until = asyncio.get_running_loop().time() + self._max_seconds
         task = Task(self._upstream, reader, until, self._file_limit)
-        async with aclosing(_begun(task, reader, call)) as beginning:
+        async with aclosing(_begin_task(task, reader, call)) as beginning:
             async for each in beginning:
-                if not isinstance(each, Told):
+                if not isinstance(each, StepEvents):
                     yield each
                     continue
-                async with aclosing(self._stepped(task, reader, each)) as events:
+                async with aclosing(self._run_steps(task, reader, each)) as events:
                     async for event in events:
                         yield event
-        async with aclosing(task.unmentioned()) as events:
+        async with aclosing(task.unmentioned_files()) as events:
             async for event in events:
                 yield event
         if reader.completed:
             yield UpstreamBound(protocol="aief", ids={"context": task.id})
         yield reader.end()
 
-    async def _stepped(self, task: Task, reader: StepReader, told: Told) -> Events:
+    async def _run_steps(self, task: Task, reader: StepReader, told: StepEvents) -> Events:
         """What the step told, and all steps after it until the run stops."""
         count = 1
         while True:
@@ -107,7 +108,7 @@ class Client:
                 return
 
 
-async def _begun(task: Task, reader: StepReader, call: Invocation) -> AsyncGenerator[Event | Told]:
+async def _begin_task(task: Task, reader: StepReader, call: Invocation) -> AsyncGenerator[Event | StepEvents]:
     """The first step, of the task that asked, of the one that this thread had, or of a new one. Before any event, a
     call of the server has succeeded: a run that finds nobody can be given to another server.
 
@@ -116,7 +117,7 @@ async def _begun(task: Task, reader: StepReader, call: Invocation) -> AsyncGener
     """
     known = call.upstream.get("task" if call.answers else "context")
     if call.answers and not known:
-        raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never told which task this is")
+        raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this task")
     unbound = {"context": ""} if call.upstream.get("context") else {}
     if known:
         body = answer_body(call, await call.past()) if call.answers else turn_body(call)
@@ -139,7 +140,7 @@ async def _begun(task: Task, reader: StepReader, call: Invocation) -> AsyncGener
         yield event
     yield UpstreamBound(protocol="aief", ids={"task": made.task_id, **unbound})
     await task.upload(files_of(call))
-    yield await task.step(told_as_text(body, made.additional_input))
+    yield await task.step(first_step_body(body, made.additional_input))
 
 
 def _losses(reader: StepReader, call: Invocation) -> Sequence[Event]:
@@ -148,8 +149,8 @@ def _losses(reader: StepReader, call: Invocation) -> Sequence[Event]:
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
     """The agent of an AIEF server: it is one if it lists tasks. How it is called and described, servers of v2 say;
-    `info.upstream_name` tells their own name of it."""
-    upstream = Upstream(url, headers, 10.0, http)
+    `info.upstream_name` tells their own name of it. Raises agent_invalid."""
+    upstream = HttpClient(url, headers, 10.0, http).within(LISTING_LIMIT)
     listed = await upstream.get("/ap/v1/agent/tasks?current_page=1&page_size=1")
     if not isinstance(listed, list) and not (isinstance(listed, dict) and isinstance(listed.get("tasks"), list)):
         raise FaultError(FaultCode.AGENT_INVALID, "The server does not list tasks as AIEF does")

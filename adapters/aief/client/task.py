@@ -1,35 +1,43 @@
 """A task on another AIEF server, as far as one run has to do with it: its steps, and its files, each told once."""
 
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, cast
+from functools import partial
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote
 
-from adapters._body import validate
-from adapters.aief import wire_reply as w
-from adapters.aief.client.upstream import Upstream
-from adapters.aief.reader import StepReader, Told, decode_artifact
+from adapters._json import validate
+from adapters.aief.client.http import HttpClient
+from adapters.aief.read import StepEvents, StepReader, decode_artifact
+from adapters.aief.wire import replies as w
 from canonical import Event, FaultCode, FaultError, Feature
 from canonical.value import Json, JsonObject
 
 __all__ = ("Task", "blaming_the_agent")
+
+T = TypeVar("T")
 
 TASKS: Final = "/ap/v1/agent/tasks"
 PAGE_SIZE: Final = 100
 MAX_PAGES: Final = 100
 MAX_FILES: Final = 1000
 """Files that one run may bring."""
+MAX_BYTES: Final = 2**30
+"""Of them together."""
+PAGE_LIMIT: Final = 2**20
+"""Bytes of one page of the list of files: all pages are kept until the run is over."""
 
 _GONE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
 _NO_SUCH_LIST: Final = frozenset({404, 405, 501})
 _TOO_LARGE: Final = "a file was larger than the limit and was not fetched"
 _MISSING: Final = "a file could not be fetched"
 _TOO_MANY: Final = f"files beyond the first {MAX_FILES} were not fetched"
+_TOO_MUCH: Final = f"files beyond the first {MAX_BYTES} bytes were not fetched"
 _UNLISTED: Final = "the list of files could not be read"
 
 
 class Task:
-    def __init__(self, upstream: Upstream, reader: StepReader, until: float, file_limit: int) -> None:
+    def __init__(self, upstream: HttpClient, reader: StepReader, until: float, file_limit: int) -> None:
         """`until` = when the run must be over, on the loop's clock."""
         self.id = ""
         self._upstream = upstream
@@ -39,6 +47,8 @@ class Task:
         self._known: set[str] = set()
         """Files that need not be told: the caller's, those of earlier runs, and those that were told."""
         self._told = 0
+        self._bytes = 0
+        """Of files that were fetched."""
         self._lists = True
         """Of what the list has, it is known what is new."""
 
@@ -60,7 +70,7 @@ class Task:
         agent_timeout."""
         self.id = task_id
         try:
-            self._known |= {artifact.artifact_id for artifact in await self._listed()}
+            self._known |= {artifact.artifact_id for artifact in await self._list_artifacts()}
         except FaultError as error:
             if error.fault.code in _GONE:
                 raise
@@ -72,7 +82,7 @@ class Task:
             with blaming_the_agent():
                 self._known.add(validate(w.Artifact, answer).artifact_id)
 
-    async def step(self, body: JsonObject) -> Told:
+    async def step(self, body: JsonObject) -> StepEvents:
         """Have a step done. It is never asked for twice: the first time may have reached the agent."""
         answer = await self._upstream.post(f"{self._path}/steps", body, self._until)
         with blaming_the_agent():
@@ -82,7 +92,7 @@ class Task:
         """Whether a step was refused because none is left: then all that there are are completed. One that failed is
         not; a server that does not list its steps does not know."""
         try:
-            statuses = [step.get("status") for step in await self._pages("steps", "step_id")]
+            statuses = await self._pages("steps", "step_id", lambda step: step.get("status"))
         except FaultError:
             return False
         return bool(statuses) and all(status == "completed" for status in statuses)
@@ -95,14 +105,15 @@ class Task:
                 continue
             self._known.add(artifact.artifact_id)
             self._told += 1
-            if self._told > MAX_FILES:
-                for event in self._reader.note(Feature.ARTIFACT, _TOO_MANY):
+            if self._told > MAX_FILES or self._bytes > MAX_BYTES:
+                for event in self._reader.note(Feature.ARTIFACT, _TOO_MANY if self._told > MAX_FILES else _TOO_MUCH):
                     yield event
                 return
             try:
                 content = await self._upstream.download(
                     f"{self._path}/artifacts/{_segment(artifact.artifact_id)}", self._file_limit, self._until
                 )
+                self._bytes += len(content)
             except FaultError as error:
                 if error.fault.code is FaultCode.AGENT_TIMEOUT:
                     raise
@@ -112,12 +123,12 @@ class Task:
             else:
                 yield decode_artifact(artifact, content)
 
-    async def unmentioned(self) -> AsyncGenerator[Event]:
+    async def unmentioned_files(self) -> AsyncGenerator[Event]:
         """Files that no step told of: the Python SDK puts all of them on the task's first step, also later ones."""
         if not self._lists:
             return
         try:
-            listed = await self._listed()
+            listed = await self._list_artifacts()
         except FaultError as error:
             if error.fault.details.get("status") not in _NO_SUCH_LIST:
                 for event in self._reader.note(Feature.ARTIFACT, _UNLISTED):
@@ -126,20 +137,21 @@ class Task:
         async for event in self.files([artifact for artifact in listed if artifact.agent_created is not False]):
             yield event
 
-    async def _listed(self) -> list[w.Artifact]:
-        pages = await self._pages("artifacts", "artifact_id")
+    async def _list_artifacts(self) -> list[w.Artifact]:
         with blaming_the_agent():
-            return [validate(w.Artifact, each) for each in pages]
+            return await self._pages("artifacts", "artifact_id", partial(validate, w.Artifact), PAGE_LIMIT)
 
-    async def _pages(self, name: str, key: str) -> list[dict[str, Any]]:
+    async def _pages(
+        self, name: str, key: str, kept: Callable[[dict[str, Any]], T], limit: int | None = None
+    ) -> list[T]:
         """A list as an object with pages, or as an array that is all of it. The end is where nothing new comes:
         `total_pages` is wrong on the Python SDK, and some servers give the same page for ever."""
-        found: dict[str, dict[str, Any]] = {}
+        found: dict[str, T] = {}
         for page in range(1, MAX_PAGES + 1):
             query = f"?current_page={page}&page_size={PAGE_SIZE}"
-            answer = await self._upstream.get(f"{self._path}/{name}{query}", self._until)
+            answer = await self._upstream.get(f"{self._path}/{name}{query}", self._until, limit)
             items = _items(answer, name)
-            new = {str(item.get(key)): item for item in items if str(item.get(key)) not in found}
+            new = {str(item.get(key)): kept(item) for item in items if str(item.get(key)) not in found}
             found |= new
             if not new or isinstance(answer, list) or _total(answer) <= len(found):
                 break
@@ -163,7 +175,7 @@ def _total(answer: Json) -> int:
 def _segment(wire_id: str) -> str:
     """An id in a path, where it must not lead elsewhere."""
     if wire_id in (".", ".."):
-        raise FaultError(FaultCode.AGENT_INVALID, "The agent's server gave an id that no path takes")
+        raise FaultError(FaultCode.AGENT_INVALID, "The agent's server gave an id that cannot be part of a URL")
     return quote(wire_id, safe="")
 
 

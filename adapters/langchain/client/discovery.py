@@ -1,4 +1,4 @@
-"""Which agents a server has."""
+"""Agent discovery: which agents a LangGraph or Agent Protocol server has."""
 
 import asyncio
 from collections.abc import Generator, Mapping
@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import httpx
 
-from adapters.langchain.client.following import NOT_THERE
-from adapters.langchain.client.upstream import Upstream
-from adapters.langchain.description import decode_agents, decode_assistants, decode_schemas
-from adapters.langchain.modes import Dialect
-from adapters.langchain.refusal import status_of
+from adapters._client.answers import LISTING_LIMIT
+from adapters.langchain.agents import decode_agents, decode_assistants, decode_schemas
+from adapters.langchain.client.http import HttpClient
+from adapters.langchain.client.resume import NOT_THERE
+from adapters.langchain.codec.stream_modes import Dialect
+from adapters.langchain.errors.decode import status_of
 from canonical import AgentInfo, FaultCode, FaultError
 from canonical.value import JsonObject
 
@@ -22,6 +23,10 @@ MOST: Final = 1000
 """Agents of one server that are listed."""
 DESCRIBED: Final = 50
 """Of them, those whose schemas are asked for."""
+AT_ONCE: Final = 8
+"""Of these."""
+SCHEMAS_LIMIT: Final = 512 * 1024
+"""Bytes."""
 
 
 async def discover(
@@ -33,7 +38,7 @@ async def discover(
 ) -> list[AgentInfo]:
     """The agents of a server: the graphs of a LangGraph server, else those of the Agent Protocol.
     `description.upstream_name` tells what it calls them itself."""
-    upstream = Upstream(url, headers, 10.0, http)
+    upstream = HttpClient(url, headers, 10.0, http).within(LISTING_LIMIT)
     if dialect != "agent-protocol":
         try:
             return await _graphs(upstream)
@@ -43,30 +48,33 @@ async def discover(
     return await _agents(upstream)
 
 
-async def _graphs(upstream: Upstream) -> list[AgentInfo]:
+async def _graphs(upstream: HttpClient) -> list[AgentInfo]:
     listed = await _pages(upstream, "/assistants/search", {"metadata": {"created_by": "system"}})
     listed = listed or await _pages(upstream, "/assistants/search", {})
     with _listing("assistants as LangGraph"):
         found = decode_assistants(listed)
 
-    async def described(called: str, info: AgentInfo) -> AgentInfo:
+    upstream, gate = upstream.within(SCHEMAS_LIMIT), asyncio.Semaphore(AT_ONCE)
+
+    async def add_schemas(called: str, info: AgentInfo) -> AgentInfo:
         try:
-            schemas = decode_schemas(await upstream.get(f"/assistants/{called}/schemas"))
+            async with gate:
+                schemas = decode_schemas(await upstream.get(f"/assistants/{called}/schemas"))
         except FaultError:  # a graph that cannot be drawn can be called all the same
             return info
         return info.model_copy(update={"schemas": schemas})
 
-    some = await asyncio.gather(*(described(called, info) for called, info in found[:DESCRIBED]))
+    some = await asyncio.gather(*(add_schemas(called, info) for called, info in found[:DESCRIBED]))
     return [*some, *(info for _, info in found[DESCRIBED:])]
 
 
-async def _agents(upstream: Upstream) -> list[AgentInfo]:
+async def _agents(upstream: HttpClient) -> list[AgentInfo]:
     listed = await _pages(upstream, "/agents/search", {})
     with _listing("agents as the Agent Protocol"):
         return decode_agents(listed)
 
 
-async def _pages(upstream: Upstream, path: str, where: JsonObject) -> list[Any]:
+async def _pages(upstream: HttpClient, path: str, where: JsonObject) -> list[Any]:
     found: list[Any] = []
     while len(found) < MOST:
         page = await upstream.post(path, {**where, "limit": PAGE, "offset": len(found)})

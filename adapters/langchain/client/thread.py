@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from adapters.langchain import wire_reply as w
-from adapters.langchain.client.following import NOT_THERE
-from adapters.langchain.client.route import Layout, Route, named
-from adapters.langchain.client.upstream import Upstream
-from adapters.langchain.client.work import Work, valid
-from adapters.langchain.content import members_of
-from adapters.langchain.refusal import status_of
+from adapters.langchain.client.attempt import UpstreamRun, valid
+from adapters.langchain.client.http import HttpClient
+from adapters.langchain.client.resume import NOT_THERE
+from adapters.langchain.client.urls import Layout, Route, check_id
+from adapters.langchain.codec.content import as_object
+from adapters.langchain.errors.decode import status_of
 from adapters.langchain.request import encode_update
+from adapters.langchain.wire import replies as w
 from canonical import FaultCode, FaultError, Invocation
 from canonical.event import LossNoted, StateSaved
 from canonical.feature import Feature
@@ -19,13 +19,14 @@ from canonical.feature import Feature
 __all__ = ("place", "update_state")
 
 
-async def place(upstream: Upstream, work: Work, call: Invocation, layout: Layout) -> None:
+async def place(upstream: HttpClient, work: UpstreamRun, call: Invocation, layout: Layout) -> None:
+    """Raises agent_invalid."""
     work.route = Route(layout, None)
     if call.answers:
         # Where this task asked: another one of the same conversation may have gone on in a copy.
         known = call.upstream.get("task")
         if known is None:
-            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never told which thread this is")
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this thread")
         work.route.thread_id = known
         return
     known = call.upstream.get("thread")
@@ -38,7 +39,7 @@ async def place(upstream: Upstream, work: Work, call: Invocation, layout: Layout
     await _begin(upstream, work, call)
 
 
-async def _begin(upstream: Upstream, work: Work, call: Invocation) -> None:
+async def _begin(upstream: HttpClient, work: UpstreamRun, call: Invocation) -> None:
     """A thread of its own, which is told what was said before."""
     work.history = call.history
     if call.checkpoint is not None and work.route.layout == "langgraph":
@@ -48,7 +49,7 @@ async def _begin(upstream: Upstream, work: Work, call: Invocation) -> None:
         work.route.thread_id, work.fresh = str(uuid4()), True
         return
     try:
-        work.route.thread_id = named(valid(w.Thread, await upstream.post("/threads", {})).thread_id)
+        work.route.thread_id = check_id(valid(w.Thread, await upstream.post("/threads", {})).thread_id)
     except FaultError as error:
         if status_of(error.fault) not in NOT_THERE:
             raise
@@ -57,7 +58,7 @@ async def _begin(upstream: Upstream, work: Work, call: Invocation) -> None:
         work.notes.append(LossNoted(feature=Feature.HISTORY, how=how))
 
 
-async def _going_on(upstream: Upstream, thread_id: str) -> str | None:
+async def _going_on(upstream: HttpClient, thread_id: str) -> str | None:
     """The thread to go on in; None if the server does not know it any more. One that waits for an answer stays as it
     is, because new input would take its question away: what is new is said to a copy."""
     path = Route("langgraph", thread_id).thread
@@ -71,19 +72,22 @@ async def _going_on(upstream: Upstream, thread_id: str) -> str | None:
     if not waits:
         return thread_id
     try:
-        return named(valid(w.Thread, await upstream.post(f"{path}/copy")).thread_id)
+        return check_id(valid(w.Thread, await upstream.post(f"{path}/copy")).thread_id)
     except FaultError as error:
         if status_of(error.fault) in NOT_THERE:
             return thread_id
         raise
 
 
-async def update_state(upstream: Upstream, call: Invocation, forgets: Sequence[str], as_node: str | None) -> StateSaved:
+async def update_state(
+    upstream: HttpClient, call: Invocation, forgets: Sequence[str], as_node: str | None
+) -> StateSaved:
     """A revision that a caller makes, where the state is kept. Raises unsupported, where it is not known where."""
     thread_id = call.upstream.get("thread")
     if thread_id is None:
         raise FaultError(
-            FaultCode.UNSUPPORTED, "The agent's server keeps the state, and it is not known in which thread."
+            FaultCode.UNSUPPORTED,
+            "The agent's server keeps the state, and has no thread for it yet: run the agent first.",
         )
     path = f"{Route('langgraph', thread_id).thread}/state"
     try:
@@ -92,8 +96,8 @@ async def update_state(upstream: Upstream, call: Invocation, forgets: Sequence[s
         if status_of(error.fault) in (400, 409, 422):
             raise FaultError(FaultCode.INVALID, error.fault.message) from error
         raise
-    state = members_of(await upstream.get(path))
-    metadata, next_ = members_of(state.get("metadata")), state.get("next")
+    state = as_object(await upstream.get(path))
+    metadata, next_ = as_object(state.get("metadata")), state.get("next")
     step: Any = metadata.get("step")
     return StateSaved(
         checkpoint_id=_id_of(state.get("checkpoint")),
@@ -101,11 +105,11 @@ async def update_state(upstream: Upstream, call: Invocation, forgets: Sequence[s
         source=str(metadata.get("source", "update")),
         step=step if isinstance(step, int) else 0,
         as_node=as_node,
-        values=members_of(state.get("values")),
+        values=as_object(state.get("values")),
         next=tuple(map(str, next_)) if isinstance(next_, list) else (),  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     )
 
 
 def _id_of(checkpoint: Any) -> str | None:
-    found = members_of(checkpoint).get("checkpoint_id")
+    found = as_object(checkpoint).get("checkpoint_id")
     return found if isinstance(found, str) else None

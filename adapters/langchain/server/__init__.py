@@ -6,25 +6,25 @@ from typing import Any
 from litestar import Response
 from litestar.types import ControllerRouterHandler
 
-from adapters._shared import Lines
-from adapters.langchain import fault as faults
-from adapters.langchain.server import agents, cancel, events, join, meta, runs, state, store, threads
-from adapters.langchain.server.call import Asked, answer, dialect_of
+from adapters._server.fanout import FanoutCache
+from adapters.langchain.errors import encode as faults
+from adapters.langchain.server import assistants, cancel, event_stream, join, meta, runs, state, store, threads
+from adapters.langchain.server.context import Asked, answer, dialect_of
 from canonical import Fault, Hub
 
 __all__ = ("answer_fault", "routes")
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    lines = Lines()
+    lines = FanoutCache()
     return [
         *threads.routes(hub),
         *state.routes(hub),
         *runs.routes(hub, lines),
         *join.routes(hub, lines),
-        *events.routes(hub),
+        *event_stream.routes(hub),
         *cancel.routes(hub),
-        *agents.routes(hub),
+        *assistants.routes(hub),
         *store.routes(hub),
         *meta.routes(hub),
     ]

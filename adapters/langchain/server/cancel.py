@@ -1,4 +1,4 @@
-"""Ending runs before their time, and deleting them."""
+"""Cancel runs (interrupt, rollback), and delete them."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -6,15 +6,15 @@ from typing import Any, Final
 from litestar import Response, delete, post
 from litestar.types import ControllerRouterHandler
 
-from adapters.langchain.server.ask import RunsCancel, read_body
-from adapters.langchain.server.call import (
+from adapters._server.listed import Pieces
+from adapters.langchain.server.context import (
     MAX_PAGE,
     Asked,
     both,
     dialect_of,
+    find_path_run,
     find_run,
     flag,
-    found_run,
     ids,
     missing,
     nothing,
@@ -22,7 +22,8 @@ from adapters.langchain.server.call import (
     run_paths,
     uuid,
 )
-from adapters.langchain.server.wait import Waiting, kept_alive, result
+from adapters.langchain.server.wait import keep_alive, result
+from adapters.langchain.wire.requests import RunsCancel, read_body
 from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus
 from canonical.value import JsonObject
 
@@ -59,7 +60,7 @@ class Cancels:
         platform = dialect_of(request) == "langgraph" and "thread_id" in request.path_params
         waits, rollback = flag(request, "wait"), _rollback(request, strict=not platform)
         try:
-            run = await found_run(self._hub, request)
+            run = await find_path_run(self._hub, request)
         except FaultError as error:
             raise missing(error, _NONE_FOUND) from error
         cancelled = await self._cancel(owner, run.run_id, rollback=rollback)
@@ -69,8 +70,8 @@ class Cancels:
             return nothing(204, ids(run))
         if not waits:
             return nothing(202, ids(run))
-        pieces = kept_alive(lambda: self._end(owner, cancelled))
-        return Waiting(pieces, ids(run) | run_paths(run.thread_id, run.run_id, "join"))
+        pieces = keep_alive(lambda: self._end(owner, cancelled))
+        return Pieces(pieces, ids(run) | run_paths(run.thread_id, run.run_id, "join"))
 
     async def _end(self, owner: str, run: Run) -> JsonObject:
         """What a run that is being cancelled leaves behind, when it has ended."""
@@ -88,13 +89,14 @@ class Cancels:
             raise
 
     async def cancel_many(self, request: Asked) -> Response[Any]:
+        """Raises invalid, not_found."""
         owner = owner_of(request)
         body = await read_body(request, RunsCancel)
         rollback = _rollback(request, strict=False)
         if body.status is not None and body.thread_id is None and not body.run_ids:
             run_ids = await self._active(owner, body.status)
         elif body.status is None and body.thread_id is not None and body.run_ids:
-            run_ids = await self._named(owner, body.thread_id, body.run_ids)
+            run_ids = await self._find_runs(owner, body.thread_id, body.run_ids)
         else:
             raise FaultError(FaultCode.INVALID, "Give either status, or thread_id and run_ids.")
         cancelled = 0
@@ -107,10 +109,10 @@ class Cancels:
             else:
                 cancelled += 1
         if not cancelled:
-            raise FaultError(FaultCode.NOT_FOUND, _NONE_FOUND)
+            raise FaultError(FaultCode.NOT_FOUND, _NONE_MATCHES if run_ids else _NONE_FOUND)
         return nothing(204)
 
-    async def _named(self, owner: str, thread_id: str, run_ids: Sequence[str]) -> Sequence[str]:
+    async def _find_runs(self, owner: str, thread_id: str, run_ids: Sequence[str]) -> Sequence[str]:
         """Those that are there, on that thread."""
         thread_id = uuid(thread_id, "thread")
         there: list[str] = []
@@ -126,18 +128,18 @@ class Cancels:
         every = frozenset({RunStatus.PENDING, RunStatus.RUNNING})
         where = RunFilter(status=every if status == "all" else frozenset({RunStatus(status)}))
         found: dict[str, None] = {}
-        while page := await self._hub.runs(owner, where, limit=MAX_PAGE, offset=len(found)):
+        while (page := await self._hub.runs(owner, where, limit=MAX_PAGE, offset=len(found))).count:
             known = len(found)
-            found |= {run.run_id: None for run in page}
+            found |= {run.run_id: None async for run in page}
             if len(found) == known:  # runs ended meanwhile, and all of the page had been seen before
                 break
         return list(found)
 
     async def delete(self, request: Asked) -> Response[Any]:
-        """A run that has ended goes; LangGraph Platform deletes one that is at work, too."""
+        """A run that has ended goes; LangGraph Platform deletes one that is at work, too. Raises conflict."""
         owner = owner_of(request)
-        run = await found_run(self._hub, request)
-        if run.ended:
+        run = await find_path_run(self._hub, request)
+        if run.has_ended:
             await self._remove(owner, run)
             return nothing(204)
         if dialect_of(request) == "agent-protocol":

@@ -1,22 +1,24 @@
-"""Joining a run that somebody began: wait for its end, follow its stream; and follow a thread from run to run."""
+"""Join a run (`/join`, `/stream`): wait for its end, follow its stream; and follow a thread from run to run."""
 
-from collections.abc import AsyncGenerator, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final, TypeVar
 
 from litestar import Response, get
 from litestar.types import ControllerRouterHandler
 
-from adapters._shared import Lines
+from adapters._server.caller import caller
+from adapters._server.fanout import FanoutCache
+from adapters._server.listed import Pieces
 from adapters._sse import frame
-from adapters.langchain.modes import Dialect, View, parse_event_id, parse_modes, parse_thread_modes
-from adapters.langchain.server.call import (
+from adapters.langchain.codec.stream_modes import Dialect, View, parse_event_id, parse_modes, parse_thread_modes
+from adapters.langchain.server.context import (
     Asked,
     answer,
     both,
     dialect_of,
+    find_path_run,
     flag,
-    found_run,
     ids,
     owner_of,
     path_id,
@@ -24,15 +26,20 @@ from adapters.langchain.server.call import (
     thread_missing,
     words,
 )
-from adapters.langchain.server.stream import EventId, Leaving, Reading, canceller, streamed
-from adapters.langchain.server.wait import Waiting, error_body, kept_alive, result
+from adapters.langchain.server.stream import DisconnectNotifier, EventId, RunStream, canceller, stream_response
+from adapters.langchain.server.wait import error_body, keep_alive, outcome, result
 from canonical import FaultCode, FaultError, Hub, Run
 from canonical.value import JsonObject
 
 __all__ = ("routes",)
 
+T = TypeVar("T")
 
-def routes(hub: Hub, lines: Lines) -> Sequence[ControllerRouterHandler]:
+_NOT_FOUND: Final = frame(b'{"error":"HTTPException","message":"404: Run not found"}', event="error")
+"""The whole stream of an unknown run."""
+
+
+def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
     server = Joins(hub, lines)
     run = "/threads/{thread_id:str}/runs/{run_id:str}"
     alone = "/runs/{run_id:str}"
@@ -45,7 +52,7 @@ def routes(hub: Hub, lines: Lines) -> Sequence[ControllerRouterHandler]:
 
 
 class Joins:
-    def __init__(self, hub: Hub, lines: Lines) -> None:
+    def __init__(self, hub: Hub, lines: FanoutCache) -> None:
         self._hub = hub
         self._lines = lines
 
@@ -55,44 +62,49 @@ class Joins:
     async def join(self, request: Asked) -> Response[Any]:
         """The final values. An unknown run is told in the body, as LangGraph Platform does."""
         try:
-            run = await found_run(self._hub, request)
+            run = await find_path_run(self._hub, request)
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND or dialect_of(request) == "agent-protocol":
                 raise
             return answer(error_body("HTTPException", "404: Run not found"))
-        return self._joined(request, run, dialect_of(request), "join")
+        return await self._join_run(request, run, dialect_of(request), "join")
 
     async def wait(self, request: Asked) -> Response[Any]:
         """A path of the Agent Protocol, so answered in its form everywhere."""
-        return self._joined(request, await found_run(self._hub, request), "agent-protocol", "wait")
+        return await self._join_run(request, await find_path_run(self._hub, request), "agent-protocol", "wait")
 
-    def _joined(self, request: Asked, run: Run, dialect: Dialect, below: str) -> Response[Any]:
-        owner = owner_of(request)
-        left = canceller(self._hub, owner, run.run_id, flag(request, "cancel_on_disconnect"))
-        waited = partial(result, self._hub, run.thread_id, run.run_id, owner, dialect)
-        pieces = kept_alive(partial(waited, after=run.first_seq - 1))
-        return Waiting(Leaving(pieces, left), ids(run) | run_paths(run.thread_id, run.run_id, below))
+    async def _join_run(self, request: Asked, run: Run, dialect: Dialect, below: str) -> Response[Any]:
+        owner, paths = owner_of(request), run_paths(run.thread_id, run.run_id, below)
+        if run.has_ended:
+            body, unsaid = await self._wait_for_run(outcome, owner, run, dialect)
+            return answer(body, headers=ids(replace(run, loss=(*run.loss, *unsaid))) | paths)
+        left = canceller(self._hub, owner, run.run_id, _cancels(request))
+        pieces = keep_alive(lambda: self._wait_for_run(result, owner, run, dialect))
+        return Pieces(DisconnectNotifier(pieces, left), ids(run) | paths)
+
+    def _wait_for_run(self, wait: Callable[..., Awaitable[T]], owner: str, run: Run, dialect: Dialect) -> Awaitable[T]:
+        return wait(self._hub, run.thread_id, run.run_id, owner, dialect, after=run.first_seq - 1)
 
     async def stream(self, request: Asked) -> Response[Any]:
         """Join a run's stream. What was asked for when the run was made is shown, unless the caller says otherwise."""
         owner = owner_of(request)
-        cancels = flag(request, "cancel_on_disconnect")
+        cancels = _cancels(request)
         try:
-            run = await found_run(self._hub, request)
+            run = await find_path_run(self._hub, request)
         except FaultError as error:
             platform = dialect_of(request) == "langgraph" and "thread_id" in request.path_params
             if error.fault.code is not FaultCode.NOT_FOUND or not platform:
                 raise
-            return streamed(_not_found(), {})
+            return Response(_NOT_FOUND, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
         view = await self._view(request, run)
-        reading, after = Reading(self._hub, view, self._lines, run.first_seq - 1), _last_event_id(request)
+        reading, after = RunStream(self._hub, view, self._lines, run.first_seq - 1), _last_event_id(request)
         frames = await (reading.from_now() if after is None else reading.after(after))
-        leaving = Leaving(frames, canceller(self._hub, owner, run.run_id, cancels))
-        return streamed(leaving, ids(run) | run_paths(run.thread_id, run.run_id, "stream"))
+        leaving = DisconnectNotifier(frames, canceller(self._hub, owner, run.run_id, cancels))
+        return stream_response(leaving, ids(run) | run_paths(run.thread_id, run.run_id, "stream"))
 
     async def _view(self, request: Asked, run: Run) -> View:
         owner, dialect = owner_of(request), dialect_of(request)
-        created = await self._hub.created(owner, run)
+        created = await self._hub.run_input(owner, run)
         own: JsonObject = created.extra.get("langgraph") or {}
         kwargs: JsonObject = own.get("kwargs") or {}
         asked: Any = words(request, "stream_mode") or None
@@ -105,11 +117,13 @@ class Joins:
             owner=owner,
             run_id=run.run_id,
             modes=parse_modes(asked, dialect),
+            created_at=run.created_at,
             dialect=dialect,
             subgraphs=bool(kwargs.get("subgraphs")),
         )
 
     async def stream_thread(self, request: Asked) -> Response[Any]:
+        """Raises invalid."""
         owner, thread_id = owner_of(request), path_id(request, "thread")
         # The parameter's documented name, and the one that the SDK sends.
         modes = parse_thread_modes([*words(request, "stream_modes"), *words(request, "stream_mode")])
@@ -117,18 +131,26 @@ class Joins:
         if after is None and request.headers.get("last-event-id"):
             raise FaultError(FaultCode.INVALID, "Invalid last-event-id: must be <seq>-<n>, or -1")
         try:
-            await self._hub.thread(owner, thread_id)
+            thread = await self._hub.thread(owner, thread_id)
         except FaultError as error:
             raise thread_missing(error, thread_id) from error
-        view = View(thread_id=thread_id, owner=owner, run_id=None, modes=modes, dialect=dialect_of(request))
+        view = View(
+            thread_id=thread_id,
+            owner=owner,
+            run_id=None,
+            modes=modes,
+            created_at=thread.created_at,
+            dialect=dialect_of(request),
+        )
         path = f"/threads/{thread_id}"
         headers = {"Babelgate-Thread": thread_id, "Location": f"{path}/stream", "Content-Location": path}
-        reading = Reading(self._hub, view, self._lines)
-        return streamed(await (reading.from_now() if after is None else reading.after(after)), headers)
+        reading = RunStream(self._hub, view, self._lines)
+        return stream_response(await (reading.from_now() if after is None else reading.after(after)), headers)
 
 
-async def _not_found() -> AsyncGenerator[bytes]:
-    yield frame(b'{"error":"HTTPException","message":"404: Run not found"}', event="error")
+def _cancels(request: Asked) -> bool:
+    """Whether the run ends with the request, as `cancel_on_disconnect` of LangGraph's SDK asks for."""
+    return flag(request, "cancel_on_disconnect") and not caller(request).reads_only
 
 
 def _last_event_id(request: Asked) -> EventId | None:

@@ -1,4 +1,4 @@
-"""What clients ask of a server before they use it: whether it is up, and what it is."""
+"""Health and version (`/ok`, `/info`): what clients ask of a server before they use it."""
 
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -7,7 +7,7 @@ from typing import Any
 from litestar import Response, get
 from litestar.types import ControllerRouterHandler
 
-from adapters.langchain.server.call import Asked, answer, flag
+from adapters.langchain.server.context import Asked, answer, flag
 from canonical import Hub
 from canonical.value import JsonObject
 

@@ -4,47 +4,51 @@ Under a thread as LangGraph Platform and the README of the Agent Protocol have t
 Protocol's OpenAPI 0.1.6 has them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from functools import lru_cache, partial
 from typing import Any, Final
 
 from litestar import Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import TypeAdapter
+from pydantic_core import to_json
 
-from adapters._body import read_json, validate
-from adapters._shared import Lines
-from adapters.langchain import codec, codec_agent_protocol
-from adapters.langchain.modes import Dialect, View
-from adapters.langchain.server.ask import RunCreate, RunSearch, read_body
-from adapters.langchain.server.call import (
+from adapters._json import read_json, validate
+from adapters._server.fanout import FanoutCache
+from adapters._server.listed import Pieces, list_response
+from adapters.langchain.codec import agent_protocol, state
+from adapters.langchain.codec.stream_modes import Dialect, View
+from adapters.langchain.server.context import (
     MAX_PAGE,
     Asked,
     answer,
+    apply_task_cancel,
     as_created,
     both,
-    chosen,
+    check_selection,
     dialect_of,
     find_agent,
+    find_path_run,
     find_run,
-    found_run,
     ids,
     number,
     owner_of,
     pagination,
     path_id,
-    picked,
     run_paths,
-    settled,
+    select_members,
     thread_missing,
     uuid,
     words,
 )
-from adapters.langchain.server.launch import Started, prepare
-from adapters.langchain.server.stream import Leaving, Reading, canceller, streamed
-from adapters.langchain.server.wait import Waiting, kept_alive, result
+from adapters.langchain.server.create_run import Started, prepare
+from adapters.langchain.server.stream import DisconnectNotifier, RunStream, canceller, stream_response
+from adapters.langchain.server.wait import keep_alive, result
+from adapters.langchain.wire.requests import RunCreate, RunSearch, read_body
 from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus
 from canonical.event import RunCreated
+from canonical.listed import Listed
 from canonical.value import JsonObject
 
 __all__ = ("routes",)
@@ -67,7 +71,7 @@ _FIELDS: Final = frozenset(
 )
 
 
-def routes(hub: Hub, lines: Lines) -> Sequence[ControllerRouterHandler]:
+def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
     server = Runs(hub, lines)
     runs = "/threads/{thread_id:str}/runs"
     return [
@@ -82,7 +86,7 @@ def routes(hub: Hub, lines: Lines) -> Sequence[ControllerRouterHandler]:
 
 
 class Runs:
-    def __init__(self, hub: Hub, lines: Lines) -> None:
+    def __init__(self, hub: Hub, lines: FanoutCache) -> None:
         self._hub = hub
         self._lines = lines
 
@@ -92,47 +96,50 @@ class Runs:
 
     # Creating
 
-    async def _started(self, request: Asked) -> Started:
+    async def _start_run(self, request: Asked) -> Started:
         thread_id = path_id(request, "thread") if "thread_id" in request.path_params else None
         return await (await prepare(self._hub, request, await read_body(request, RunCreate), thread_id)).start()
 
     async def create(self, request: Asked) -> Response[Any]:
-        started = await self._started(request)
+        started = await self._start_run(request)
         receipt = started.receipt
         return answer(await self._new(started), headers=started.headers | run_paths(receipt.thread_id, receipt.run_id))
 
     async def _new(self, started: Started) -> JsonObject:
         owner, dialect = started.launch.owner, started.launch.dialect
         run = await find_run(self._hub, owner, started.receipt.run_id)
-        created = await self._hub.created(owner, run)
-        return _encoded(as_created(run, created), created, dialect)
+        created = await self._hub.run_input(owner, run)
+        return _encode_run(as_created(run, created), created, dialect)
 
     async def create_wait(self, request: Asked) -> Response[Any]:
-        started = await self._started(request)
+        started = await self._start_run(request)
         launch, receipt = started.launch, started.receipt
         waited = partial(result, self._hub, receipt.thread_id, receipt.run_id, launch.owner, launch.dialect)
-        pieces = kept_alive(partial(waited, after=receipt.seq))
+        pieces = keep_alive(partial(waited, after=receipt.seq))
         below = "wait" if launch.dialect == "agent-protocol" else "join"
         headers = started.headers | run_paths(receipt.thread_id, receipt.run_id, below)
-        return Waiting(Leaving(pieces, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels)), headers)
+        return Pieces(
+            DisconnectNotifier(pieces, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels)), headers
+        )
 
     async def create_stream(self, request: Asked) -> Response[Any]:
-        started = await self._started(request)
+        started = await self._start_run(request)
         launch, receipt = started.launch, started.receipt
         view = View(
             thread_id=receipt.thread_id,
             owner=launch.owner,
             run_id=receipt.run_id,
             modes=launch.modes,
+            created_at=receipt.created_at,
             dialect=launch.dialect,
             subgraphs=launch.subgraphs,
         )
-        frames = await Reading(self._hub, view, self._lines, receipt.seq).after((0, -1))
-        leaving = Leaving(frames, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels))
-        return streamed(leaving, started.headers | run_paths(receipt.thread_id, receipt.run_id, "stream"))
+        frames = await RunStream(self._hub, view, self._lines, receipt.seq).after((0, -1))
+        leaving = DisconnectNotifier(frames, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels))
+        return stream_response(leaving, started.headers | run_paths(receipt.thread_id, receipt.run_id, "stream"))
 
     async def create_batch(self, request: Asked) -> Response[Any]:
-        """All or none of them is well-formed; which is looked at before the first is begun."""
+        """All or none of them is well-formed; which is looked at before the first is begun. Raises invalid."""
         bodies = validate(_BATCH, await read_json(request))
         if not 1 <= len(bodies) <= MAX_PAGE:
             raise FaultError(FaultCode.INVALID, f"A batch has 1 to {MAX_PAGE} runs.")
@@ -144,32 +151,30 @@ class Runs:
     # Looking
 
     async def get(self, request: Asked) -> Response[Any]:
-        run = await found_run(self._hub, request)
-        return answer(await self._shown(request, run), headers=ids(run))
+        run = await find_path_run(self._hub, request)
+        return answer(await self._run_body(request, run), headers=ids(run))
 
-    async def _shown(self, request: Asked, run: Run) -> JsonObject:
+    async def _run_body(self, request: Asked, run: Run) -> JsonObject:
         owner = owner_of(request)
-        created = await self._hub.created(owner, run)
-        run = await settled(self._hub, owner, run)
+        created = await self._hub.run_input(owner, run)
+        run = await apply_task_cancel(self._hub, owner, run)
         if dialect_of(request) == "agent-protocol":
-            return _encoded(run, created, "agent-protocol")
-        body = _encoded(run, created, "langgraph")
+            return _encode_run(run, created, "agent-protocol")
+        body = _encode_run(run, created, "langgraph")
         if "thread_id" not in request.path_params:  # a path that only the Agent Protocol has
-            return _encoded(run, created, "agent-protocol") | body
+            return _encode_run(run, created, "agent-protocol") | body
         return body
 
     async def list_runs(self, request: Asked) -> Response[Any]:
         owner, thread_id = owner_of(request), path_id(request, "thread")
         limit, offset = number(request, "limit", 10, 1, MAX_PAGE), number(request, "offset", 0, 0)
-        names = chosen(words(request, "select"), _FIELDS, "select")
+        names = check_selection(words(request, "select"), _FIELDS, "select")
         where = RunFilter(thread_id=thread_id, status=_statuses(request, request.query_params.get("status")))
         try:
             await self._hub.thread(owner, thread_id)
         except FaultError as error:
             raise thread_missing(error, thread_id) from error
-        bodies, more = await self._page(request, where, limit, offset)
-        headers = {"Babelgate-Thread": thread_id, **pagination(offset, len(bodies), more=more)}
-        return answer([picked(body, names) for body in bodies], headers=headers)
+        return await self._page(request, where, limit, offset, names, {"Babelgate-Thread": thread_id})
 
     async def search(self, request: Asked) -> Response[Any]:
         body = await read_body(request, RunSearch)
@@ -179,20 +184,39 @@ class Runs:
             status=_statuses(request, body.status),
             metadata=body.metadata or {},
         )
-        bodies, more = await self._page(request, where, body.limit, body.offset)
-        return answer(bodies, headers=pagination(body.offset, len(bodies), more=more))
+        return await self._page(request, where, body.limit, body.offset)
 
     async def _page(
-        self, request: Asked, where: RunFilter, limit: int, offset: int
-    ) -> tuple[Sequence[JsonObject], bool]:
+        self,
+        request: Asked,
+        where: RunFilter,
+        limit: int,
+        offset: int,
+        names: Sequence[str] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> Response[Any]:
         found = await self._hub.runs(owner_of(request), where, limit=limit + 1, offset=offset)
-        return [await self._shown(request, run) for run in found[:limit]], len(found) > limit
+        told = pagination(offset, min(found.count, limit), more=found.count > limit)
+        return await list_response(
+            b"[]", self._encode_runs(request, found, limit, names), headers={**(headers or {}), **told}
+        )
+
+    async def _encode_runs(
+        self, request: Asked, found: Listed[Run], limit: int, names: Sequence[str]
+    ) -> AsyncGenerator[bytes]:
+        left = limit
+        async with aclosing(aiter(found)) as runs:
+            async for run in runs:
+                if not left:
+                    return
+                left -= 1
+                yield to_json(select_members(await self._run_body(request, run), names))
 
 
-def _encoded(run: Run, created: RunCreated, dialect: Dialect) -> JsonObject:
+def _encode_run(run: Run, created: RunCreated, dialect: Dialect) -> JsonObject:
     if dialect == "agent-protocol":
-        return codec_agent_protocol.encode_run(run, created)
-    return codec.encode_run(run, created)
+        return agent_protocol.encode_run(run, created)
+    return state.encode_run(run, created)
 
 
 def _statuses(request: Asked, text: str | None) -> frozenset[RunStatus] | None:
@@ -200,14 +224,16 @@ def _statuses(request: Asked, text: str | None) -> frozenset[RunStatus] | None:
         return None
     found = _by_status(dialect_of(request)).get(text)
     if found is None:
-        raise FaultError(FaultCode.INVALID, f"status: {text[:50]!r} is none that a run can have")
+        raise FaultError(
+            FaultCode.INVALID, f"status: {text[:50]!r} is not one of {', '.join(_by_status(dialect_of(request)))}"
+        )
     return found
 
 
 @lru_cache(2)
 def _by_status(dialect: Dialect) -> Mapping[str, frozenset[RunStatus]]:
     """Which of ours a status of theirs is: the codec's table, read the other way."""
-    named = codec_agent_protocol.run_status if dialect == "agent-protocol" else codec.run_status
+    named = agent_protocol.run_status if dialect == "agent-protocol" else state.run_status
     table: dict[str, frozenset[RunStatus]] = {}
     for status in RunStatus:
         probe = Run(run_id="", task_id="", status=status, cause="input", created_at=0, first_seq=0, last_seq=0)

@@ -1,31 +1,35 @@
 """The state of a thread and its revisions: look at them, make one."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Any, Final
 
 from litestar import Response, get, post
 from litestar.types import ControllerRouterHandler
+from pydantic_core import to_json
 
-from adapters.langchain import codec, codec_agent_protocol
-from adapters.langchain.content import members_of
-from adapters.langchain.server.ask import Checkpoint, HistorySearch, StateAt, StateUpdate, checkpoint_of, read_body
-from adapters.langchain.server.call import (
+from adapters._aside import Turns
+from adapters._server.listed import list_response
+from adapters.langchain.codec import agent_protocol
+from adapters.langchain.codec import state as codec
+from adapters.langchain.codec.content import as_object
+from adapters.langchain.server.context import (
     MAX_PAGE,
     Asked,
     answer,
     both,
-    chosen,
+    check_selection,
     contains,
     dialect_of,
     number,
     owner_of,
     path_id,
-    picked,
     read_history,
+    select_members,
     thread_missing,
     words,
 )
-from canonical import FaultCode, FaultError, History, Hub, Revision
+from adapters.langchain.wire.requests import Checkpoint, HistorySearch, StateAt, StateUpdate, checkpoint_of, read_body
+from canonical import FaultCode, FaultError, Hub, Revision, StateHistory, Thread
 from canonical.hub import StateUpdate as Revise
 from canonical.value import JsonObject
 
@@ -71,15 +75,15 @@ class States:
 
     async def get(self, request: Asked) -> Response[Any]:
         checkpoint_id = request.path_params.get("checkpoint_id")
-        return await self._shown(request, checkpoint_id, (), words(request, "select"))
+        return await self._state_response(request, checkpoint_id, (), words(request, "select"))
 
     async def at(self, request: Asked) -> Response[Any]:
         thread_id = path_id(request, "thread")
         body = await read_body(request, StateAt)
         checkpoint_id = checkpoint_of(body.checkpoint)
-        return await self._shown(request, checkpoint_id, _ns(body.checkpoint), body.select or (), thread_id)
+        return await self._state_response(request, checkpoint_id, _ns(body.checkpoint), body.select or (), thread_id)
 
-    async def _shown(
+    async def _state_response(
         self,
         request: Asked,
         checkpoint_id: str | None,
@@ -88,21 +92,22 @@ class States:
         thread_id: str | None = None,
     ) -> Response[Any]:
         thread_id = thread_id or path_id(request, "thread")
-        names = chosen(select, _FIELDS, "select")
+        names = check_selection(select, _FIELDS, "select")
         history = await read_history(self._hub, owner_of(request), thread_id)
         if checkpoint_id is not None:
             revision = _revision(history, checkpoint_id)
         else:
             revision = history.head if not ns else next(history.newest(ns), None)
-        body = _encoded(request, thread_id, revision, history)
-        return answer(picked(body, names), headers={"Babelgate-Thread": thread_id})
+        body = _encode_state(request, thread_id, revision, history)
+        return answer(select_members(body, names), headers={"Babelgate-Thread": thread_id})
 
     async def update(self, request: Asked) -> Response[Any]:
         owner, thread_id = owner_of(request), path_id(request, "thread")
         body = await read_body(request, StateUpdate)
         history = await read_history(self._hub, owner, thread_id)
+        thread = await self._hub.thread(owner, thread_id)
         try:
-            checkpoint_id = await self._hub.update_state(owner, decode_update(thread_id, history, body))
+            checkpoint_id = await self._hub.update_state(owner, decode_update(thread, history, body))
         except FaultError as error:
             raise thread_missing(error, thread_id) from error
         made = {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
@@ -122,50 +127,63 @@ class States:
         return await self._history(request, thread_id, await read_body(request, HistorySearch))
 
     async def _history(self, request: Asked, thread_id: str, search: HistorySearch) -> Response[Any]:
-        names = chosen(search.select or (), _FIELDS, "select")
+        names = check_selection(search.select or (), _FIELDS, "select")
         before = _before(search.before)
         history = await read_history(self._hub, owner_of(request), thread_id)
         exactly = checkpoint_of(search.checkpoint)
         seq = None if before is None else _revision(history, before).seq
-        shown: list[JsonObject] = []
-        for revision in history.newest(_ns(search.checkpoint), seq):
-            if len(shown) == search.limit:
-                break
-            if exactly not in (None, revision.checkpoint_id):
-                continue
-            body = _encoded(request, thread_id, revision, history)
-            if contains(body.get("metadata") or {}, search.metadata or {}):
-                shown.append(picked(body, names))
-        return answer(shown, headers={"Babelgate-Thread": thread_id})
+        revisions = history.newest(_ns(search.checkpoint), seq)
+        if exactly is not None:
+            revisions = (revision for revision in revisions if revision.checkpoint_id == exactly)
+        bodies = (_encode_state(request, thread_id, revision, history) for revision in revisions)
+        shown = _encode_history(bodies, search.metadata or {}, search.limit, names)
+        return await list_response(b"[]", shown, headers={"Babelgate-Thread": thread_id})
 
 
-def decode_update(thread_id: str, history: History, ask: StateUpdate) -> Revise:
+async def _encode_history(
+    bodies: Iterator[JsonObject], metadata: JsonObject, limit: int, names: Sequence[str]
+) -> AsyncGenerator[bytes]:
+    turns = Turns()
+    for body in bodies:
+        if contains(body.get("metadata") or {}, metadata):
+            yield to_json(select_members(body, names))
+            limit -= 1
+        if not limit:
+            return
+        if turns.over:  # where many are looked at and few are shown
+            await turns.give()
+
+
+def decode_update(thread: Thread, history: StateHistory, ask: StateUpdate) -> Revise:
     """A revision that a caller makes, on top of the one that it names. Raises invalid, not_found."""
     checkpoint_id = checkpoint_of(ask.checkpoint, ask.checkpoint_id)
     base = history.head if checkpoint_id is None else _revision(history, checkpoint_id)
     said: list[Any] = codec.encode_values(base).get("messages") or []
-    known = [str(members_of(message)["id"]) for message in said if "id" in members_of(message)]
+    known = [str(as_object(message)["id"]) for message in said if "id" in as_object(message)]
     update = codec.decode_update(ask.values, known)
+    graph = thread.metadata.get("graph_id")
     return Revise(
-        thread_id=thread_id,
+        thread_id=thread.thread_id,
         values=update.values,
         messages=update.messages,
         forgets=update.forgets,
         checkpoint=checkpoint_id,
         as_node=ask.as_node,
+        # LangGraph's clients mark with it for which graph a thread was made.
+        agent=graph if isinstance(graph, str) else None,
     )
 
 
-def _revision(history: History, checkpoint_id: str) -> Revision:
+def _revision(history: StateHistory, checkpoint_id: str) -> Revision:
     found = history.get(checkpoint_id)
     if found is None:
         raise FaultError(FaultCode.NOT_FOUND, f"Checkpoint {checkpoint_id[:100]!r} not found")
     return found
 
 
-def _encoded(request: Asked, thread_id: str, revision: Revision | None, history: History) -> JsonObject:
+def _encode_state(request: Asked, thread_id: str, revision: Revision | None, history: StateHistory) -> JsonObject:
     if dialect_of(request) == "agent-protocol" and revision is not None:
-        return codec_agent_protocol.encode_state(thread_id, revision)
+        return agent_protocol.encode_state(thread_id, revision)
     then = history.then(revision) if revision is not None and revision.next else ()
     return codec.encode_state(thread_id, revision, then)
 

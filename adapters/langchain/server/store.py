@@ -1,18 +1,21 @@
-"""Memory: items under namespaces and keys, and the namespaces that there are."""
+"""Store API (long-term memory): items under namespaces and keys, and the namespaces that there are."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from math import ceil
 from typing import Annotated, Any, TypeVar
 
 from litestar import Response, delete, get, post, put
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel, Field
+from pydantic_core import to_json
 
-from adapters._body import ABSENT, read_json, validate
-from adapters.langchain.codec import format_time
-from adapters.langchain.server.ask import Limit, Minutes, Offset, read_body
-from adapters.langchain.server.call import Asked, answer, both, dialect_of, flag, nothing, owner_of
-from canonical import FaultCode, FaultError, Hub, Item, ItemQuery, NamespaceQuery
+from adapters._json import ABSENT, read_json, validate
+from adapters._server.listed import list_response
+from adapters.langchain.codec.state import format_time
+from adapters.langchain.server.context import Asked, answer, both, dialect_of, flag, nothing, owner_of
+from adapters.langchain.wire.requests import Limit, Minutes, Offset, read_body
+from canonical import FaultCode, FaultError, Hub, Item, ItemQuery, Listed, NamespaceQuery
 from canonical.value import JsonObject
 
 __all__ = ("routes",)
@@ -77,6 +80,7 @@ class Memory:
         return nothing(204)
 
     async def get(self, request: Asked) -> Response[Any]:
+        """Raises invalid, not_found."""
         key = request.query_params.get("key")
         if not key:
             raise FaultError(FaultCode.INVALID, "key: it is missing")
@@ -87,6 +91,7 @@ class Memory:
         return answer(None if item is None else _encode(item))
 
     async def delete(self, request: Asked) -> Response[Any]:
+        """Raises not_found."""
         body = await read_body(request, _Delete)
         there = await self._hub.store.delete(owner_of(request), tuple(body.namespace or ()), body.key)
         if not there and dialect_of(request) == "agent-protocol":
@@ -106,7 +111,7 @@ class Memory:
                 refresh=body.refresh_ttl is not False,
             ),
         )
-        return answer({"items": [_encode(item) for item in found]})
+        return await list_response(b'{"items":[]}', _encode_items(found), name="items")
 
     async def namespaces(self, request: Asked) -> Response[Any]:
         body = await _optional(request, _Namespaces)
@@ -124,6 +129,12 @@ class Memory:
             return answer(found)  # components.schemas.ListNamespaceResponse is the bare list
         listed: JsonObject = {"namespaces": found}
         return answer(listed)
+
+
+async def _encode_items(found: Listed[Item]) -> AsyncGenerator[bytes]:
+    async with aclosing(aiter(found)) as items:
+        async for item in items:
+            yield to_json(_encode(item))
 
 
 async def _optional(request: Asked, model: type[M]) -> M:

@@ -1,20 +1,23 @@
-"""A run's stream: what its records become, from any point on. Every frame has an id, so every stream can be resumed."""
+"""Run streams, resumable by Last-Event-ID: what the records of a run become, from any point on. Every frame has an id,
+so every stream can be resumed."""
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from adapters._shared import Encoder, Follower, Lines, Told
+from adapters._aside import Turns
+from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
 from adapters._sse import EventStream, event_stream
-from adapters.langchain.modes import View
-from adapters.langchain.server.call import read_history
-from adapters.langchain.writer import EventWriter
+from adapters.langchain.codec.stream_modes import View
+from adapters.langchain.server.context import read_history
+from adapters.langchain.write.run_frames import EventWriter
 from canonical import FaultError, Hub, Record, Scope
 
-__all__ = ("HEARTBEAT", "EventId", "Leaving", "Reading", "canceller", "streamed")
+__all__ = ("HEARTBEAT", "DisconnectNotifier", "EventId", "RunStream", "canceller", "stream_response")
 
 log = logging.getLogger("babelgate.langchain")
 
@@ -29,7 +32,7 @@ _detached: Final[set["asyncio.Future[Any]"]] = set()
 
 
 @dataclass(frozen=True, slots=True)
-class _Told(Told):
+class _EncodedFrames(EncodedRecord):
     numbers: Sequence[int] = ()
     """Of the frames, counted over all modes."""
 
@@ -38,19 +41,19 @@ class _Told(Told):
 class _Encoder:
     writer: EventWriter
 
-    def write(self, record: Record, /) -> _Told:
+    def write(self, record: Record, /) -> _EncodedFrames:
         written = self.writer.write(record)
         frames = [frame for _, frame in written]
-        return _Told(frames, self.writer.done, [number for number, _ in written])
+        return _EncodedFrames(frames, self.writer.done, [number for number, _ in written])
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RunStream:
     """One reading of a run, or of a thread from run to run."""
 
     hub: Hub
     view: View
-    lines: Lines
+    lines: FanoutCache
     begins: int = 0
     """A seq before the run's first record. What was said by then was not said in it, and need not be read again."""
 
@@ -62,9 +65,11 @@ class Reading:
     async def from_now(self) -> AsyncGenerator[bytes]:
         """Those that are still to come. What is said after this returns is among them, however late they are read."""
         encoder = await self._encoder()
-        seen = await self._seen()
-        for record in seen:
-            encoder.write(record)
+        seen: deque[Record] = deque(maxlen=SEEN)
+        async with aclosing(self._logged_records()) as records:
+            async for record in records:
+                encoder.write(record)
+                seen.append(record)
         last = seen[-1].seq if seen else self.begins
         follower = self.lines.join(self.view, encoder, seen, self._again, begins=self.begins)
         return _nothing() if encoder.writer.done else self._frames(follower, last, (last, 0))
@@ -74,31 +79,42 @@ class Reading:
         history = await read_history(self.hub, self.view.owner, self.view.thread_id, self.begins)
         return _Encoder(EventWriter(self.view, history))
 
-    async def _seen(self) -> Sequence[Record]:
-        return await self.hub.records(self.view.owner, Scope(self.view.thread_id), self.begins, inline=True)
+    async def _logged_records(self) -> AsyncGenerator[Record]:
+        """What there is by now. Others have the loop in between, because each record may show the whole state."""
+        turns = Turns()
+        log = self.hub.log(self.view.owner, Scope(self.view.thread_id), self.begins, inline=True)
+        async with aclosing(log) as batches:
+            async for batch in batches:
+                for record in batch:
+                    yield record
+                    if turns.over:
+                        await turns.give()
 
     async def _frames(self, follower: Follower, last: int, after: EventId) -> AsyncGenerator[bytes]:
+        turns = Turns()
         reading = self.hub.read(self.view.owner, Scope(self.view.thread_id), last, inline=True)
         async with aclosing(cast("AsyncGenerator[Sequence[Record]]", reading)) as batches:
             async for batch in batches:
                 ready: list[bytes] = []
                 for record in batch:
-                    told = await follower.told(record)
+                    told = await follower.write_record(record)
                     ready += _later(told, record.seq, after)
                     if told.stopped:
-                        break
-                else:
-                    if ready:
                         yield b"".join(ready)
-                    continue
+                        return
+                    if turns.over:
+                        yield b"".join(ready)
+                        ready.clear()
+                        await turns.give()
                 if ready:
                     yield b"".join(ready)
-                return
 
     async def _again(self, seq: int) -> Encoder:
         encoder = await self._encoder()
-        for record in await self._seen():
-            if record.seq < seq:
+        async with aclosing(self._logged_records()) as records:
+            async for record in records:
+                if record.seq >= seq:
+                    break
                 encoder.write(record)
         return encoder
 
@@ -108,16 +124,16 @@ async def _nothing() -> AsyncGenerator[bytes]:
     yield
 
 
-def _later(told: Told, seq: int, after: EventId) -> Sequence[bytes]:
+def _later(told: EncodedRecord, seq: int, after: EventId) -> Sequence[bytes]:
     if seq > after[0] or not told.frames:
         return told.frames
     if seq < after[0]:
         return ()
-    assert isinstance(told, _Told)
+    assert isinstance(told, _EncodedFrames)
     return [frame for number, frame in zip(told.numbers, told.frames, strict=True) if number > after[1]]
 
 
-class Leaving:
+class DisconnectNotifier:
     """Frames, or pieces of a body, whose reader may leave before their end, which is then told."""
 
     def __init__(self, pieces: AsyncGenerator[bytes], left: Callable[[], None]) -> None:
@@ -148,11 +164,11 @@ def canceller(hub: Hub, owner: str, run_id: str, cancels: bool) -> Callable[[], 
     """What is done when the reader of a run leaves. Nobody is there to wait for the cancel, and nothing that happens to
     the request any more may lose it."""
 
-    def left() -> None:
+    def cancel_run() -> None:
         if cancels:
             _detach(_cancel(hub, owner, run_id))
 
-    return left
+    return cancel_run
 
 
 async def _cancel(hub: Hub, owner: str, run_id: str) -> None:
@@ -168,5 +184,5 @@ def _detach(work: Coroutine[Any, Any, None]) -> None:
     task.add_done_callback(_detached.discard)
 
 
-def streamed(frames: AsyncIterator[bytes], headers: dict[str, str]) -> EventStream:
+def stream_response(frames: AsyncIterator[bytes], headers: dict[str, str]) -> EventStream:
     return event_stream(frames, ping=HEARTBEAT, headers={"Cache-Control": "no-store", **headers})

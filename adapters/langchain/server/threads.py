@@ -1,14 +1,38 @@
 """Threads: create, find, change, copy, delete."""
 
 import re
+import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Final
 
 from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
+from pydantic_core import to_json
 
-from adapters.langchain import codec, codec_agent_protocol
-from adapters.langchain.server.ask import (
+from adapters._server.listed import list_response
+from adapters.langchain.codec import agent_protocol, state
+from adapters.langchain.server.context import (
+    MAX_PAGE,
+    Asked,
+    answer,
+    both,
+    check_selection,
+    contains,
+    dialect_of,
+    nothing,
+    owner_of,
+    pagination,
+    path_id,
+    read_history,
+    select_members,
+    thread_missing,
+    uuid,
+    words,
+)
+from adapters.langchain.server.state import decode_update
+from adapters.langchain.wire.requests import (
     StateUpdate,
     ThreadCount,
     ThreadCreate,
@@ -18,27 +42,8 @@ from adapters.langchain.server.ask import (
     Ttl,
     read_body,
 )
-from adapters.langchain.server.call import (
-    MAX_PAGE,
-    Asked,
-    answer,
-    both,
-    chosen,
-    contains,
-    dialect_of,
-    nothing,
-    owner_of,
-    pagination,
-    path_id,
-    picked,
-    read_history,
-    thread_missing,
-    uuid,
-    words,
-)
-from adapters.langchain.server.state import decode_update
-from canonical import FaultCode, FaultError, History, Hub, ThreadChange, ThreadFilter, ThreadView
-from canonical.hub import StateUpdate as Revise
+from canonical import FaultCode, FaultError, Hub, ThreadChange, ThreadFilter, ThreadView
+from canonical.hub import ThreadPage
 from canonical.value import JsonObject
 
 __all__ = ("routes",)
@@ -98,18 +103,18 @@ class Threads:
         except FaultError as error:
             if error.fault.code is not FaultCode.CONFLICT or body.if_exists != "do_nothing" or thread_id is None:
                 raise
-            return await self._shown(request, thread_id)
+            return await self._thread_response(request, thread_id)
         for update in updates:
             await self._revise(owner, thread.thread_id, update)
-        return await self._shown(request, thread.thread_id)
+        return await self._thread_response(request, thread.thread_id)
 
     async def get(self, request: Asked) -> Response[Any]:
         include = words(request, "include")
-        return await self._shown(request, path_id(request, "thread"), ttl="ttl" in include)
+        return await self._thread_response(request, path_id(request, "thread"), ttl="ttl" in include)
 
-    async def _shown(self, request: Asked, thread_id: str, *, ttl: bool = False) -> Response[Any]:
+    async def _thread_response(self, request: Asked, thread_id: str, *, ttl: bool = False) -> Response[Any]:
         view = await self._view(owner_of(request), thread_id)
-        body = await self._encoded(request, view)
+        body = await self._encode_thread(request, view)
         if ttl and view.thread.ttl is not None:
             body["ttl"] = _encode_ttl(view)
         return answer(body, headers={"Babelgate-Thread": thread_id})
@@ -120,12 +125,11 @@ class Threads:
         except FaultError as error:
             raise thread_missing(error, thread_id) from error
 
-    async def _encoded(self, request: Asked, view: ThreadView, history: History | None = None) -> JsonObject:
-        if history is None:
-            history = await read_history(self._hub, owner_of(request), view.thread.thread_id)
+    async def _encode_thread(self, request: Asked, view: ThreadView) -> JsonObject:
+        history = await read_history(self._hub, owner_of(request), view.thread.thread_id)
         if dialect_of(request) == "agent-protocol":
-            return codec_agent_protocol.encode_thread(view, history)
-        return codec.encode_thread(view, history)
+            return agent_protocol.encode_thread(view, history)
+        return state.encode_thread(view, history)
 
     async def change(self, request: Asked) -> Response[Any]:
         """With values or messages a new revision, which a checkpoint says where to branch off; the metadata is merged.
@@ -144,21 +148,14 @@ class Threads:
                 raise thread_missing(error, thread_id) from error
         if "return=minimal" in request.headers.get("prefer", "").replace(" ", ""):
             return nothing(204, {"Preference-Applied": "return=minimal"})
-        return await self._shown(request, thread_id)
+        return await self._thread_response(request, thread_id)
 
     async def _revise(self, owner: str, thread_id: str, update: StateUpdate, messages: Any = None) -> None:
         history = await read_history(self._hub, owner, thread_id)
-        revise = decode_update(thread_id, history, update)
+        revise = decode_update(await self._hub.thread(owner, thread_id), history, update)
         if messages is not None:
-            said = codec_agent_protocol.decode_messages(messages)
-            revise = Revise(
-                thread_id=thread_id,
-                values=revise.values,
-                messages=(*revise.messages, *said),
-                forgets=revise.forgets,
-                checkpoint=revise.checkpoint,
-                as_node=revise.as_node,
-            )
+            said = agent_protocol.decode_messages(messages)
+            revise = replace(revise, messages=(*revise.messages, *said))
         await self._hub.update_state(owner, revise)
 
     async def delete(self, request: Asked) -> Response[Any]:
@@ -175,12 +172,16 @@ class Threads:
             made = await self._hub.copy_thread(owner_of(request), thread_id)
         except FaultError as error:
             raise thread_missing(error, thread_id) from error
-        return await self._shown(request, made.thread_id)
+        return await self._thread_response(request, made.thread_id)
 
     async def prune(self, request: Asked) -> Response[Any]:
+        """Raises unsupported."""
         body = await read_body(request, ThreadsPrune)
         if body.strategy != "delete":
-            raise FaultError(FaultCode.UNSUPPORTED, "strategy: revisions of a thread are kept as long as the thread is")
+            raise FaultError(
+                FaultCode.UNSUPPORTED,
+                "strategy: only delete is supported, as checkpoints are kept as long as their thread",
+            )
         pruned = 0
         for thread_id in dict.fromkeys(uuid(each, "thread") for each in body.thread_ids):
             try:
@@ -196,75 +197,114 @@ class Threads:
 
     async def search(self, request: Asked) -> Response[Any]:
         body = await read_body(request, ThreadSearch)
-        select = chosen(body.select or (), _FIELDS, "select")
+        select = check_selection(body.select or (), _FIELDS, "select")
         paths = {name: _path(path) for name, path in (body.extract or {}).items()}
         where = body.where(body.ids)
-        shown: list[JsonObject] = []
-        more = False
-        skip = body.offset if body.values else 0
-        async for view, history in self._found(request, where, body):
-            if skip:
-                skip -= 1
-                continue
-            if len(shown) == body.limit:
-                more = True
-                break
-            shown.append(await self._listed(request, view, history, select, paths))
-        return answer(shown, headers=pagination(body.offset, len(shown), more=more))
+        if body.values:
+            found = await self._holding(request, where, body, most=body.limit + 1)
+            count, views = len(found), self._again(owner_of(request), found[: body.limit])
+        else:
+            page = await self._page(request, where, body, body.limit + 1, body.offset)
+            count, views = page.threads.count, aiter(page.threads)
+        shown = min(count, body.limit)
+        headers = pagination(body.offset, shown, more=count > shown)
+        return await list_response(b"[]", self._each(request, views, shown, select, paths), headers=headers)
 
-    async def _listed(
+    async def _page(
+        self, request: Asked, where: ThreadFilter, body: ThreadSearch, limit: int, offset: int
+    ) -> ThreadPage:
+        descending = body.sort_order != "asc"
+        return await self._hub.threads(
+            owner_of(request), where, limit=limit, offset=offset, order=body.order, descending=descending
+        )
+
+    async def _holding(self, request: Asked, where: ThreadFilter, body: ThreadSearch, *, most: int) -> Sequence[str]:
+        """Threads that have the values, from the page's offset on. Values are in no row: threads are looked into, one
+        by one."""
+        found: list[str] = []
+        skip, offset = body.offset, 0
+        while (page := await self._page(request, where, body, MAX_PAGE, offset)).threads.count:
+            offset += page.threads.count
+            async for view in page.threads:
+                if not await self._holds(owner_of(request), view.thread.thread_id, body.values or {}):
+                    continue
+                if skip:
+                    skip -= 1
+                    continue
+                found.append(view.thread.thread_id)
+                if len(found) == most:
+                    return found
+        return found
+
+    async def _holds(self, owner: str, thread_id: str, values: JsonObject) -> bool:
+        try:
+            history = await read_history(self._hub, owner, thread_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
+                raise
+            return False
+        return contains(state.encode_values(history.head), values)
+
+    async def _again(self, owner: str, thread_ids: Sequence[str]) -> AsyncGenerator[ThreadView]:
+        for thread_id in thread_ids:
+            try:
+                yield await self._hub.thread_view(owner, thread_id)
+            except FaultError as error:
+                if error.fault.code is not FaultCode.NOT_FOUND:
+                    raise
+
+    async def _each(
+        self,
+        request: Asked,
+        views: AsyncGenerator[ThreadView],
+        limit: int,
+        select: Sequence[str],
+        paths: Mapping[str, Sequence[str | int]],
+    ) -> AsyncGenerator[bytes]:
+        async with aclosing(views):
+            async for view in views:
+                if not limit:
+                    return
+                limit -= 1
+                try:
+                    body = await self._encode_selection(request, view, select, paths)
+                except FaultError as error:
+                    if error.fault.code is not FaultCode.NOT_FOUND:
+                        raise
+                    continue
+                yield to_json(body)
+
+    async def _encode_selection(
         self,
         request: Asked,
         view: ThreadView,
-        history: History | None,
         select: Sequence[str],
         paths: Mapping[str, Sequence[str | int]],
     ) -> JsonObject:
         if select and not paths and not _OF_STATE.intersection(select):
-            whole = codec.encode_thread(view, history)
+            whole = state.encode_thread(view, None)
         else:
-            whole = await self._encoded(request, view, history)
+            whole = await self._encode_thread(request, view)
         if "ttl" in select and view.thread.ttl is not None:
             whole["ttl"] = _encode_ttl(view)
-        body = picked(whole, select)
+        body = select_members(whole, select)
         return body | {"extracted": {name: _at(whole, path) for name, path in paths.items()}} if paths else body
-
-    async def _found(
-        self, request: Asked, where: ThreadFilter, body: ThreadSearch
-    ) -> AsyncGenerator[tuple[ThreadView, History | None]]:
-        """The threads that match, in order. Values are in no row: threads are looked into, one by one."""
-        owner = owner_of(request)
-        descending = body.sort_order != "asc"
-        offset, size = (0, MAX_PAGE // 10) if body.values else (body.offset, body.limit + 1)
-        while True:
-            page = await self._hub.threads(
-                owner, where, limit=size, offset=offset, order=body.order, descending=descending
-            )
-            for view in page.threads:
-                if not body.values:
-                    yield view, None
-                    continue
-                history = await read_history(self._hub, owner, view.thread.thread_id)
-                if contains(codec.encode_values(history.head), body.values):
-                    yield view, history
-            offset += size
-            if len(page.threads) < size or not body.values:
-                return
 
     async def count(self, request: Asked) -> Response[Any]:
         body = await read_body(request, ThreadCount)
         if not body.values:
             page = await self._hub.threads(owner_of(request), body.where(), limit=1)
             return answer(page.total)
-        search = ThreadSearch(values=body.values)
-        return answer(len([each async for each in self._found(request, body.where(), search)]))
+        return answer(
+            len(await self._holding(request, body.where(), ThreadSearch(values=body.values), most=sys.maxsize))
+        )
 
 
 def _seconds(ttl: Ttl | float | None) -> int | None:
     """Minutes as the hub counts. Raises unsupported for what would happen then, other than deletion."""
     if isinstance(ttl, Ttl):
         if ttl.strategy != "delete":
-            raise FaultError(FaultCode.UNSUPPORTED, "ttl.strategy: a thread whose time is over is deleted")
+            raise FaultError(FaultCode.UNSUPPORTED, "ttl.strategy: only delete is supported")
         ttl = ttl.ttl
     return None if ttl is None else max(1, round(ttl * 60))
 
@@ -272,7 +312,7 @@ def _seconds(ttl: Ttl | float | None) -> int | None:
 def _encode_ttl(view: ThreadView) -> JsonObject:
     seconds = view.thread.ttl or 0
     expires = view.updated_at + seconds * 1_000_000
-    return {"strategy": "delete", "ttl_minutes": seconds / 60, "expires_at": codec.format_time(expires)}
+    return {"strategy": "delete", "ttl_minutes": seconds / 60, "expires_at": state.format_time(expires)}
 
 
 def _supersteps(body: ThreadCreate) -> list[StateUpdate]:
@@ -289,7 +329,7 @@ def _path(text: str) -> Sequence[str | int]:
     while at < len(text):
         step = _STEP.match(text, at)
         if step is None:
-            raise FaultError(FaultCode.INVALID, f"extract: {text[:100]!r} is no path")
+            raise FaultError(FaultCode.INVALID, f"extract: {text[:100]!r} is not a path such as values.messages[-1]")
         steps.append(step[1] if step[1] is not None else int(step[2]))
         at = step.end()
     return steps

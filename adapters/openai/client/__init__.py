@@ -8,17 +8,17 @@ from typing import Final, Literal
 
 import httpx
 
-from adapters._body import parse_json
+from adapters._client.answers import LISTING_LIMIT, parse_answer
 from adapters._sse import Frame, read_frames
-from adapters.openai.client.upstream import Upstream
+from adapters.openai.agents import decode_models, upstream_name
+from adapters.openai.client.http import HttpClient
 from adapters.openai.codec import Losses, format_of
-from adapters.openai.codec_chat import encode_chat
-from adapters.openai.codec_responses import encode_items, encode_response, encode_results
-from adapters.openai.fault import forgot, has_no_such_api, refuses
-from adapters.openai.model import decode_models, upstream_name
-from adapters.openai.reader_chat import ChatReader
-from adapters.openai.reader_responses import ResponseReader
-from adapters.openai.transcript import input_of, results_of, transcript
+from adapters.openai.errors import forgot, has_no_such_api, refuses
+from adapters.openai.read.chat import ChatReader
+from adapters.openai.read.responses import ResponseReader
+from adapters.openai.request.chat import encode_chat
+from adapters.openai.request.responses import encode_items, encode_response, encode_results
+from adapters.openai.request.transcript import input_of, results_of, transcript
 from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
 from canonical.event import LossNoted
 from canonical.value import Json, JsonObject
@@ -51,7 +51,7 @@ class Client:
         schema: JsonObject | None = None,
     ) -> None:
         self._model = agent
-        self._upstream = Upstream(url, headers, timeout, http)
+        self._upstream = HttpClient(url, headers, timeout, http)
         self._api = api
         self._schema = schema
         self._counts = True
@@ -64,10 +64,11 @@ class Client:
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
         # Of a task's first run there is no past: its records are read only where there may be calls among them.
+        """Raises agent_invalid."""
         past = () if call.cause in ("input", "cron") else await call.past()
         if call.answers and len(results_of(call, past)) < len(call.answers):
             raise FaultError(FaultCode.AGENT_INVALID, "The log does not tell which call of a tool was answered")
-        model = await self._named()
+        model = await self._find_model()
         if self._api != "chat":
             try:
                 async with aclosing(self._responses(call, past, model)) as events:
@@ -81,7 +82,7 @@ class Client:
                 yield event
         self._api = "chat"
 
-    async def _named(self) -> str:
+    async def _find_model(self) -> str:
         if self._model is None:
             models = _models(await self._upstream.get("/models"))
             if not models:
@@ -119,7 +120,7 @@ class Client:
         reader = ResponseReader(structured=self._is_structured(call))
         try:
             async with (
-                self._upstream.opened("POST", "/responses", body) as response,
+                self._upstream.open_response("POST", "/responses", body) as response,
                 aclosing(self._read_response(reader, response)) as batches,
             ):
                 told = False
@@ -128,7 +129,7 @@ class Client:
                         self._remembers = False
                         if not told:
                             raise _Forgotten
-                    for event in batch if told else (*_noted(losses), *batch):
+                    for event in batch if told else (*_note_losses(losses), *batch):
                         told = True
                         yield event
         except FaultError as error:
@@ -151,7 +152,7 @@ class Client:
                     async for frame in frames:
                         if frame.data.strip() == _DONE:
                             break
-                        yield reader.read(parse_json(frame.data))
+                        yield reader.read(await parse_answer(frame.data))
                         if reader.stopped:
                             break
                     await _drain(frames)
@@ -162,7 +163,7 @@ class Client:
     async def _chat(self, call: Invocation, past: Sequence[Record], model: str) -> Events:
         losses = Losses()
         body = encode_chat(model, transcript(call, past), call.config, self._schema, losses)
-        for loss in _noted(losses):
+        for loss in _note_losses(losses):
             yield loss
         if self._counts:
             try:
@@ -183,7 +184,7 @@ class Client:
         reader = ChatReader(call.run_id, structured=self._is_structured(call))
         try:
             async with (
-                self._upstream.opened("POST", "/chat/completions", body) as response,
+                self._upstream.open_response("POST", "/chat/completions", body) as response,
                 aclosing(self._read_completion(reader, response)) as events,
             ):
                 async for event in events:
@@ -206,9 +207,11 @@ class Client:
                         if frame.data.strip() == _DONE:
                             done = True
                             break
-                        for event in reader.read(parse_json(frame.data)):
+                        for event in reader.read(await parse_answer(frame.data)):
                             yield event
-                        if reader.finished and until is None:  # the count of tokens comes after the end, if it comes
+                        if reader.finished and until is None:
+                            # The count of tokens comes after the last choice, and not always
+                            # (SPEC/chat/chat_completion_stream_options_param.py, include_usage).
                             until = asyncio.get_running_loop().time() + COUNT
                     if done:
                         await _drain(frames)
@@ -226,7 +229,7 @@ class Client:
             yield
         except FaultError as error:
             if error.fault.code is not FaultCode.INVALID:
-                raise FaultError.of(self._upstream.covered(error.fault)) from error
+                raise FaultError.of(self._upstream.redact_fault(error.fault)) from error
             raise FaultError(
                 FaultCode.AGENT_INVALID, f"The agent breaks its protocol: {error.fault.message}"
             ) from error
@@ -246,7 +249,7 @@ class _Uncounted(Exception):
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
     """The models of a server, by `GET /v1/models`; `model.upstream_name` tells what it calls them itself."""
-    return _models(await Upstream(url, headers, 10.0, http).get("/models"))
+    return _models(await HttpClient(url, headers, 10.0, http).within(LISTING_LIMIT).get("/models"))
 
 
 def _models(answer: Json) -> list[AgentInfo]:
@@ -256,7 +259,7 @@ def _models(answer: Json) -> list[AgentInfo]:
         raise FaultError(FaultCode.AGENT_INVALID, "The server does not list models as OpenAI does") from error
 
 
-def _noted(losses: Losses) -> list[LossNoted]:
+def _note_losses(losses: Losses) -> list[LossNoted]:
     return [LossNoted(feature=loss.feature, how=loss.how) for loss in losses]
 
 

@@ -1,0 +1,103 @@
+"""HTTP calls of an agent's server: what goes wrong on the way becomes a fault, and no answer grows beyond its limit."""
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any, Final, Self
+from urllib.request import getproxies
+
+import httpx
+
+from adapters._client.answers import ANSWER_LIMIT, read_answer
+from adapters._client.transport import Transport
+from adapters._upstream import FORWARDED
+from canonical import FaultCode, FaultError
+from canonical.value import Json
+
+__all__ = ("Calls",)
+
+DEFAULT_TIMEOUT: Final = httpx.Timeout(connect=5.0, read=None, write=60.0, pool=None)
+"""Nothing bounds the silence of an agent at work but the gateway's own limit on runs."""
+_LIMITS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=4.0)
+"""Many a server (uvicorn, Node's) hangs up after 5 seconds: a request that is sent in that moment is lost."""
+
+
+class Calls(ABC):
+    """Of one server. Its connections are opened with the first call, and are its own: `http` lends those of another."""
+
+    answer_limit: int = ANSWER_LIMIT
+
+    def __init__(
+        self,
+        base: str,
+        headers: Mapping[str, str] | None = None,
+        timeout: httpx.Timeout | float | None = None,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        self._base = base
+        self._headers = dict(headers or {})
+        self._timeout = DEFAULT_TIMEOUT if timeout is None else timeout
+        self._given = http
+        self._own: httpx.AsyncClient | None = None
+
+    def within(self, limit: int) -> Self:
+        """The same calls, whose answers may be so many bytes."""
+        self.answer_limit = limit
+        return self
+
+    async def aclose(self) -> None:
+        own, self._own = self._own, None
+        if own is not None:
+            await own.aclose()
+
+    @property
+    def _http(self) -> httpx.AsyncClient:
+        if self._given is not None:
+            return self._given
+        if self._own is None:
+            # The way through a proxy of the environment is httpx's own to know.
+            transport = None if any(map(getproxies().get, ("http", "https", "all"))) else Transport(_LIMITS)
+            # No cookies: one caller's would go with the next one's calls.
+            jar = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+            self._own = httpx.AsyncClient(transport=transport, limits=_LIMITS, cookies=jar)
+        return self._own
+
+    @asynccontextmanager
+    async def request(
+        self, method: str, url: str, headers: Mapping[str, str], *, body: bytes | None = None, **more: Any
+    ) -> AsyncGenerator[httpx.Response]:
+        """An answer whose body is still to be read; `url` goes behind the base. Raises agent_unreachable,
+        agent_timeout, agent_invalid, and what the server answers instead. A redirect is not followed: the headers hold
+        credentials."""
+        sent = {**self._headers, **FORWARDED.get(), "Accept-Encoding": "identity"}
+        if body is not None:
+            sent["Content-Type"] = "application/json"
+            more["content"] = body
+        try:
+            async with self._http.stream(
+                method,
+                self._base + url,
+                headers={**sent, **headers},
+                timeout=self._timeout,
+                follow_redirects=False,
+                **more,
+            ) as response:
+                if response.status_code >= 300:
+                    raise await self.read_refusal(response)
+                yield response
+        except httpx.TimeoutException as error:
+            raise FaultError(FaultCode.AGENT_TIMEOUT, "The agent's server did not answer in time") from error
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise FaultError(
+                FaultCode.AGENT_UNREACHABLE, f"The agent's server cannot be reached ({type(error).__name__})"
+            ) from error
+
+    @abstractmethod
+    async def read_refusal(self, response: httpx.Response) -> FaultError:
+        """What an answer of status 300 or above says, in the protocol's own words."""
+        ...
+
+    async def json(self, response: httpx.Response, limit: int | None = None) -> Json:
+        """Raises agent_invalid."""
+        return await read_answer(response, self.answer_limit if limit is None else limit)

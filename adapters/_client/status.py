@@ -1,0 +1,29 @@
+"""HTTP status → fault: one table for the clients of all protocols."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from canonical import Fault, FaultCode
+
+__all__ = ("fault_code", "is_gone")
+
+_CODES: Final[Mapping[int, FaultCode]] = {
+    408: FaultCode.AGENT_TIMEOUT,
+    429: FaultCode.AGENT_UNREACHABLE,
+    502: FaultCode.AGENT_UNREACHABLE,
+    503: FaultCode.AGENT_UNREACHABLE,
+    504: FaultCode.AGENT_TIMEOUT,
+}
+"""RFC 9110, 15, and RFC 6585, 4: the statuses by which a server, or what stands in front of it, says that it has not
+looked at the request, or not long enough: the same request may succeed later or elsewhere. With any other status it has
+answered: the agent failed."""
+
+
+def fault_code(status: int) -> FaultCode:
+    """The fault that an answer of this status is, unless the protocol has words of its own for it."""
+    return _CODES.get(status, FaultCode.AGENT_FAILED)
+
+
+def is_gone(fault: Fault) -> bool:
+    """Whether the server may be back in a moment: nobody answered, or something in front of it did."""
+    return fault.code is FaultCode.AGENT_UNREACHABLE or fault.details.get("status") == 504

@@ -1,0 +1,1 @@
+"""What the servers of all protocols share."""

@@ -1,0 +1,89 @@
+"""Incremental JSON encoding of one large value: all of it at once would block the event loop for everybody else, and
+take twice the memory."""
+
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from typing import Any, Final, cast
+
+from litestar import Response
+from pydantic_core import to_json
+
+from adapters._aside import Turns
+from adapters._server.listed import Pieces
+
+__all__ = ("encode_in_pieces", "is_large", "json_response")
+
+_LARGE: Final = 256 * 1024
+"""Characters, and as values count, that are encoded at once."""
+_VALUE: Final = 64
+"""Characters as which a value counts."""
+_PIECE: Final = 64 * 1024
+"""Bytes that are sent at once, at least."""
+
+
+def json_response(
+    value: Any, headers: Mapping[str, str] | None = None, *, media_type: str = "application/json"
+) -> Response[Any]:
+    """An answer of status 200."""
+    if is_large(value):
+        return Pieces(encode_in_pieces(value), headers or {}, media_type=media_type)
+    return Response(to_json(value), media_type=media_type, headers=dict(headers or {}))
+
+
+async def encode_in_pieces(value: Any) -> AsyncGenerator[bytes]:
+    """The JSON of a value. Others have the loop in between."""
+    turns = Turns()
+    ready: list[bytes] = []
+    size = 0
+    for piece in _pieces(value):
+        ready.append(piece)
+        size += len(piece)
+        if size > _PIECE:
+            yield b"".join(ready)
+            ready, size = [], 0
+        if turns.over:
+            await turns.give()
+    yield b"".join(ready)
+
+
+def is_large(value: Any) -> bool:
+    """Found in no more time than it takes to encode what is not."""
+    left = _LARGE
+    todo: list[Any] = [value]
+    while todo:
+        item: Any = todo.pop()
+        left -= _VALUE
+        if isinstance(item, str):
+            left -= len(item)
+        elif isinstance(item, dict):
+            members = cast("dict[str, Any]", item)
+            left -= _VALUE * len(members)
+            if left >= 0:
+                todo += members
+                todo += members.values()
+        elif isinstance(item, list | tuple):
+            items = cast("list[Any]", item)
+            left -= _VALUE * len(items)
+            if left >= 0:
+                todo += items
+        if left < 0:
+            return True
+    return False
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    if not isinstance(value, dict | list | tuple) or not is_large(value):
+        yield to_json(value)
+    elif isinstance(value, dict):
+        before = b"{"
+        for name, member in cast("dict[str, Any]", value).items():
+            yield before + to_json(name) + b":"
+            yield from _pieces(member)
+            before = b","
+        yield b"}"
+    else:
+        before = b"["
+        for item in cast("list[Any]", value):
+            yield before
+            yield from _pieces(item)
+            before = b","
+        yield b"]"

@@ -1,0 +1,123 @@
+"""Fan-out cache: the records of a task are encoded once for all who follow the same view of it.
+
+Every reader is a cursor of its own on the log, so a slow one holds nobody up; and what a record becomes depends on the
+records before it and on the view, not on who reads. So readers share a line: the first to come to a record encodes it,
+the others find the bytes. A line keeps the newest records only: who has fallen behind encodes for itself until it has
+caught up. It lives as long as somebody follows it.
+"""
+
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+from canonical import Record
+
+__all__ = ("SEEN", "EncodedRecord", "Encoder", "FanoutCache", "FanoutLimits", "Follower")
+
+
+AHEAD: Final = 256
+SEEN: Final = AHEAD + 1
+"""Records that a reader need have at hand of those that it has read when it joins: the newest."""
+
+
+@dataclass(frozen=True, slots=True)
+class FanoutLimits:
+    """Of one line."""
+
+    records: int = 1024
+    bytes: int = 4 * 1024 * 1024
+    ahead: int = AHEAD
+    """Records by which it is brought up to a reader who is ahead of it; beyond that a new one begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRecord:
+    """What one record became."""
+
+    frames: Sequence[bytes]
+    stopped: bool = False
+    """Whether what is shown stops with it, for now or for good."""
+
+
+class Encoder(Protocol):
+    """Fed with the records of a task in order; what it has read decides what the next one becomes."""
+
+    def write(self, record: Record, /) -> EncodedRecord: ...
+
+
+class _Line:
+    __slots__ = ("__weakref__", "_bounds", "_encoder", "_kept", "_size", "seq")
+
+    def __init__(self, encoder: Encoder, seq: int, bounds: FanoutLimits) -> None:
+        self.seq = seq
+        """Of the newest record that the encoder has read."""
+        self._encoder = encoder
+        self._bounds = bounds
+        self._kept: dict[int, EncodedRecord] = {}
+        self._size = 0
+
+    def get(self, record: Record) -> EncodedRecord | None:
+        """None if it is kept no longer. Whoever asks has asked for, or was told of, all records before."""
+        if record.seq <= self.seq:
+            return self._kept.get(record.seq)
+        told = self._encoder.write(record)
+        self.seq = record.seq
+        self._kept[record.seq] = told
+        self._size += sum(map(len, told.frames))
+        while len(self._kept) > self._bounds.records or (self._size > self._bounds.bytes and len(self._kept) > 1):
+            oldest = self._kept.pop(next(iter(self._kept)))
+            self._size -= sum(map(len, oldest.frames))
+        return told
+
+
+class Follower:
+    """One reader on its line. Ask it for every record in turn."""
+
+    def __init__(self, line: _Line, own: Encoder | None, again: Callable[[int], Awaitable[Encoder]]) -> None:
+        self._line = line
+        self._own = own
+        """Where the line does not reach back to this reader."""
+        self._again = again
+
+    async def write_record(self, record: Record) -> EncodedRecord:
+        told = self._line.get(record)
+        if told is not None:
+            self._own = None
+            return told
+        if self._own is None:
+            self._own = await self._again(record.seq)
+        return self._own.write(record)
+
+
+class FanoutCache:
+    """The lines that are followed now."""
+
+    def __init__(self, bounds: FanoutLimits | None = None) -> None:
+        self._bounds = bounds or FanoutLimits()
+        self._lines: WeakValueDictionary[Hashable, _Line] = WeakValueDictionary()
+
+    def join(
+        self,
+        view: Hashable,
+        encoder: Encoder,
+        seen: Sequence[Record],
+        again: Callable[[int], Awaitable[Encoder]],
+        *,
+        begins: int = 0,
+    ) -> Follower:
+        """Follow a view from where `encoder` stands, which has read the records `seen`; they begin after the seq
+        `begins`, for all who follow the view. `again` makes one that has read everything before a seq."""
+        seq = seen[-1].seq if seen else begins
+        line = self._lines.get(view)
+        if line is not None and line.seq < seq:
+            missing = [record for record in seen if record.seq > line.seq]
+            if len(missing) <= self._bounds.ahead:
+                for record in missing:
+                    line.get(record)
+            else:
+                line = None
+        if line is None:
+            line = self._lines[view] = _Line(encoder, seq, self._bounds)
+            return Follower(line, None, again)
+        return Follower(line, encoder, again)

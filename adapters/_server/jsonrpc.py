@@ -1,0 +1,143 @@
+"""JSON-RPC 2.0 requests → methods. The only importer of jsonrpcserver.
+
+The library dispatches. What it says by itself is replaced: its schema validation (refuses `params: null`, forgets the
+id), its batches (executed, where the protocols here have none), and the texts of exceptions, which would reach callers.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any, Final
+
+from jsonrpcserver import Error, Result, Success, async_dispatch_to_response
+
+from canonical import Fault, FaultCode, FaultError
+from canonical.value import Json, JsonObject
+
+__all__ = (
+    "INVALID_REQUEST",
+    "METHOD_NOT_FOUND",
+    "PARSE_ERROR",
+    "Method",
+    "Reply",
+    "Table",
+    "dispatch",
+    "envelope",
+    "table",
+)
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+
+RequestId = str | int | float | None
+
+Method = Callable[[Any, JsonObject], Awaitable[Any]]
+"""(context, params by name) → result. Raises FaultError."""
+Table = Mapping[str, Callable[..., Awaitable[Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a request: a result, or a fault. `code` is set where JSON-RPC itself says which error it is."""
+
+    id: RequestId = None
+    method: str = ""
+    """Empty where none could be read."""
+    result: Any = None
+    fault: Fault | None = None
+    code: int | None = None
+
+
+def table(methods: Mapping[str, Method]) -> Table:
+    """The methods as the library calls them; made once."""
+    return {name: _wrap_method(method) for name, method in methods.items()}
+
+
+def _wrap_method(method: Method) -> Callable[..., Awaitable[Result]]:
+    # Positional-only: a member of the params named like the argument would be its second value otherwise.
+    async def call(context: Any, /, **params: Any) -> Result:
+        try:
+            return Success(await method(context, params))
+        except FaultError as error:
+            return Error(0, "", error.fault)
+
+    # The library asks for it at every call, and working it out takes longer than the rest of its work.
+    call.__signature__ = signature(call)  # type: ignore[attr-defined]
+    return call
+
+
+def envelope(reply_id: RequestId, **member: Any) -> JsonObject:
+    """`result=` or `error=`."""
+    return {"jsonrpc": "2.0", "id": reply_id, **member}
+
+
+def _invalid(reply_id: RequestId, method: str, message: str) -> Reply:
+    return Reply(reply_id, method, fault=Fault(code=FaultCode.INVALID, message=message), code=INVALID_REQUEST)
+
+
+def _check_request(request: Json) -> Reply | dict[str, Any]:
+    """The request as the library can take it, or what is wrong with it. The id is kept wherever it can be read."""
+    if isinstance(request, list):
+        return _invalid(None, "", "Batches are not supported.")
+    if not isinstance(request, dict):
+        return _invalid(None, "", "A request must be an object.")
+    given = request.get("id")
+    known = given is None or (isinstance(given, str | int | float) and not isinstance(given, bool))
+    reply_id: RequestId = given if known else None  # pyright: ignore[reportAssignmentType]
+    method = request.get("method")
+    name = method if isinstance(method, str) else ""
+    if not known:
+        return _invalid(None, name, 'The member "id" must be a string or a number.')
+    if request.get("jsonrpc") != "2.0":
+        return _invalid(reply_id, name, 'The member "jsonrpc" must be "2.0".')
+    if not name:
+        return _invalid(reply_id, name, 'The member "method" must be a string, and not empty.')
+    params = request.get("params")
+    if params is not None and not isinstance(params, dict | list):
+        return _invalid(reply_id, name, 'The member "params" must be an object.')
+    checked: dict[str, Any] = {"jsonrpc": "2.0", "method": name, "params": {} if params is None else params}
+    if "id" in request:
+        checked["id"] = reply_id
+    return checked
+
+
+async def dispatch(request: Json, methods: Table, context: Any) -> Reply | None:
+    """Call the method that the request names. None = a notification, which was carried out and gets no answer."""
+    checked = _check_request(request)
+    if isinstance(checked, Reply):
+        return checked
+    reply_id: RequestId = checked.get("id")
+    name: str = checked["method"]
+    response: Any = await async_dispatch_to_response(  # pyright: ignore[reportUnknownVariableType]
+        checked,  # pyright: ignore[reportArgumentType]
+        methods,  # pyright: ignore[reportArgumentType]
+        context=context,
+        deserializer=_as_is,
+        validator=_as_is,
+    )
+    if response is None:
+        return None
+    if hasattr(response, "_value"):
+        return Reply(reply_id, name, result=response._value.result)
+    error = response._error
+    if isinstance(error.data, Fault):
+        return Reply(reply_id, name, fault=error.data)
+    return _library_error(reply_id, name, error.code)
+
+
+def _library_error(reply_id: RequestId, name: str, code: int) -> Reply:
+    """Errors of the library itself: their data may hold the text of an exception, which is nobody's business."""
+    match code:
+        case -32601:
+            message, fault_code = f"There is no method {name[:100]!r}.", FaultCode.UNSUPPORTED
+        case -32602:
+            message, fault_code = 'The member "params" must be an object.', FaultCode.INVALID
+        case _:
+            message, fault_code, code = "Something went wrong in the gateway.", FaultCode.INTERNAL, -32603
+    return Reply(reply_id, name, fault=Fault(code=fault_code, message=message), code=code)
+
+
+def _as_is(value: Any) -> Any:
+    return value

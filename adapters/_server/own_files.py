@@ -1,0 +1,49 @@
+"""Resolution of the gateway's own file URLs: where a caller names a file by one, the bytes behind it are taken."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+from urllib.parse import urlsplit
+
+from adapters._server.caller import Caller
+from canonical import FaultCode, FaultError, FilePart, Hub, Message, Part
+
+__all__ = ("resolve_own_files",)
+
+_HASH: Final = re.compile(r"/([0-9a-f]{64})")
+
+
+async def resolve_own_files(hub: Hub, who: Caller, messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The messages, with the caller's files of the store in place of their URLs. Any other URL is handed on as it is,
+    one that leads to somebody else's file among them."""
+    return tuple([await _message(hub, who, message) for message in messages])
+
+
+async def _message(hub: Hub, who: Caller, message: Message) -> Message:
+    if not any(isinstance(part, FilePart) and part.url for part in message.parts):
+        return message
+    return message.model_copy(update={"parts": tuple([await _part(hub, who, part) for part in message.parts])})
+
+
+async def _part(hub: Hub, who: Caller, part: Part) -> Part:
+    blob = _own(who, part.url) if isinstance(part, FilePart) and part.url else None
+    if blob is None:
+        return part
+    try:
+        stored, _ = await hub.file_pieces(who.owner, blob)
+    except FaultError as error:
+        if error.fault.code is not FaultCode.NOT_FOUND:
+            raise
+        return part
+    told = {name: getattr(stored, name) for name in ("name", "media_type") if getattr(part, name) is None}
+    return part.model_copy(update={**told, "url": None, "blob": blob, "size": stored.size})
+
+
+def _own(who: Caller, url: str) -> str | None:
+    """The hash that a URL of this gateway ends in. Every server names files by it, each below a path of its own."""
+    try:
+        parts, own = urlsplit(url), urlsplit(who.base_url)
+    except ValueError:
+        return None
+    found = _HASH.fullmatch(parts.path[-65:])
+    return found[1] if found and (parts.scheme, parts.netloc) == (own.scheme, own.netloc) else None

@@ -1,0 +1,1 @@
+"""A2A agent cards, ours and those of other servers."""

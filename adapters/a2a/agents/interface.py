@@ -1,0 +1,207 @@
+"""Reading A2A agent cards of other servers → what is known of the agent, and the one interface by which it is
+called."""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
+
+from canonical import AgentInfo, FaultCode, FaultError, Skill
+from canonical.value import Json, JsonObject
+
+__all__ = ("Interface", "bare", "card_urls", "describe", "find_interface", "is_card")
+
+Version = Literal["0.3", "1.0"]
+
+_JSON_RPC, _REST = "JSONRPC", "HTTP+JSON"
+_WELL_KNOWN: Final = "/.well-known/"
+_CARDS: Final = (f"{_WELL_KNOWN}agent-card.json", f"{_WELL_KNOWN}agent.json")
+_NAME_LENGTH: Final = 63
+_PORTS: Final = {"http": 80, "https": 443}
+_MODES: Final = {"text": "text/plain", "data": "application/json", "file": "*/*"}
+"""Names of kinds of parts, which the first cards had where media types belong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    url: str
+    version: Version = "1.0"
+    rest: bool = False
+    tenant: str = ""
+    streams: bool = True
+
+
+def bare(url: str) -> Interface:
+    """Of a server that shows no card: its URL is taken for the JSON-RPC endpoint of the newest version. Whoever calls
+    finds out otherwise by what it answers."""
+    return Interface(url)
+
+
+def card_urls(url: str) -> Sequence[str]:
+    """Where the card may be: below the endpoint and at the origin, under the names of 0.3 and of 0.2."""
+    parts = urlsplit(url)
+    if parts.path.endswith(".json"):
+        return (url,)
+    base, origin = _base(url), urlunsplit((parts.scheme, parts.netloc, "", "", ""))
+    return tuple(dict.fromkeys(below + name for below in (base, origin) for name in _CARDS))
+
+
+def _base(url: str) -> str:
+    """The agent's URL, also where that of its card is given."""
+    parts = urlsplit(url)
+    path = parts.path
+    if path.endswith(".json"):
+        path = path.rpartition(_WELL_KNOWN)[0] if _WELL_KNOWN in path else path.rpartition("/")[0]
+    return urlunsplit((parts.scheme, parts.netloc, path.rstrip("/"), "", ""))
+
+
+def is_card(value: Json) -> bool:
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return False
+    return isinstance(value.get("supportedInterfaces"), list) or isinstance(value.get("url"), str)
+
+
+def find_interface(card: JsonObject, url: str, *, at_origin: bool = False) -> Interface | None:
+    """The one to call: 1.0 before 0.3, JSON-RPC before REST. `url` = where the operator says that the agent is.
+
+    A card is followed to no other origin, because configured headers go along: there the operator's URL counts. One
+    that was found `at_origin` and not below the agent's own path may be another agent's: None if it does not name the
+    path. Raises agent_invalid for a card without an interface that can be called.
+    """
+    found = sorted(_interfaces(card, url), key=lambda each: (each.version != "1.0", each.rest))
+    if not found:
+        raise FaultError(FaultCode.AGENT_INVALID, "The agent's card names no interface by JSON-RPC or REST")
+    path = urlsplit(_base(url)).path
+    if at_origin and path and path not in _declared_paths(card):
+        return None
+    return found[0]
+
+
+def _declared_paths(card: JsonObject) -> set[str]:
+    """The paths that the card names."""
+    paths: set[str] = set()
+    for each in _entries(card):
+        declared = each.get("url")
+        if isinstance(declared, str):
+            with suppress(ValueError):
+                paths.add(urlsplit(declared).path.rstrip("/"))
+    return paths
+
+
+def _entries(card: JsonObject) -> Sequence[JsonObject]:
+    """Of both generations: 1.0's `supportedInterfaces`, 0.3's `url` and `additionalInterfaces`."""
+    old = card.get("url")
+    version = card.get("protocolVersion")
+    entries = _objects(card.get("supportedInterfaces"))
+    if isinstance(old, str):
+        if not version:
+            # LangGraph's server: it says 1.0 here, and its streams are those of 0.3. It takes the methods of either.
+            entries = [{**each, "protocolVersion": "0.3"} for each in entries]
+        version = version or "0.3"
+        main = {"url": old, "protocolBinding": card.get("preferredTransport") or _JSON_RPC, "protocolVersion": version}
+        more = [
+            {"url": each.get("url"), "protocolBinding": each.get("transport"), "protocolVersion": version}
+            for each in _objects(card.get("additionalInterfaces"))
+        ]
+        entries = [*entries, main, *more]
+    return entries
+
+
+def _interfaces(card: JsonObject, url: str) -> Iterator[Interface]:
+    capabilities = card.get("capabilities")
+    streams = isinstance(capabilities, dict) and cast("JsonObject", capabilities).get("streaming") is True
+    for each in _entries(card):
+        declared, binding = each.get("url"), str(each.get("protocolBinding") or _JSON_RPC).upper()
+        version = _version(each.get("protocolVersion"))
+        if not isinstance(declared, str) or binding not in (_JSON_RPC, _REST) or version is None:
+            continue
+        tenant = each.get("tenant")
+        yield Interface(
+            url=_reachable(declared, url),
+            version=version,
+            rest=binding == _REST,
+            tenant=tenant if isinstance(tenant, str) else "",
+            streams=streams,
+        )
+
+
+def _version(text: object) -> Version | None:
+    major = str(text or "1.0").partition(".")[0]
+    versions: dict[str, Version] = {"0": "0.3", "1": "1.0"}
+    return versions.get(major)
+
+
+def _reachable(declared: str, url: str) -> str:
+    base = _base(url)
+    own = urlsplit(base)
+    try:
+        other = urlsplit(urljoin(base + "/", declared))
+    except ValueError:  # an address that is none
+        other = SplitResult("", "", "", "", "")
+    if _origin(own) == _origin(other):
+        return other.geturl()
+    if own.path:  # behind a proxy, most likely, that the card does not know of
+        return url if not urlsplit(url).path.endswith(".json") else base
+    return own._replace(path=other.path).geturl()
+
+
+def _origin(url: SplitResult) -> tuple[str, str | None, int | None]:
+    try:
+        port = url.port
+    except ValueError:
+        port = -1
+    return url.scheme, url.hostname, port or _PORTS.get(url.scheme)
+
+
+def _objects(value: object) -> list[JsonObject]:
+    return [each for each in cast("list[Any]", value) if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def describe(card: JsonObject) -> AgentInfo:
+    """The agent in our words. Its URLs stay behind, and so do its signatures: they are of another document."""
+    metadata: JsonObject = {"a2a": {"name": card["name"]}}
+    if isinstance(card.get("provider"), dict):
+        metadata["a2a"]["provider"] = card["provider"]
+    for theirs, ours in (("documentationUrl", "documentation_url"), ("iconUrl", "icon_url")):
+        if isinstance(card.get(theirs), str) and card[theirs]:
+            metadata[ours] = card[theirs]
+    return AgentInfo(
+        name=_ours(card["name"]),
+        description=_text(card.get("description")),
+        version=_text(card.get("version")) or "1.0.0",
+        input_types=_modes(card.get("defaultInputModes")),
+        output_types=_modes(card.get("defaultOutputModes")),
+        skills=tuple(_skill(each) for each in _objects(card.get("skills"))),
+        metadata=metadata,
+        remembers=True,  # a context is the server's own memory: the transcript is not sent again
+        replies=True,
+    )
+
+
+def _ours(name: str) -> str:
+    return re.sub(r"[^-a-z0-9_.]+", "-", name.lower()).strip("-_.")[:_NAME_LENGTH].rstrip("-_.") or "agent"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(each for each in cast("list[Any]", value) if isinstance(each, str)) if isinstance(value, list) else ()
+
+
+def _modes(value: object) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_MODES.get(each, each) for each in _texts(value))) or ("text/plain",)
+
+
+def _skill(skill: JsonObject) -> Skill:
+    name = _text(skill.get("name")) or _text(skill.get("id"))
+    return Skill(
+        id=_text(skill.get("id")) or _ours(name),
+        name=name,
+        description=_text(skill.get("description")),
+        tags=_texts(skill.get("tags")),
+        examples=_texts(skill.get("examples")),
+    )

@@ -1,0 +1,1 @@
+"""A2A ↔ canonical, a dialect for each spelling."""

@@ -1,0 +1,30 @@
+"""Names of members: A2A writes camelCase (specification 1.0, 5.5), the canonical model snake_case."""
+
+import re
+from collections.abc import Callable
+from typing import Final, cast
+
+from canonical.value import Json, JsonObject
+
+__all__ = ("to_camel_case", "to_snake_case")
+
+_UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
+_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
+
+
+def to_camel_case(value: JsonObject) -> JsonObject:
+    """The same value with all names of its objects in camelCase."""
+    return cast("JsonObject", _rename_keys(value, lambda name: _UNDERSCORE.sub(lambda found: found[1].upper(), name)))
+
+
+def to_snake_case(value: JsonObject) -> JsonObject:
+    """The way back. Names in snake_case, as gateways before this one wrote them, stay as they are."""
+    return cast(
+        "JsonObject", _rename_keys(value, lambda name: _CAPITAL.sub(lambda found: f"_{found[1].lower()}", name))
+    )
+
+
+def _rename_keys(value: Json, rename: Callable[[str], str]) -> Json:
+    if isinstance(value, dict):
+        return {rename(name): _rename_keys(each, rename) for name, each in value.items()}
+    return [_rename_keys(each, rename) for each in value] if isinstance(value, list) else value

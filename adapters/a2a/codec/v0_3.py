@@ -1,0 +1,151 @@
+"""A2A 0.2.5 to 0.3.0 in JSON-RPC. Their messages, parts, tasks and events are the same, so one dialect serves them."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from adapters._json import validate
+from adapters.a2a.codec.dialect import DataRule, Dialect, decode_context, decode_message, invalid
+from adapters.a2a.codec.v1_0 import decode_listing
+from adapters.a2a.wire import v0_3 as w
+from adapters.a2a.wire.requests import Get, Listing, Push, PushListing, PushName, Send
+from adapters.a2a.wire.task import StatusUpdate
+from canonical import DataPart, FilePart, TaskState, TextPart
+from canonical.value import JsonObject
+
+__all__ = ("STATES", "Codec", "decode_push_config", "object_data")
+
+STATES: Final = {
+    TaskState.SUBMITTED: "submitted",
+    TaskState.WORKING: "working",
+    TaskState.INPUT_REQUIRED: "input-required",
+    TaskState.AUTH_REQUIRED: "auth-required",
+    # A2A has no state between asking for the end and the end.
+    TaskState.CANCELLING: "working",
+    TaskState.COMPLETED: "completed",
+    TaskState.FAILED: "failed",
+    TaskState.CANCELLED: "canceled",
+    TaskState.REJECTED: "rejected",
+}
+
+
+def object_data(part: DataPart) -> tuple[JsonObject, JsonObject]:
+    """Data and metadata of a data part: data is an object in 0.x, so anything else is wrapped, and says so in the words
+    of the official SDK's own conversion."""
+    if isinstance(part.data, dict):
+        return part.data, {}
+    return {"value": part.data}, {"data_part_compat": True}
+
+
+class Codec(Dialect):
+    name: ClassVar = "0.3"
+    version: ClassVar = "0.3"
+    webhook: ClassVar = "a2a-0.3"
+    states: ClassVar = STATES
+    roles: ClassVar = ("user", "agent")
+    kinds: ClassVar = True
+    data_rule: ClassVar[DataRule] = "object"
+
+    def encode_part(self, part: TextPart | DataPart | FilePart) -> JsonObject:
+        match part:
+            case TextPart():
+                return {"kind": "text", "text": part.text}
+            case DataPart():
+                data, metadata = object_data(part)
+                encoded: JsonObject = {"kind": "data", "data": data}
+                return {**encoded, "metadata": metadata} if metadata else encoded
+            case FilePart():
+                file: JsonObject = (
+                    {"uri": self.file_url(part)} if part.inline is None else {"bytes": self.encode_base64(part.inline)}
+                )
+                if part.name is not None:
+                    file["name"] = part.name
+                if part.media_type is not None:
+                    file["mimeType"] = part.media_type
+                return {"kind": "file", "file": file}
+
+    def wrap(self, name: str, payload: JsonObject) -> JsonObject:
+        return payload  # it says what it is in `kind`
+
+    def _status_update(self, update: StatusUpdate) -> JsonObject:
+        # The last event of a stream is marked; a stream closes on questions too.
+        return {**super()._status_update(update), "final": update.status.stops}
+
+    def encode_wait(self, wait: bool) -> JsonObject:
+        return {"blocking": wait}
+
+    def encode_push(self, push: Push) -> JsonObject:
+        return {"taskId": push.task_id, "pushNotificationConfig": self.push_config(push)}
+
+    @staticmethod
+    def push_config(push: Push) -> JsonObject:
+        config: JsonObject = {"id": push.config_id or "", "url": push.url}
+        if push.token is not None:
+            config["token"] = push.token
+        if push.schemes:
+            config["authentication"] = {"schemes": list(push.schemes)}
+            if push.credentials is not None:
+                config["authentication"] |= {"credentials": push.credentials}
+        return config
+
+    def encode_pushes(self, pushes: Sequence[Push], next_token: str) -> Any:
+        return [self.encode_push(push) for push in pushes]
+
+    def decode_send(self, params: JsonObject) -> Send:
+        request = validate(w.MessageSendParams, params)
+        configuration = request.configuration or w.MessageSendConfiguration()
+        push = configuration.pushNotificationConfig
+        return Send(
+            message=decode_message(request.message, self.data_rule),
+            context_id=decode_context(request.message.contextId),
+            task_id=request.message.taskId or None,
+            references=tuple(request.message.referenceTaskIds or ()),
+            wait=self.waits(request),
+            history_length=_history(configuration.historyLength),
+            output_modes=tuple(configuration.acceptedOutputModes or ()),
+            push=None if push is None else decode_push_config(push, ""),
+            metadata=request.metadata or {},
+        )
+
+    def waits(self, request: w.MessageSendParams) -> bool:
+        """`blocking` is optional and no default is given; the official SDKs wait where it is not set."""
+        return request.configuration is None or request.configuration.blocking is not False
+
+    def decode_get(self, params: JsonObject) -> Get:
+        request = validate(w.TaskQueryParams, params)
+        return Get(task_id=request.id, history_length=_history(request.historyLength))
+
+    def decode_task_id(self, params: JsonObject) -> str:
+        return validate(w.TaskIdParams, params).id
+
+    def decode_list(self, params: JsonObject) -> Listing:
+        return decode_listing(validate(w.ListTasksParams, params))
+
+    def decode_push(self, params: JsonObject) -> Push:
+        request = validate(w.TaskPushNotificationConfig, params)
+        return decode_push_config(request.pushNotificationConfig, request.taskId)
+
+    def decode_push_name(self, params: JsonObject) -> PushName:
+        request = validate(w.GetTaskPushNotificationConfigParams, params)
+        return PushName(task_id=request.id, config_id=request.pushNotificationConfigId or None)
+
+    def decode_push_list(self, params: JsonObject) -> PushListing:
+        return PushListing(task_id=validate(w.TaskIdParams, params).id)
+
+
+def _history(length: int | None) -> int | None:
+    """0 is unlimited: the protocol buffer says so, and the official SDK does it for JSON-RPC too. Raises invalid."""
+    if length is not None and length < 0:
+        raise invalid("historyLength", "The number of messages must not be negative.")
+    return length if length is not None and length > 0 else None
+
+
+def decode_push_config(config: w.PushNotificationConfig, task_id: str) -> Push:
+    auth = config.authentication
+    return Push(
+        url=config.url,
+        task_id=task_id,
+        config_id=config.id or None,
+        token=config.token or None,
+        schemes=tuple(auth.schemes) if auth is not None else (),
+        credentials=(auth.credentials or None) if auth is not None else None,
+    )

@@ -1,0 +1,71 @@
+"""A2A 0.3 in REST (`/v1/…`): ProtoJSON of the protocol buffer `a2a.v1`, which differs from the JSON-RPC types of the
+same version: `content`, `ROLE_USER`, `TASK_STATE_CANCELLED`, one-of wrappers, no `kind`. Both SDKs speak it."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from adapters.a2a.codec import v0_3, v1_0
+from adapters.a2a.codec.dialect import DataRule
+from adapters.a2a.codec.v0_3 import object_data
+from adapters.a2a.wire import v0_3 as w
+from adapters.a2a.wire.requests import Push
+from adapters.a2a.wire.task import StatusUpdate
+from canonical import DataPart, FilePart, TaskState, TextPart
+from canonical.value import JsonObject
+
+__all__ = ("STATES", "Codec")
+
+STATES: Final = {**v1_0.STATES, TaskState.CANCELLED: "TASK_STATE_CANCELLED"}
+
+
+class Codec(v0_3.Codec):
+    name: ClassVar = "0.3-rest"
+    states: ClassVar = STATES
+    roles: ClassVar = ("ROLE_USER", "ROLE_AGENT")
+    parts_key: ClassVar = "content"
+    kinds: ClassVar = False
+    unknown: ClassVar = False  # the 0.3 SDK parses strictly
+    data_rule: ClassVar[DataRule] = "wrapped"
+
+    def encode_part(self, part: TextPart | DataPart | FilePart) -> JsonObject:
+        match part:
+            case TextPart():
+                return {"text": part.text}
+            case DataPart():
+                data, metadata = object_data(part)
+                encoded: JsonObject = {"data": {"data": data}}
+                return {**encoded, "metadata": metadata} if metadata else encoded
+            case FilePart():
+                # NB: base64 twice. The official SDKs put the base64 text of the JSON-RPC types into the bytes field of
+                # the protocol buffer, and ProtoJSON encodes that again; their clients fail on bytes encoded once.
+                file: JsonObject = (
+                    {"fileWithUri": self.file_url(part)}
+                    if part.inline is None
+                    else {"fileWithBytes": self.encode_base64(self.encode_base64(part.inline).encode())}
+                )
+                if part.media_type is not None:
+                    file["mimeType"] = part.media_type
+                if part.name is not None:
+                    file["name"] = part.name
+                return {"file": file}
+
+    def wrap(self, name: str, payload: JsonObject) -> JsonObject:
+        return {name: payload}
+
+    def _status_update(self, update: StatusUpdate) -> JsonObject:
+        encoded = super()._status_update(update)
+        if not encoded["final"]:  # ProtoJSON leaves a false out
+            del encoded["final"]
+        return encoded
+
+    def encode_push(self, push: Push) -> JsonObject:
+        name = f"tasks/{push.task_id}/pushNotificationConfigs/{push.config_id}"
+        return {"name": name, "pushNotificationConfig": self.push_config(push)}
+
+    def encode_pushes(self, pushes: Sequence[Push], next_token: str) -> Any:
+        return {"configs": [self.encode_push(push) for push in pushes], "nextPageToken": next_token}
+
+    def waits(self, request: w.MessageSendParams) -> bool:
+        """ProtoJSON leaves a false out, and the 0.3 SDK always writes a configuration: one without `blocking` is its
+        way of saying false, and only where there is none nothing was said."""
+        return request.configuration is None or bool(request.configuration.blocking)

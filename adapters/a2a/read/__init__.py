@@ -1,0 +1,1 @@
+"""What another A2A server says → canonical events."""

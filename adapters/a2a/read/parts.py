@@ -1,0 +1,112 @@
+"""A2A parts → canonical parts, by their shape: the version that is spoken does not tell, because servers mix the
+generations."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from adapters._json import validate
+from adapters.a2a.codec.dialect import DataRule, decode_part
+from adapters.a2a.wire import replies as w
+from adapters.a2a.wire.task import PROTOCOL
+from adapters.a2a.wire.v1_0 import Part as WirePart
+from canonical import DataPart, FilePart, Part, RefusalPart, TaskState, TextPart
+from canonical.message import text_of
+from canonical.value import Json, JsonObject
+
+__all__ = ("DecodedParts", "as_extra", "decode_parts", "decode_reply", "decode_state")
+
+_WRAPPERS: Final[Mapping[str, type[w.Reply]]] = {
+    "task": w.Task,
+    "message": w.Message,
+    "msg": w.Message,  # of the protocol buffer before 0.3.0
+    "statusUpdate": w.TaskStatusUpdateEvent,
+    "status_update": w.TaskStatusUpdateEvent,
+    "artifactUpdate": w.TaskArtifactUpdateEvent,
+    "artifact_update": w.TaskArtifactUpdateEvent,
+}
+_KINDS: Final[Mapping[str, type[w.Reply]]] = {
+    "task": w.Task,
+    "message": w.Message,
+    "status-update": w.TaskStatusUpdateEvent,
+    "artifact-update": w.TaskArtifactUpdateEvent,
+}
+_STATES: Final = {
+    "SUBMITTED": TaskState.SUBMITTED,
+    "WORKING": TaskState.WORKING,
+    "INPUT_REQUIRED": TaskState.INPUT_REQUIRED,
+    "AUTH_REQUIRED": TaskState.AUTH_REQUIRED,
+    "COMPLETED": TaskState.COMPLETED,
+    "FAILED": TaskState.FAILED,
+    "CANCELED": TaskState.CANCELLED,
+    "CANCELLED": TaskState.CANCELLED,
+    "REJECTED": TaskState.REJECTED,
+}
+_CONTENT: Final = ("text", "raw", "url", "data", "file")
+
+
+def decode_state(state: str | None) -> TaskState:
+    """In any spelling. What nobody knows is not over."""
+    name = (state or "").upper().replace("-", "_").removeprefix("TASK_STATE_")
+    return _STATES.get(name, TaskState.WORKING)
+
+
+def decode_reply(value: Json) -> w.Reply | None:
+    """None for what is none of the four. Raises invalid."""
+    if not isinstance(value, dict):
+        return None
+    for name, model in _WRAPPERS.items():
+        if isinstance(value.get(name), dict) and "kind" not in value:
+            return validate(model, value[name])
+    model = _KINDS.get(str(value.get("kind"))) or _by_members(value)
+    return None if model is None else validate(model, value)
+
+
+def _by_members(value: JsonObject) -> type[w.Reply] | None:
+    if isinstance(value.get("artifact"), dict):
+        return w.TaskArtifactUpdateEvent
+    if isinstance(value.get("status"), dict):
+        return w.Task if "id" in value else w.TaskStatusUpdateEvent
+    if "role" in value and ("parts" in value or "content" in value):
+        return w.Message
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedParts:
+    parts: tuple[Part, ...]
+    unknown: int = 0
+    """Parts of no form that A2A has."""
+
+    @property
+    def text(self) -> str:
+        return text_of(self.parts)
+
+
+def decode_parts(parts: Sequence[WirePart] | None, rule: DataRule = "any") -> DecodedParts:
+    """Raises invalid for parts that contradict themselves."""
+    found: list[Part] = []
+    unknown = 0
+    for index, part in enumerate(parts or ()):
+        if not any(name in part.model_fields_set for name in _CONTENT):
+            unknown += part.kind is not None or bool(part.model_extra)
+            continue
+        found.append(_refusal(decode_part(part, f"parts.{index}", rule)))
+    return DecodedParts(tuple(found), unknown)
+
+
+def _refusal(part: TextPart | DataPart | FilePart) -> Part:
+    """A refusal is text that says so in its metadata, where a gateway like this one wrote it."""
+    if not isinstance(part, TextPart) or part.metadata.get("babelgate") != {"kind": "refusal"}:
+        return part
+    metadata = {name: value for name, value in part.metadata.items() if name != "babelgate"}
+    return RefusalPart(text=part.text, media_type=part.media_type, metadata=metadata, extra=part.extra)
+
+
+def as_extra(message: w.Message | w.Artifact, **named: Any) -> JsonObject:
+    """What canonical has no word for, as `extra`."""
+    more: JsonObject = dict(message.model_extra or {})
+    if message.extensions:
+        more["extensions"] = message.extensions
+    more |= {name: value for name, value in named.items() if value}
+    return {PROTOCOL: more} if more else {}

@@ -1,0 +1,123 @@
+"""What another A2A server asks, as questions, and what it is answered.
+
+A question has a name where a data part `{"id", "value", "schema"?}` says so: LangGraph's server and gateways like this
+one write that, and take `{"resume": [{"id", "value"}, …]}` as answers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from adapters.a2a.read.parts import as_extra
+from adapters.a2a.wire import replies as w
+from adapters.a2a.wire.task import PROTOCOL
+from canonical import DataPart, Invocation, Message, Part, Record, TextPart
+from canonical.event import InterruptAnswered, InterruptRaised
+from canonical.value import Json, JsonObject
+
+__all__ = ("Question", "decode_interrupts", "in_words", "questions", "replies")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    parts: tuple[Part, ...]
+    id: str | None = None
+    """By which it can be answered alone."""
+    value: Json = None
+    schema: JsonObject | None = None
+
+
+def _decode_question(part: Part) -> Question | None:
+    """The question that a data part names."""
+    data = part.data if isinstance(part, DataPart) else None
+    if not isinstance(data, dict) or not {"id", "value"} <= set(data) <= {"id", "value", "schema"}:
+        return None
+    question_id, schema = data["id"], data.get("schema")
+    if not isinstance(question_id, str) or not question_id:
+        return None
+    return Question((), question_id, data["value"], schema if isinstance(schema, dict) else None)
+
+
+def questions(parts: Sequence[Part], *, only_named: bool = False) -> list[Question]:
+    """The questions in a status message: each ends with the data part that names it. A message without such parts is
+    one question. `only_named`: none, if any part is something else."""
+    found: list[Question] = []
+    said: list[Part] = []
+    for part in parts:
+        named = _decode_question(part)
+        if named is None:
+            if only_named:
+                return []
+            said.append(part)
+        else:
+            found.append(Question(tuple(said), named.id, named.value, named.schema))
+            said.clear()
+    if found and said:
+        last = found[-1]
+        found[-1] = Question((*last.parts, *said), last.id, last.value, last.schema)
+    if found or only_named:
+        return found
+    data = [part.data for part in said if isinstance(part, DataPart)]
+    return [Question(tuple(said), value=data[0] if len(data) == 1 else None)]
+
+
+def in_words(value: Json) -> tuple[Part, ...]:
+    if isinstance(value, str):
+        return (TextPart(text=value),)
+    return () if value is None else (DataPart(data=value),)
+
+
+def decode_interrupts(status: w.TaskStatus, asked: Sequence[Question], *, auth: bool) -> list[InterruptRaised]:
+    """The events. What tells the question from the next one, its message and its time, goes along."""
+    message = status.message or w.Message()
+    mark: JsonObject = {}
+    if message.messageId:
+        mark["messageId"] = message.messageId
+    if status.timestamp:
+        mark["timestamp"] = status.timestamp
+    ids: set[str | None] = set()
+    events: list[InterruptRaised] = []
+    for each in asked:
+        extra = {**mark, **({"id": each.id} if each.id else {})}
+        event = InterruptRaised(
+            interrupt_id=None if each.id in ids else each.id,
+            ask="auth" if auth else "input",
+            message=Message(parts=each.parts, metadata=message.metadata or {}, extra=as_extra(message)),
+            value=each.value,
+            answer_schema=each.schema,
+            extra={PROTOCOL: extra} if extra else {},
+        )
+        events.append(event)
+        ids.add(each.id)
+    return events
+
+
+def replies(call: Invocation, past: Sequence[Record]) -> tuple[Part, ...]:
+    """The parts of the message that answers the task. A single answer is what the caller said; of several, each names
+    its question."""
+    names: dict[str | None, str | None] = {}
+    for record in past:
+        if isinstance(record.event, InterruptRaised):
+            own: Mapping[str, Any] = record.event.extra.get(PROTOCOL) or {}
+            names[record.event.interrupt_id] = own.get("id")
+    named = [names.get(answer.interrupt_id) for answer in call.answers]
+    if len(call.answers) > 1 and all(named):
+        resume: list[Json] = [
+            {"id": name, "value": answer.value} for name, answer in zip(named, call.answers, strict=True)
+        ]
+        return (DataPart(data={"resume": resume}),)
+    said = tuple(part for message in call.messages for part in message.parts)
+    if len(call.answers) == 1 and said and _says(said, call.answers[0]):
+        return said
+    return tuple(
+        TextPart(text=answer.value) if isinstance(answer.value, str) else DataPart(data=answer.value)
+        for answer in call.answers
+    )
+
+
+def _says(said: Sequence[Part], answer: InterruptAnswered) -> bool:
+    """Whether the caller's message is the answer, and not only words for an answer that is data. One that names the
+    question does so by an id of ours."""
+    if any(isinstance(part, DataPart) and isinstance(part.data, dict) and "resume" in part.data for part in said):
+        return False
+    return isinstance(answer.value, str) or not all(isinstance(part, TextPart) for part in said)

@@ -1,0 +1,69 @@
+"""What A2A servers of any generation say, read as tolerantly as can be: names of 1.0 and of 0.x, null for "not set",
+and nothing required that some server leaves out."""
+
+from typing import Any
+
+from pydantic import AliasChoices, Field
+
+from adapters.a2a.wire.v1_0 import Part, Wire
+
+__all__ = ("Artifact", "Message", "Reply", "Task", "TaskArtifactUpdateEvent", "TaskStatus", "TaskStatusUpdateEvent")
+
+
+class Message(Wire):
+    kind: str | None = None
+    messageId: str | None = None
+    contextId: str | None = None
+    taskId: str | None = None
+    role: str | None = None
+    parts: list[Part] | None = Field(default=None, validation_alias=AliasChoices("parts", "content"))
+    metadata: dict[str, Any] | None = None
+    extensions: list[str] | None = None
+    referenceTaskIds: list[str] | None = None
+
+
+class TaskStatus(Wire):
+    state: str | None = None
+    message: Message | None = Field(default=None, validation_alias=AliasChoices("message", "update"))
+    timestamp: str | None = None
+
+
+class Artifact(Wire):
+    artifactId: str | None = None
+    name: str | None = None
+    description: str | None = None
+    parts: list[Part] | None = None
+    metadata: dict[str, Any] | None = None
+    extensions: list[str] | None = None
+
+
+class Task(Wire):
+    kind: str | None = None
+    id: str = Field(min_length=1)
+    contextId: str | None = None
+    status: TaskStatus | None = None
+    artifacts: list[Artifact] | None = None
+    history: list[Message] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class TaskStatusUpdateEvent(Wire):
+    kind: str | None = None
+    taskId: str | None = None
+    contextId: str | None = None
+    status: TaskStatus
+    final: bool | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class TaskArtifactUpdateEvent(Wire):
+    kind: str | None = None
+    taskId: str | None = None
+    contextId: str | None = None
+    artifact: Artifact
+    append: bool | None = None
+    lastChunk: bool | None = None
+    metadata: dict[str, Any] | None = None
+
+
+Reply = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent

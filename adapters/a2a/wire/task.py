@@ -1,0 +1,141 @@
+"""What A2A shows of a task, in no version's spelling: the task itself, and the two kinds of update that follow it on a
+stream. `writer` makes these of records; each dialect spells them (`dialect`, `codec*`)."""
+
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import NAMESPACE_URL, uuid5
+
+from canonical import (
+    AnnotationPart,
+    DataPart,
+    Feature,
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TaskState,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from canonical.message import text_of
+from canonical.state import TERMINAL, WAITING
+from canonical.thread import Loss
+from canonical.value import Extra, JsonObject
+
+__all__ = (
+    "CHUNK",
+    "NO_FORM",
+    "PROTOCOL",
+    "REPLY",
+    "Artifact",
+    "ArtifactUpdate",
+    "Snapshot",
+    "Status",
+    "StatusUpdate",
+    "Update",
+    "derived_id",
+    "is_reply",
+    "shown_part",
+)
+
+PROTOCOL: Final = "a2a"
+NO_FORM: Final = "A2A has no form for it"
+CHUNK: Final = "a2a.chunk"
+"""The key in `extra` of an event that came as a piece of an artifact, and would be cut otherwise when it is shown: with
+what came before it in the same piece, `append` and `lastChunk` as they were; empty for what another event completes.
+Like `REPLY` not within `a2a`, which holds unknown members of what is on the wire."""
+REPLY: Final = "a2a.reply"
+"""The key in `extra` of a message that is the whole answer of an agent which made no task of it (specification 1.0,
+3.1.1)."""
+
+
+def is_reply(extra: Extra) -> bool:
+    return REPLY in extra
+
+
+def derived_id(*names: str) -> str:
+    """An id for something that A2A wants an id of and the log has none for: the same for the same names."""
+    return str(uuid5(NAMESPACE_URL, "/".join(names)))
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    state: TaskState
+    at: int
+    """Microseconds since 1970, UTC."""
+    message: Message | None = None
+
+    @property
+    def stops(self) -> bool:
+        """Terminal, or interrupted: what a blocking send waits for and where a stream ends."""
+        return self.state in TERMINAL or self.state in WAITING
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """An artifact, or a piece of one."""
+
+    artifact_id: str
+    parts: tuple[Part, ...] = ()
+    name: str | None = None
+    description: str | None = None
+    metadata: JsonObject = field(default_factory=dict[str, object])
+    own: JsonObject = field(default_factory=dict[str, object])
+    """What another A2A server says of it beside these: extensions, and members that nobody here knows."""
+
+    @property
+    def text(self) -> str:
+        return text_of(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    task_id: str
+    context_id: str
+    status: Status
+    artifacts: tuple[Artifact, ...] = ()
+    history: tuple[Message, ...] = ()
+    metadata: JsonObject = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True)
+class StatusUpdate:
+    task_id: str
+    context_id: str
+    status: Status
+    metadata: JsonObject = field(default_factory=dict[str, object])
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactUpdate:
+    """One piece of an artifact: with `append` it goes to the end of what has the same id."""
+
+    task_id: str
+    context_id: str
+    artifact: Artifact
+    append: bool = False
+    last: bool = False
+
+
+Update = Snapshot | StatusUpdate | ArtifactUpdate
+
+
+def shown_part(part: Part) -> tuple[TextPart | DataPart | FilePart | None, Loss | None]:
+    """The part as A2A can show it, None if it cannot, and what gets lost."""
+    if part.kind == "text" or part.kind == "data" or part.kind == "file":
+        return part, None
+    match part:
+        case RefusalPart():
+            metadata = {**part.metadata, "babelgate": {"kind": "refusal"}}
+            shown = TextPart(text=part.text, media_type=part.media_type, metadata=metadata)
+            return shown, Loss(feature=Feature.REFUSAL, how="shown as text")
+        case ReasoningPart():
+            return None, Loss(feature=Feature.REASONING, how=NO_FORM)
+        case AnnotationPart():
+            return None, Loss(feature=Feature.CITATION, how=NO_FORM)
+        case ToolCallPart(side="caller"):
+            return None, Loss(feature=Feature.CALLER_TOOLS, how=NO_FORM)
+        case ToolCallPart() | ToolResultPart():
+            return None, Loss(feature=Feature.TOOL_ACTIVITY, how=NO_FORM)

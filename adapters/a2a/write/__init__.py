@@ -1,0 +1,1 @@
+"""Records of a task → what A2A callers see."""

@@ -1,0 +1,514 @@
+"""The records of a task → what A2A shows of it, in no version's spelling.
+
+One writer serves all dialects, live streams, replays, webhooks and `GetTask` alike: whatever it gives out it also
+applies to its own snapshot, so a task that is fetched is the fold of the stream that led to it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final, cast
+
+from adapters.a2a.codec.names import to_camel_case
+from adapters.a2a.wire.task import (
+    CHUNK,
+    NO_FORM,
+    PROTOCOL,
+    Artifact,
+    ArtifactUpdate,
+    Snapshot,
+    Status,
+    StatusUpdate,
+    Update,
+    derived_id,
+    is_reply,
+    shown_part,
+)
+from canonical import (
+    DataPart,
+    Event,
+    Fault,
+    Feature,
+    Message,
+    Part,
+    Record,
+    RefusalPart,
+    Task,
+    TaskState,
+    TextPart,
+)
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    InterruptAnswered,
+    InterruptRaised,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    RunCreated,
+    RunEnded,
+    RunStarted,
+    StepStarted,
+    TaskChanged,
+    TaskCreated,
+    ToolStarted,
+)
+from canonical.fold import extend_part
+from canonical.state import TERMINAL, WAITING
+from canonical.thread import Loss
+from canonical.value import Extra, Json, JsonObject
+
+__all__ = ("EventWriter",)
+
+_EMPTY: Final = TextPart(text="")
+"""An artifact and a message must have a part (specification 1.0, 4.1.4 and 4.1.7)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """Who said something, and in which message."""
+
+    run_id: str | None = None
+    message_id: str | None = None
+
+    def is_void(self, record: Record, start: RunStarted) -> bool:
+        """Once a run starts over."""
+        return self.run_id == record.run_id and start.voids(self.message_id)
+
+
+@dataclass(slots=True)
+class _Growing:
+    """An artifact while its pieces arrive. Text is gathered in lists and joined when somebody looks."""
+
+    artifact: Artifact
+    origin: _Origin
+    is_answer: bool = False
+    void: bool = False
+    parts: list[Part] = field(default_factory=list[Part])
+    deltas: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    gathered: list[Part] = field(default_factory=list[Part])
+    """Parts of a piece that is not complete."""
+
+    def value(self) -> Artifact:
+        for index, pieces in self.deltas.items():
+            self.parts[index] = extend_part(self.parts[index], "".join(pieces))
+        self.deltas.clear()
+        return self.piece(*self.parts or (_EMPTY,))
+
+    def piece(self, *parts: Part) -> Artifact:
+        whole = self.artifact
+        return Artifact(whole.artifact_id, parts, whole.name, whole.description, whole.metadata, whole.own)
+
+
+@dataclass(slots=True)
+class _Saying:
+    """A message of the agent while it is open."""
+
+    started: MessageStarted
+    origin: _Origin
+    parts: list[Part] = field(default_factory=list[Part])
+    deltas: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    artifact: _Growing | None = None
+    """Where it shows, from its first piece on; None for what is no answer."""
+    places: dict[int, int] = field(default_factory=dict[int, int])
+    """Index of a part in the message → in the artifact."""
+    gathered: list[tuple[int, Part]] = field(default_factory=list[tuple[int, Part]])
+    """Parts of a piece that is not complete, each with its index in the message."""
+    held: tuple[int, Part] | None = None
+    """A whole part that is no text, kept until it is known whether it is the last: then it can say so itself."""
+
+    def message(self) -> Message:
+        for index, pieces in self.deltas.items():
+            self.parts[index] = extend_part(self.parts[index], "".join(pieces))
+        self.deltas.clear()
+        said = self.started
+        shown = [part for part in (shown_part(part)[0] for part in self.parts) if part is not None]
+        return Message(
+            message_id=said.message_id,
+            role=said.role,
+            name=said.name,
+            phase=said.phase,
+            parts=tuple(shown) or (_EMPTY,),
+            metadata=said.metadata,
+            extra=said.extra,
+        )
+
+
+def _own(extra: Extra) -> JsonObject:
+    """What another A2A server said of an artifact; nothing of what came otherwise."""
+    own: JsonObject = extra.get(PROTOCOL) or {}
+    return {name: value for name, value in own.items() if name != "artifactId"} if "artifactId" in own else {}
+
+
+def _mark(event: PartAdded | PartDelta | MessageEnded | ArtifactAdded) -> JsonObject | None:
+    """How an event that came as a piece of an artifact is shown (`CHUNK`); None if as any other."""
+    mark = event.extra.get(CHUNK) if event.extra else None
+    return cast("JsonObject", mark) if isinstance(mark, dict) else None
+
+
+class EventWriter:
+    """Feed it the records of one task, in order, from the task's first on."""
+
+    def __init__(self, task: Task, context_id: str) -> None:
+        # Only what never changes is taken of the task: the rest is said by its records.
+        self.task_id = task.task_id
+        self.thread_id = task.thread_id
+        self.context_id = context_id
+        self.run_id: str | None = None
+        self.status = Status(TaskState.SUBMITTED, task.created_at)
+        self.losses: dict[Loss, None] = {}
+        self._metadata = task.metadata
+        self._usage: JsonObject = {}
+        self._fault: Fault | None = None
+        self._references: tuple[str, ...] = ()
+        self._history: list[tuple[Message, _Origin]] = []
+        self._status_origin = _Origin()
+        """Of its message."""
+        self._status_place = 0
+        """Where in the history the status's message belongs once another status follows."""
+        self._artifacts: dict[str, _Growing] = {}
+        self._answers = 0
+        self._outputs = 0
+        self._data: list[Json] = []
+        """Data that the current run said in messages: an output that only repeats it is not shown again."""
+        self._saying: dict[str, _Saying] = {}
+        self._open: dict[str, InterruptRaised] = {}
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            task_id=self.task_id,
+            context_id=self.context_id,
+            status=self.status,
+            artifacts=tuple(artifact.value() for artifact in self._artifacts.values()),
+            history=tuple(message for message, _ in self._history),
+            metadata={**self._metadata, "babelgate": self._about()},
+        )
+
+    @property
+    def reply(self) -> Message | None:
+        """All that the agent said, where it answered with a message and no task."""
+        said = [message for message, _ in self._history if message.role == "agent"]
+        alone = len(said) == 1 and len(self._artifacts) == 1 and is_reply(said[0].extra)
+        return said[0] if alone and self.status.state is TaskState.COMPLETED else None
+
+    def write(self, record: Record) -> Sequence[Update]:
+        """What a stream shows of this record; a stream's first event, the snapshot, is the caller's to take."""
+        handle = self._handlers.get(record.event.kind)
+        return () if handle is None else handle(self, record.event, record)
+
+    def _note(self, event: Event, record: Record) -> Sequence[Update]:
+        """Records that change what is known, and show nothing by themselves."""
+        match event:
+            case MessageStarted():
+                self._saying[event.message_id or ""] = _Saying(event, _Origin(record.run_id, event.message_id))
+            case TaskCreated():
+                self.status = Status(TaskState.SUBMITTED, record.at)
+                self._metadata = event.metadata
+                before = () if event.continues is None else (event.continues,)
+                self._references = tuple(dict.fromkeys((*before, *event.references)))
+            case RunCreated():
+                self.run_id = event.run_id
+                self._data.clear()
+                self._history += [(self._referring(message), _Origin()) for message in event.messages]
+                self._references = ()
+            case InterruptRaised():
+                self._open[event.interrupt_id or ""] = event
+            case InterruptAnswered():
+                self._open.pop(event.interrupt_id, None)
+            case LossNoted():
+                self.losses[Loss(feature=event.feature, how=event.how)] = None
+            case ToolStarted():
+                self.losses[Loss(feature=Feature.TOOL_ACTIVITY, how=NO_FORM)] = None
+            case StepStarted():
+                self.losses[Loss(feature=Feature.STEP, how=NO_FORM)] = None
+            case Custom():
+                self.losses[Loss(feature=Feature.CUSTOM, how=NO_FORM)] = None
+            case _:
+                pass
+        return ()
+
+    def _referring(self, message: Message) -> Message:
+        """The first input of a task that goes on from others names them (specification 1.0, 3.4.3)."""
+        own: JsonObject = message.extra.get(PROTOCOL, {})
+        if not self._references or own.get("referenceTaskIds"):
+            return message
+        extra = {**message.extra, PROTOCOL: {**own, "referenceTaskIds": list(self._references)}}
+        return message.model_copy(update={"extra": extra})
+
+    # A run that starts over
+
+    def _write_run_start(self, event: RunStarted, record: Record) -> Sequence[Update]:
+        """What it had said is void: the task works anew, and each of its artifacts is replaced, by nothing as yet."""
+        if not event.starts_over:
+            return ()
+        void = [each for each in self._artifacts.values() if not each.void and each.origin.is_void(record, event)]
+        remarked = self.status.message is not None and self._status_origin.is_void(record, event)
+        before, after = self._history[: self._status_place], self._history[self._status_place :]
+        before, after = ([each for each in part if not each[1].is_void(record, event)] for part in (before, after))
+        self._history, self._status_place = [*before, *after], len(before)
+        if event.voids(None):
+            self._data.clear()
+        if not void and not remarked:
+            return ()
+        if remarked:
+            self.status = Status(self.status.state, self.status.at)
+        updates: list[Update] = [self._new_status(Status(self.status.state, record.at), _Origin())]
+        for growing in void:
+            growing.parts, growing.deltas, growing.void = [_EMPTY], {}, True
+            updates.append(self._artifact_update(growing.value(), append=False, last=True))
+        self._answers = sum(each.is_answer and not each.void for each in self._artifacts.values())
+        return updates
+
+    # Status
+
+    def _write_task_change(self, event: TaskChanged, record: Record) -> Sequence[Update]:
+        message: Message | None = None
+        if event.state in WAITING:
+            message = self._question(record)
+        elif event.state in TERMINAL and event.state != TaskState.COMPLETED:
+            fault = event.fault or self._fault
+            if fault is not None and event.state != TaskState.CANCELLED:
+                message = self._status_message(
+                    record, (TextPart(text=fault.message),), {"babelgate": {"fault": fault.code.value}}
+                )
+        return (self._new_status(Status(event.state, record.at, message), _Origin()),)
+
+    def _new_status(self, status: Status, origin: _Origin) -> StatusUpdate:
+        if self.status.message is not None:
+            self._history.insert(self._status_place, (self.status.message, self._status_origin))
+        self._status_place = len(self._history)
+        self.status, self._status_origin = status, origin
+        return StatusUpdate(
+            task_id=self.task_id,
+            context_id=self.context_id,
+            status=status,
+            metadata={"babelgate": self._about()} if status.stops else {},
+        )
+
+    def _question(self, record: Record) -> Message:
+        """All open questions in one message. Each brings a data part with its id, by which it can be answered alone."""
+        parts: list[Part] = []
+        for interrupt_id, asked in self._open.items():
+            for part in asked.message.parts:
+                shown, loss = shown_part(part)
+                if loss is not None:
+                    self.losses[loss] = None
+                if shown is not None:
+                    parts.append(shown)
+            data: JsonObject = {"id": interrupt_id, "value": asked.value}
+            if asked.answer_schema is not None:
+                data["schema"] = asked.answer_schema
+            parts.append(DataPart(data=data))
+        return self._status_message(record, tuple(parts) or (_EMPTY,), {})
+
+    def _status_message(self, record: Record, parts: tuple[Part, ...], metadata: JsonObject) -> Message:
+        message_id = derived_id(self.task_id, "status", str(record.seq))
+        return Message(message_id=message_id, role="agent", parts=parts, metadata=metadata)
+
+    def _about(self) -> JsonObject:
+        about: JsonObject = {"threadId": self.thread_id, "taskId": self.task_id, "runId": self.run_id}
+        if self._usage:
+            about["usage"] = to_camel_case(self._usage)
+        if self.losses:
+            about["loss"] = {loss.feature: loss.how for loss in self.losses}
+        return about
+
+    # Messages
+
+    def _part(self, event: PartAdded, _: Record) -> Sequence[Update]:
+        saying = self._saying.get(event.message_id or "")
+        if saying is None:
+            return ()
+        index = len(saying.parts)
+        saying.parts.append(event.part)
+        shown, loss = shown_part(event.part)
+        if loss is not None:
+            self.losses[loss] = None
+        if shown is None or not self._is_answer(saying):
+            return ()
+        flushed = self._flush(saying)
+        mark = _mark(event)
+        if mark is not None:
+            if isinstance(shown, DataPart):
+                self._data.append(shown.data)
+            return (*flushed, *self._as_it_came(saying, index, shown, mark))
+        if isinstance(shown, TextPart):
+            # An open part's text may come entirely in deltas: no piece is sent for nothing.
+            return (*flushed, self._piece(saying, index, shown)) if shown.text else flushed
+        if isinstance(shown, DataPart):
+            self._data.append(shown.data)
+        saying.held = (index, shown)
+        return flushed
+
+    def _delta(self, event: PartDelta, _: Record) -> Sequence[Update]:
+        saying = self._saying.get(event.message_id or "")
+        if saying is None or not saying.parts:
+            return ()
+        index = len(saying.parts) - 1 if event.index is None else event.index
+        saying.deltas.setdefault(index, []).append(event.text)
+        part = saying.parts[index]
+        if not event.text or not isinstance(part, TextPart | RefusalPart) or not self._is_answer(saying):
+            return ()
+        shown = shown_part(part)[0]
+        assert isinstance(shown, TextPart)
+        if shown.media_type is None and not shown.metadata:
+            piece = TextPart(text=event.text)
+        else:
+            piece = shown.model_copy(update={"text": event.text})
+        mark = _mark(event)
+        if mark is not None:
+            return (*self._flush(saying), *self._as_it_came(saying, index, piece, mark))
+        return (*self._flush(saying), self._piece(saying, index, piece))
+
+    def _write_message_end(self, event: MessageEnded, record: Record) -> Sequence[Update]:
+        saying = self._saying.pop(event.message_id or "", None)
+        if saying is None:
+            return ()
+        self._usage = {**self._usage, **event.usage}
+        if saying.started.phase == "progress":
+            return (self._new_status(Status(self.status.state, record.at, saying.message()), saying.origin),)
+        updates = self._finish_artifact(saying, event) if self._is_answer(saying) else ()
+        if not saying.parts or any(shown_part(part)[0] is not None for part in saying.parts):
+            self._history.append((saying.message(), saying.origin))
+        return updates
+
+    def _finish_artifact(self, saying: _Saying, event: MessageEnded) -> Sequence[Update]:
+        """The last piece says that it is the last: some clients show a streamed artifact only then. Text has been sent
+        by then, so its last piece is empty: an artifact must have a part (specification 1.0, 4.1.7). Pieces of another
+        server's have said it themselves, or never do."""
+        if _mark(event) is not None and saying.artifact is not None and saying.held is None:
+            return ()
+        if saying.held is not None:
+            return self._flush(saying, last=True)
+        if saying.artifact is None and any(shown_part(part)[0] is None for part in saying.parts):
+            return ()  # nothing of it can be shown
+        growing, append = self._growing(saying)
+        return (self._artifact_update(growing.piece(_EMPTY), append=append, last=True),)
+
+    @staticmethod
+    def _is_answer(saying: _Saying) -> bool:
+        return saying.started.phase == "answer" and saying.started.role == "agent"
+
+    def _flush(self, saying: _Saying, *, last: bool = False) -> Sequence[Update]:
+        if saying.held is None:
+            return ()
+        index, part = saying.held
+        saying.held = None
+        return (self._piece(saying, index, part, last=last),)
+
+    def _growing(self, saying: _Saying) -> tuple[_Growing, bool]:
+        """The artifact of this message, and whether it was begun before."""
+        if saying.artifact is not None:
+            return saying.artifact, True
+        # Results belong in artifacts (specification 1.0, 3.7). Numbered from the first piece on, so that a message of
+        # which nothing can be shown leaves no hole.
+        self._answers += 1
+        own = _own(saying.started.extra)
+        artifact = Artifact(
+            artifact_id=f"answer-{self._answers}",
+            name=own.pop("name", None),
+            description=own.pop("description", None),
+            metadata=saying.started.metadata,
+            own=own,
+        )
+        saying.artifact = self._artifacts[artifact.artifact_id] = _Growing(artifact, saying.origin, is_answer=True)
+        return saying.artifact, False
+
+    def _piece(self, saying: _Saying, index: int, part: Part, *, last: bool = False) -> ArtifactUpdate:
+        growing, append = self._growing(saying)
+        self._grow(growing, saying, index, part)
+        return self._artifact_update(growing.piece(part), append=append, last=last)
+
+    @staticmethod
+    def _grow(growing: _Growing, saying: _Saying, index: int, part: Part) -> None:
+        place = saying.places.get(index)
+        if place is None:
+            saying.places[index] = len(growing.parts)
+            growing.parts.append(part)
+        elif isinstance(part, TextPart):
+            growing.deltas.setdefault(place, []).append(part.text)
+
+    def _as_it_came(self, saying: _Saying, index: int, part: Part, mark: JsonObject) -> Sequence[ArtifactUpdate]:
+        """A piece of another server's artifact: all its parts, once they are there."""
+        saying.gathered.append((index, part))
+        if not mark:
+            return ()
+        growing, _ = self._growing(saying)
+        gathered, saying.gathered = saying.gathered, []
+        for place, each in gathered:
+            self._grow(growing, saying, place, each)
+        return (self._marked_update(growing.piece(*(each for _, each in gathered)), mark),)
+
+    def _marked_update(self, artifact: Artifact, mark: JsonObject) -> ArtifactUpdate:
+        return self._artifact_update(artifact, append=mark.get("append") is True, last=mark.get("lastChunk") is True)
+
+    def _artifact_update(self, artifact: Artifact, *, append: bool, last: bool) -> ArtifactUpdate:
+        return ArtifactUpdate(
+            task_id=self.task_id, context_id=self.context_id, artifact=artifact, append=append, last=last
+        )
+
+    # Artifacts and ends
+
+    def _artifact(self, event: ArtifactAdded, record: Record) -> Sequence[Update]:
+        if event.origin == "caller":  # an upload: A2A callers send files in messages, and it is no output of the task
+            return ()
+        shown, loss = shown_part(event.part)
+        if loss is not None:
+            self.losses[loss] = None
+        part = shown or _EMPTY
+        artifact_id = event.artifact_id or ""
+        growing = self._artifacts.get(artifact_id)
+        append = event.append and growing is not None
+        if growing is None or not append:
+            artifact = Artifact(
+                artifact_id=artifact_id,
+                name=event.name,
+                description=event.description,
+                metadata=event.metadata,
+                own=_own(event.extra),
+            )
+            growing = self._artifacts[artifact_id] = _Growing(artifact, _Origin(record.run_id))
+        mark = _mark(event)
+        if mark is None:
+            growing.parts.append(part)
+            return (self._artifact_update(growing.piece(part), append=append, last=event.last),)
+        growing.gathered.append(part)
+        if not mark:
+            return ()
+        gathered, growing.gathered = growing.gathered, []
+        growing.parts += gathered
+        return (self._marked_update(growing.piece(*gathered), mark),)
+
+    def _run_ended(self, event: RunEnded, record: Record) -> Sequence[Update]:
+        self._fault = event.fault
+        self._usage = {**self._usage, **event.usage}
+        if event.output is None or event.output in self._data:
+            return ()
+        self._outputs += 1
+        artifact_id = f"output-{self._outputs}"
+        growing = self._artifacts[artifact_id] = _Growing(
+            Artifact(artifact_id=artifact_id, name="output"), _Origin(record.run_id)
+        )
+        growing.parts.append(DataPart(data=event.output))
+        return (self._artifact_update(growing.value(), append=False, last=True),)
+
+    # By kind and not by isinstance: every token passes here.
+    _handlers: ClassVar[Mapping[str, Callable[..., Sequence[Update]]]] = {
+        "task_created": _note,
+        "run_created": _note,
+        "interrupt_raised": _note,
+        "interrupt_answered": _note,
+        "loss_noted": _note,
+        "tool_started": _note,
+        "step_started": _note,
+        "custom": _note,
+        "message_started": _note,
+        "part_added": _part,
+        "part_delta": _delta,
+        "message_ended": _write_message_end,
+        "run_started": _write_run_start,
+        "artifact_added": _artifact,
+        "run_ended": _run_ended,
+        "task_changed": _write_task_change,
+    }

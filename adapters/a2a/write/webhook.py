@@ -1,0 +1,60 @@
+"""A2A push notifications (webhook bodies): the records of a task, in the dialect of whoever registered for them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from pydantic_core import to_json
+
+from adapters.a2a.codec import v0_3, v1_0
+from adapters.a2a.write.task_events import EventWriter
+from canonical import Record, Task, Webhook
+from canonical.event import RunCreated
+
+__all__ = ("Writer", "Writer_0_3")
+
+TOKEN_HEADER = "X-A2A-Notification-Token"
+
+
+class Writer:
+    """1.0: one StreamResponse per event, the task first (specification 1.0, 4.3.3)."""
+
+    scope: Literal["task", "thread"] = "task"
+    once = False
+    media_type = "application/a2a+json"
+
+    def __init__(self, webhook: Webhook, task: Task, context_id: str) -> None:
+        self._webhook = webhook
+        self._writer = EventWriter(task, context_id)
+        self._codec = v1_0.Codec(str(webhook.config.get("base_url") or ""), task.agent)
+        self._shown = False
+
+    def headers(self) -> Mapping[str, str]:
+        headers = {"Content-Type": self.media_type}
+        config = self._webhook.config
+        if config.get("token"):
+            headers[TOKEN_HEADER] = config["token"]
+        if config.get("schemes") and config.get("credentials"):
+            headers["Authorization"] = f"{config['schemes'][0]} {config['credentials']}"
+        return headers
+
+    def write(self, record: Record) -> Iterable[bytes]:
+        updates = self._writer.write(record)
+        if not self._shown and isinstance(record.event, RunCreated):
+            self._shown = True
+            return [to_json(self._codec.encode_update(self._writer.snapshot()))]
+        return [to_json(self._codec.encode_update(update)) for update in updates]
+
+
+class Writer_0_3(Writer):
+    """0.3: the whole task after every event that changes it, as its own SDK does while streaming."""
+
+    media_type = "application/json"
+
+    def __init__(self, webhook: Webhook, task: Task, context_id: str) -> None:
+        super().__init__(webhook, task, context_id)
+        self._codec = v0_3.Codec(str(webhook.config.get("base_url") or ""), task.agent)
+
+    def write(self, record: Record) -> Iterable[bytes]:
+        if self._writer.write(record) or isinstance(record.event, RunCreated):
+            return [to_json(self._codec.encode_task(self._writer.snapshot()))]
+        return []

@@ -1,0 +1,1 @@
+"""ACP ↔ canonical: messages, questions, answers and the parts they are made of."""

@@ -1,0 +1,64 @@
+"""Faults as ACP tells them: a status and one of three codes, or the `error` of a failed run."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from adapters.acp import wire as w
+from canonical import BLAME, Fault, FaultCode
+
+__all__ = ("MISMATCH", "decode_error", "encode_error", "encode_fault")
+
+MISMATCH: Final = "session_mismatch"
+"""`details.reason` of the one malformed request that is answered 400 and not 422."""
+
+_CODES: Final = frozenset({"server_error", "invalid_input", "not_found"})
+
+_ANSWERS: Final[Mapping[FaultCode, tuple[int, str]]] = {
+    FaultCode.INVALID: (422, "invalid_input"),
+    FaultCode.UNSUPPORTED: (422, "invalid_input"),
+    FaultCode.UNSUPPORTED_TYPE: (422, "invalid_input"),
+    FaultCode.UNAUTHENTICATED: (401, "invalid_input"),
+    FaultCode.FORBIDDEN: (403, "invalid_input"),
+    FaultCode.NOT_FOUND: (404, "not_found"),
+    FaultCode.METHOD_NOT_ALLOWED: (405, "server_error"),
+    FaultCode.CONFLICT: (409, "invalid_input"),
+    FaultCode.TASK_ENDED: (403, "server_error"),
+    FaultCode.NOT_AWAITING: (403, "server_error"),
+    FaultCode.TOO_LARGE: (413, "invalid_input"),
+    FaultCode.QUEUE_FULL: (429, "server_error"),
+    FaultCode.AGENT_FAILED: (502, "server_error"),
+    FaultCode.AGENT_INVALID: (502, "server_error"),
+    FaultCode.AGENT_UNREACHABLE: (502, "server_error"),
+    FaultCode.AGENT_TIMEOUT: (504, "server_error"),
+    FaultCode.AGENT_NOT_REPLAYABLE: (502, "server_error"),
+    FaultCode.EXPIRED: (404, "not_found"),
+    FaultCode.GATEWAY_RESTARTED: (503, "server_error"),
+    FaultCode.SHUTTING_DOWN: (503, "server_error"),
+    FaultCode.INTERNAL: (500, "server_error"),
+}
+"""A failure of the agent is no failure of the call: it reaches this table only where no run could be made."""
+
+
+def encode_fault(fault: Fault) -> tuple[int, w.Error]:
+    status, code = _ANSWERS[fault.code]
+    if fault.details.get("reason") == MISMATCH:
+        status = 400
+    return status, w.Error(code=code, message=fault.message)
+
+
+def encode_error(fault: Fault | None) -> w.Error:
+    """The `error` of a failed run; what an ACP agent said itself goes on in its own words."""
+    if fault is None:
+        return w.Error(code="server_error", message="The agent failed.")
+    own: Mapping[str, Any] = fault.details.get("acp") or {}
+    code = own.get("code")
+    if code not in _CODES:
+        code = "invalid_input" if BLAME[fault.code] == "caller" else "server_error"
+    return w.Error(code=code, message=fault.message, data=own.get("data"))
+
+
+def decode_error(error: w.Error | None) -> Fault:
+    if error is None:
+        return Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
+    own = {"code": error.code, "data": error.data}
+    return Fault(code=FaultCode.AGENT_FAILED, message=error.message, details={"acp": own})

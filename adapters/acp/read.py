@@ -1,0 +1,331 @@
+"""The events of an ACP run → canonical events.
+
+Text is counted from `message.part` alone: for a message that was yielded whole, `message.created` holds all its parts
+too.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from adapters._json import validate
+from adapters.acp import wire as w
+from adapters.acp.carries import VERSION
+from adapters.acp.codec.messages import decode_question, decode_role, message_extra
+from adapters.acp.codec.parts import decode_part, is_said_before, part_extra, unwrap_value
+from adapters.acp.errors import decode_error
+from canonical import (
+    Event,
+    FaultCode,
+    FaultError,
+    Feature,
+    FilePart,
+    RunReason,
+    RunStatus,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    Native,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    RunEnded,
+    ToolEnded,
+    ToolStarted,
+    UpstreamBound,
+)
+from canonical.value import Json, JsonObject
+
+__all__ = ("EventReader", "decode_event")
+
+_UNKNOWN_EVENT: Final = f"an event of a type that ACP {VERSION} does not have"
+_UNKNOWN_METADATA: Final = f"metadata of a kind that ACP {VERSION} does not have"
+_NO_CONTENT: Final = "an artifact without content"
+_NAMELESS: Final = "the input of a tool without a name"
+_TAKEN_BACK: Final = "what an agent took back stays said"
+_MESSAGE_ALONE: Final = "of what an agent awaits, only the message is read"
+
+
+def decode_event(value: Json) -> w.Event:
+    """Raises invalid."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    if not isinstance(kind, str):
+        raise FaultError(FaultCode.INVALID, "An event has no type.")
+    return validate(w.EVENTS.get(kind, w.NativeEvent), value)
+
+
+class EventReader:
+    """Of one upstream run, or of what follows a resume of it. `agent` is the upstream's own name of the agent."""
+
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+        self.seen = 0
+        """Events read."""
+        self.stopped = False
+        """The run awaits an answer or has ended."""
+        self.run_id: str | None = None
+        self._bound: dict[str, str] = {}
+        self._events: list[Event] = []
+        self._role: tuple[str | None, dict[str, Any]] = (None, {})
+        """Who speaks, and what only an ACP peer can say of the message."""
+        self._created: w.Message | None = None
+        """The message that was begun on the wire, until something shows it."""
+        self._bare = False
+        """It was shown, and by no canonical message yet."""
+        self._parts = -1
+        """Of the message so far; -1 where its beginning was not seen."""
+        self._message = False
+        self._text: str | None = None
+        """The content type of the open text part."""
+        self._tools: list[tuple[str, Json]] = []
+        """Calls that have no output yet."""
+        self._any_output = False
+        self._completed = 0
+        """Messages that were complete."""
+        self._losses: set[tuple[Feature, str]] = set()
+
+    def bind(self, run_id: str, session_id: str | None = None) -> list[Event]:
+        """Tell the upstream's ids as soon as they are known, and again only when there are more of them."""
+        ids = {"run": run_id, **({"session": session_id} if session_id else {})}
+        self.run_id = run_id
+        if ids.items() <= self._bound.items():
+            return []
+        self._bound.update(ids)
+        return [UpstreamBound(protocol="acp", ids=dict(self._bound))]
+
+    def resume(self, run_id: str, session_id: str | None = None) -> list[Event]:
+        """What is read is the rest of a run: its ids are known, and so is what it said before."""
+        self._any_output = True
+        return self.bind(run_id, session_id)
+
+    def read(self, event: w.Event) -> list[Event]:
+        """Raises agent_failed where the run did, invalid where the event breaks the protocol."""
+        self.seen += 1
+        self._events = []
+        self._READS[type(event)](self, event)
+        return self._events
+
+    def _run_event(self, event: w.RunEvent) -> None:
+        run = event.run
+        match event.type:
+            case "run.created":
+                self._events.extend(self.bind(run.run_id, run.session_id))
+            case "run.in-progress":
+                if len(run.output) < self._completed:  # a gateway like this one, whose agent has started over
+                    self._finish()
+                    self._completed = len(run.output)
+                    self._lose(Feature.TEXT, _TAKEN_BACK)
+            case "run.awaiting":
+                self._finish()
+                self._parts = -1
+                self.stopped = True
+                self._question(run.await_request)
+            case _:
+                self._end(run)
+
+    def _lose(self, feature: Feature, how: str) -> None:
+        """Tell of a loss, once."""
+        if (feature, how) not in self._losses:
+            self._losses.add((feature, how))
+            self._events.append(LossNoted(feature=feature, how=how))
+
+    def _question(self, await_request: JsonObject | None) -> None:
+        asked = decode_question(await_request, agent=self._agent)
+        request = await_request or {}
+        if isinstance(request.get("message"), dict):
+            if request.keys() - {"type", "message"}:
+                self._lose(Feature.QUESTION, _MESSAGE_ALONE)
+            for part in validate(w.Message, request["message"]).parts:
+                self._lose_metadata(part)
+        self._events.append(asked)
+
+    def end(self, run: w.Run) -> list[Event]:
+        """A snapshot says that the run is terminal, and no event did. Raises agent_failed where it failed."""
+        self._events = []
+        self._end(run)
+        return self._events
+
+    def _end(self, run: w.Run) -> None:
+        self.stopped = True
+        self._finish()
+        match run.status:
+            case "failed":
+                raise FaultError.of(decode_error(run.error))
+            case "cancelled":
+                self._events.append(RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER))
+            case _:
+                if not self._any_output:
+                    for message in run.output:
+                        self._whole(message)
+
+    def _message_event(self, event: w.MessageEvent) -> None:
+        if event.type == "message.created":
+            self._finish()
+            self._start(event.message)
+            return
+        self._completed += 1
+        parts = event.message.parts
+        if self._parts >= 0:  # what was told of the message and not as its parts
+            for part in parts[self._parts :]:
+                self._part(part)
+        self._finish(event.message)
+
+    def _start(self, message: w.Message) -> None:
+        _, name = decode_role(message.role, self._agent)
+        self._role = (name, message_extra(message, "created_at"))
+        self._created = message
+        self._parts = 0
+
+    def _whole(self, message: w.Message) -> None:
+        self._start(message)
+        for part in message.parts:
+            self._part(part)
+        self._finish(message)
+
+    def _part_event(self, event: w.PartEvent) -> None:
+        self._part(event.part)
+
+    def _part(self, part: w.MessagePart) -> None:
+        self._any_output = True
+        if self._parts >= 0:
+            self._parts += 1
+        self._lose_metadata(part)
+        if part.name is not None:
+            self._artifact(part, part.name)
+            return
+        tool: ToolCallPart | None = None
+        for found in decode_part(part):
+            match found:
+                case ToolCallPart():
+                    tool = found
+                case ToolResultPart() if tool is not None:
+                    pass
+                case TextPart() if "acp" not in found.extra:
+                    self._say(found)
+                case _:
+                    self._open_message()
+                    self._end_text()
+                    self._events.append(PartAdded(part=found))
+        if tool is not None and isinstance(part.metadata, w.Trajectory):
+            self._tool(part.metadata, tool)
+
+    def _lose_metadata(self, part: w.MessagePart) -> None:
+        about = part.metadata
+        if isinstance(about, dict):
+            if about:
+                self._lose(Feature.CUSTOM, _UNKNOWN_METADATA)
+            return
+        if about is not None and about.model_extra:
+            self._lose(Feature.CUSTOM, f"fields of a {about.kind} that ACP {VERSION} does not have")
+        if isinstance(about, w.Trajectory) and about.tool_name is None and about.tool_input is not None:
+            self._lose(Feature.TOOL_ACTIVITY, _NAMELESS)
+
+    def _say(self, part: TextPart) -> None:
+        """A token. How its wire part differs from one is said by the event, so that text grows all the same."""
+        content_type = part.media_type or "text/plain"
+        extra = part.extra if part.text or part.extra else part_extra({"content": ""})
+        self._open_message()
+        if self._text == content_type:
+            self._events.append(PartDelta(text=part.text, extra=extra))
+            return
+        self._end_text()
+        self._text = content_type
+        bare = part.model_copy(update={"extra": {}}) if part.extra else part
+        self._events.append(PartAdded(part=bare, open=True, extra=extra))
+
+    def _open_message(self) -> None:
+        if self._message:
+            return
+        self._message = True
+        self._created = None
+        name, own = self._role
+        # Whatever role its server gives it, it is the agent that speaks.
+        self._events.append(MessageStarted(name=name, extra=own))
+
+    def _show_message(self) -> None:
+        """Something belongs to the wire's message that is no part of a canonical one: only another ACP server can show
+        that the message was begun before it."""
+        if self._created is not None:
+            name, own = self._role
+            self._events.append(Native(protocol="acp", event="message.created", data={"name": name}, extra=own))
+            self._created = None
+            self._bare = True
+
+    def _end_text(self) -> None:
+        if self._text is not None:
+            self._text = None
+            self._events.append(PartEnded())
+
+    def _finish(self, completed: w.Message | None = None) -> None:
+        """The message ends, or the run; `completed` = the message as it ended."""
+        self._end_text()
+        self._events.extend(ToolEnded(name=name, extra=part_extra(None)) for name, _ in self._tools)
+        self._tools.clear()
+        extra = {} if completed is None else message_extra(completed, "completed_at")
+        if completed is not None and not self._message:
+            self._show_message()
+        if self._message:
+            self._events.append(MessageEnded(extra=extra))
+        elif self._bare:
+            self._events.append(Native(protocol="acp", event="message.completed", extra=extra))
+        self._message = self._bare = False
+        self._created = None
+        self._role = (None, {})
+        self._parts = -1
+
+    def _artifact(self, part: w.MessagePart, name: str) -> None:
+        self._show_message()
+        if part.content is None and part.content_url is None:
+            self._lose(Feature.ARTIFACT, _NO_CONTENT)
+        for found in decode_part(part):
+            if isinstance(found, FilePart) and not found.name:
+                found = found.model_copy(update={"name": name or None})
+            self._events.append(ArtifactAdded(name=name or None, part=found))
+
+    def _tool(self, step: w.Trajectory, call: ToolCallPart) -> None:
+        """The wire part is shown by the first event that it makes, unless its content shows it."""
+        self._show_message()
+        said = is_said_before(call.extra)
+        shown = call.extra if said else part_extra({"metadata": step.model_dump()}, call.extra)
+        given: Json = None if step.tool_input is None else unwrap_value(step.tool_input)
+        if step.tool_output is None:
+            self._tools.append((call.name, given))
+            self._events.append(ToolStarted(name=call.name, input=given, extra=shown))
+            return
+        begun = next((each for each in self._tools if each[0] == call.name and given in (None, each[1])), None)
+        if begun is None:
+            self._events.append(ToolStarted(name=call.name, input=given, extra=part_extra(None)))
+        else:
+            self._tools.remove(begun)
+        self._events.append(ToolEnded(name=call.name, output=unwrap_value(step.tool_output), extra=shown))
+
+    def _generic(self, event: w.GenericEvent) -> None:
+        generic: JsonObject = event.generic
+        if set(generic) == {"name", "value"} and isinstance(generic["name"], str):
+            self._events.append(Custom(name=generic["name"], value=generic["value"]))
+        else:
+            self._events.append(Custom(value=generic))
+
+    def _error(self, event: w.ErrorEvent) -> None:
+        self.stopped = True
+        self._finish()
+        raise FaultError.of(decode_error(event.error))
+
+    def _native(self, event: w.NativeEvent) -> None:
+        self._lose(Feature.CUSTOM, _UNKNOWN_EVENT)
+        self._events.append(Native(protocol="acp", event=event.type, data=event.model_dump()))
+
+    _READS: ClassVar[Mapping[type, Any]] = {
+        w.RunEvent: _run_event,
+        w.MessageEvent: _message_event,
+        w.PartEvent: _part_event,
+        w.GenericEvent: _generic,
+        w.ErrorEvent: _error,
+        w.NativeEvent: _native,
+    }

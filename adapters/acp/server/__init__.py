@@ -1,0 +1,435 @@
+"""ACP's endpoints. An ACP run is a task of the hub; for continuable agents, a task and those that continue it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from litestar import Request, Response, Router, get, post
+from pydantic import BaseModel
+
+from adapters._json import DEFAULT_VALUES, parse, read_json, validate
+from adapters._server.caller import Caller, caller, loss_header, run_headers
+from adapters._server.fanout import FanoutCache
+from adapters._server.listed import Pieces, list_response
+from adapters._server.own_files import resolve_own_files
+from adapters._sse import event_stream
+from adapters._values import count_values
+from adapters.acp import wire as w
+from adapters.acp.agents import encode_agent, labels, preferred_name
+from adapters.acp.carries import VERSION
+from adapters.acp.codec.messages import decode_answer, decode_message, encode_time, request_extra, request_metadata
+from adapters.acp.codec.parts import View, extra_of, resource_url
+from adapters.acp.errors import MISMATCH, encode_fault
+from adapters.acp.server.follow import RunStream
+from adapters.acp.write.session import Transcript
+from canonical import AgentInfo, Answers, Fault, FaultCode, FaultError, Hub, Message, Receipt, Scope, Submission, Task
+from canonical.value import Json
+
+__all__ = ("answer_fault", "routes")
+
+Asked = Request[Any, Any, Any]
+
+MAX_HISTORY = 1000
+"""Messages that one session descriptor may bring."""
+MAX_IMPORTED = 16 * 2**20
+"""Bytes of them together, where other servers keep them."""
+_FETCHES = 4
+"""At once."""
+
+
+def routes(hub: Hub) -> Sequence[Router]:
+    server = Server(hub)
+    return [
+        Router(
+            "/acp",
+            route_handlers=[
+                get("/ping")(server.ping),
+                get("/agents")(server.list_agents),
+                get("/agents/{name:str}")(server.get_agent),
+                post("/runs", status_code=200)(server.create_run),
+                get("/runs/{run_id:str}")(server.get_run),
+                post("/runs/{run_id:str}", status_code=200)(server.resume_run),
+                post("/runs/{run_id:str}/cancel", status_code=202)(server.cancel_run),
+                get("/runs/{run_id:str}/events")(server.list_events),
+                # The OpenAPI has `/session`, the SDK and every client `/sessions`.
+                get(["/session/{session_id:str}", "/sessions/{session_id:str}"])(server.get_session),
+                get("/resources/{resource_id:str}")(server.get_resource),
+            ],
+        )
+    ]
+
+
+def answer_fault(fault: Fault, request: Asked) -> Response[Any]:
+    status, error = encode_fault(fault)
+    headers: dict[str, str] = {}
+    if isinstance(fault.details.get("retry_after"), int):
+        headers["Retry-After"] = str(fault.details["retry_after"])
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return _json(error, status, headers)
+
+
+def _json(value: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response[Any]:
+    return Response(w.dump(value), status_code=status, media_type="application/json", headers=dict(headers or {}))
+
+
+class Server:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._lines = FanoutCache()
+
+    def __deepcopy__(self, _: object) -> "Server":
+        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
+        return self
+
+    # Agents
+
+    async def ping(self) -> Response[Any]:
+        return Response(b"{}", media_type="application/json")
+
+    async def list_agents(self, request: Asked) -> Response[Any]:
+        who = caller(request)
+        # Without them all: the OpenAPI's default of 10 would hide agents from both SDKs, which never page.
+        limit, offset = _number(request, "limit", 1, 1000), _number(request, "offset", 0)
+        infos = list(self._hub.agents())
+        if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
+            infos = [info for info in infos if info.name == who.agent]
+        start = offset or 0
+        infos = infos[start:] if limit is None else infos[start : start + limit]
+        return _json(
+            w.AgentsListResponse(agents=[encode_agent(info, self._advertised_name(info.name)) for info in infos])
+        )
+
+    async def get_agent(self, request: Asked) -> Response[Any]:
+        """Under the name that was asked for: whoever uses one that is no label can live with it."""
+        name: str = request.path_params["name"]
+        return _json(encode_agent(self._agent(name), name))
+
+    def _agent(self, name: str) -> AgentInfo:
+        """By the name it is advertised under, or any other that the gateway knows it by."""
+        try:
+            return self._hub.agent(name)
+        except FaultError as error:
+            ours = self._labels().get(name)
+            if error.fault.code is not FaultCode.NOT_FOUND or ours is None:
+                raise _missing(error, f"Agent {name} not found") from error
+            return self._hub.agent(ours)
+
+    def _labels(self) -> Mapping[str, str]:
+        return _labels(tuple((info.name, preferred_name(info)) for info in self._hub.agents()))
+
+    def _advertised_name(self, name: str) -> str:
+        return next((advertised for advertised, ours in self._labels().items() if ours == name), name)
+
+    def _continuable(self, name: str) -> bool:
+        try:
+            return self._hub.agent(name).continuable
+        except FaultError:  # it was configured when the task was made
+            return False
+
+    # Runs
+
+    async def create_run(self, request: Asked) -> Response[Any]:
+        """Raises invalid."""
+        who = caller(request)
+        body = validate(w.RunCreateRequest, await read_json(request))
+        session = body.session
+        if session is not None and body.session_id not in (None, session.id):
+            raise FaultError(FaultCode.INVALID, "Session ID mismatch", reason=MISMATCH)
+        info = self._agent(body.agent_name)
+        history = () if session is None else await self._import_history(who, session)
+        receipt = await self._hub.submit(
+            who.owner,
+            Submission(
+                agent=info.name,
+                protocol="acp",
+                version=VERSION,
+                messages=await resolve_own_files(self._hub, who, map(decode_message, body.input)),
+                thread_id=body.session_id if session is None else session.id,
+                history=history,
+                metadata=request_metadata(body),
+                headers=who.headers,
+                extra=request_extra(body),
+            ),
+        )
+        view = replace(self._view(who, receipt.task), agent=body.agent_name)
+        headers = {"Run-ID": receipt.task_id, **run_headers(receipt)}
+        if body.mode == "async":
+            at = encode_time(receipt.task.created_at)
+            run = w.Run(
+                run_id=view.run_id,
+                agent_name=view.agent,
+                session_id=view.session_id,
+                status="created",
+                created_at=at,
+            )
+            return _json(run, 202, headers)
+        reading = RunStream(self._hub, who.owner, [receipt.task], view, stop_after=receipt.seq)
+        return await self._run_response(reading, body.mode, headers)
+
+    async def resume_run(self, request: Asked) -> Response[Any]:
+        """Raises invalid."""
+        who = caller(request)
+        tasks, view = await self._find(who, request)
+        body = validate(w.RunResumeRequest, await read_json(request))
+        if body.run_id not in (None, view.run_id):
+            raise FaultError(FaultCode.INVALID, "run_id: must be the run of the path")
+        value, said = decode_answer(body.await_resume)
+        (message,) = await resolve_own_files(self._hub, who, (said,))
+        last = tasks[-1]
+        if last.terminal and self._continuable(last.agent):
+            receipt = await self._continue(who, last, message)
+            tasks = [*tasks, receipt.task]
+        else:
+            receipt = await self._answer(who, last, value, message, view.run_id)
+        reading = RunStream(self._hub, who.owner, tasks, view, show_after=receipt.seq, stop_after=receipt.seq)
+        headers = run_headers(receipt)
+        if body.mode == "async":
+            writer = await reading.snapshot(until="in-progress")
+            return _json(writer.run(), 202, {**headers, **loss_header(writer.run_losses)})
+        return await self._run_response(reading, body.mode, headers)
+
+    async def _continue(self, who: Caller, last: Task, message: Message) -> Receipt:
+        return await self._hub.submit(
+            who.owner,
+            Submission(
+                agent=last.agent,
+                protocol="acp",
+                version=VERSION,
+                messages=(message,),
+                thread_id=last.thread_id,
+                continues=last.task_id,
+                headers=who.headers,
+            ),
+        )
+
+    async def _answer(self, who: Caller, last: Task, value: Any, message: Message, run_id: str) -> Receipt:
+        answers = Answers(task_id=last.task_id, bare=value, messages=(message,), protocol="acp", headers=who.headers)
+        try:
+            return await self._hub.answer(who.owner, answers)
+        except FaultError as error:
+            if error.fault.code in (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED):
+                raise FaultError(FaultCode.NOT_AWAITING, f"Run {run_id} has no await request") from error
+            raise
+
+    async def _run_response(self, reading: RunStream, mode: w.Mode, headers: Mapping[str, str]) -> Response[Any]:
+        if mode == "stream":
+            return event_stream(reading.frames(self._lines), ping=None, headers=headers)
+        writer = await reading.stop()
+        return _json(writer.run(), 200, {**headers, **loss_header(writer.run_losses)})
+
+    async def get_run(self, request: Asked) -> Response[Any]:
+        who = caller(request)
+        tasks, view = await self._find(who, request)
+        writer = await RunStream(self._hub, who.owner, tasks, view).snapshot()
+        headers = {**run_headers(tasks[-1], writer.run_id), **loss_header(writer.run_losses)}
+        return _json(writer.run(), 200, headers)
+
+    async def cancel_run(self, request: Asked) -> Response[Any]:
+        """Raises task_ended."""
+        who = caller(request)
+        tasks, view = await self._find(who, request)
+        try:
+            await self._hub.cancel(who.owner, tasks[-1].task_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.TASK_ENDED:
+                raise
+            words = f"Run in terminal status can't be cancelled: {view.run_id}"
+            raise FaultError(FaultCode.TASK_ENDED, words) from error
+        writer = await RunStream(self._hub, who.owner, tasks, view).snapshot(until="cancelling")
+        # However fast it went, the answer is the status that a cancel leads to.
+        run = writer.run().model_copy(update={"status": "cancelling", "finished_at": None})
+        return _json(run, 202, {**run_headers(tasks[-1], writer.run_id), **loss_header(writer.run_losses)})
+
+    async def list_events(self, request: Asked) -> Response[Any]:
+        """The events so far as JSON; with `Accept: text/event-stream` as a stream that goes on. Both after the first
+        `after`."""
+        who = caller(request)
+        after = _number(request, "after", 0) or 0
+        tasks, view = await self._find(who, request)
+        last = tasks[-1].last_seq
+        reading = RunStream(self._hub, who.owner, tasks, view, skip=after, stop_after=last, end=last)
+        headers = run_headers(tasks[-1])
+        if "text/event-stream" in request.headers.get("accept", ""):
+            return event_stream(reading.frames(self._lines), ping=None, headers=headers)
+
+        async def losses() -> Mapping[str, str]:
+            whole = reading if reading.complete else RunStream(self._hub, who.owner, tasks, view)
+            return loss_header((whole.writer if reading.complete else await whole.snapshot()).losses)
+
+        return await list_response(
+            b'{"events":[]}', _dump_events(reading.events()), name="events", headers=headers, more_headers=losses
+        )
+
+    async def _find(self, who: Caller, request: Asked) -> tuple[Sequence[Task], View]:
+        task_id = _uuid(request.path_params["run_id"], "run_id")
+        try:
+            chain = await self._hub.chain(who.owner, task_id)
+        except FaultError as error:
+            raise _missing(error, f"Run {task_id} not found") from error
+        tasks = chain if len(chain) > 1 and self._continuable(chain[0].agent) else chain[:1]
+        return tasks, self._view(who, tasks[0])
+
+    def _view(self, who: Caller, task: Task) -> View:
+        return View(
+            run_id=task.task_id,
+            session_id=task.thread_id,
+            agent=self._advertised_name(task.agent),
+            base_url=who.base_url,
+        )
+
+    # Sessions and resources
+
+    async def get_session(self, request: Asked) -> Response[Any]:
+        who = caller(request)
+        thread_id = _uuid(request.path_params["session_id"], "session_id")
+        try:
+            await self._hub.thread(who.owner, thread_id)
+        except FaultError as error:
+            # The Python client asks for its own new id first, and goes on only if the code is not_found.
+            raise _missing(error, f"Session {thread_id} not found") from error
+        entries = (await self._transcript(who, Scope(thread_id))).entries()
+        return _json(w.Session(id=thread_id, history=[entry.url for entry in entries]))
+
+    async def get_resource(self, request: Asked) -> Response[Any]:
+        """Raises not_found."""
+        who = caller(request)
+        resource_id: str = request.path_params["resource_id"]
+        if _is_hash(resource_id):
+            return await self._file(who, resource_id)
+        message = await self._resource(who, resource_id)
+        if message is None:
+            raise FaultError(FaultCode.NOT_FOUND, "Resource not found")
+        return _json(message)
+
+    async def _file(self, who: Caller, blob: str) -> Response[Any]:
+        found, pieces = await self._hub.file_pieces(who.owner, blob)
+        headers = {
+            # Its type is the agent's word: shown as a page it would speak in the gateway's name.
+            "X-Content-Type-Options": "nosniff",
+            "Content-Disposition": "attachment",
+            "Content-Length": str(found.size),
+        }
+        return Pieces(pieces, headers, media_type="application/octet-stream")
+
+    async def _resource(self, who: Caller, resource_id: str) -> w.Message | None:
+        holder, _, _ = resource_id.partition(".")
+        try:
+            holder = str(UUID(holder))
+        except ValueError:
+            return None
+        try:
+            scope = Scope.task(await self._hub.task(who.owner, holder))
+        except FaultError:
+            scope = Scope(holder)
+        try:
+            entries = (await self._transcript(who, scope, inline=True)).entries()
+        except FaultError:
+            return None
+        return next((entry.message for entry in entries if entry.resource_id == resource_id), None)
+
+    async def _transcript(self, who: Caller, scope: Scope, *, inline: bool = False) -> Transcript:
+        made = Transcript(scope.thread_id, base_url=who.base_url, advertised=self._advertised_name)
+        async for records in self._hub.log(who.owner, scope, inline=inline):
+            for record in records:
+                made.apply(record)
+        return made
+
+    async def _import_history(self, who: Caller, session: w.Session) -> tuple[Message, ...]:
+        """The messages of a session descriptor that the gateway does not have."""
+        if len(session.history) > MAX_HISTORY:
+            raise FaultError(FaultCode.INVALID, f"session.history: more than {MAX_HISTORY} messages")
+        known: set[str] = set()
+        try:
+            known = {entry.url for entry in (await self._transcript(who, Scope(session.id))).entries()}
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise
+        urls = [url for url in dict.fromkeys(session.history) if url not in known]
+        gate, budget = asyncio.Semaphore(_FETCHES), _Budget()
+
+        async def one(url: str) -> Message:
+            async with gate:
+                return await self._import(who, url, budget)
+
+        imports = [asyncio.ensure_future(one(url)) for url in urls]
+        try:
+            return tuple(await asyncio.gather(*imports))
+        finally:
+            for each in imports:  # of those that are under way where one failed
+                each.cancel()
+
+    async def _import(self, who: Caller, url: str, budget: "_Budget") -> Message:
+        own = resource_url(who.base_url, "")
+        if url.startswith(own):
+            wire = await self._resource(who, url.removeprefix(own))
+            if wire is None:
+                raise FaultError(FaultCode.INVALID, "session.history: a URL of this server leads to no message")
+        else:
+            wire = validate(w.Message, await budget.parse_message(await self._hub.fetch(url, budget.receive)))
+        message = decode_message(wire)
+        own = {**extra_of(message.extra), "url": url}
+        return message.model_copy(update={"extra": {**message.extra, "acp": own}})
+
+
+class _Budget:
+    """What the messages of one session may come to, wherever they are: as much as one request may bring."""
+
+    def __init__(self) -> None:
+        self._bytes = MAX_IMPORTED
+        self._values = DEFAULT_VALUES
+
+    def receive(self, size: int) -> None:
+        self._bytes -= size
+        if self._bytes < 0:
+            raise FaultError(
+                FaultCode.TOO_LARGE, f"session.history: the messages have more than {MAX_IMPORTED} bytes together"
+            )
+
+    async def parse_message(self, raw: bytes) -> Json:
+        self._values -= count_values(raw, self._values)
+        if self._values < 0:
+            words = f"session.history: the messages hold more than {DEFAULT_VALUES} JSON values together"
+            raise FaultError(FaultCode.TOO_LARGE, words)
+        return await parse(raw)
+
+
+async def _dump_events(events: AsyncGenerator[BaseModel]) -> AsyncGenerator[bytes]:
+    async with aclosing(events):
+        async for event in events:
+            yield w.dump(event)
+
+
+@lru_cache(16)
+def _labels(names: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    return labels(names)
+
+
+def _uuid(text: str, what: str) -> str:
+    try:
+        return str(UUID(text))
+    except ValueError as error:
+        raise FaultError(FaultCode.INVALID, f"{what}: it is not a UUID") from error
+
+
+def _missing(error: FaultError, words: str) -> FaultError:
+    return FaultError(FaultCode.NOT_FOUND, words) if error.fault.code is FaultCode.NOT_FOUND else error
+
+
+def _is_hash(text: str) -> bool:
+    return len(text) == 64 and all(character in "0123456789abcdef" for character in text)
+
+
+def _number(request: Asked, name: str, least: int, most: int | None = None) -> int | None:
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 10) or not least <= int(text) <= (most or int(text)):
+        raise FaultError(
+            FaultCode.INVALID, f"{name}: it is not an integer from {least}" + (f" to {most}" if most else "")
+        )
+    return int(text)

@@ -1,0 +1,156 @@
+"""ACP streams and polling: a run of the hub as a snapshot, as the list of its events, or live until it stops."""
+
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+
+from pydantic import BaseModel
+
+from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache
+from adapters._sse import frame
+from adapters.acp import wire as w
+from adapters.acp.codec.parts import View
+from adapters.acp.write.run_events import EventWriter
+from canonical import Hub, Record, Scope, Task
+from canonical.event import TaskChanged
+
+__all__ = ("RunStream",)
+
+
+class RunStream:
+    """One reading of a run's events, from its first task on."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        owner: str,
+        tasks: Sequence[Task],
+        view: View,
+        *,
+        show_after: int = 0,
+        stop_after: int = 0,
+        skip: int = 0,
+        end: int | None = None,
+    ) -> None:
+        self.writer = EventWriter(view)
+        self.complete = False
+        """Whether all of `events` was read, so that the writer knows all that got lost."""
+        self._hub = hub
+        self._owner = owner
+        self._tasks = tasks
+        self._show_after = show_after
+        self._stop_after = stop_after
+        self._skip = skip
+        self._end = end
+
+    async def snapshot(self, until: w.Status | None = None) -> EventWriter:
+        """The run as it is; or as it was when its newest task came to the status `until`."""
+        last = self._tasks[-1]
+        async with aclosing(self._log(self._tasks)) as records:
+            async for record in records:
+                self.writer.write(record)
+                of_last = record.task_id == last.task_id
+                if until == self.writer.status and of_last and record.seq > self._show_after:
+                    return self.writer
+        return self.writer
+
+    async def _log(self, tasks: Sequence[Task]) -> AsyncGenerator[Record]:
+        """What there is by now of some tasks."""
+        for task in tasks:
+            async with aclosing(self._hub.log(self._owner, Scope.task(task), inline=True)) as batches:
+                async for records in batches:
+                    for record in records:
+                        yield record
+
+    async def events(self) -> AsyncGenerator[BaseModel]:
+        """What there is by now."""
+        async with aclosing(self._log(self._tasks)) as records:
+            async for record in records:
+                for event in self.writer.write(record):
+                    if self._shows(record.seq):
+                        yield event
+        self.complete = True
+
+    def _shows(self, seq: int) -> bool:
+        if self._skip > 0:
+            self._skip -= 1
+            return False
+        return seq > self._show_after
+
+    def _before(self) -> AsyncGenerator[Record]:
+        """The records of the tasks that the newest one continues."""
+        return self._log(self._tasks[:-1])
+
+    def _reading(self) -> aclosing[AsyncGenerator[Sequence[Record]]]:
+        last = self._tasks[-1]
+        reading = self._hub.read(self._owner, Scope.task(last), last.first_seq - 1, inline=True)
+        return aclosing(cast("Any", reading))
+
+    async def frames(self, lines: FanoutCache) -> AsyncGenerator[bytes]:
+        async with aclosing(self.follow(lines)) as batches:
+            async for frames in batches:
+                yield b"".join(frames)
+
+    async def follow(self, lines: FanoutCache) -> AsyncGenerator[Sequence[bytes]]:
+        """Events as they come, until the run stops: as frames, as many at a time as are there."""
+        encoder = _Encoder(self.writer)
+        seen: deque[Record] = deque(maxlen=SEEN)
+        async for record in self._before():
+            seen.append(record)
+            if shown := self._visible_frames(encoder.write(record), record):
+                yield shown
+        view = (self._owner, self.writer.view, self._tasks[0].created_at, len(self._tasks))
+        follower = lines.join(view, encoder, seen, self._again)
+        seen.clear()
+        async with self._reading() as batches:
+            async for batch in batches:
+                ready: list[bytes] = []
+                for record in batch:
+                    told = await follower.write_record(record)
+                    ready += self._visible_frames(told, record)
+                    if told.stopped and self._stops(record):
+                        yield ready
+                        return
+                if ready:
+                    yield ready
+
+    def _visible_frames(self, told: EncodedRecord, record: Record) -> list[bytes]:
+        return [frame for frame in told.frames if self._shows(record.seq)]
+
+    async def _again(self, seq: int) -> Encoder:
+        writer = EventWriter(self.writer.view)
+        async with aclosing(self._log(self._tasks)) as records:
+            async for record in records:
+                if record.seq >= seq:
+                    break
+                writer.write(record)
+        return _Encoder(writer)
+
+    def _stops(self, record: Record) -> bool:
+        """Of a record after which the run stands still. Only a change of the task is a stop: the first record of an
+        answer finds the run still awaiting. A reader who comes when all is said finds it at the end of what there was.
+        """
+        changed = isinstance(record.event, TaskChanged) and record.seq > self._stop_after
+        return changed or record.seq == self._end
+
+    async def stop(self) -> EventWriter:
+        """Wait until the run stops, or the gateway does: then the run is as it was left."""
+        async for record in self._before():
+            self.writer.write(record)
+        async with self._reading() as batches:
+            async for batch in batches:
+                for record in batch:
+                    self.writer.write(record)
+                    if self.writer.has_stopped and self._stops(record):
+                        return self.writer
+        return self.writer
+
+
+class _Encoder:
+    def __init__(self, writer: EventWriter) -> None:
+        self._writer = writer
+
+    def write(self, record: Record) -> EncodedRecord:
+        frames = [frame(w.dump(event)) for event in self._writer.write(record)]
+        return EncodedRecord(frames, self._writer.has_stopped)

@@ -1,0 +1,1 @@
+"""Records → what ACP callers see."""

@@ -1,0 +1,369 @@
+"""What an agent says, as the messages of ACP.
+
+ACP knows one open message at a time, and its parts do not say whose they are. So the message that speaks has the floor:
+a part of another one closes it. What belongs to no message (artifacts, tool activity) joins the open one, or opens one
+with which the next message of the same speaker goes on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from pydantic_core import to_json
+
+from adapters.acp import wire as w
+from adapters.acp.carries import CARRIES
+from adapters.acp.codec.messages import encode_role, encode_time, message_members
+from adapters.acp.codec.parts import (
+    View,
+    as_said,
+    encode_part,
+    has_part,
+    is_said_before,
+    part_of,
+    trajectory,
+    wrap_value,
+)
+from canonical import (
+    DataPart,
+    Feature,
+    FilePart,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from canonical.event import (
+    ArtifactAdded,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    RunStarted,
+    StepEnded,
+    StepStarted,
+    ToolEnded,
+    ToolStarted,
+)
+from canonical.fold import extend_part
+from canonical.thread import Loss
+from canonical.value import Extra, Json
+
+__all__ = ("MessageEncoder",)
+
+_Key = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Floor:
+    """The open message of the wire."""
+
+    owner: str | None
+    """The canonical message that speaks; None = nobody yet."""
+    run_id: str | None
+    role: str
+    created_at: str
+    members: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What the agent's own ACP server says of the message."""
+    parts: list[w.MessagePart] = field(default_factory=list[w.MessagePart])
+
+    def message(self, completed_at: str | None = None) -> w.Message:
+        made = w.Message(role=self.role, parts=list(self.parts), created_at=self.created_at, completed_at=completed_at)
+        return made.model_copy(update=self.members) if self.members else made
+
+
+class MessageEncoder:
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.at = 0
+        """Of the record that is being written, and so is the run."""
+        self.run_id: str | None = None
+        self.events: list[w.Event] = []
+        self.output: list[w.Message] = []
+        """Complete messages."""
+        self._origins: list[tuple[str | None, str | None]] = []
+        """Of each of them, the run and the canonical message that said it."""
+        self.losses: dict[Loss, None] = {}
+        self._floor: _Floor | None = None
+        self._speakers: dict[str, MessageStarted] = {}
+        self._progress: dict[str, list[Part]] = {}
+        self._open: dict[_Key, Part] = {}
+        self._held: dict[_Key, list[str]] = {}
+        """Text of open parts that are shown whole."""
+        self._calls: dict[str, tuple[str, Json]] = {}
+        self._pieces: dict[str, list[ArtifactAdded]] = {}
+        self._data: list[Json] = []
+        """Of this activation: what need not be shown again as its structured output."""
+
+    def so_far(self) -> list[w.Message]:
+        """The complete messages, and what the open one holds by now."""
+        if self._floor is None or not self._floor.parts:
+            return list(self.output)
+        return [*self.output, self._floor.message()]
+
+    def lose(self, feature: Feature) -> None:
+        self.losses[Loss(feature=feature.value, how=CARRIES[feature].how)] = None
+
+    def write(self, event: object) -> None:
+        write = self._WRITES.get(type(event))
+        if write is not None:
+            write(self, event)
+
+    def end(self, output: Json = None) -> None:
+        """An activation ends, with its structured output if it has one."""
+        for pieces in list(self._pieces.values()):
+            self._show_artifact(pieces)
+        self._pieces.clear()
+        if output is not None and output not in self._data:
+            self.lose(Feature.STRUCTURED_OUTPUT)
+            self._say(encode_part(DataPart(data=output), self.view))
+        self._data.clear()
+        self.close()
+
+    def start_over(self, start: RunStarted) -> bool:
+        """Take back what is void; whether any of it had been shown."""
+        self.close()
+        stands = [run_id != self.run_id or not start.voids(owner) for run_id, owner in self._origins]
+        self.output[:] = [message for message, each in zip(self.output, stands, strict=True) if each]
+        self._origins = [origin for origin, each in zip(self._origins, stands, strict=True) if each]
+        if start.voids(None):
+            self._pieces.clear()
+            self._data.clear()
+        return not all(stands)
+
+    # Messages
+
+    def _message_started(self, event: MessageStarted) -> None:
+        message_id = event.message_id or ""
+        self._speakers[message_id] = event
+        if event.metadata:
+            self.lose(Feature.METADATA)
+        if event.phase == "progress":
+            self._progress[message_id] = []
+            return
+        self._take_floor(message_id)
+
+    def _take_floor(self, message_id: str) -> None:
+        """Make `message_id` the one whose parts come next."""
+        floor = self._floor
+        if floor is not None and floor.owner == message_id:
+            return
+        started = self._speakers.get(message_id)
+        role = encode_role("agent", started.name if started else None, self.view.agent)
+        members = message_members(started.extra) if started else {}
+        if floor is not None and floor.owner is None and floor.role == role and members in ({}, floor.members):
+            floor.owner = message_id
+            return
+        self.close()
+        self._start(_Floor(message_id, self.run_id, role, encode_time(self.at), members))
+
+    def begin(self, name: str | None, extra: Extra) -> None:
+        """The agent's own ACP server began a message, of which the first part belongs to none here."""
+        self.close()
+        role = encode_role("agent", name, self.view.agent)
+        self._start(_Floor(None, self.run_id, role, encode_time(self.at), message_members(extra)))
+
+    def _start(self, floor: _Floor) -> None:
+        self._floor = floor
+        self.events.append(w.MessageEvent(type="message.created", message=floor.message()))
+
+    def _say(self, part: w.MessagePart) -> None:
+        if self._floor is None:
+            role = encode_role("agent", None, self.view.agent)
+            self._start(_Floor(None, self.run_id, role, encode_time(self.at)))
+        assert self._floor is not None
+        self._floor.parts.append(part)
+        self.events.append(w.PartEvent(part=part))
+
+    def close(self, extra: Extra | None = None) -> None:
+        """`extra` = of the event that ends the message."""
+        if self._floor is None:
+            return
+        self._floor.members |= message_members(extra or {})
+        message = self._floor.message(encode_time(self.at))
+        self._origins.append((self._floor.run_id, self._floor.owner))
+        self._floor = None
+        self.output.append(message)
+        self.events.append(w.MessageEvent(type="message.completed", message=message))
+
+    def _part_added(self, event: PartAdded) -> None:
+        message_id = event.message_id or ""
+        said = self._progress.get(message_id)
+        if said is not None:
+            said.append(event.part)
+            return
+        part = event.part
+        if is_said_before(part.extra):
+            return
+        self._take_floor(message_id)
+        key = (message_id, event.index or 0)
+        if event.open:
+            self._open[key] = part
+            empty = isinstance(part, TextPart | RefusalPart) and not part.text and not has_part(event.extra)
+            if empty or isinstance(part, ReasoningPart | ToolCallPart):
+                self._held[key] = []
+                return
+        self._show(part, event.extra)
+
+    def _part_delta(self, event: PartDelta) -> None:
+        message_id = event.message_id or ""
+        said = self._progress.get(message_id)
+        if said is not None:
+            if said:
+                said[-1] = extend_part(said[-1], event.text)
+            return
+        key = (message_id, event.index or 0)
+        part = self._open.get(key)
+        if part is None or not (event.text or has_part(event.extra)):
+            return
+        held = self._held.get(key)
+        if isinstance(part, ReasoningPart | ToolCallPart):
+            if held is not None:
+                held.append(event.text)
+            return
+        self._held.pop(key, None)
+        self._take_floor(message_id)
+        media_type = part.media_type or "text/plain"
+        self._say(as_said(w.MessagePart(content_type=media_type, content=event.text), event.extra))
+
+    def _part_ended(self, event: PartEnded) -> None:
+        message_id = event.message_id or ""
+        key = (message_id, event.index or 0)
+        part = self._open.pop(key, None)
+        held = self._held.pop(key, None)
+        if part is None or held is None:
+            return
+        self._take_floor(message_id)
+        self._show(extend_part(part, "".join(held)))
+
+    def _show(self, part: Part, extra: Extra | None = None) -> None:
+        """`extra` = of the event that brings it."""
+        match part:
+            case RefusalPart():
+                self.lose(Feature.REFUSAL)
+            case ReasoningPart():
+                self.lose(Feature.REASONING)
+            case ToolCallPart():
+                self.lose(Feature.TOOL_ACTIVITY if part.side == "agent" else Feature.CALLER_TOOLS)
+                self._calls[part.call_id] = (part.name, None)
+            case DataPart():
+                self._data.append(part.data)
+            case _:
+                pass
+        if part.metadata:
+            self.lose(Feature.METADATA)
+        made = encode_part(part, self.view)
+        if isinstance(part, ToolResultPart) and isinstance(made.metadata, w.Trajectory):
+            name, _ = self._calls.get(part.call_id, (None, None))
+            made.metadata.tool_name = name
+        self._say(as_said(made, extra or {}))
+
+    def _message_ended(self, event: MessageEnded) -> None:
+        message_id = event.message_id or ""
+        self._speakers.pop(message_id, None)
+        progress = self._progress.pop(message_id, None)
+        if progress is not None:
+            self.lose(Feature.PROGRESS)
+            self._say(trajectory(_progress_text(progress)))
+            return
+        if event.usage:
+            self.lose(Feature.USAGE)
+        if self._floor is not None and self._floor.owner == message_id:
+            self.close(event.extra)
+
+    # What belongs to no message
+
+    def _tool_started(self, event: ToolStarted) -> None:
+        self._calls[event.call_id or ""] = (event.name, event.input)
+        self._say_own(event.extra)
+
+    def _say_own(self, extra: Extra) -> bool:
+        """Show what the agent's own ACP server said, as it said it; whether it is known."""
+        own = part_of(extra)
+        if own is not None:
+            self._say(own)
+        return has_part(extra)
+
+    def _tool_ended(self, event: ToolEnded) -> None:
+        """A trajectory is "a tool execution with tool name, input, and output": it is told when it has all of them."""
+        _, given = self._calls.pop(event.call_id or "", (event.name, None))
+        if self._say_own(event.extra):
+            return
+        self.lose(Feature.TOOL_ACTIVITY)
+        output = None if event.output is None else wrap_value(event.output)
+        if event.fault is not None:
+            output = {"error": event.fault.message}
+        self._say(trajectory(tool=event.name, input=None if given is None else wrap_value(given), output=output))
+
+    def _step_started(self, event: StepStarted) -> None:
+        self.lose(Feature.STEP)
+        self._say(trajectory(event.name))
+
+    def _step_ended(self, event: StepEnded) -> None:
+        self.lose(Feature.STEP)
+
+    def _artifact(self, event: ArtifactAdded) -> None:
+        if event.origin == "caller":
+            return
+        if event.description or event.metadata or event.folder:
+            self.lose(Feature.ARTIFACT)
+        key = event.artifact_id or ""
+        pieces = self._pieces.setdefault(key, [])
+        if not event.append:
+            pieces.clear()
+        pieces.append(event)
+        if len(pieces) > 1:
+            self.lose(Feature.ARTIFACT_APPEND)
+        if event.last:
+            del self._pieces[key]
+            self._show_artifact(pieces)
+
+    def _show_artifact(self, pieces: list[ArtifactAdded]) -> None:
+        first = pieces[0]
+        name = first.name or _file_name(first.part) or first.artifact_id or "artifact"
+        for part in _join_parts([piece.part for piece in pieces]):
+            if is_said_before(part.extra):
+                continue
+            made = encode_part(part, self.view)
+            made.name = name
+            self._say(made)
+
+    _WRITES: ClassVar[Mapping[type, Any]] = {
+        MessageStarted: _message_started,
+        PartAdded: _part_added,
+        PartDelta: _part_delta,
+        PartEnded: _part_ended,
+        MessageEnded: _message_ended,
+        ToolStarted: _tool_started,
+        ToolEnded: _tool_ended,
+        StepStarted: _step_started,
+        StepEnded: _step_ended,
+        ArtifactAdded: _artifact,
+    }
+
+
+def _progress_text(parts: list[Part]) -> str:
+    """What a progress message says, as text."""
+    told = [to_json(part.data).decode() if isinstance(part, DataPart) else getattr(part, "text", "") for part in parts]
+    return "".join(told)
+
+
+def _file_name(part: Part) -> str | None:
+    return part.name if isinstance(part, FilePart) else None
+
+
+def _join_parts(parts: list[Part]) -> list[Part]:
+    """The pieces of an artifact as one part, if they are all text or all bytes at hand."""
+    first = parts[0]
+    if len(parts) == 1:
+        return parts
+    texts = [part.text for part in parts if isinstance(part, TextPart)]
+    if len(texts) == len(parts):
+        return [first.model_copy(update={"text": "".join(texts)})]
+    files = [part.inline for part in parts if isinstance(part, FilePart) and part.inline is not None]
+    if len(files) == len(parts):
+        return [first.model_copy(update={"inline": b"".join(files)})]
+    return parts

@@ -1,0 +1,211 @@
+"""Records → the events of an ACP run, and the snapshot of the run that each `run.*` event carries."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Final, cast
+
+from adapters.acp import wire as w
+from adapters.acp.carries import CARRIES
+from adapters.acp.codec.messages import agent_called, encode_question, encode_time
+from adapters.acp.codec.parts import View
+from adapters.acp.errors import encode_error
+from adapters.acp.write.messages import MessageEncoder
+from canonical import Feature, Record, TaskState
+from canonical.event import (
+    Custom,
+    InterruptAnswered,
+    InterruptRaised,
+    LossNoted,
+    Native,
+    RunCreated,
+    RunEnded,
+    RunStarted,
+    TaskChanged,
+    TaskCreated,
+)
+from canonical.thread import Loss
+from canonical.value import JsonObject
+
+__all__ = ("EVENTS", "STATUSES", "TERMINAL", "EventWriter")
+
+STATUSES: Final[Mapping[TaskState, w.Status]] = {
+    TaskState.SUBMITTED: "created",
+    TaskState.WORKING: "in-progress",
+    TaskState.INPUT_REQUIRED: "awaiting",
+    TaskState.AUTH_REQUIRED: "awaiting",
+    TaskState.CANCELLING: "cancelling",
+    TaskState.COMPLETED: "completed",
+    TaskState.FAILED: "failed",
+    TaskState.REJECTED: "failed",
+    TaskState.CANCELLED: "cancelled",
+}
+
+TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
+
+EVENTS: Final[Mapping[w.Status, Any]] = {
+    "in-progress": "run.in-progress",
+    "awaiting": "run.awaiting",
+    "completed": "run.completed",
+    "failed": "run.failed",
+    "cancelled": "run.cancelled",
+}
+"""What tells of a change to a status. Nothing tells of cancelling: the stream goes on to `run.cancelled`."""
+
+
+class EventWriter:
+    """Fed with the records of a task from its first one on; those of the tasks that continue it may follow."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.status: w.Status = "created"
+        self.run_id: str | None = None
+        """The newest activation, by the gateway's own id."""
+        self._created_at: str | None = None
+        self._finished_at: str | None = None
+        self._error: w.Error | None = None
+        self._questions: dict[str, tuple[InterruptRaised, int]] = {}
+        self._noted: dict[Loss, None] = {}
+        self._generic = False
+        """There were events that are no part of the run."""
+        self._speech = MessageEncoder(view)
+
+    @property
+    def has_stopped(self) -> bool:
+        """Sync calls return and streams close here."""
+        return self.status == "awaiting" or self.status in TERMINAL
+
+    @property
+    def output(self) -> list[w.Message]:
+        """Complete messages."""
+        return self._speech.output
+
+    @property
+    def losses(self) -> Iterable[Loss]:
+        """What the agent's own protocol could not carry, and then what this one cannot."""
+        return (*self._noted, *self._speech.losses)
+
+    @property
+    def run_losses(self) -> Iterable[Loss]:
+        """The same, and what its events show and the run does not."""
+        custom = Loss(feature=Feature.CUSTOM, how=CARRIES[Feature.CUSTOM].how)
+        return (*self.losses, *((custom,) if self._generic else ()))
+
+    def run(self) -> w.Run:
+        asked = next(iter(self._questions.values()), None) if self.status == "awaiting" else None
+        return w.Run(
+            run_id=self.view.run_id,
+            agent_name=self.view.agent,
+            session_id=self.view.session_id,
+            status=self.status,
+            await_request=None if asked is None else encode_question(asked[0], self.view, asked[1]),
+            output=self._speech.so_far(),
+            error=self._error,
+            created_at=self._created_at,
+            finished_at=self._finished_at,
+        )
+
+    def write(self, record: Record) -> list[w.Event]:
+        self._speech.at, self._speech.run_id = record.at, record.run_id
+        self._speech.events = []
+        write = self._WRITES.get(type(record.event))
+        if write is None:
+            self._speech.write(record.event)
+        else:
+            write(self, record.event)
+        return self._speech.events
+
+    def _emit(self, event: w.Event) -> None:
+        self._speech.events.append(event)
+
+    def _task_created(self, event: TaskCreated) -> None:
+        if event.metadata and event.protocol != "acp":
+            self._speech.lose(Feature.METADATA)
+        if self._created_at is None:
+            self._created_at = encode_time(self._speech.at)
+            return
+        # "Depending on agent implementation, the run could be continued, in which case it may return to the in-progress
+        # state from one of the terminal states": here that is a further task, shown under the first one's id.
+        self._finished_at = None
+        self._error = None
+        self._become("in-progress")
+
+    def _run_created(self, event: RunCreated) -> None:
+        if self.run_id is None:
+            called = agent_called(event.extra)
+            if called is not None:
+                self.view = self._speech.view = replace(self.view, agent=called)
+            self._emit(w.RunEvent(type="run.created", run=self.run()))
+        self.run_id = event.run_id
+
+    def _run_started(self, event: RunStarted) -> None:
+        """Of a run that starts over, what it has put out so far is no longer part of its output."""
+        if event.starts_over and self._speech.start_over(event) and self.status == "in-progress":
+            self._emit(w.RunEvent(type="run.in-progress", run=self.run()))
+
+    def _task_changed(self, event: TaskChanged) -> None:
+        status = STATUSES[event.state]
+        if status in TERMINAL:
+            self._finished_at = encode_time(self._speech.at)
+            self._questions.clear()
+        if status == "failed":
+            self._error = encode_error(event.fault)
+        self._become(status)
+
+    def _become(self, status: w.Status) -> None:
+        if status == self.status:
+            return
+        if status in EVENTS:
+            # No message stays open across an await, as in the SDK's own server: other protocols end theirs there. But
+            # an agent that is being cancelled, which no event tells, may still say its last words.
+            self._speech.close()
+        self.status = status
+        if status in EVENTS:
+            self._emit(w.RunEvent(type=EVENTS[status], run=self.run()))
+
+    def _run_ended(self, event: RunEnded) -> None:
+        if event.usage:
+            self._speech.lose(Feature.USAGE)
+        self._speech.end(event.output)
+
+    def _add_question(self, event: InterruptRaised) -> None:
+        if self._questions:
+            self._speech.lose(Feature.QUESTIONS)
+        if event.answer_schema is not None:
+            self._speech.lose(Feature.ANSWER_SCHEMA)
+        if event.ask == "auth":
+            self._speech.lose(Feature.AUTH_REQUEST)
+        self._questions[event.interrupt_id or ""] = (event, self._speech.at)
+
+    def _remove_question(self, event: InterruptAnswered) -> None:
+        self._questions.pop(event.interrupt_id, None)
+
+    def _loss_noted(self, event: LossNoted) -> None:
+        self._noted[Loss(feature=event.feature, how=event.how)] = None
+
+    def _custom(self, event: Custom) -> None:
+        self._generic = True
+        generic = event.value if not event.name and isinstance(event.value, dict) else None
+        self._emit(w.GenericEvent(generic={"name": event.name, "value": event.value} if generic is None else generic))
+
+    def _native(self, event: Native) -> None:
+        if event.protocol == "acp" and event.event == "message.created":
+            name = event.data.get("name") if isinstance(event.data, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+            self._speech.begin(name if isinstance(name, str) else None, event.extra)
+        elif event.protocol == "acp" and event.event == "message.completed":
+            self._speech.close(event.extra)
+        elif event.protocol == "acp" and isinstance(event.data, dict) and event.event not in w.EVENTS:
+            data = cast("JsonObject", event.data)  # pyright: ignore[reportUnknownMemberType]
+            self._emit(w.NativeEvent.model_validate({**data, "type": event.event}))
+
+    _WRITES: ClassVar[Mapping[type, Any]] = {
+        TaskCreated: _task_created,
+        RunCreated: _run_created,
+        RunStarted: _run_started,
+        TaskChanged: _task_changed,
+        RunEnded: _run_ended,
+        InterruptRaised: _add_question,
+        InterruptAnswered: _remove_question,
+        LossNoted: _loss_noted,
+        Custom: _custom,
+        Native: _native,
+    }

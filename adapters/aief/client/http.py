@@ -1,0 +1,94 @@
+"""HTTP calls of an AIEF server."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, cast
+
+import httpx
+from pydantic_core import to_json
+
+from adapters._client.answers import REFUSAL_LIMIT, read_answer, read_bytes
+from adapters._client.calls import Calls
+from adapters._client.error_response import refusal
+from adapters._client.status import fault_code
+from canonical import Fault, FaultCode, FaultError
+from canonical.value import Json, JsonObject
+
+__all__ = ("HttpClient", "root_of")
+
+WORDS_LIMIT: Final = 500
+"""Characters of what a server says of its refusal."""
+
+_JSON: Final = {"Accept": "application/json"}
+_KNOWN: Final = re.compile(r"/ap/v1(/agent(/tasks)?)?$")
+
+
+def root_of(url: str) -> str:
+    """What comes before `/ap/v1`: operators give the server, or as much of the path as they know."""
+    return _KNOWN.sub("", url.rstrip("/"))
+
+
+class HttpClient(Calls):
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        timeout: httpx.Timeout | float | None = None,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        super().__init__(root_of(url), headers, timeout, http)
+
+    async def get(self, path: str, until: float | None = None, limit: int | None = None) -> Json:
+        async with _before(until), self.request("GET", path, _JSON) as response:
+            return await self.json(response, limit)
+
+    async def post(self, path: str, body: JsonObject, until: float | None = None) -> Json:
+        # Its connection is not used again: the Python SDK's server hangs up after a step that failed.
+        headers = {**_JSON, "Connection": "close"}
+        async with _before(until), self.request("POST", path, headers, body=to_json(body)) as response:
+            return await self.json(response)
+
+    async def upload(self, path: str, name: str, content: bytes, until: float | None = None) -> Json:
+        files = {"file": (name, content, "application/octet-stream")}
+        async with _before(until), self.request("POST", path, _JSON, files=files) as response:
+            return await self.json(response)
+
+    async def download(self, path: str, limit: int, until: float | None = None) -> bytes:
+        """Raises too_large."""
+        async with _before(until), self.request("GET", path, {"Accept": "*/*"}) as response:
+            return await read_bytes(response, limit, FaultCode.TOO_LARGE)
+
+    async def read_refusal(self, response: httpx.Response) -> FaultError:
+        status = response.status_code
+        told = f"The agent's server answered {status}"
+        words = "" if status in (401, 403) else await _words(response)
+        return refusal(Fault(code=fault_code(status), message=f"{told}: {words}" if words else told), response)
+
+
+@asynccontextmanager
+async def _before(until: float | None) -> AsyncGenerator[None]:
+    """`until` = on the loop's clock."""
+    bound = asyncio.timeout_at(until)
+    try:
+        async with bound:
+            yield
+    except TimeoutError as error:
+        raise FaultError(FaultCode.AGENT_TIMEOUT, "The agent took longer than its run may last") from error
+
+
+async def _words(response: httpx.Response) -> str:
+    """What it says of it: a `message` by the document, an `error` by the JavaScript SDK, a `detail` by the Python one.
+    A page is nobody's words."""
+    try:
+        answer = await read_answer(response, REFUSAL_LIMIT)
+    except FaultError:
+        return ""
+    if not isinstance(answer, dict):
+        return ""
+    said = cast("dict[str, Any]", answer)
+    for name in ("message", "error", "detail"):
+        if isinstance(said.get(name), str):
+            return " ".join(said[name].split())[:WORDS_LIMIT]
+    return ""

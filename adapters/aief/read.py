@@ -1,0 +1,286 @@
+"""What another AIEF server answers to its steps → events of one run.
+
+The answer to a POST is the truth: what servers say of their steps later is often wrong. Gateways like this one tell in
+`additional_output` what their steps have no field for, and mark it with a member `babelgate`; of any other server it is
+the structured output. Pure: files are fetched by whoever feeds the reader.
+"""
+
+import mimetypes
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from pydantic import ValidationError
+
+from adapters._json import parse_json, validate
+from adapters.aief.codec import clean_folder, clean_name
+from adapters.aief.wire import replies as w
+from canonical import (
+    AnnotationPart,
+    DataPart,
+    Event,
+    Fault,
+    FaultCode,
+    FaultError,
+    Feature,
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    RunReason,
+    RunStatus,
+    TextPart,
+)
+from canonical.event import (
+    ArtifactAdded,
+    InterruptRaised,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    RunEnded,
+    StepEnded,
+    StepStarted,
+    ToolEnded,
+    ToolStarted,
+)
+from canonical.value import Json, JsonObject
+
+__all__ = ("StepEvents", "StepReader", "decode_artifact")
+
+_NAME_LENGTH: Final = 256
+_STATES: Final = frozenset({"input-required", "auth-required"})
+_FEATURES: Final = frozenset(feature.value for feature in Feature)
+_CITATION: Final = frozenset({"start", "end", "url", "title", "description"})
+_AGENT_CODES: Final = frozenset(code for code in FaultCode if code.startswith("agent_"))
+_TYPES: Final = mimetypes.MimeTypes()
+"""Those that Python knows itself: what the machine knows differs from one to the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepEvents:
+    """What one step told. Its files belong between the two."""
+
+    said: Sequence[Event]
+    ended: Sequence[Event]
+    artifacts: Sequence[w.Artifact]
+
+
+class StepReader:
+    """Feed it the answer to each step, in order."""
+
+    def __init__(self, *, asks: bool = False) -> None:
+        self.stopped = False
+        """No step is to follow in this run."""
+        self.completed = False
+        """It stopped with a last step, after which the task takes another turn."""
+        self._asks = asks
+        """A step that is not the last one is a question, if the server does not say which it is."""
+        self._steps = 0
+        self._asked: InterruptRaised | None = None
+        self._fault: Fault | None = None
+        self._cancelled = False
+        self._output: Json = None
+        self._usage: JsonObject = {}
+        self._lost: set[tuple[str, str]] = set()
+
+    def read(self, answer: Json) -> StepEvents:
+        """Raises invalid, agent_failed."""
+        step = validate(w.Step, answer)
+        if step.status == "running" and not step.is_last and not step.output:
+            raise FaultError(FaultCode.AGENT_FAILED, "The agent's server answered before its step was over")
+        self._steps += 1
+        more = _object(step.additional_output)
+        ours = isinstance(more.get("babelgate"), dict)
+        last = bool(step.is_last) or (ours and "error" in more)
+        if last:
+            self._end(more, ours=ours)
+        else:
+            self._asked = self._question(step, more, ours=ours)
+        self.stopped = last or self._asked is not None
+        self.completed = last and self._fault is None and not self._cancelled
+        self._count(_object(more.get("usage")))
+        said = [*self._losses(more), *_tools(more, ours=ours), *_progress(more, ours=ours)]
+        said += _message(self._text(step, more, ours=ours), more, ours=ours)
+        if step.name or not (self._steps == 1 and self.stopped):  # else it is the run itself
+            name = (step.name or f"step {self._steps}")[:_NAME_LENGTH]
+            ended = StepEnded(name=name, update=(more or None) if not ours else None, fault=self._fault)
+            return StepEvents([StepStarted(name=name), *said], [ended], step.artifacts or ())
+        return StepEvents(said, (), step.artifacts or ())
+
+    def run_out(self) -> Sequence[Event]:
+        """The server has no step left, and none was the last one."""
+        self.stopped = True
+        return self.note(Feature.STEP.value, "the agent's server marked no step as the last one")
+
+    def end(self) -> Event:
+        if self._asked is not None:
+            return self._asked
+        if self._cancelled:
+            return RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER, usage=self._usage)
+        if self._fault is not None:
+            return RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=self._fault, usage=self._usage)
+        return RunEnded(output=self._output, usage=self._usage)
+
+    def note(self, feature: str, how: str) -> Sequence[Event]:
+        """A loss, told once a run."""
+        if (feature, how) in self._lost:
+            return ()
+        self._lost.add((feature, how))
+        return (LossNoted(feature=str(feature), how=how),)
+
+    def _losses(self, more: JsonObject) -> Iterator[Event]:
+        for feature, how in _object(_object(more.get("babelgate")).get("loss")).items():
+            if feature in _FEATURES and isinstance(how, str):
+                yield from self.note(feature, how[:_NAME_LENGTH])
+
+    def _end(self, more: JsonObject, *, ours: bool) -> None:
+        error = _object(more.get("error"))
+        if isinstance(error.get("message"), str):
+            self._cancelled = ours and error.get("code") == "cancelled"
+            if not self._cancelled:
+                self._fault = _fault(error)
+        elif ours:
+            self._output = more.get("output")
+        else:
+            counted = isinstance(more.get("usage"), dict)
+            self._output = {name: value for name, value in more.items() if not (counted and name == "usage")} or None
+
+    def _question(self, step: w.Step, more: JsonObject, *, ours: bool) -> InterruptRaised | None:
+        state = more.get("status")
+        if isinstance(state, str) and state in _STATES:
+            return _decode_interrupt(step, more, auth=state == "auth-required")
+        if self._asks and not ours:
+            return InterruptRaised(message=_words(step.output or ""))
+        return None
+
+    def _text(self, step: w.Step, more: JsonObject, *, ours: bool) -> str:
+        """The output without what is told otherwise: gateways say questions, data and faults there too, for those who
+        read nothing else."""
+        text = step.output or ""
+        if self._asked is not None:
+            question = self._asked.message.text
+            return text.removesuffix(question).removesuffix("\n") if question and text.endswith(question) else text
+        if self._fault is not None and text == self._fault.message:
+            return ""
+        if ours:
+            data = _array(more.get("data"))
+            again = [more[name] for name in ("output", "data") if name in more] + data
+            return "" if text in again or _json_in(text) in again else text
+        return text
+
+    def _count(self, usage: Mapping[str, Any]) -> None:
+        """Of all steps together."""
+        for name, value in usage.items():
+            before = self._usage.get(name)
+            if isinstance(before, int | float) and isinstance(value, int | float):
+                value = before + value
+            self._usage[name] = value
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _array(value: object) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _json_in(text: str) -> Json:
+    """`text` itself if it is no JSON."""
+    try:
+        return parse_json(text.encode())
+    except (FaultError, UnicodeEncodeError):
+        return text
+
+
+def _fault(error: Mapping[str, Any]) -> Fault:
+    """In the agent's own words. What is wrong with the other gateway is not wrong with this one."""
+    code = error.get("code")
+    known = isinstance(code, str) and code in _AGENT_CODES
+    return Fault(code=FaultCode(code) if known else FaultCode.AGENT_FAILED, message=error["message"])
+
+
+# Questions
+
+
+def _decode_interrupt(step: w.Step, more: JsonObject, *, auth: bool) -> InterruptRaised:
+    """The first of them: others that are open come with the next step. Without one by name it is the whole output."""
+    asked = _object(next(iter(_array(more.get("questions"))), None))
+    words, kind, schema = asked.get("message"), asked.get("kind"), asked.get("schema")
+    return InterruptRaised(
+        ask=kind if kind in ("input", "approval", "auth") else "auth" if auth else "input",
+        message=_words(words if isinstance(words, str) else step.output or ""),
+        value=asked.get("value"),
+        answer_schema=_object(schema) or None,
+        extra={"aief": {"id": asked["id"]}} if isinstance(asked.get("id"), str) else {},
+    )
+
+
+def _words(text: str) -> Message:
+    return Message.of(text) if text else Message()
+
+
+# What was said, and what was done on the way
+
+
+def _message(text: str, more: JsonObject, *, ours: bool) -> Iterator[Event]:
+    parts: list[Part] = []
+    reasoning = more.get("reasoning")
+    if ours and isinstance(reasoning, str) and reasoning:
+        parts.append(ReasoningPart(text=reasoning))
+    if text:
+        parts.append(TextPart(text=text))
+    if ours:
+        parts += [DataPart(data=value) for value in _array(more.get("data"))]
+        parts += _citations(_array(more.get("citations")))
+    if parts:
+        yield MessageStarted()
+        for part in parts:
+            yield PartAdded(part=part)
+        yield MessageEnded()
+
+
+def _citations(listed: list[Any]) -> Iterator[AnnotationPart]:
+    for each in listed:
+        told = {name: value for name, value in _object(each).items() if name in _CITATION}
+        with suppress(ValidationError):
+            if told:
+                yield AnnotationPart.model_validate(told)
+
+
+def _progress(more: JsonObject, *, ours: bool) -> Iterator[Event]:
+    text = more.get("progress")
+    if ours and isinstance(text, str) and text:
+        yield MessageStarted(phase="progress")
+        yield PartAdded(part=TextPart(text=text))
+        yield MessageEnded()
+
+
+def _tools(more: JsonObject, *, ours: bool) -> Iterator[Event]:
+    for each in _array(more.get("tools")) if ours else ():
+        told = _object(each)
+        name, arguments, error = told.get("name"), told.get("arguments"), told.get("error")
+        if not isinstance(name, str) or not name:
+            continue
+        given = _json_in(arguments) if isinstance(arguments, str) else told.get("input")
+        yield ToolStarted(name=name, input=given)
+        fault = None
+        if error is not None:
+            words = _object(error).get("message", error)
+            fault = Fault(code=FaultCode.AGENT_FAILED, message=words if isinstance(words, str) else "The tool failed")
+        yield ToolEnded(name=name, output=told.get("output"), fault=fault)
+
+
+# Files
+
+
+def decode_artifact(artifact: w.Artifact, content: bytes) -> ArtifactAdded:
+    """One file. Its name comes from outside and is made one that leads nowhere; its type follows from it, as the
+    protocol tells none."""
+    name = clean_name(artifact.file_name, "artifact")
+    media_type, packed = _TYPES.guess_type(f"file:///{name}")
+    media_type = media_type if media_type and not packed else "application/octet-stream"
+    part = FilePart(name=name, media_type=media_type, inline=content, size=len(content))
+    return ArtifactAdded(name=name, part=part, folder=clean_folder(artifact.relative_path))

@@ -1,0 +1,392 @@
+"""AIEF's endpoints. An AIEF task is a thread of the hub, and its steps are the runs of one agent there."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Final, cast
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+from litestar import Request, Response, Router, get, post
+from pydantic import BaseModel
+
+from adapters._aside import aside
+from adapters._json import ABSENT, read_bytes, read_json, validate
+from adapters._server.caller import Caller, caller, is_uuid, loss_header, run_headers
+from adapters._server.listed import Pieces, each, list_response
+from adapters.aief.carries import VERSION
+from adapters.aief.codec import (
+    PAGE_SIZE,
+    contents,
+    decode_answer,
+    decode_input,
+    disposition,
+    encode_artifact,
+    page_of,
+    says_go_on,
+)
+from adapters.aief.errors import encode_fault
+from adapters.aief.server.upload import decode_key, decode_upload
+from adapters.aief.wire import types as w
+from adapters.aief.write.task import Next, TaskView
+from canonical import (
+    AgentInfo,
+    Answers,
+    Fault,
+    FaultCode,
+    FaultError,
+    Feature,
+    Hub,
+    Record,
+    Scope,
+    Submission,
+    Task,
+    ThreadChange,
+    ThreadFilter,
+)
+from canonical.listed import Listed
+from canonical.thread import Loss, ThreadView
+
+__all__ = ("answer_fault", "routes")
+
+Asked = Request[Any, Any, Any]
+
+_INT32: Final = 2**31 - 1
+_TURNS: Final = 4
+"""How often a POST of a step looks again at what there is to do, because somebody else did it first."""
+_PAGE_MOST: Final = 1000
+_UNREAD: Final = Loss(feature=Feature.STEP.value, how="the agent was at work already and did not get this input")
+
+
+def routes(hub: Hub) -> Sequence[Router]:
+    server = Server(hub)
+    tasks = "/v1/agent/tasks"
+    return [
+        Router(
+            "/ap",
+            route_handlers=[
+                get("/versions")(server.get_versions),
+                get("/v2/agent/info")(server.get_info),
+                get(tasks)(server.list_tasks),
+                post(tasks, status_code=200)(server.create_task),
+                get(f"{tasks}/{{task_id:str}}")(server.get_task),
+                get(f"{tasks}/{{task_id:str}}/steps")(server.list_steps),
+                post(f"{tasks}/{{task_id:str}}/steps", status_code=200)(server.execute_step),
+                get(f"{tasks}/{{task_id:str}}/steps/{{step_id:str}}")(server.get_step),
+                get(f"{tasks}/{{task_id:str}}/artifacts")(server.list_artifacts),
+                post(f"{tasks}/{{task_id:str}}/artifacts", status_code=200)(server.upload_artifact),
+                get(f"{tasks}/{{task_id:str}}/artifacts/{{artifact_id:str}}")(server.download_artifact),
+            ],
+        )
+    ]
+
+
+def answer_fault(fault: Fault, request: Asked) -> Response[Any]:
+    status, error = encode_fault(fault)
+    headers: dict[str, str] = {}
+    if isinstance(fault.details.get("retry_after"), int):
+        headers["Retry-After"] = str(fault.details["retry_after"])
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return _json(error, headers, status)
+
+
+def _json(value: BaseModel, headers: Mapping[str, str] | None = None, status: int = 200) -> Response[Any]:
+    return Response(w.dump(value), status_code=status, media_type="application/json", headers=dict(headers or {}))
+
+
+class Server:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        """One POST of a step at a time on a task; a lock lives as long as somebody holds or awaits it."""
+
+    def __deepcopy__(self, _: object) -> "Server":
+        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
+        return self
+
+    # The agent
+
+    def _agent(self, who: Caller) -> str:
+        """By its own name, however it was addressed."""
+        name = who.need_agent()
+        try:
+            return self._hub.agent(name).name
+        except FaultError as error:
+            if error.fault.code is FaultCode.NOT_FOUND:
+                raise
+            return name  # broken for now: what it did is there still
+
+    async def get_versions(self) -> Response[Any]:
+        return _json(w.Versions(versions=[VERSION]))
+
+    async def get_info(self, request: Asked) -> Response[Any]:
+        who = caller(request)
+        name = self._agent(who)
+        info = next((info for info in self._hub.agents() if info.name == name), AgentInfo(name=name))
+        return _json(
+            w.AgentInfo(
+                name=info.name,
+                protocol=int(VERSION.removeprefix("v")),
+                version=info.version,
+                description=info.description,
+                url=f"{who.base_url}/ap/v1",
+            )
+        )
+
+    # Tasks
+
+    async def create_task(self, request: Asked) -> Response[Any]:
+        who = caller(request)
+        agent = self._agent(who)
+        body = await _body(request)
+        own = {"agent": agent, "input": body.input, "additional_input": body.additional_input or {}}
+        thread = await self._hub.create_thread(who.owner, ThreadChange(extra={"aief": own}))
+        view = await self._view(who, thread.thread_id, agent)
+        return _json(view.task_with_steps(), {"Babelgate-Thread": view.thread_id})
+
+    async def list_tasks(self, request: Asked) -> Response[Any]:
+        who = caller(request)
+        agent = self._agent(who)
+        page, size = _paging(request)
+        where = ThreadFilter(agent=agent, protocol="aief")
+        # The newest first: clients read one page, and are after the tasks that they have just made.
+        found = await self._hub.threads(who.owner, where, limit=size, offset=(page - 1) * size)
+        shell = w.TaskListResponse(tasks=[], pagination=page_of(found.total, page, size))
+        return await list_response(w.dump(shell), self._tasks(who, agent, found.threads), name="tasks")
+
+    async def _tasks(self, who: Caller, agent: str, threads: Listed[ThreadView]) -> AsyncGenerator[bytes]:
+        async with aclosing(aiter(threads)) as found:
+            async for one in found:
+                try:
+                    view = await self._unchecked_view(who, one.thread.thread_id, agent)
+                except FaultError as error:
+                    if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
+                        raise
+                    continue
+                yield w.dump(view.task())
+
+    async def get_task(self, request: Asked) -> Response[Any]:
+        view = await self._find(request)
+        return _json(view.task_with_steps(), {"Babelgate-Thread": view.thread_id})
+
+    def _resolve_request(self, request: Asked) -> tuple[Caller, str, str]:
+        """Who asks, and for which thread and agent."""
+        who = caller(request)
+        task_id: str = request.path_params["task_id"]
+        if not is_uuid(task_id):
+            raise _missing("task", task_id)
+        return who, str(UUID(task_id)), self._agent(who)
+
+    async def _find(self, request: Asked) -> TaskView:
+        return await self._view(*self._resolve_request(request))
+
+    async def _view(self, who: Caller, thread_id: str, agent: str) -> TaskView:
+        try:
+            view = await self._unchecked_view(who, thread_id, agent)
+        except FaultError as error:
+            raise _missing("task", thread_id) if error.fault.code is FaultCode.NOT_FOUND else error from error
+        if not view.visible:
+            raise _missing("task", thread_id)
+        return view
+
+    async def _unchecked_view(self, who: Caller, thread_id: str, agent: str) -> TaskView:
+        name = (TaskView, agent)
+        return await self._hub.snapshot(who.owner, thread_id, name, partial(TaskView, thread_id, agent))
+
+    # Steps
+
+    async def list_steps(self, request: Asked) -> Response[Any]:
+        page, size = _paging(request)
+        view = await self._find(request)
+        places = view.places()
+        shell = w.TaskStepsListResponse(steps=[], pagination=page_of(len(places), page, size))
+        steps = (w.dump(view.at(place)) for place in places[(page - 1) * size : page * size])
+        return await list_response(
+            w.dump(shell), each(steps), name="steps", headers={"Babelgate-Thread": view.thread_id}
+        )
+
+    async def get_step(self, request: Asked) -> Response[Any]:
+        view = await self._find(request)
+        wanted: str = request.path_params["step_id"]
+        place = next((place for place in view.places() if place.step_id == wanted.lower()), None)
+        if place is None:
+            raise _missing("step", wanted)
+        return self._step(view, view.at(place), place.run_id)
+
+    def _step(self, view: TaskView, step: w.Step, run_id: str | None, *more: Loss) -> Response[Any]:
+        """`run_id` = None for a step that was not begun. One that is queued has begun, although it shows as created."""
+        if run_id is None:
+            return _json(step, {"Babelgate-Thread": view.thread_id})
+        losses = (*view.losses(run_id), *more) if step.status == "completed" else more
+        return _json(step, {**run_headers(view.task_of(run_id), run_id), **loss_header(losses)})
+
+    async def execute_step(self, request: Asked) -> Response[Any]:
+        """Raises conflict."""
+        body = await _body(request)
+        who, thread_id, agent = self._resolve_request(request)
+        turn = self._turns.setdefault((who.owner, thread_id), asyncio.Lock())
+        async with turn:
+            for _ in range(_TURNS):
+                view = await self._view(who, thread_id, agent)
+                working = view.unfinished_step()
+                if working is not None:
+                    view = await self._wait_for_step(who, view, *working)
+                    if not view.over(*working):  # the gateway is being stopped
+                        return self._step(view, view.step(*working), working[0])
+                coming = view.next()
+                if coming.reveal is not None:
+                    return await self._reveal(who, view, coming.reveal, body)
+                try:
+                    run_id = await self._begin(who, view, coming, body)
+                except FaultError as error:
+                    if error.fault.code not in (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED, FaultCode.CONFLICT):
+                        raise
+                    continue  # somebody else did it, from another protocol
+                view = await self._wait_for_step(who, view, run_id, 0)
+                return self._step(view, view.step(run_id, 0), run_id)
+        raise FaultError(FaultCode.CONFLICT, "Another request is changing this task: try again.")
+
+    async def _reveal(self, who: Caller, view: TaskView, step: tuple[str, int], body: w.RequestBody) -> Response[Any]:
+        """Show a step of a run that an earlier POST began. That it was asked for is committed first."""
+        run_id, number = step
+        change = ThreadChange(extra={"aief": view.note(run_id, number + 1)})
+        await self._hub.change_thread(who.owner, view.thread_id, change)
+        view = await self._wait_for_step(who, view, run_id, number)
+        unread = (_UNREAD,) if body.input or body.additional_input else ()
+        return self._step(view, view.step(run_id, number), run_id, *unread)
+
+    async def _begin(self, who: Caller, view: TaskView, coming: Next, body: w.RequestBody) -> str:
+        """Start the run of a step; returns its id."""
+        if coming.answer is not None:
+            return await self._answer(who, view, coming.answer, body)
+        wanted, more = (None, {}) if coming.run_id is None else view.input()
+        said = wanted if body.input is None else body.input
+        text = wanted if wanted and says_go_on(said) else said
+        more = {**more, **(body.additional_input or {})}
+        last = view.last_task
+        submission = Submission(
+            agent=view.agent,
+            protocol="aief",
+            version=VERSION,
+            messages=(decode_input(text),),
+            data=more or None,
+            thread_id=view.thread_id,
+            run_id=coming.run_id,
+            continues=last.task_id if last is not None and last.terminal else None,
+            if_missing="reject",
+            headers=who.headers,
+            extra=_input_extra(said, more),
+        )
+        return (await self._hub.submit(who.owner, submission)).run_id
+
+    async def _answer(self, who: Caller, view: TaskView, task: Task, body: w.RequestBody) -> str:
+        asked = view.fold.open_interrupts(task.task_id)
+        value, message = decode_answer(body, asked[0].answer_schema if asked else None)
+        answers = Answers(
+            task_id=task.task_id,
+            bare=value,
+            messages=(message,),
+            protocol="aief",
+            headers=who.headers,
+            extra=_input_extra(body.input, body.additional_input or {}),
+        )
+        return (await self._hub.answer(who.owner, answers)).run_id
+
+    async def _wait_for_step(self, who: Caller, view: TaskView, run_id: str, number: int) -> TaskView:
+        """The task when a step of it is over; before that only if the gateway stops."""
+        reading = self._hub.read(who.owner, Scope(view.thread_id), view.seq)
+        async with aclosing(cast("AsyncGenerator[Sequence[Record]]", reading)) as batches:
+            while not view.over(run_id, number):
+                try:
+                    batch = await anext(batches)
+                except StopAsyncIteration:
+                    break
+                for record in batch:
+                    view.apply(record)
+        try:
+            # Again from the log: what became of the task stands there beside the end of the run.
+            return await self._view(who, view.thread_id, view.agent)
+        except FaultError as error:
+            if error.fault.code is FaultCode.NOT_FOUND:  # deleted meanwhile
+                raise
+            return view
+
+    # Artifacts
+
+    async def list_artifacts(self, request: Asked) -> Response[Any]:
+        page, size = _paging(request)
+        view = await self._find(request)
+        artifacts = view.existing()
+        shell = w.TaskArtifactsListResponse(artifacts=[], pagination=page_of(len(artifacts), page, size))
+        shown = (w.dump(encode_artifact(one)) for one in artifacts[(page - 1) * size : page * size])
+        return await list_response(
+            w.dump(shell), each(shown), name="artifacts", headers={"Babelgate-Thread": view.thread_id}
+        )
+
+    async def upload_artifact(self, request: Asked) -> Response[Any]:
+        view = await self._find(request)
+        key = decode_key(request.headers.get("idempotency-key"))
+        raw = await read_bytes(request)
+        upload = await aside(partial(decode_upload, request.headers.get("content-type", ""), raw))
+        kept = await self._hub.upload(caller(request).owner, view.thread_id, upload.file, upload.folder, key=key)
+        return _json(encode_artifact(kept), {"Babelgate-Thread": view.thread_id})
+
+    async def download_artifact(self, request: Asked) -> Response[Any]:
+        who = caller(request)
+        view = await self._find(request)
+        wanted: str = request.path_params["artifact_id"]
+        artifact = view.artifact(wanted)
+        if artifact is None:
+            raise _missing("artifact", wanted)
+        headers = {
+            "Content-Disposition": disposition(encode_artifact(artifact).file_name),
+            # Its type is the agent's word: shown as a page it would speak in the gateway's name.
+            "X-Content-Type-Options": "nosniff",
+            "Babelgate-Thread": view.thread_id,
+        }
+        kept = list(contents(artifact))
+        if len(kept) == 1 and isinstance(kept[0], str):
+            found, pieces = await self._hub.file_pieces(who.owner, kept[0])
+            headers |= {"ETag": f'"{kept[0]}"', "Content-Length": str(found.size)}
+            return Pieces(pieces, headers, media_type="application/octet-stream")
+        data = b"".join(
+            [
+                each if isinstance(each, bytes) else (await self._hub.file(who.owner, each)).inline or b""
+                for each in kept
+            ]
+        )
+        headers["ETag"] = f'"{hashlib.sha256(data).hexdigest()}"'
+        return Response(data, media_type="application/octet-stream", headers=headers)
+
+
+async def _body(request: Asked) -> w.RequestBody:
+    body = await read_json(request)
+    return w.RequestBody() if body is ABSENT else validate(w.RequestBody, body)
+
+
+def _input_extra(text: str | None, more: Mapping[str, Any]) -> dict[str, Any]:
+    """Kept on the run as the caller gave it; that it is there marks a run whose steps are revealed one by one."""
+    return {"aief": {"input": text, "additional_input": dict(more)}}
+
+
+def _missing(what: str, wanted: str) -> FaultError:
+    return FaultError(FaultCode.NOT_FOUND, f"{what.capitalize()} with {wanted[:100]} not found.")
+
+
+def _paging(request: Asked) -> tuple[int, int]:
+    page, size = _number(request, "current_page", 1), _number(request, "page_size", PAGE_SIZE)
+    return page, min(size, _PAGE_MOST)
+
+
+def _number(request: Asked, name: str, otherwise: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return otherwise
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= _INT32):
+        words = f"It is not an integer from 1 to {_INT32}."
+        errors = [{"field": name, "description": words}]
+        raise FaultError(FaultCode.INVALID, f"{name}: {words}", errors=errors)
+    return int(text)

@@ -1,0 +1,273 @@
+"""One run of an agent while its records arrive, cut into the steps that the agent marked."""
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from adapters.aief.carries import CARRIES
+from adapters.aief.codec import json_text
+from adapters.aief.errors import encode_error
+from canonical import (
+    AnnotationPart,
+    DataPart,
+    Feature,
+    FilePart,
+    Interrupt,
+    Part,
+    ReasoningPart,
+    Record,
+    RefusalPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    RunCreated,
+    RunEnded,
+    RunStarted,
+    StepStarted,
+    ToolEnded,
+    ToolStarted,
+)
+from canonical.thread import Loss
+from canonical.value import Json, JsonObject
+
+__all__ = ("RunSteps", "Segment")
+
+T = TypeVar("T")
+
+_By = list[tuple[str | None, T]]
+"""Each with the message that it is of; None = of none."""
+
+
+@dataclass(slots=True)
+class Segment:
+    """What was said and done from one mark to the next."""
+
+    at: int
+    name: str | None = None
+    _said: _By[list[str]] = field(default_factory=_By[list[str]])
+    _reasoning: _By[list[str]] = field(default_factory=_By[list[str]])
+    _progress: _By[list[str]] = field(default_factory=_By[list[str]])
+    _data: _By[Json] = field(default_factory=_By[Json])
+    _citations: _By[JsonObject] = field(default_factory=_By[JsonObject])
+    _tools: _By[JsonObject] = field(default_factory=_By[JsonObject])
+    _artifacts: _By[str] = field(default_factory=_By[str])
+
+    def say(self, message_id: str, text: str) -> None:
+        _add(self._said, message_id, text)
+
+    def think(self, message_id: str, text: str) -> None:
+        _add(self._reasoning, message_id, text)
+
+    def remark(self, message_id: str, text: str) -> None:
+        _add(self._progress, message_id, text)
+
+    def give(self, message_id: str, data: Json) -> None:
+        self._data.append((message_id, data))
+
+    def cite(self, message_id: str, citation: JsonObject) -> None:
+        self._citations.append((message_id, citation))
+
+    def use(self, message_id: str | None, tool: JsonObject) -> None:
+        self._tools.append((message_id, tool))
+
+    def put_out(self, message_id: str | None, artifact_id: str) -> None:
+        self._artifacts.append((message_id, artifact_id))
+
+    def take_back(self, start: RunStarted) -> None:
+        """What is void of it."""
+        self._said = _standing(self._said, start)
+        self._reasoning = _standing(self._reasoning, start)
+        self._progress = _standing(self._progress, start)
+        self._data = _standing(self._data, start)
+        self._citations = _standing(self._citations, start)
+        self._tools = _standing(self._tools, start)
+        self._artifacts = _standing(self._artifacts, start)
+
+    @property
+    def output(self) -> str:
+        return "\n".join("".join(texts) for _, texts in self._said)
+
+    @property
+    def data(self) -> list[Json]:
+        return [data for _, data in self._data]
+
+    @property
+    def tools(self) -> list[JsonObject]:
+        return [tool for _, tool in self._tools]
+
+    @property
+    def artifacts(self) -> list[str]:
+        """Ids, as the agent gave them."""
+        return [artifact_id for _, artifact_id in self._artifacts]
+
+    @property
+    def data_text(self) -> str:
+        """The data, for those who read nothing but text."""
+        return json_text(self.data[0] if len(self.data) == 1 else self.data) if self._data else ""
+
+    def beside(self) -> JsonObject:
+        """What was said and done that is no output."""
+        told: JsonObject = {
+            "data": self.data,
+            "reasoning": "".join(text for _, texts in self._reasoning for text in texts),
+            "progress": "".join(text for _, texts in self._progress for text in texts),
+            "citations": [citation for _, citation in self._citations],
+            "tools": self.tools,
+        }
+        return {name: value for name, value in told.items() if value}
+
+
+def _standing(told: _By[T], start: RunStarted) -> _By[T]:
+    return [each for each in told if not start.voids(each[0])]
+
+
+def _add(told: _By[list[str]], message_id: str, text: str) -> None:
+    if told and told[-1][0] == message_id:
+        told[-1][1].append(text)
+    elif text:
+        told.append((message_id, [text]))
+
+
+class RunSteps:
+    def __init__(self, created: RunCreated, at: int) -> None:
+        self.created = created
+        self.segments = [Segment(at)]
+        self.ended = False
+        self.questions: tuple[Interrupt, ...] = ()
+        """Those that were open when it paused."""
+        self.losses: dict[Loss, None] = {}
+        self._marked = False
+        self._progress: set[str] = set()
+        """Messages that are no part of the answer."""
+        self._growing: dict[tuple[str, int], Part] = {}
+        self._tools: dict[str, JsonObject] = {}
+        if created.metadata:
+            self._lose(Feature.METADATA)
+
+    def apply(self, record: Record) -> None:
+        event = record.event
+        match event:
+            case RunStarted() if event.starts_over:
+                self._start_over(event)
+            case StepStarted():
+                self._step_started(event, record.at)
+            case MessageStarted():
+                self._message_started(event)
+            case PartAdded():
+                message_id, index = event.message_id or "", event.index or 0
+                self._growing[message_id, index] = event.part
+                self._add(message_id, index, event.part)
+            case PartDelta():
+                part = self._growing.get((event.message_id or "", event.index or 0))
+                if part is not None:
+                    self._grow(event.message_id or "", part, event.text)
+            case ToolStarted():
+                self._tool(event.call_id, event.name)["input"] = event.input
+            case ToolEnded():
+                self._tool_ended(event)
+            case ArtifactAdded():
+                self._artifact_added(event)
+            case Custom():
+                self._lose(Feature.CUSTOM)
+            case RunEnded():
+                self.ended = True
+            case _:
+                pass
+
+    def _start_over(self, start: RunStarted) -> None:
+        if start.voids(None):
+            del self.segments[1:]
+            self.segments[0].name, self._marked = None, False
+            self._tools.clear()
+        for segment in self.segments:
+            segment.take_back(start)
+
+    def over(self, number: int) -> bool:
+        """Whether the step of this number has come to its end."""
+        return self.ended or number < len(self.segments) - 1
+
+    def _lose(self, feature: Feature) -> None:
+        self.losses[Loss(feature=feature.value, how=CARRIES[feature].how)] = None
+
+    def _step_started(self, event: StepStarted, at: int) -> None:
+        if event.ns:  # a step inside of a step
+            self._lose(Feature.STEP)
+        elif self._marked:
+            self.segments.append(Segment(at, event.name))
+        else:  # what came before the first mark belongs to the first step
+            self._marked = True
+            self.segments[0].name = event.name
+
+    def _artifact_added(self, event: ArtifactAdded) -> None:
+        name = event.artifact_id or ""
+        if not any(name in segment.artifacts for segment in self.segments):
+            self.segments[-1].put_out(None, name)
+        if event.description or event.metadata:
+            self._lose(Feature.ARTIFACT)
+
+    # Messages
+
+    def _message_started(self, event: MessageStarted) -> None:
+        if event.phase == "progress":
+            self._progress.add(event.message_id or "")
+        if event.metadata:
+            self._lose(Feature.METADATA)
+
+    def _add(self, message_id: str, index: int, part: Part) -> None:
+        segment = self.segments[-1]
+        if isinstance(part, RefusalPart):
+            self._lose(Feature.REFUSAL)
+        if part.metadata:
+            self._lose(Feature.METADATA)
+        match part:
+            case TextPart() | RefusalPart() | ReasoningPart():
+                self._grow(message_id, part, part.text)
+            case DataPart():
+                segment.give(message_id, part.data)
+            case FilePart():
+                segment.put_out(message_id, f"{message_id}/{index}")
+            case ToolCallPart():
+                self._grow(message_id, part, part.arguments)
+            case ToolResultPart():
+                self._tool(part.call_id, said_in=message_id)["error" if part.error else "output"] = part.output
+            case AnnotationPart():
+                about = part.model_dump(include={"start", "end", "url", "title", "description"}, exclude_none=True)
+                segment.cite(message_id, about)
+
+    def _grow(self, message_id: str, part: Part, text: str) -> None:
+        segment = self.segments[-1]
+        match part:
+            case TextPart() | RefusalPart():
+                if message_id in self._progress:
+                    segment.remark(message_id, text)
+                else:
+                    segment.say(message_id, text)
+            case ReasoningPart():
+                segment.think(message_id, text)
+            case ToolCallPart():
+                told = self._tool(part.call_id, part.name, said_in=message_id)
+                told["arguments"] = told.get("arguments", "") + text
+            case _:
+                pass
+
+    # Tools
+
+    def _tool(self, call_id: str | None, name: str | None = None, said_in: str | None = None) -> JsonObject:
+        """What is told of a call, with the step in which it began."""
+        if (call_id or "") not in self._tools:
+            self._tools[call_id or ""] = {"name": name}
+            self.segments[-1].use(said_in, self._tools[call_id or ""])
+        return self._tools[call_id or ""]
+
+    def _tool_ended(self, event: ToolEnded) -> None:
+        told = self._tool(event.call_id, event.name)
+        if event.fault is not None:
+            told["error"] = encode_error(event.fault)
+        else:
+            told["output"] = event.output

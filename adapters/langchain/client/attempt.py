@@ -1,0 +1,64 @@
+"""State of a run on another LangGraph server, as far as the server has told of it."""
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from adapters._json import validate
+from adapters.langchain.client.urls import Route, check_id
+from adapters.langchain.read.run_frames import EventReader
+from canonical import Event, FaultCode, FaultError, Message
+from canonical.event import UpstreamBound
+from canonical.value import Json
+
+__all__ = ("UpstreamRun", "blaming_the_agent", "valid")
+
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(slots=True)
+class UpstreamRun:
+    reader: EventReader
+    route: Route
+    history: Sequence[Message] = ()
+    """What its server has not heard."""
+    checkpoint: str | None = None
+    fresh: bool = False
+    """The thread is made with the run."""
+    sent: bool = False
+    over: bool = False
+    bound: bool = False
+    notes: list[Event] = field(default_factory=list[Event])
+
+    def bind(self) -> Sequence[Event]:
+        """Tell the upstream's ids as soon as they are known."""
+        if self.route.run_id is None and self.reader.run_id is not None:
+            self.route.run_id = check_id(self.reader.run_id)
+        if self.bound or self.route.run_id is None:
+            return ()
+        self.bound = True
+        ids = {"run": self.route.run_id}
+        if self.route.thread_id is not None:
+            # The task's own, too: another task of the same conversation may go on in a copy of the thread.
+            ids |= {"thread": self.route.thread_id, "task": self.route.thread_id}
+        notes, self.notes = self.notes, []
+        return [UpstreamBound(protocol="langgraph", ids=ids), *notes]
+
+
+def valid(model: type[M], value: Json) -> M:
+    with blaming_the_agent():
+        return validate(model, value)
+
+
+@contextmanager
+def blaming_the_agent() -> Generator[None]:
+    """What breaks the protocol here is the agent's server, and not whoever called the gateway."""
+    try:
+        yield
+    except FaultError as error:
+        if error.fault.code is not FaultCode.INVALID:
+            raise
+        raise FaultError(FaultCode.AGENT_INVALID, f"The agent breaks its protocol: {error.fault.message}") from error

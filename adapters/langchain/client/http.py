@@ -1,0 +1,61 @@
+"""HTTP calls of a server of the family."""
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import httpx
+from pydantic_core import PydanticSerializationError, to_json
+
+from adapters._client.answers import REFUSAL_LIMIT, parse_whole, read_bytes
+from adapters._client.calls import Calls
+from adapters._client.error_response import refusal
+from adapters.langchain.errors.decode import decode_refusal
+from canonical import FaultCode, FaultError
+from canonical.value import Json
+
+__all__ = ("HttpClient",)
+
+
+class HttpClient(Calls):
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        timeout: httpx.Timeout | float | None = None,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        super().__init__(url.rstrip("/"), headers, timeout, http)
+
+    def open_response(
+        self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None, streams: bool
+    ) -> AbstractAsyncContextManager[httpx.Response]:
+        accept = "text/event-stream" if streams else "application/json"
+        content = _encode_body({} if body is None else body) if method in ("POST", "PATCH") else None
+        return self.request(method, path, {**(headers or {}), "Accept": accept}, body=content)
+
+    async def get(self, path: str) -> Json:
+        return await self._request_json("GET", path)
+
+    async def post(self, path: str, body: Any = None) -> Json:
+        return await self._request_json("POST", path, body)
+
+    async def _request_json(self, method: str, path: str, body: Any = None) -> Json:
+        """None for an answer without a body. Raises agent_invalid."""
+        async with self.open_response(method, path, body, streams=False) as response:
+            raw = await read_bytes(response, self.answer_limit)
+        return None if not raw or raw.isspace() else await parse_whole(raw)
+
+    async def read_refusal(self, response: httpx.Response) -> FaultError:
+        try:
+            answer = await self.json(response, REFUSAL_LIMIT)
+        except FaultError:  # a proxy's page, say
+            answer = None
+        return refusal(decode_refusal(response.status_code, answer), response)
+
+
+def _encode_body(body: Any) -> bytes:
+    try:
+        return to_json(body)
+    except PydanticSerializationError as error:
+        raise FaultError(FaultCode.INVALID, "The input cannot be written as JSON") from error

@@ -1,0 +1,76 @@
+"""URLs of a server: LangGraph's paths, and those of the Agent Protocol in its two layouts."""
+
+import re
+from typing import Final, Literal
+
+from canonical import FaultCode, FaultError
+
+__all__ = ("Layout", "Route", "check_id", "run_id_in")
+
+Layout = Literal["langgraph", "readme", "openapi"]
+"""`readme`: the Agent Protocol with the thread in the path of a run, as LangGraph has it. `openapi`: with the thread in
+the body."""
+
+_RUN: Final = re.compile(r"/runs/([^/?#]+)(/stream)?$")
+
+
+def run_id_in(location: str) -> str | None:
+    """Of a Content-Location, with a thread or without."""
+    found = _RUN.search(location)
+    return None if found is None else found[1]
+
+
+_ID: Final = re.compile(r"(?=.*[A-Za-z0-9])[-A-Za-z0-9_.:~]{1,255}")
+
+
+def check_id(text: str) -> str:
+    """An id of the server's, as part of a path. Raises agent_invalid for one that would lead elsewhere."""
+    if not _ID.fullmatch(text):
+        raise FaultError(
+            FaultCode.AGENT_INVALID, f"The agent's server gave an id that cannot be part of a URL: {text[:50]!r}"
+        )
+    return text
+
+
+class Route:
+    """Of one run. It has no id until its server has told it."""
+
+    def __init__(self, layout: Layout, thread_id: str | None, run_id: str | None = None) -> None:
+        self.layout: Layout = layout
+        self.thread_id = thread_id
+        self.run_id = run_id
+
+    @property
+    def _runs(self) -> str:
+        nested = self.layout != "openapi" and self.thread_id is not None
+        return f"/threads/{check_id(self.thread_id or '')}/runs" if nested else "/runs"
+
+    @property
+    def create(self) -> str:
+        return f"{self._runs}/stream"
+
+    @property
+    def run(self) -> str:
+        return f"{self._runs}/{check_id(self.run_id or '')}"
+
+    @property
+    def stream(self) -> str:
+        return f"{self.run}/stream"
+
+    @property
+    def join(self) -> str:
+        """Its body comes when the run has stopped."""
+        return f"{self.run}/{'join' if self.layout == 'langgraph' else 'wait'}"
+
+    @property
+    def cancel(self) -> str:
+        return f"{self.run}/cancel"
+
+    @property
+    def runs(self) -> str:
+        """The newest runs of the thread. OpenAPI 0.1.6 has a search instead."""
+        return f"/threads/{check_id(self.thread_id or '')}/runs?limit=5"
+
+    @property
+    def thread(self) -> str:
+        return f"/threads/{check_id(self.thread_id or '')}"

@@ -1,0 +1,1 @@
+"""LangGraph Platform and the Agent Protocol ↔ canonical."""

@@ -1,0 +1,152 @@
+"""The Agent Protocol's own dialect ↔ canonical, in both of its layouts: the README's, with the thread in the path, and
+that of OpenAPI 0.1.6. One body satisfies both. Messages stand beside the values, not in them."""
+
+from typing import Final
+
+from adapters.langchain.codec.interrupts import encode_interrupts
+from adapters.langchain.codec.message import encode_said as encode_message
+from adapters.langchain.codec.state import (
+    decode_messages,
+    format_time,
+    kwargs_of,
+    revision_of,
+    run_metadata,
+    state_messages,
+)
+from adapters.langchain.codec.state import run_status as langgraph_status
+from adapters.langchain.errors.encode import encode_error
+from canonical import AgentInfo, Revision, Run, RunStatus, StateHistory, ThreadView
+from canonical.event import RunCreated
+from canonical.value import Json, JsonObject
+
+__all__ = (
+    "decode_messages",
+    "encode_agent",
+    "encode_message",
+    "encode_run",
+    "encode_schemas",
+    "encode_state",
+    "encode_thread",
+    "encode_values",
+    "encode_wait",
+    "run_status",
+)
+
+_ASKED: Final = ("webhook", "on_completion", "on_disconnect", "if_not_exists", "stream_mode")
+"""Members of the request that the run repeats."""
+
+_MESSAGES: Final[JsonObject] = {
+    "type": "object",
+    "properties": {"messages": {"type": "array", "items": {"type": "object"}}},
+}
+
+
+def run_status(run: Run) -> str:
+    """Neither layout knows `running`, and a run that stopped for a question is interrupted here."""
+    if run.status is RunStatus.RUNNING:
+        return "pending"
+    return "interrupted" if run.status is RunStatus.PAUSED else langgraph_status(run)
+
+
+def encode_values(revision: Revision | None) -> JsonObject:
+    """Without the messages, if that is what the agent keeps under `messages`."""
+    if revision is None:
+        return {}
+    own = dict(revision.values)
+    if isinstance(own.get("messages"), list):
+        del own["messages"]
+    return own
+
+
+def encode_thread(view: ThreadView, history: StateHistory | None) -> JsonObject:
+    head = None if history is None else history.head
+    thread = view.thread
+    return {
+        "thread_id": thread.thread_id,
+        "created_at": format_time(thread.created_at),
+        "updated_at": format_time(view.updated_at),
+        "metadata": thread.metadata,
+        "status": view.status,
+        "values": encode_values(head),
+        "messages": _messages(head),
+    }
+
+
+def _messages(revision: Revision | None) -> list[JsonObject]:
+    return [] if revision is None else state_messages(revision) or []
+
+
+def encode_state(thread_id: str, revision: Revision | None) -> JsonObject:
+    if revision is None:
+        return {"checkpoint": None, "values": {}, "messages": [], "metadata": {}}
+    metadata: JsonObject = {"source": revision.source, "step": revision.step, "thread_id": thread_id}
+    if revision.run_id is not None:
+        metadata["run_id"] = revision.run_id
+    return {
+        "checkpoint": {"checkpoint_id": revision.checkpoint_id},
+        "values": encode_values(revision),
+        "messages": _messages(revision),
+        "metadata": metadata,
+    }
+
+
+def encode_run(run: Run, created: RunCreated) -> JsonObject:
+    kwargs = kwargs_of(created)
+    said = [encode_message(message) for message in created.messages]
+    own: Json = kwargs["input"] if created.extra.get("langgraph") and "input" in kwargs else created.data
+    made: JsonObject = {
+        "run_id": run.run_id,
+        "thread_id": run.thread_id,
+        "agent_id": run.agent,
+        "created_at": format_time(max(run.created_at, run.start_after or 0)),
+        "updated_at": format_time(run.ended_at or run.started_at or run.created_at),
+        "status": run_status(run),
+        "metadata": run_metadata(run),
+        "config": created.config,
+        "input": own,
+        "messages": said,
+        "kwargs": kwargs,
+        "multitask_strategy": run.strategy,
+    }
+    return {**made, **{key: kwargs[key] for key in _ASKED if kwargs.get(key) is not None}}
+
+
+def encode_wait(history: StateHistory, run: Run, created: RunCreated) -> JsonObject:
+    """The run, the values and the messages that it left, and the status once more at the top, where the README's first
+    journey looks for it."""
+    revision = revision_of(history, run)
+    made: JsonObject = {
+        "run": encode_run(run, created),
+        "values": encode_values(revision),
+        "messages": _messages(revision),
+        "status": run_status(run),
+    }
+    if run.status is RunStatus.PAUSED and revision is not None:
+        made["__interrupt__"] = encode_interrupts(revision.questions)
+    if run.status in (RunStatus.ERROR, RunStatus.TIMEOUT):
+        made["__error__"] = encode_error(run.fault)
+    return made
+
+
+# Agents
+
+
+def encode_agent(info: AgentInfo) -> JsonObject:
+    return {
+        "agent_id": info.name,
+        "name": info.name,
+        "description": info.description,
+        "metadata": {**info.metadata, "version": info.version},
+        "capabilities": {"ap.io.messages": True, "ap.io.streaming": True},
+    }
+
+
+def encode_schemas(info: AgentInfo) -> JsonObject:
+    """An agent that says nothing of its schemas takes and gives messages."""
+    return {
+        "agent_id": info.name,
+        "input_schema": info.schemas.get("input", _MESSAGES),
+        "output_schema": info.schemas.get("output", _MESSAGES),
+        "state_schema": info.schemas.get("state", _MESSAGES),
+        "config_schema": info.schemas.get("config", {"type": "object"}),
+    }

@@ -1,0 +1,49 @@
+"""Interrupts ↔ questions: those of LangGraph, and those that its graphs do not ask."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from canonical import Interrupt
+from canonical.value import JsonObject
+
+__all__ = ("BREAKPOINT", "Turns", "encode_asked", "encode_interrupts")
+
+BREAKPOINT: Final = "breakpoint-"
+"""Begins the ids of questions that nobody asks: the graph was told to stop there. Any answer lets it go on."""
+
+
+def encode_interrupts(questions: Sequence[Interrupt]) -> list[JsonObject]:
+    """`value` = the data of the question, else its text. The text beside data is a `message` of its own."""
+    made: list[JsonObject] = []
+    for question in questions:
+        text = question.message.text
+        value = text if question.value is None else question.value
+        shown: JsonObject = {"value": value, "id": question.interrupt_id}
+        if question.answer_schema is not None:
+            shown["response_schema"] = question.answer_schema
+        if text and text != value:
+            shown["message"] = text
+        made.append(shown)
+    return made
+
+
+def encode_asked(questions: Sequence[Interrupt]) -> list[JsonObject]:
+    """Those that a graph has asked. That one was told to stop before a node, LangGraph shows by nothing but the node
+    that is next."""
+    return encode_interrupts([each for each in questions if not each.interrupt_id.startswith(BREAKPOINT)])
+
+
+class Turns:
+    """The order of questions that were asked at the same time: that in which their tasks began, which is the graph's.
+    They come in the order in which the tasks stop, which is anybody's."""
+
+    def __init__(self) -> None:
+        self._began: dict[str, int] = {}
+
+    def begin(self, task_id: str) -> None:
+        self._began.setdefault(task_id, len(self._began))
+
+    def of(self, ns: Sequence[str], task_id: str) -> tuple[int, ...]:
+        """Of a task in the place `ns`, whose segments are `<node>:<task id>`, outermost first."""
+        ids = (*(segment.partition(":")[2] for segment in ns), task_id)
+        return tuple(self._began.get(each, -1) for each in ids)

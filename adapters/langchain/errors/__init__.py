@@ -1,0 +1,1 @@
+"""Errors of LangGraph and the Agent Protocol ↔ faults."""

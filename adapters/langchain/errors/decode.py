@@ -1,0 +1,67 @@
+"""Errors of another server → faults: its refusals of a call, and the errors of its runs."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from adapters._client.status import fault_code
+from adapters.langchain.codec.content import as_object, json_text
+from adapters.langchain.errors.encode import error_name
+from canonical import Fault, FaultCode
+from canonical.fault import BLAME
+from canonical.value import Json, JsonObject
+
+__all__ = ("decode_error", "decode_refusal", "status_of")
+
+_LONGEST: Final = 10_000
+"""Characters of a message that are repeated."""
+_NAMED: Final[Mapping[str, FaultCode]] = {
+    error_name(code): code for code in FaultCode if BLAME[code] == "upstream" and code is not FaultCode.AGENT_FAILED
+}
+"""As a gateway like this one names the failures of its agents."""
+
+
+def decode_error(wire: Json) -> Fault:
+    """Of a run: `{error, message}`, where `error` is the type of an exception; or only one of the two, or a text."""
+    told = as_object(wire)
+    if isinstance(wire, str):
+        return Fault(code=FaultCode.AGENT_FAILED, message=wire[:_LONGEST] or _WORDLESS)
+    name: Any = told.get("error")
+    words: Any = told.get("message", told.get("detail"))
+    if words is not None and not isinstance(words, str):
+        words = json_text(words)
+    if not isinstance(name, str) or not name:
+        return Fault(code=FaultCode.AGENT_FAILED, message=(words or _WORDLESS)[:_LONGEST])
+    code = _NAMED.get(name, FaultCode.AGENT_FAILED)
+    # Its server is well: it answered, and told of it.
+    details: JsonObject = {"langchain": {"error": name}, "status": 200}
+    return Fault(code=code, message=(words or name)[:_LONGEST], details=details)
+
+
+_WORDLESS: Final = "The agent failed and did not say why."
+
+
+def decode_refusal(status: int, answer: Json) -> Fault:
+    """Of a call. LangGraph says `{"detail": …}`, of a list where its framework speaks; the Agent Protocol `{code,
+    message}`, or a string; others `{"error": …}`."""
+    words = _words(answer)
+    told = f"The agent's server answered {status}"
+    return Fault(code=fault_code(status), message=f"{told}: {words[:_LONGEST]}" if words else told)
+
+
+def _words(answer: Json) -> str:
+    if isinstance(answer, str):
+        return answer
+    told = as_object(answer)
+    for name in ("message", "detail", "error"):
+        said: Any = told.get(name)
+        if isinstance(said, list) and said:
+            said = as_object(said[0]).get("msg")  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(said, str) and said:
+            return said
+    return ""
+
+
+def status_of(fault: Fault) -> int | None:
+    """The status of the refusal that a fault is, if it is one."""
+    status: Any = fault.details.get("status")
+    return status if isinstance(status, int) else None

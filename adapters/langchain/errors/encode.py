@@ -1,0 +1,78 @@
+"""Faults → errors, in both dialects: a status and a body, or the error of a failed run."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from canonical import Fault, FaultCode
+from canonical.fault import BUSY
+from canonical.value import JsonObject
+
+__all__ = ("BAD_REQUEST", "encode_error", "encode_fault", "error_name", "words_of")
+
+BAD_REQUEST: Final = "bad_request"
+"""`details.reason` of the malformed requests that LangGraph answers 400 and not 422, such as a resume without a
+thread."""
+
+_STATUSES: Final[Mapping[FaultCode, int]] = {
+    FaultCode.INVALID: 422,
+    FaultCode.UNSUPPORTED: 422,
+    FaultCode.UNSUPPORTED_TYPE: 422,
+    FaultCode.UNAUTHENTICATED: 401,
+    FaultCode.FORBIDDEN: 403,
+    FaultCode.NOT_FOUND: 404,
+    FaultCode.METHOD_NOT_ALLOWED: 405,
+    FaultCode.CONFLICT: 409,
+    FaultCode.TASK_ENDED: 409,
+    FaultCode.NOT_AWAITING: 409,
+    FaultCode.TOO_LARGE: 413,
+    FaultCode.QUEUE_FULL: 429,
+    FaultCode.AGENT_FAILED: 502,
+    FaultCode.AGENT_INVALID: 502,
+    FaultCode.AGENT_UNREACHABLE: 502,
+    FaultCode.AGENT_TIMEOUT: 504,
+    FaultCode.AGENT_NOT_REPLAYABLE: 502,
+    FaultCode.EXPIRED: 409,
+    FaultCode.GATEWAY_RESTARTED: 503,
+    FaultCode.SHUTTING_DOWN: 503,
+    FaultCode.INTERNAL: 500,
+}
+"""A failure of the agent is no failure of the call: it reaches this table only where no run could be made."""
+
+
+_BUSY: Final = "Thread is already running a task. Wait for it to finish or choose a different multitask strategy."
+"""As LangGraph Platform says it: its clients look for it."""
+
+
+def words_of(fault: Fault) -> str:
+    """What a caller is told of a refusal."""
+    return _BUSY if fault.details.get("reason") == BUSY else fault.message
+
+
+def encode_fault(fault: Fault, dialect: str = "langgraph") -> tuple[int, JsonObject]:
+    status = 400 if fault.details.get("reason") == BAD_REQUEST else _STATUSES[fault.code]
+    if dialect == "langgraph":
+        return status, {"detail": words_of(fault)}
+    return status, {"code": fault.code.value, "message": words_of(fault), "metadata": _public_details(fault.details)}
+
+
+def _public_details(details: JsonObject) -> JsonObject:
+    return {key: value for key, value in details.items() if key not in ("langchain", "reason")}
+
+
+def encode_error(fault: Fault | None) -> JsonObject:
+    """The error of a run that failed. What a LangGraph agent said itself goes on in its own words."""
+    if fault is None:
+        return {"error": "AgentFailedError", "message": "The agent failed."}
+    own: Mapping[str, Any] = fault.details.get("langchain") or {}
+    said = own.get("error")
+    if not isinstance(said, str):
+        return {"error": error_name(fault.code), "message": fault.message}
+    # Who has no place for the name of an exception reads it before its words; here it has one.
+    return {"error": said, "message": fault.message.removeprefix(f"{said}: ")}
+
+
+def error_name(code: FaultCode) -> str:
+    """LangGraph names errors by the exception's type."""
+    if code is FaultCode.AGENT_TIMEOUT:
+        return "TimeoutError"
+    return "".join(word.capitalize() for word in code.split("_")) + "Error"

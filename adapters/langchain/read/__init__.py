@@ -1,0 +1,1 @@
+"""What another server says → canonical events."""

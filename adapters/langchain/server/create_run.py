@@ -1,0 +1,407 @@
+"""Creating runs: the body of a request → what the hub is asked for: a new input, or the answers that a paused task goes
+on with.
+
+`prepare` finds everything that is wrong with a request and changes nothing; `PreparedRun.start` commits it.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
+
+from adapters._server.caller import Caller, caller, loss_header
+from adapters._server.own_files import resolve_own_files
+from adapters.langchain.codec import agent_protocol, state
+from adapters.langchain.codec.interrupts import BREAKPOINT
+from adapters.langchain.codec.stream_modes import Dialect, parse_modes
+from adapters.langchain.errors.encode import BAD_REQUEST
+from adapters.langchain.server.context import Connection, dialect_of, find_agent, ids, thread_missing, uuid
+from adapters.langchain.wire.requests import RunCreate, checkpoint_of
+from canonical import (
+    AgentInfo,
+    Answers,
+    DataPart,
+    FaultCode,
+    FaultError,
+    FilePart,
+    Hub,
+    Interrupt,
+    Message,
+    Receipt,
+    Submission,
+    Task,
+    TaskFilter,
+    Webhook,
+)
+from canonical.fault import BUSY
+from canonical.feature import Feature
+from canonical.state import WAITING
+from canonical.thread import Loss, following
+from canonical.value import Json, JsonObject
+
+__all__ = ("PreparedRun", "Started", "bad_request", "open_questions", "prepare")
+
+WEBHOOK: Final = "langgraph"
+"""The dialect of the bodies that are posted when a run ends."""
+
+_NOT_KEPT: Final = frozenset(
+    {
+        "assistant_id",
+        "agent_id",
+        "thread_id",
+        "metadata",
+        "multitask_strategy",
+        "if_not_exists",
+        "on_completion",
+        "on_disconnect",
+        "after_seconds",
+        "stream_subgraphs",
+        "stream_resumable",
+    }
+)
+"""Members of a request that its run shows elsewhere than in `kwargs`, or under another name."""
+
+
+def bad_request(message: str) -> FaultError:
+    """One of the few malformed requests that are answered 400 and not 422."""
+    return FaultError(FaultCode.INVALID, message, reason=BAD_REQUEST)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A run that was committed, and how its caller wants to be told of it."""
+
+    receipt: Receipt
+    launch: "PreparedRun"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return ids(self.receipt) | loss_header(self.launch.losses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRun:
+    hub: Hub
+    owner: str
+    dialect: Dialect
+    agent: AgentInfo
+    modes: tuple[str, ...]
+    subgraphs: bool
+    cancels: bool
+    """The run ends when its caller leaves."""
+    losses: tuple[Loss, ...]
+    ask: Submission | tuple[Answers, ...]
+
+    async def start(self) -> Started:
+        """Commit. Raises conflict, not_found, not_awaiting, queue_full."""
+        if isinstance(self.ask, tuple):
+            receipts = [await self._answer(answers) for answers in self.ask]
+            return Started(receipts[-1], self)
+        try:
+            receipt = await self.hub.submit(self.owner, self.ask)
+        except FaultError as error:
+            raise thread_missing(error, self.ask.thread_id or "") from error
+        return Started(receipt, self)
+
+    async def _answer(self, answers: Answers) -> Receipt:
+        try:
+            return await self.hub.answer(self.owner, answers)
+        except FaultError as error:
+            if error.fault.code in (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED):
+                raise FaultError(FaultCode.CONFLICT, "The question has been answered, or its run has ended.") from error
+            raise
+
+
+async def prepare(hub: Hub, connection: Connection, body: RunCreate, thread_id: str | None = None) -> PreparedRun:
+    """Raises invalid, unsupported, not_found, conflict."""
+    dialect: Dialect = "agent-protocol"
+    if body.assistant_id is not None and dialect_of(connection) == "langgraph":
+        dialect = "langgraph"
+    who = caller(connection)
+    if thread_id is None and body.thread_id is not None:
+        thread_id = uuid(body.thread_id, "thread")
+    named = body.assistant_id if body.assistant_id is not None else body.agent_id
+    agent = find_agent(hub, who.need_agent() if named is None else named, dialect)
+    configurable = body.config.configurable if body.config is not None else None
+    if configurable and body.context:
+        raise bad_request("Cannot specify both configurable and context: use one of them.")
+    modes = parse_modes(_modes(body.stream_mode), dialect)
+    command = {name: value for name, value in (body.command or {}).items() if value is not None or name == "resume"}
+    common = _Common(hub, who, dialect, agent, body, thread_id, named)
+    if "resume" in command:
+        ask = await _resume_answers(common, command)
+    elif command and not agent.stateful:
+        raise _needs_state(command)
+    elif body.input is None and body.messages is None and (stopped := await _breakpoints(common)):
+        ask = await _resume_answers(common, {"resume": dict.fromkeys(stopped)})
+    else:
+        ask = await _submission(common, checkpoint_of(body.checkpoint, body.checkpoint_id, _checkpoint(configurable)))
+    return PreparedRun(
+        hub=hub,
+        owner=who.owner,
+        dialect=dialect,
+        agent=agent,
+        modes=modes,
+        subgraphs=bool(body.stream_subgraphs),
+        cancels=(body.on_disconnect or _ON_DISCONNECT[dialect]) == "cancel",
+        losses=tuple(_losses(body, agent, resumed="resume" in command)),
+        ask=ask,
+    )
+
+
+_ON_DISCONNECT: Final[Mapping[Dialect, str]] = {"langgraph": "continue", "agent-protocol": "cancel"}
+_MULTITASK: Final[Mapping[Dialect, Any]] = {"langgraph": "enqueue", "agent-protocol": "reject"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Common:
+    """What inputs and answers are made from."""
+
+    hub: Hub
+    who: Caller
+    dialect: Dialect
+    agent: AgentInfo
+    body: RunCreate
+    thread_id: str | None
+    assistant: str | None
+
+    @property
+    def owner(self) -> str:
+        return self.who.owner
+
+    @property
+    def config(self) -> JsonObject:
+        body = self.body
+        config = body.config.model_dump(exclude_unset=True) if body.config is not None else {}
+        if body.context:
+            config["context"] = body.context
+        if not self.agent.stateful:
+            return config
+        # What a graph is told beside its configuration.
+        command = {name: value for name, value in (body.command or {}).items() if name in ("update", "goto")}
+        told = {
+            "durability": body.durable,
+            "interrupt_before": body.interrupt_before,
+            "interrupt_after": body.interrupt_after,
+            "command": command,
+        }
+        return config | {name: value for name, value in told.items() if value not in (None, {}, [])}
+
+    def extra(self, *, ephemeral: bool = False, messages: Sequence[Message] = ()) -> JsonObject:
+        """The request as it was said, for the run's `kwargs`. Bytes of files are kept once, and not here."""
+        body = self.body
+        kept = {name: value for name, value in body.model_dump(exclude_unset=True).items() if name not in _NOT_KEPT}
+        if any(isinstance(part, FilePart) and part.inline for message in messages for part in message.parts):
+            kept.pop("input", None)
+            kept.pop("messages", None)
+        if body.stream_subgraphs is not None:
+            kept["subgraphs"] = body.stream_subgraphs
+        if body.stream_resumable is not None:
+            kept["resumable"] = body.stream_resumable
+        if self.dialect == "langgraph":
+            kept["temporary"] = ephemeral
+        return {"langgraph": {"kwargs": kept, "dialect": self.dialect}}
+
+    def webhook(self, run_id: str) -> Webhook | None:
+        url = self.body.webhook
+        if url is None:
+            return None
+        return Webhook(webhook_id=str(uuid4()), dialect=WEBHOOK, url=url, config={"run_id": run_id})
+
+
+async def _submission(common: _Common, checkpoint: str | None) -> Submission:
+    body, thread_id = common.body, common.thread_id
+    given = state.decode_input(body.input)
+    messages = given.messages
+    if body.messages is not None:
+        messages = (*messages, *agent_protocol.decode_messages(body.messages))
+    messages = await resolve_own_files(common.hub, common.who, messages)
+    if body.on_completion == "delete" and thread_id is not None and common.dialect == "agent-protocol":
+        raise FaultError(
+            FaultCode.UNSUPPORTED,
+            "on_completion: only a run without a thread_id can delete its thread; delete the thread instead",
+        )
+    if thread_id is None and checkpoint is not None:
+        raise bad_request("You must provide a thread_id to start from a checkpoint.")
+    if thread_id is not None and not messages and given.data is None:
+        await _check_questions(common, thread_id)
+    ephemeral = thread_id is None and body.on_completion != "keep"
+    # Chat front ends look for the threads of an assistant by these two names.
+    marks = {"graph_id": common.agent.name, "assistant_id": state.assistant_id(common.agent.name)}
+    run_id = str(uuid4()) if body.webhook is not None else None
+    return Submission(
+        agent=common.agent.name,
+        protocol=common.dialect,
+        messages=messages,
+        data=given.data,
+        thread_id=thread_id,
+        run_id=run_id,
+        config=common.config,
+        metadata=body.metadata or {},
+        headers=common.who.headers,
+        thread_metadata=marks if common.dialect == "langgraph" and not ephemeral else {},
+        assistant=common.assistant,
+        checkpoint=checkpoint,
+        ephemeral=ephemeral,
+        strategy=body.multitask_strategy or _MULTITASK[common.dialect],
+        supersede=True,
+        start_in=round(body.after_seconds * 1_000_000) if body.after_seconds else None,
+        if_missing="anew" if thread_id is None or body.if_not_exists == "create" else "reject",
+        webhook=None if run_id is None else common.webhook(run_id),
+        extra=common.extra(ephemeral=ephemeral, messages=messages),
+    )
+
+
+async def _breakpoints(common: _Common) -> Sequence[str]:
+    """Where a graph stopped by itself on this thread: it goes on by a run without input."""
+    if common.thread_id is None or not common.agent.stateful:
+        return ()
+    asked = [question.interrupt_id for question in await open_questions(common.hub, common.owner, common.thread_id)]
+    return asked if all(each.startswith(BREAKPOINT) for each in asked) else ()
+
+
+async def _check_questions(common: _Common, thread_id: str) -> None:
+    """What the hub would not notice: an input of nothing where an answer is due."""
+    if asked := await open_questions(common.hub, common.owner, thread_id):
+        raise FaultError(
+            FaultCode.INVALID,
+            f"The thread waits for an answer, and neither an input nor command.resume is given. {_format_ids(asked)}",
+            interrupts=[question.interrupt_id for question in asked],
+        )
+
+
+# Answers
+
+
+async def _resume_answers(common: _Common, command: JsonObject) -> tuple[Answers, ...]:
+    body, thread_id = common.body, common.thread_id
+    value: Json = command["resume"]
+    if thread_id is None:
+        raise bad_request("You must provide a thread_id when resuming.")
+    rest = {name: given for name, given in command.items() if name != "resume" and given not in ([], {})}
+    if rest and not common.agent.stateful:
+        raise _needs_state(rest)
+    if body.after_seconds or checkpoint_of(body.checkpoint, body.checkpoint_id):
+        raise FaultError(
+            FaultCode.UNSUPPORTED, "command.resume cannot be delayed (after_seconds), and takes no checkpoint."
+        )
+    asked = await open_questions(common.hub, common.owner, thread_id)
+    if not asked:
+        try:
+            await common.hub.thread(common.owner, thread_id)
+        except FaultError as error:
+            raise thread_missing(error, thread_id) from error
+        raise FaultError(FaultCode.CONFLICT, "The thread has no open interrupt to resume.")
+    if (body.multitask_strategy or _MULTITASK[common.dialect]) == "reject":
+        view = await common.hub.thread_view(common.owner, thread_id)
+        if view.status == "busy":
+            raise FaultError(FaultCode.CONFLICT, f"Thread {thread_id} is busy.", reason=BUSY)
+    by_task = _match_answers(asked, value)
+    return tuple([await _answers(common, task_id, values, asked) for task_id, values in by_task.items()])
+
+
+def _match_answers(asked: Sequence[Interrupt], value: Json) -> Mapping[str, Mapping[str, Json]]:
+    """Task → question → answer. Raises invalid where it is not clear what is answered."""
+    if isinstance(value, dict) and value and value.keys() <= {question.interrupt_id for question in asked}:
+        by_task: dict[str, dict[str, Json]] = {}
+        for question in asked:
+            if question.interrupt_id in value:
+                by_task.setdefault(question.task_id, {})[question.interrupt_id] = value[question.interrupt_id]
+        return by_task
+    if len(asked) > 1:
+        raise FaultError(
+            FaultCode.INVALID,
+            f"Several questions are open: command.resume must hold the answers by interrupt id. {_format_ids(asked)}",
+            interrupts=[question.interrupt_id for question in asked],
+        )
+    return {asked[0].task_id: {asked[0].interrupt_id: value}}
+
+
+def _format_ids(asked: Sequence[Interrupt]) -> str:
+    return f"Open interrupts: {', '.join(question.interrupt_id for question in asked)}"
+
+
+async def _answers(common: _Common, task_id: str, values: Mapping[str, Json], asked: Sequence[Interrupt]) -> Answers:
+    webhook = None
+    if common.body.webhook is not None:
+        stopped = next(question.run_id for question in asked if question.task_id == task_id)
+        webhook = common.webhook(await _next_run(common, stopped))
+    return Answers(
+        task_id=task_id,
+        values=values,
+        messages=await resolve_own_files(
+            common.hub, common.who, (said for value in values.values() for said in _answer_messages(value))
+        ),
+        protocol=common.dialect,
+        assistant=common.assistant,
+        config=common.config,
+        metadata=common.body.metadata or {},
+        headers=common.who.headers,
+        webhook=webhook,
+        extra=common.extra(),
+    )
+
+
+def _answer_messages(value: Json) -> Sequence[Message]:
+    """The answer for agents that take messages. What a chat sends is one, too."""
+    if isinstance(value, str):
+        return (Message.of(value, "user"),)
+    if isinstance(value, dict) and value.keys() == {"messages"}:
+        with suppress(FaultError):
+            return state.decode_input(value).messages
+    return (Message(role="user", parts=(DataPart(data=value),)),)
+
+
+async def _next_run(common: _Common, stopped: str) -> str:
+    """The id of the run that an answer will be: a stop with several questions may have been answered in part."""
+    run_id = following(stopped)
+    while True:
+        try:
+            await common.hub.run(common.owner, run_id)
+        except FaultError as error:
+            if error.fault.code is FaultCode.NOT_FOUND:
+                return run_id
+            raise
+        run_id = following(run_id)
+
+
+async def open_questions(hub: Hub, owner: str, thread_id: str) -> list[Interrupt]:
+    """All of the thread, oldest first."""
+    tasks: list[Task] = []
+    cursor: str | None = None
+    where = TaskFilter(thread_id=thread_id, states=WAITING)
+    while True:
+        page = await hub.tasks(owner, where, limit=100, cursor=cursor)
+        tasks += await page.tasks.all()
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    found = [question for task in tasks for question in await hub.open_interrupts(owner, task.task_id)]
+    return sorted(found, key=lambda question: question.raised_at)
+
+
+def _needs_state(command: JsonObject) -> FaultError:
+    names = ", ".join(sorted(f"command.{name}"[:50] for name in command))
+    return FaultError(FaultCode.UNSUPPORTED, f"{names}: only an agent with a state of its own takes this.")
+
+
+def _modes(value: str | list[str] | None) -> Json:
+    return list(value) if isinstance(value, list) else value
+
+
+def _checkpoint(configurable: JsonObject | None) -> Any:
+    return (configurable or {}).get("checkpoint_id")
+
+
+def _losses(body: RunCreate, agent: AgentInfo, *, resumed: bool) -> Sequence[Loss]:
+    losses: list[Loss] = []
+    if (body.interrupt_before or body.interrupt_after) and not agent.stateful:
+        losses.append(Loss(feature=Feature.QUESTION, how="interrupt_before, interrupt_after: the agent is no graph"))
+    if body.stream_subgraphs and not agent.stateful:
+        losses.append(Loss(feature=Feature.STREAM, how="stream_subgraphs: the agent is no graph"))
+    if body.feedback_keys:
+        losses.append(Loss(feature=Feature.METADATA, how="feedback_keys: there are no feedback URLs"))
+    if resumed and body.input not in (None, {}, [], ""):
+        losses.append(Loss(feature=Feature.STATE, how="input: beside command.resume only the answer counts"))
+    return losses

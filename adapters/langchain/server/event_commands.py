@@ -1,0 +1,261 @@
+"""Commands of the Agent Protocol's event streaming: start a run, answer a question, look at the agent and its state
+(CDDL 0.0.13, sections 3, 4a, 7 and 10; LangGraph Platform has the first two and `agent.getTree`).
+
+A command that is understood is answered with 200, whatever comes of it: the answer says whether it succeeded.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from itertools import islice
+from typing import Any, Final, TypeGuard
+
+from adapters._aside import Turns
+from adapters._json import validate
+from adapters.langchain.codec import state
+from adapters.langchain.codec.content import as_object
+from adapters.langchain.codec.stream_modes import View
+from adapters.langchain.codec.subscription import get_member, strings
+from adapters.langchain.errors.encode import words_of
+from adapters.langchain.server.context import MAX_PAGE, Connection, dialect_of, owner_of, read_history, select_members
+from adapters.langchain.server.create_run import open_questions, prepare
+from adapters.langchain.wire.requests import RunCreate
+from adapters.langchain.write.thread_events import EVENTS_PER_RECORD, ThreadEvents, to_camel_case
+from canonical import FaultCode, FaultError, Hub, Interrupt, Revision, Scope
+from canonical.value import Json, JsonObject
+
+__all__ = ("Commands", "Refused", "refusal", "success")
+
+_MODES: Final = ["values", "updates", "messages-tuple", "custom"]
+"""Of runs that are started here, for readers who join them by the other streams."""
+_STRATEGIES: Final = frozenset({"reject", "rollback", "interrupt", "enqueue"})
+_PAGE: Final = 10
+
+_CODES: Final[Mapping[FaultCode, str]] = {
+    FaultCode.INVALID: "invalid_argument",
+    FaultCode.UNSUPPORTED: "not_supported",
+    FaultCode.UNSUPPORTED_TYPE: "not_supported",
+    FaultCode.UNAUTHENTICATED: "permission_denied",
+    FaultCode.NOT_FOUND: "no_such_run",
+}
+
+
+class Refused(Exception):
+    """An error of a command. `code` = one of the protocol's."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def success(command_id: int, result: JsonObject, seq: int = 0, *, camel: bool) -> JsonObject:
+    """`seq` = up to where the thread's events are older than what the command did."""
+    meta = {"applied_through_seq": seq}
+    return {
+        "type": "success",
+        "id": command_id,
+        "result": to_camel_case(result) if camel else result,
+        "meta": to_camel_case(meta) if camel else meta,
+    }
+
+
+def refusal(command_id: Any, code: str, message: str) -> JsonObject:
+    return {"type": "error", "id": command_id if _is_id(command_id) else None, "error": code, "message": message}
+
+
+def _is_id(value: Any) -> TypeGuard[int]:
+    """A js-uint (CDDL, section 1)."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
+
+
+class Commands:
+    """Of one caller to one thread."""
+
+    def __init__(self, hub: Hub, connection: Connection, thread_id: str) -> None:
+        self._hub = hub
+        self._connection = connection
+        self._owner = owner_of(connection)
+        self._thread_id = thread_id
+        self.camel = dialect_of(connection) == "agent-protocol"
+        self._known: Mapping[str, Callable[[JsonObject], Awaitable[tuple[JsonObject, int]]]] = {
+            "run.start": self._start,
+            "input.respond": self._respond,
+            "input.inject": self._inject,
+            "agent.getTree": self._tree,
+            "state.get": self._state,
+            "state.listCheckpoints": self._checkpoints,
+            "state.fork": self._fork,
+        }
+
+    async def answer(self, command: Json, others: Mapping[str, Any] | None = None) -> JsonObject:
+        """`others` = further commands, as a transport has them. Raises Refused for what is no command at all."""
+        wire = as_object(command)
+        command_id, method = wire.get("id"), wire.get("method")
+        if not _is_id(command_id) or not isinstance(method, str):
+            raise Refused("invalid_argument", "Protocol commands must include an integer id and string method.")
+        run = {**self._known, **(others or {})}.get(method)
+        try:
+            if run is None:
+                raise Refused("unknown_command", f"Unknown protocol command: {method[:100]}")
+            result, seq = await run(as_object(wire.get("params")))
+        except Refused as error:
+            return refusal(command_id, error.code, str(error))
+        except FaultError as error:
+            code = _CODES.get(error.fault.code, "unknown_error")
+            return refusal(command_id, code, words_of(error.fault))
+        return success(command_id, result, seq, camel=self.camel)
+
+    # Runs
+
+    async def _start(self, params: JsonObject) -> tuple[JsonObject, int]:
+        """An input that comes while a question is open is its answer. One that comes while a run is at work waits
+        behind it, as on LangGraph Platform: the CDDL would put it into the run, which few agents can take."""
+        assistant = get_member(params, "assistant_id")
+        if not isinstance(assistant, str) or not assistant:
+            raise Refused("invalid_argument", "run.start requires an assistant_id.")
+        value: Json = params.get("input")
+        strategy: Any = get_member(params, "multitask_strategy")
+        known = isinstance(strategy, str) and strategy in _STRATEGIES
+        body: JsonObject = {"multitask_strategy": strategy if known else "enqueue"}
+        if value is not None and await open_questions(self._hub, self._owner, self._thread_id):
+            body["command"] = {"resume": value}
+        else:
+            body["input"] = value
+        return await self._launch(assistant, params, body)
+
+    async def _launch(self, assistant: str, params: JsonObject, body: JsonObject) -> tuple[JsonObject, int]:
+        for name in ("config", "metadata"):
+            if params.get(name) is not None:
+                body[name] = params[name]
+        asked = validate(
+            RunCreate,
+            {
+                "assistant_id": assistant,
+                "stream_mode": _MODES,
+                "stream_subgraphs": True,
+                "stream_resumable": True,
+                "if_not_exists": "create",
+                "on_disconnect": "continue",
+                **body,
+            },
+        )
+        # Behind another run it begins after events that are yet to be told.
+        waits = await self._is_busy()
+        launch = await prepare(self._hub, self._connection, asked, self._thread_id)
+        receipt = (await launch.start()).receipt
+        return {"run_id": receipt.run_id}, 0 if waits else (receipt.seq + 1) * EVENTS_PER_RECORD - 1
+
+    async def _is_busy(self) -> bool:
+        try:
+            return (await self._hub.thread_view(self._owner, self._thread_id)).status == "busy"
+        except FaultError:  # there is no such thread yet
+            return False
+
+    async def _respond(self, params: JsonObject) -> tuple[JsonObject, int]:
+        asked = await open_questions(self._hub, self._owner, self._thread_id)
+        answers = dict(_answer(each, asked) for each in _entries(params))
+        agent = next(question for question in asked if question.interrupt_id in answers)
+        task = await self._hub.task(self._owner, agent.task_id)
+        command: JsonObject = {"resume": answers}
+        command.update((name, params[name]) for name in ("update", "goto") if params.get(name) is not None)
+        _, seq = await self._launch(task.agent, params, {"command": command})
+        return {}, seq
+
+    async def _inject(self, _: JsonObject) -> tuple[JsonObject, int]:
+        raise Refused(
+            "not_supported", "A message cannot be put into a run. Send run.start: its input waits behind the run."
+        )
+
+    # Looking
+
+    async def _tree(self, params: JsonObject) -> tuple[JsonObject, int]:
+        run_id: Any = get_member(params, "run_id")
+        events = ThreadEvents(View(thread_id=self._thread_id, owner=self._owner, run_id=None, modes=()), _nobody)
+        told = run_id is None
+        async for records in self._hub.log(self._owner, Scope(self._thread_id)):
+            for record in records:
+                if told and run_id is not None and record.run_id != run_id:
+                    continue
+                events.write(record)
+                told = told or record.run_id == run_id
+        if events.places.tree is None or not told:
+            raise Refused("no_such_run", "There has been no such run on this thread.")
+        return {"tree": events.places.tree}, 0
+
+    async def _state(self, params: JsonObject) -> tuple[JsonObject, int]:
+        ns = strings(get_member(params, "namespace") or [], "namespace")
+        history = await read_history(self._hub, self._owner, self._thread_id)
+        revision = history.head if not ns else next(history.newest(ns), None)
+        if ns and revision is None:
+            raise Refused("no_such_namespace", f"Nothing is known of the state of {'|'.join(ns)[:100]}")
+        keys = params.get("keys")
+        names = None if keys is None else strings(keys, "keys")
+        result: JsonObject = {"values": select_members(state.encode_values(revision), names)}
+        if revision is not None:
+            result["checkpoint"] = {"id": revision.checkpoint_id, **({"ns": "|".join(ns)} if ns else {})}
+        return result, 0
+
+    async def _checkpoints(self, params: JsonObject) -> tuple[JsonObject, int]:
+        ns = strings(get_member(params, "namespace") or [], "namespace")
+        limit: Any = params.get("limit", _PAGE)
+        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+            raise Refused("invalid_argument", "limit: it is not a positive integer")
+        history = await read_history(self._hub, self._owner, self._thread_id)
+        before: Any = params.get("before")
+        known = history.get(before) if isinstance(before, str) else None
+        if before is not None and (known is None or known.ns != ns):
+            raise Refused("no_such_checkpoint", f"Checkpoint {str(before)[:100]!r} not found")
+        found, turns = history.newest(ns, None if known is None else known.seq), Turns()
+        summaries: list[JsonObject] = []
+        for revision in islice(found, min(limit, MAX_PAGE)):
+            summaries.append(_summary(self._thread_id, revision))
+            if turns.over:
+                await turns.give()
+        return {"checkpoints": summaries}, 0
+
+    async def _fork(self, params: JsonObject) -> tuple[JsonObject, int]:
+        checkpoint: Any = get_member(params, "checkpoint_id")
+        history = await read_history(self._hub, self._owner, self._thread_id)
+        if not isinstance(checkpoint, str) or history.get(checkpoint) is None:
+            raise Refused("no_such_checkpoint", f"Checkpoint {str(checkpoint)[:100]!r} not found")
+        runs = list(history.fold.runs.values())
+        body: JsonObject = {"checkpoint_id": checkpoint, "input": params.get("input")}
+        if not runs:
+            raise Refused("no_such_run", "There has been no run on this thread, so no agent to go on with.")
+        result, seq = await self._launch(runs[-1].agent, params, body)
+        return {**result, "thread_id": self._thread_id}, seq
+
+
+def _nobody(*_: object) -> bool:
+    return False
+
+
+def _entries(params: JsonObject) -> list[JsonObject]:
+    """`InputRespondOne` or `InputRespondMany`."""
+    many: Any = params.get("responses")
+    if many is None:
+        return [params]
+    if not isinstance(many, list) or not many or not all(isinstance(each, dict) for each in many):  # pyright: ignore[reportUnknownVariableType]
+        raise Refused("invalid_argument", "input.respond requires at least one response, and each is an object.")
+    return [as_object(each) for each in many]  # pyright: ignore[reportUnknownVariableType]
+
+
+def _answer(entry: JsonObject, asked: list[Interrupt]) -> tuple[str, Json]:
+    wire_id: Any = get_member(entry, "interrupt_id")
+    if not isinstance(wire_id, str):
+        raise Refused("invalid_argument", "input.respond requires an interrupt_id.")
+    ns = strings(get_member(entry, "namespace") or [], "namespace")
+    question = next((question for question in asked if question.interrupt_id == wire_id), None)
+    if question is None:
+        raise Refused("no_such_interrupt", f"Unknown or already-consumed interrupt: {wire_id[:100]}")
+    if ns not in ((), question.ns):
+        raise Refused("no_such_interrupt", "Interrupt namespace does not match the pending interrupt.")
+    return wire_id, entry.get("response")
+
+
+def _summary(thread_id: str, revision: Revision) -> JsonObject:
+    return {
+        "id": revision.checkpoint_id,
+        "timestamp": state.format_time(revision.at),
+        "step": revision.step,
+        "node_name": revision.node,
+        "metadata": state.encode_metadata(thread_id, revision),
+    }

@@ -1,0 +1,278 @@
+"""Event streaming of a thread, over one connection: Server-Sent Events, or a WebSocket that takes commands, too.
+
+A stream of a thread that there is not yet is silent until there is one: the first `run.start` makes it (CDDL 0.0.13,
+section 4). A thread goes on from run to run, and so do its streams: they end when the reader leaves, when the thread is
+erased, and when the gateway stops.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import aclosing, contextmanager, suppress
+from typing import Any, Final, cast
+from uuid import uuid4
+
+from litestar import Response, WebSocket, post, websocket
+from litestar.exceptions import WebSocketDisconnect
+from litestar.types import ControllerRouterHandler
+from pydantic_core import to_json
+
+from adapters._aside import Turns
+from adapters._json import ABSENT, most_values, parse, read_json
+from adapters._sse import frame
+from adapters.langchain.codec.content import as_object
+from adapters.langchain.codec.stream_modes import View
+from adapters.langchain.codec.subscription import Subscription, get_member, parse_subscription
+from adapters.langchain.server.context import Asked, Connection, answer, both, dialect_of, owner_of, path_id
+from adapters.langchain.server.create_run import bad_request
+from adapters.langchain.server.event_commands import Commands, Refused, refusal
+from adapters.langchain.server.stream import stream_response
+from adapters.langchain.write.thread_events import ThreadEvents
+from canonical import FaultCode, FaultError, Hub, Record, Scope
+from canonical.value import JsonObject
+
+__all__ = ("routes",)
+
+log = logging.getLogger("babelgate.langchain")
+
+_POLICY: Final = 1008
+_GOING_AWAY: Final = 1001
+_FAILED: Final = 1011
+"""RFC 6455, section 7.4.1."""
+_SUBSCRIPTIONS: Final = 100
+"""Of one connection: every event is held against each."""
+
+
+def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    server = Events(hub)
+    thread = "/threads/{thread_id:str}"
+    streams = [*both(f"{thread}/stream/events"), *both(f"{thread}/stream")]
+    return [
+        post(streams, status_code=200)(server.stream),
+        post(both(f"{thread}/commands"), status_code=200)(server.command),
+        websocket(streams)(server.talk),
+    ]
+
+
+class Events:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __deepcopy__(self, _: object) -> "Events":
+        return self  # as in `runs`
+
+    async def stream(self, request: Asked) -> Response[Any]:
+        """The connection is the subscription."""
+        view, asked = _view(request), await read_json(request)
+        try:
+            subscription = parse_subscription(as_object(None if asked is ABSENT else asked))
+        except FaultError as error:
+            raise error if view.dialect == "agent-protocol" else bad_request(error.fault.message) from error
+        return stream_response(self._frames(view, subscription), {"Babelgate-Thread": view.thread_id})
+
+    async def _frames(self, view: View, subscription: Subscription) -> AsyncGenerator[bytes]:
+        events, turns = ThreadEvents(view, subscription.takes), Turns()
+        async with aclosing(_batches(self._hub, view)) as batches:
+            async for batch in batches:
+                ready: list[bytes] = []
+                for record in batch:
+                    ready += [frame(e.data, id=str(e.seq), event=e.method) for e in events.tell(record)]
+                    if turns.over:
+                        yield b"".join(ready)
+                        ready.clear()
+                        await turns.give()
+                if ready:
+                    yield b"".join(ready)
+
+    async def command(self, request: Asked) -> Response[Any]:
+        asked = await read_json(request)
+        commands = Commands(self._hub, request, path_id(request, "thread"))
+        try:
+            return answer(await commands.answer(None if asked is ABSENT else asked, _HELD_BY_CONNECTIONS))
+        except Refused as error:
+            status = 422 if commands.camel else 400
+            return answer(refusal(as_object(asked).get("id"), error.code, str(error)), status=status)
+
+    async def talk(self, socket: WebSocket[Any, Any, Any]) -> None:
+        try:
+            view = _view(socket)
+        except FaultError as error:
+            await socket.close(_POLICY, error.fault.message)
+            return
+        await socket.accept()
+        try:
+            await _Talk(self._hub, socket, view).run()
+        except Exception:  # nobody above tells of it
+            log.exception("a WebSocket failed")
+            with suppress(_Left), _leaving():
+                await socket.close(_FAILED, "The gateway failed.")
+
+
+async def _elsewhere(_: JsonObject) -> tuple[JsonObject, int]:
+    raise Refused("not_supported", "Over HTTP a stream is its own subscription: POST to /threads/{thread_id}/stream.")
+
+
+_HELD_BY_CONNECTIONS: Final = {f"subscription.{name}": _elsewhere for name in ("subscribe", "unsubscribe", "reconnect")}
+
+
+def _view(connection: Connection) -> View:
+    return View(
+        thread_id=path_id(connection, "thread"),
+        owner=owner_of(connection),
+        run_id=None,
+        modes=(),
+        dialect=dialect_of(connection),
+        subgraphs=True,
+    )
+
+
+async def _batches(hub: Hub, view: View) -> AsyncGenerator[Sequence[Record]]:
+    """All records of the thread, as soon as there is one."""
+    if not await hub.await_thread(view.owner, view.thread_id):
+        return
+    reading = hub.read(view.owner, Scope(view.thread_id), inline=True)
+    async with aclosing(cast("AsyncGenerator[Sequence[Record]]", reading)) as batches:
+        try:
+            async for batch in batches:
+                yield batch
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:  # it was erased before the first look
+                raise
+
+
+class _Left(Exception):
+    """Nobody reads any longer."""
+
+
+@contextmanager
+def _leaving() -> Generator[None]:
+    """What Litestar and the server below it raise then."""
+    try:
+        yield
+    except (WebSocketDisconnect, OSError, RuntimeError) as error:
+        raise _Left from error
+
+
+class _Talk:
+    """One WebSocket: commands in, their answers and events out. An event goes out once, however many subscriptions
+    take it; a new subscription is told what was before it."""
+
+    def __init__(self, hub: Hub, socket: WebSocket[Any, Any, Any], view: View) -> None:
+        self._hub = hub
+        self._socket = socket
+        self._view = view
+        self._commands = Commands(hub, socket, view.thread_id)
+        self._subscriptions: dict[str, Subscription] = {}
+        self._events = ThreadEvents(view, self._takes)
+        self._read = 0
+        """The seq of the last record that was told."""
+        self._turn = asyncio.Lock()
+        """Of telling: what is told again to a new subscription comes in between two records."""
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            telling = tasks.create_task(self._tell())
+            with suppress(_Left, WebSocketDisconnect):
+                while True:
+                    await self._answer((await self._socket.receive_data(mode="text")).encode())
+            telling.cancel()
+
+    async def _tell(self) -> None:
+        with suppress(_Left):
+            async with aclosing(_batches(self._hub, self._view)) as batches:
+                async for batch in batches:
+                    async with self._turn:
+                        for record in batch:
+                            for event in self._events.tell(record):
+                                await self._send(event.data.decode())
+                            self._read = record.seq
+            with _leaving():
+                await self._socket.close(_GOING_AWAY, "The thread was deleted, or the gateway stops.")
+
+    async def _send(self, text: str) -> None:
+        with _leaving():
+            await self._socket.send_data(text)
+
+    def _takes(self, seq: int, channel: str, ns: Sequence[str], name: str) -> bool:
+        return any(each.takes(seq, channel, ns, name) for each in self._subscriptions.values())
+
+    async def _answer(self, raw: bytes) -> None:
+        command: Any = None
+        replays: list[Subscription] = []
+
+        async def subscribe(params: JsonObject) -> tuple[JsonObject, int]:
+            return await self._subscribe(params, replays)
+
+        async def reconnect(params: JsonObject) -> tuple[JsonObject, int]:
+            return await self._reconnect(params, replays)
+
+        async with self._turn:
+            try:
+                command = await parse(raw, most_values(self._socket))
+                others = {
+                    "subscription.subscribe": subscribe,
+                    "subscription.unsubscribe": self._unsubscribe,
+                    "subscription.reconnect": reconnect,
+                }
+                told = await self._commands.answer(command, others)
+            except FaultError:
+                told = refusal(None, "invalid_argument", "Protocol commands must be valid JSON.")
+            except Refused as error:
+                told = refusal(as_object(command).get("id"), error.code, str(error))
+            except Exception:  # over HTTP it would be a 500: the conversation goes on
+                log.exception("a command over a WebSocket failed")
+                told = refusal(as_object(command).get("id"), "unknown_error", "The gateway failed to answer this.")
+            await self._send(to_json(told).decode())
+            for subscription in replays:
+                async with aclosing(self._replay_events(subscription)) as texts:
+                    async for text in texts:
+                        await self._send(text)
+
+    # Subscriptions
+
+    async def _subscribe(self, params: JsonObject, replays: list[Subscription]) -> tuple[JsonObject, int]:
+        subscription = parse_subscription(params)
+        wanted: Any = get_member(params, "subscription_id")
+        subscription_id = wanted if isinstance(wanted, str) and wanted else str(uuid4())
+        if subscription_id not in self._subscriptions and len(self._subscriptions) == _SUBSCRIPTIONS:
+            raise Refused("invalid_argument", f"A connection has at most {_SUBSCRIPTIONS} subscriptions.")
+        # The answer says how many there are, and comes before them.
+        async with aclosing(self._replay_events(subscription)) as texts:
+            count = len([None async for _ in texts])
+        replays.append(subscription)
+        self._subscriptions[subscription_id] = subscription
+        return {"subscription_id": subscription_id, "replayed_events": count}, 0
+
+    async def _reconnect(self, params: JsonObject, replays: list[Subscription]) -> tuple[JsonObject, int]:
+        """As LangGraph Platform has it: to subscribe from `since` on. A new connection has no subscriptions that it
+        could restore by id, as the CDDL would."""
+        if not isinstance(params.get("since"), int):
+            raise Refused("invalid_argument", "subscription.reconnect requires since, the last seq that was received.")
+        result, seq = await self._subscribe(params, replays)
+        return {**result, "restored": True, "missed_events": result["replayed_events"]}, seq
+
+    async def _unsubscribe(self, params: JsonObject) -> tuple[JsonObject, int]:
+        subscription_id: Any = get_member(params, "subscription_id")
+        if not isinstance(subscription_id, str):
+            raise Refused("invalid_argument", "subscription.unsubscribe requires a subscription_id.")
+        if self._subscriptions.pop(subscription_id, None) is None:
+            raise Refused("no_such_subscription", f"Unknown subscription: {subscription_id[:100]}")
+        return {}, 0
+
+    async def _replay_events(self, subscription: Subscription) -> AsyncGenerator[str]:
+        if not self._read:
+            return
+        events, turns = ThreadEvents(self._view, subscription.takes), Turns()
+        try:
+            async with aclosing(self._hub.log(self._view.owner, Scope(self._view.thread_id), inline=True)) as batches:
+                async for batch in batches:
+                    for record in batch:
+                        if record.seq > self._read:
+                            return
+                        for event in events.tell(record):
+                            yield event.data.decode()
+                        if turns.over:
+                            await turns.give()
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise

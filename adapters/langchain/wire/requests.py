@@ -1,0 +1,205 @@
+"""What callers ask: the bodies of requests, names verbatim. Both dialects in one, because at the root only the body
+says which is spoken."""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from adapters._json import read_json, validate
+from adapters.langchain.server.context import MAX_PAGE, Asked, uuid
+from canonical import FaultCode, FaultError, ThreadFilter
+from canonical.hub import ThreadOrder
+from canonical.value import Json, JsonObject
+
+__all__ = (
+    "Checkpoint",
+    "HistorySearch",
+    "RunCreate",
+    "RunSearch",
+    "RunsCancel",
+    "StateAt",
+    "StateUpdate",
+    "SuperStep",
+    "ThreadCount",
+    "ThreadCreate",
+    "ThreadPatch",
+    "ThreadSearch",
+    "ThreadsPrune",
+    "Ttl",
+    "checkpoint_of",
+    "read_body",
+)
+
+M = TypeVar("M", bound=BaseModel)
+
+Limit = Annotated[int, Field(strict=True, ge=1, le=MAX_PAGE)]
+Offset = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
+Minutes = Annotated[float, Field(gt=0, le=10**9, strict=True)]
+Status = Literal["idle", "busy", "interrupted", "error"]
+
+
+class _Ask(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+
+class Ttl(_Ask):
+    ttl: Minutes
+    strategy: str = "delete"
+
+
+class Checkpoint(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    checkpoint_id: str | None = None
+    checkpoint_ns: str | None = None
+
+
+class _Update(_Ask):
+    values: Json = None
+    command: JsonObject | None = None
+    as_node: str | None = None
+
+
+class SuperStep(_Ask):
+    updates: list[_Update]
+
+
+class ThreadCreate(_Ask):
+    thread_id: str | None = None
+    metadata: JsonObject | None = None
+    if_exists: Literal["raise", "do_nothing"] | None = None
+    ttl: Ttl | Minutes | None = None
+    supersteps: list[SuperStep] | None = None
+
+
+class ThreadPatch(_Ask):
+    metadata: JsonObject | None = None
+    ttl: Ttl | Minutes | None = None
+    checkpoint: Checkpoint | None = None
+    values: JsonObject | None = None
+    messages: list[Json] | None = None
+
+
+class ThreadCount(_Ask):
+    metadata: JsonObject | None = None
+    values: JsonObject | None = None
+    status: Status | None = None
+
+    def where(self, ids: list[str] | None = None) -> ThreadFilter:
+        known = None if ids is None else tuple(uuid(thread_id, "thread") for thread_id in ids)
+        return ThreadFilter(ids=known, metadata=self.metadata or {}, status=self.status)
+
+
+class ThreadSearch(ThreadCount):
+    ids: list[str] | None = None
+    limit: Limit = 10
+    offset: Offset = 0
+    sort_by: Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"] | None = None
+    sort_order: Literal["asc", "desc"] | None = None
+    select: list[str] | None = None
+    extract: dict[str, str] | None = None
+
+    @property
+    def order(self) -> ThreadOrder:
+        if self.sort_by is None:
+            return "created_at"
+        return "updated_at" if self.sort_by == "state_updated_at" else self.sort_by
+
+
+class ThreadsPrune(_Ask):
+    thread_ids: list[str]
+    strategy: Literal["delete", "keep_latest"] = "delete"
+
+
+class StateAt(_Ask):
+    checkpoint: Checkpoint
+    select: list[str] | None = None
+
+
+class StateUpdate(_Ask):
+    values: Json = None
+    as_node: str | None = None
+    checkpoint: Checkpoint | None = None
+    checkpoint_id: str | None = None
+
+
+class HistorySearch(_Ask):
+    limit: Limit = 10
+    before: str | JsonObject | None = None
+    metadata: JsonObject | None = None
+    checkpoint: Checkpoint | None = None
+    select: list[str] | None = None
+
+
+class Config(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    tags: list[str] | None = None
+    recursion_limit: int | None = None
+    configurable: JsonObject | None = None
+
+
+class RunCreate(BaseModel):
+    """A run of either dialect. What it has no field for is kept, too."""
+
+    model_config = ConfigDict(extra="allow")
+
+    assistant_id: str | None = None
+    agent_id: str | None = None
+    thread_id: str | None = None
+    input: Json = None
+    messages: list[Json] | None = None
+    command: JsonObject | None = None
+    checkpoint: Checkpoint | None = None
+    checkpoint_id: str | None = None
+    metadata: JsonObject | None = None
+    config: Config | None = None
+    context: JsonObject | None = None
+    webhook: Annotated[str, Field(min_length=1, max_length=65536)] | None = None
+    interrupt_before: Literal["*"] | list[str] | None = None
+    interrupt_after: Literal["*"] | list[str] | None = None
+    stream_mode: str | list[str] | None = None
+    stream_subgraphs: bool | None = None
+    stream_resumable: bool | None = None
+    feedback_keys: list[str] | None = None
+    multitask_strategy: Literal["reject", "rollback", "interrupt", "enqueue"] | None = None
+    if_not_exists: Literal["create", "reject"] | None = None
+    on_disconnect: Literal["cancel", "continue"] | None = None
+    on_completion: Literal["delete", "keep"] | None = None
+    after_seconds: Annotated[float, Field(ge=0, le=10**9, strict=True)] | None = None
+    durability: Literal["sync", "async", "exit"] | None = None
+    checkpoint_during: bool | None = None
+    """What was before `durability`."""
+
+    @property
+    def durable(self) -> str | None:
+        if self.durability is None and self.checkpoint_during is not None:
+            return "async" if self.checkpoint_during else "exit"
+        return self.durability
+
+
+class RunSearch(_Ask):
+    metadata: JsonObject | None = None
+    status: Literal["pending", "running", "error", "success", "timeout", "interrupted"] | None = None
+    thread_id: str | None = None
+    agent_id: str | None = None
+    limit: Limit = 10
+    offset: Offset = 0
+
+
+class RunsCancel(_Ask):
+    status: Literal["pending", "running", "all"] | None = None
+    thread_id: str | None = None
+    run_ids: list[str] | None = None
+
+
+async def read_body(request: Asked, model: type[M]) -> M:
+    return validate(model, await read_json(request))
+
+
+def checkpoint_of(checkpoint: Checkpoint | None, checkpoint_id: str | None = None, config: Any = None) -> str | None:
+    """The id of a revision, from wherever the caller says it. Raises invalid where it is said in two ways."""
+    said = [given for given in (checkpoint_id, checkpoint and checkpoint.checkpoint_id, config) if given]
+    if any(given != said[0] or not isinstance(given, str) for given in said):
+        raise FaultError(FaultCode.INVALID, "checkpoint: must be one id; several different ones were given")
+    return said[0] if said else None

@@ -1,0 +1,1 @@
+"""Records → what callers see: frames of streams, chunks, content blocks, webhooks."""

@@ -1,0 +1,54 @@
+"""Webhook bodies: what is posted when a run has ended: the run as LangGraph Platform shows it, and the thread's
+values."""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from pydantic_core import to_json
+
+from adapters.langchain.codec import state
+from adapters.langchain.errors.encode import encode_error
+from canonical import Record, Run, RunStatus, StateHistory, Task, Webhook
+from canonical.event import RunCreated, RunEnded
+from canonical.value import JsonObject
+
+__all__ = ("Writer",)
+
+
+class Writer:
+    """One body, at the end of the run that the config names."""
+
+    scope: Literal["task", "thread"] = "thread"
+    """Values are the thread's: the writer is fed with all of its records."""
+    once = True
+
+    def __init__(self, webhook: Webhook, task: Task, name: str) -> None:
+        self._run_id: str = webhook.config["run_id"]
+        self._history = StateHistory(task.thread_id)
+        self._created: RunCreated | None = None
+
+    def headers(self) -> Mapping[str, str]:
+        return {"Content-Type": "application/json"}
+
+    def write(self, record: Record) -> Iterable[bytes]:
+        self._history.apply(record)
+        event = record.event
+        if isinstance(event, RunCreated) and event.run_id == self._run_id:
+            self._created = event
+        if not isinstance(event, RunEnded) or record.run_id != self._run_id or self._created is None:
+            return []
+        return [to_json(self._body(self._history.fold.runs[self._run_id], self._created, record.at))]
+
+    def _body(self, run: Run, created: RunCreated, at: int) -> JsonObject:
+        started = None if run.started_at is None else state.format_time(run.started_at)
+        body: JsonObject = {
+            **state.encode_run(run, created),
+            "run_started_at": started,
+            "run_ended_at": state.format_time(at),
+            "webhook_sent_at": state.format_time(at),
+            "values": state.encode_values(self._history.head),
+        }
+        if run.status in (RunStatus.ERROR, RunStatus.TIMEOUT):
+            error = encode_error(run.fault)
+            body["error"] = f"{error['error']}: {error['message']}"
+        return body

@@ -1,0 +1,53 @@
+"""The models of a server as agents."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from adapters._json import validate
+from adapters.openai import wire as w
+from canonical import AgentInfo
+from canonical.value import Json
+
+__all__ = ("decode_models", "upstream_name")
+
+_NAME_LENGTH: Final = 63
+
+
+def decode_models(answer: Json) -> list[AgentInfo]:
+    """Under names that are names here; `upstream_name` tells the server's own. Raises invalid."""
+    listed = validate(w.Models, {"data": answer} if isinstance(answer, list) else answer)
+    found: dict[str, AgentInfo] = {}
+    for model in listed.data:
+        name = _free(_ours(model.id), found)
+        found[name] = _decode_model(model, name)
+    return list(found.values())
+
+
+def upstream_name(info: AgentInfo) -> str:
+    """What the model's own server calls it."""
+    own: Mapping[str, Any] = info.metadata.get("openai") or {}
+    return own.get("model") or info.name
+
+
+def _decode_model(model: w.Model, name: str) -> AgentInfo:
+    by = f", by {model.owned_by}" if model.owned_by else ""
+    return AgentInfo(
+        name=name,
+        description=f"The model {model.id}{by}",
+        input_types=("text/plain", "application/json", "*/*"),
+        output_types=("text/plain", "application/json"),
+        metadata={"openai": {"model": model.id}},
+    )
+
+
+def _ours(name: str) -> str:
+    return re.sub(r"[^-a-z0-9_.]+", "-", name.lower()).strip("-_.")[:_NAME_LENGTH].rstrip("-_.") or "agent"
+
+
+def _free(name: str, taken: Mapping[str, object] | Sequence[str]) -> str:
+    found, number = name, 1
+    while found in taken:
+        number += 1
+        found = f"{name[: _NAME_LENGTH - 4].rstrip('-_.')}-{number}"
+    return found

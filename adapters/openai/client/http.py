@@ -1,0 +1,72 @@
+"""HTTP calls of an OpenAI-compatible server. No fault repeats a header that was sent: one of them is the key."""
+
+import json
+import re
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import httpx
+
+from adapters._client.answers import REFUSAL_LIMIT
+from adapters._client.calls import Calls
+from adapters._client.error_response import refusal
+from adapters._json import validate
+from adapters.openai import wire as w
+from adapters.openai.errors import decode_refusal, without
+from canonical import Fault, FaultCode, FaultError
+from canonical.value import Json, JsonObject
+
+__all__ = ("HttpClient", "base_of")
+
+_VERSIONED: Final = re.compile(r"/(v\d+\w*|openai)$")
+
+
+def base_of(url: str) -> str:
+    """Where the API begins: operators give the server, or what its own documents call the base URL."""
+    url = url.rstrip("/")
+    return url if _VERSIONED.search(url) else f"{url}/v1"
+
+
+class HttpClient(Calls):
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        timeout: httpx.Timeout | float | None = None,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        super().__init__(base_of(url), headers, timeout, http)
+
+    def open_response(
+        self, method: str, path: str, body: JsonObject | None = None
+    ) -> AbstractAsyncContextManager[httpx.Response]:
+        if body is None:
+            return self.request(method, path, {"Accept": "application/json"})
+        return self.request(method, path, {"Accept": "text/event-stream, application/json"}, body=_encode_body(body))
+
+    async def get(self, path: str) -> Json:
+        async with self.open_response("GET", path) as response:
+            return await self.json(response)
+
+    async def read_refusal(self, response: httpx.Response) -> FaultError:
+        error: w.Error | str | None = None
+        try:
+            answer = await self.json(response, REFUSAL_LIMIT)
+            # Not all wrap it: FastAPI says {"detail"}, and some give the members of the error themselves.
+            error = validate(w.ErrorBody, answer).error or validate(w.Error, answer)
+        except FaultError:  # a proxy's page, say
+            pass
+        return refusal(self.redact_fault(decode_refusal(response.status_code, error)), response)
+
+    def redact_fault(self, fault: Fault) -> Fault:
+        """In words that hold nothing of what was sent to be let in."""
+        words = (word for value in self._headers.values() for word in (value, value.rpartition(" ")[2]))
+        return without(fault, sorted(words, key=len, reverse=True))
+
+
+def _encode_body(body: JsonObject) -> bytes:
+    try:
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise FaultError(FaultCode.INVALID, "The input cannot be written as JSON") from error

@@ -1,0 +1,103 @@
+"""What an OpenAI-compatible server says of its failures → faults."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from adapters._client.status import fault_code
+from adapters.openai import wire as w
+from canonical import Fault, FaultCode
+from canonical.value import JsonObject
+
+__all__ = ("decode_error", "decode_refusal", "forgot", "has_no_such_api", "refuses", "without")
+
+_MIN_SECRET: Final = 8
+"""Shorter header values are no secrets, and taking them out would maim every message."""
+
+_CODES: Final = {
+    "rate_limit_exceeded": FaultCode.AGENT_UNREACHABLE,
+    "server_error": FaultCode.AGENT_UNREACHABLE,
+    "overloaded_error": FaultCode.AGENT_UNREACHABLE,
+}
+
+
+def decode_error(error: w.Error | str | None) -> Fault:
+    """The failure of a run that had begun."""
+    if isinstance(error, str):
+        error = w.Error(message=error)
+    if error is None:
+        return Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
+    code = _CODES.get(str(error.code), FaultCode.AGENT_FAILED)
+    # Its server is well: it answered, and told of it.
+    details: JsonObject = {"openai": _own(error), "status": 200}
+    return Fault(code=code, message=error.message or "The agent failed.", details=details)
+
+
+def decode_refusal(status: int, error: w.Error | str | None) -> Fault:
+    """An answer that is no 2xx. What the server says of a wrong key is not repeated: it may quote the key."""
+    if isinstance(error, str):
+        error = w.Error(message=error)
+    told = f"The agent's server answered {status}"
+    own = _own(error) if error is not None else {}
+    details: JsonObject = {"openai": own}
+    if status in (401, 403):
+        words = "is not let in" if status == 401 else "may not do this"
+        own.pop("message", None)
+        return Fault(code=FaultCode.AGENT_FAILED, message=f"{told}: the gateway {words}", details=details)
+    # OpenAI asks to "retry your request after a brief wait" after a 500 (platform.openai.com/docs/guides/error-codes).
+    code = FaultCode.AGENT_UNREACHABLE if status == 500 else fault_code(status)
+    message = f"{told}: {error.message}" if error is not None and error.message else told
+    return Fault(code=code, message=message, details=details)
+
+
+def _own(error: w.Error) -> JsonObject:
+    return error.model_dump(include={"message", "type", "param", "code"}, exclude_none=True)
+
+
+def without(fault: Fault, secrets: Iterable[str]) -> Fault:
+    """The fault in words that repeat none of these."""
+    hidden = [secret for secret in secrets if len(secret) >= _MIN_SECRET]
+    if not hidden:
+        return fault
+    own: JsonObject = fault.details.get("openai") or {}
+
+    def redact(text: str) -> str:
+        for secret in hidden:
+            text = text.replace(secret, "***")
+        return text
+
+    shown = {key: redact(value) if isinstance(value, str) else value for key, value in own.items()}
+    details = {**fault.details, "openai": shown} if own else fault.details
+    return Fault(code=fault.code, message=redact(fault.message), details=details)
+
+
+# What a refusal says of the server
+
+
+def _of(fault: Fault) -> JsonObject:
+    return fault.details.get("openai") or {}
+
+
+def has_no_such_api(fault: Fault) -> bool:
+    """The path is unknown there, and not the model."""
+    return fault.details.get("status") in (404, 405, 501) and _of(fault).get("code") != "model_not_found"
+
+
+def forgot(fault: Fault, response_id: str) -> bool:
+    """The server does not know the response that the call goes on from: too old, or it keeps none."""
+    if fault.details.get("status") not in (400, 404, 422):
+        return False
+    own = _of(fault)
+    message = str(own.get("message", ""))
+    return (
+        own.get("code") == "previous_response_not_found"
+        or own.get("param") in ("previous_response_id", "response_id")
+        or "previous_response_id" in message
+        or response_id in message
+    )
+
+
+def refuses(fault: Fault, field: str) -> bool:
+    """The server takes no request with this field."""
+    own = _of(fault)
+    named = f"{own.get('param', '')} {own.get('message', '')}"
+    return fault.details.get("status") in (400, 422) and field in named

@@ -1,0 +1,1 @@
+"""A conversation → the bodies of requests."""

@@ -1,0 +1,158 @@
+"""A conversation as a request of chat completions, which remember nothing: all of it goes out each time."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from adapters.openai.codec import (
+    BOTH,
+    Losses,
+    call_kind,
+    data_url,
+    encode_content,
+    format_of,
+    object_in,
+    own_of,
+    pick_members,
+    shown_text,
+    tools_of,
+)
+from adapters.openai.request.transcript import text_of_json
+from canonical import Feature, FilePart, Message, Part, ReasoningPart, ToolCallPart, ToolResultPart
+from canonical.value import JsonObject
+
+__all__ = ("encode_chat", "encode_messages")
+
+_PASSED: Final = (
+    *BOTH,
+    "frequency_penalty",
+    "logit_bias",
+    "max_completion_tokens",
+    "max_tokens",
+    "prediction",
+    "presence_penalty",
+    "reasoning_effort",
+    "seed",
+    "stop",
+    "verbosity",
+    "web_search_options",
+)
+_AUDIO: Final[Mapping[str, str]] = {
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+}
+
+
+def encode_chat(
+    model: str, messages: Sequence[Message], config: JsonObject, schema: JsonObject | None, losses: Losses
+) -> JsonObject:
+    """The body of POST /chat/completions, streamed."""
+    said = list(encode_messages(messages, losses))
+    if isinstance(config.get("instructions"), str):
+        said.insert(0, {"role": "system", "content": config["instructions"]})
+    body: JsonObject = {
+        "model": model,
+        "messages": said,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        **pick_members(config, _PASSED),
+    }
+    if "max_output_tokens" in config and not body.keys() & {"max_tokens", "max_completion_tokens"}:
+        body["max_completion_tokens"] = config["max_output_tokens"]
+    if (effort := object_in(config, "reasoning").get("effort")) is not None:
+        body.setdefault("reasoning_effort", effort)
+    if (verbosity := object_in(config, "text").get("verbosity")) is not None:
+        body.setdefault("verbosity", verbosity)
+    if tools := list(_encode_tools(config, losses)):
+        body["tools"] = tools
+        if (choice := _encode_choice(config)) is not None:
+            body["tool_choice"] = choice
+    if (form := format_of(config, schema)) is not None:
+        body["response_format"] = _encode_format(form)
+    return body
+
+
+def _encode_tools(config: JsonObject, losses: Losses) -> Iterator[JsonObject]:
+    for tool in tools_of(config):
+        kind = tool["type"]
+        if kind not in ("function", "custom"):
+            losses.note(Feature.CALLER_TOOLS, "chat completions take functions only")
+            continue
+        yield {"type": kind, kind: {key: value for key, value in tool.items() if key != "type"}}
+
+
+def _encode_choice(config: JsonObject) -> object:
+    choice = object_in(config, "tool_choice")
+    kind = choice.get("type")
+    if "name" in choice and kind in ("function", "custom"):
+        return {"type": kind, kind: {"name": choice["name"]}}
+    return config.get("tool_choice")
+
+
+def _encode_format(form: JsonObject) -> JsonObject:
+    if form.get("type") != "json_schema":
+        return form
+    return {"type": "json_schema", "json_schema": {key: value for key, value in form.items() if key != "type"}}
+
+
+def encode_messages(messages: Iterable[Message], losses: Losses) -> Iterator[JsonObject]:
+    for message in messages:
+        match message.role:
+            case "tool":
+                for part in message.parts:
+                    if isinstance(part, ToolResultPart):
+                        yield {"role": "tool", "tool_call_id": part.call_id, "content": text_of_json(part.output)}
+            case "agent":
+                said = _encode_agent(message, losses)
+                if len(said) > 1:
+                    yield said
+            case role:
+                yield {"role": role, "content": encode_content(message.parts, losses, _encode_file, "text")}
+
+
+def _encode_agent(message: Message, losses: Losses) -> JsonObject:
+    said: JsonObject = {"role": "assistant"}
+    text = "".join(shown_text(part, losses) for part in message.parts)
+    calls = [_encode_call(part) for part in message.parts if isinstance(part, ToolCallPart)]
+    if text:
+        said["content"] = text
+    if calls:
+        said.setdefault("content", None)
+        said["tool_calls"] = calls
+        said |= _thoughts(message.parts)
+    return said
+
+
+def _encode_call(part: ToolCallPart) -> JsonObject:
+    if call_kind(part) == "custom":
+        return {"id": part.call_id, "type": "custom", "custom": {"name": part.name, "input": part.arguments}}
+    return {
+        "id": part.call_id,
+        "type": "function",
+        "function": {"name": part.name, "arguments": part.arguments or "{}"},
+    }
+
+
+def _thoughts(parts: Sequence[Part]) -> dict[str, str]:
+    """Some reasoning models want to hear again what they thought before a call, in the field in which they said it."""
+    found: dict[str, str] = {}
+    for part in parts:
+        if isinstance(part, ReasoningPart) and isinstance(name := own_of(part).get("field"), str):
+            found[name] = found.get(name, "") + part.text
+    return found
+
+
+def _encode_file(part: FilePart, losses: Losses) -> JsonObject | None:
+    media_type = part.media_type or ""
+    if media_type.startswith("image/") and (part.inline is not None or part.url is not None):
+        return {"type": "image_url", "image_url": {"url": part.url if part.inline is None else data_url(part)}}
+    if part.inline is None:
+        return None
+    if media_type in _AUDIO:
+        data = data_url(part).partition(",")[2]
+        return {"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO[media_type]}}
+    if media_type.startswith("text/") or media_type == "application/json":
+        losses.note(Feature.FILE_BYTES, "a text file is sent as text")
+        return {"type": "text", "text": f"{part.name or 'file'}:\n{part.inline.decode(errors='replace')}\n"}
+    return {"type": "file", "file": {"filename": part.name or "file", "file_data": data_url(part)}}

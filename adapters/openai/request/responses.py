@@ -1,0 +1,135 @@
+"""A conversation, or what is new of it, as a request of the Responses API."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from adapters.openai.codec import (
+    BOTH,
+    Losses,
+    call_kind,
+    data_url,
+    encode_content,
+    format_of,
+    is_approved,
+    object_in,
+    pick_members,
+    shown_text,
+    tools_of,
+)
+from adapters.openai.request.transcript import Results, text_of_json
+from canonical import FilePart, Message, ToolCallPart, ToolResultPart
+from canonical.value import JsonObject
+
+__all__ = ("encode_items", "encode_response", "encode_results")
+
+_PASSED: Final = (
+    *BOTH,
+    "context_management",
+    "include",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "prompt",
+    "reasoning",
+    "truncation",
+)
+
+
+def encode_response(
+    model: str, items: Sequence[JsonObject], config: JsonObject, schema: JsonObject | None, previous: str | None = None
+) -> JsonObject:
+    """The body of POST /responses, streamed. `previous` = the response that it goes on from."""
+    body: JsonObject = {
+        "model": model,
+        "input": list(items),
+        "stream": True,
+        "store": True,
+        **pick_members(config, _PASSED),
+    }
+    if previous is not None:
+        body["previous_response_id"] = previous
+    # What chat completions call these (max_tokens is the older name), for callers that configure in their words.
+    for name in ("max_completion_tokens", "max_tokens"):
+        if config.get(name) is not None:
+            body.setdefault("max_output_tokens", config[name])
+    if config.get("reasoning_effort") is not None:
+        body.setdefault("reasoning", {"effort": config["reasoning_effort"]})
+    if tools := tools_of(config):
+        body["tools"] = tools
+        if (choice := _encode_choice(config)) is not None:
+            body["tool_choice"] = choice
+    text: JsonObject = {}
+    if (form := format_of(config, schema)) is not None:
+        text["format"] = form
+    for given in (object_in(config, "text"), config):
+        if given.get("verbosity") is not None:
+            text["verbosity"] = given["verbosity"]
+    if text:
+        body["text"] = text
+    return body
+
+
+def _encode_choice(config: JsonObject) -> object:
+    choice = object_in(config, "tool_choice")
+    kind = choice.get("type")
+    if kind in ("function", "custom") and (nested := object_in(choice, kind)):
+        return {"type": kind, "name": nested.get("name")}
+    return config.get("tool_choice")
+
+
+def encode_results(results: Results) -> list[JsonObject]:
+    """Answers to calls, for a server that remembers the calls."""
+    return [_encode_result(call, result) for call, result in results]
+
+
+def encode_items(messages: Iterable[Message], losses: Losses) -> Iterator[JsonObject]:
+    calls: dict[str, ToolCallPart] = {}
+    for message in messages:
+        match message.role:
+            case "tool":
+                for part in message.parts:
+                    if isinstance(part, ToolResultPart) and part.call_id in calls:
+                        yield _encode_result(calls[part.call_id], part)
+            case "agent":
+                if text := "".join(shown_text(part, losses) for part in message.parts):
+                    yield {"role": "assistant", "content": text}
+                for part in message.parts:
+                    if isinstance(part, ToolCallPart):
+                        calls[part.call_id] = part
+                        yield _encode_call(part)
+            case role:
+                yield {"role": role, "content": encode_content(message.parts, losses, _encode_file, "input_text")}
+
+
+def _encode_call(part: ToolCallPart) -> JsonObject:
+    match call_kind(part):
+        case "custom":
+            return {"type": "custom_tool_call", "call_id": part.call_id, "name": part.name, "input": part.arguments}
+        case "mcp_approval_request":
+            own = part.extra["openai"]
+            asked: JsonObject = {"type": "mcp_approval_request", "id": part.call_id, "name": part.name}
+            return {**asked, "arguments": part.arguments, "server_label": own.get("server_label") or ""}
+        case _:
+            arguments = part.arguments or "{}"
+            return {"type": "function_call", "call_id": part.call_id, "name": part.name, "arguments": arguments}
+
+
+def _encode_result(call: ToolCallPart, result: ToolResultPart) -> JsonObject:
+    kind = call_kind(call)
+    if kind == "mcp_approval_request":
+        yes = not result.error and is_approved(result.output)
+        return {"type": "mcp_approval_response", "approval_request_id": call.call_id, "approve": yes}
+    name = "custom_tool_call_output" if kind == "custom" else "function_call_output"
+    return {"type": name, "call_id": call.call_id, "output": text_of_json(result.output)}
+
+
+def _encode_file(part: FilePart, losses: Losses) -> JsonObject | None:
+    """Images and files, by their bytes or by URL."""
+    if (part.media_type or "").startswith("image/") and (part.inline is not None or part.url is not None):
+        url = part.url if part.inline is None else data_url(part)
+        return {"type": "input_image", "image_url": url, "detail": "auto"}
+    if part.inline is not None:
+        return {"type": "input_file", "filename": part.name or "file", "file_data": data_url(part)}
+    if part.url is not None:
+        return {"type": "input_file", "file_url": part.url}
+    return None

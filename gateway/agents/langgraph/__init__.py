@@ -1,0 +1,1 @@
+"""Agents that are LangGraph graphs in this process."""

@@ -1,0 +1,250 @@
+"""A graph's checkpointer: LangGraph's own port for what it keeps, on the gateway's database.
+
+One saver serves one call: it knows whose thread it is, and a call that was given up can write no more.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    get_checkpoint_metadata,
+)
+
+from canonical import FaultCode, FaultError, Invocation
+from gateway.storage import checkpoints as checkpoint
+from gateway.storage.checkpoints import Stored, Write
+from gateway.storage.journal import Journal
+from gateway.storage.queries import thread_key
+from gateway.storage.transaction import Ledger, need_idle_thread
+
+__all__ = ("Saver", "wait_in_thread")
+
+T = TypeVar("T")
+
+_PAGE: Final = 50
+_ALL: Final = 2**31
+
+
+class Saver(BaseCheckpointSaver[int]):
+    def __init__(self, journal: Journal, call: Invocation) -> None:
+        super().__init__()
+        self.loaded: set[tuple[str, str]] = set()
+        """Place and id of the checkpoints that the graph began from."""
+        self._journal = journal
+        self._call = call
+        self._pk: int | None = None
+        """The key of the call's thread, from the first look on: its id may be given out again under a call that was
+        given up."""
+        self._loop = asyncio.get_running_loop()
+
+    # Reading
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        thread_id, ns, checkpoint_id = _place(config)
+        if self._pk is None:
+            key = partial(thread_key, owner=self._call.owner, thread_id=self._call.thread_id)
+            self._pk = await self._journal.query(key)
+        read = partial(
+            checkpoint.find,
+            owner=self._call.owner,
+            thread_id=self._call.thread_id,
+            ns=self._ns(thread_id, ns),
+            checkpoint_id=checkpoint_id,
+        )
+        found = await self._journal.query(read)
+        if found is None:
+            return None
+        self.loaded.add((ns, found.checkpoint_id))
+        return self._tuple(thread_id, ns, found)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        if config is None:
+            raise ValueError("A saver lists the checkpoints of one thread: give a config that names it")
+        thread_id, ns, checkpoint_id = _place(config)
+        named = "checkpoint_ns" in config.get("configurable", {})
+        last = None if before is None else _place(before)[2]
+        left = _ALL if limit is None else limit
+        while left > 0:
+            read = partial(
+                checkpoint.page,
+                owner=self._call.owner,
+                thread_id=self._call.thread_id,
+                ns=self._ns(thread_id, ns) if named or thread_id != self._call.thread_id else None,
+                checkpoint_id=checkpoint_id,
+                before=last,
+                limit=_PAGE,
+            )
+            found = await self._journal.query(read)
+            for stored in found:
+                made = self._tuple(thread_id, ns if named else stored.ns, stored)
+                metadata: Mapping[str, Any] = cast("Mapping[str, Any]", made.metadata)
+                if all(metadata.get(name) == value for name, value in (filter or {}).items()):
+                    yield made
+                    left -= 1
+                    if left == 0:
+                        return
+            if len(found) < _PAGE or checkpoint_id is not None:
+                return
+            last = found[-1].checkpoint_id
+
+    def _tuple(self, thread_id: str, ns: str, found: Stored) -> CheckpointTuple:
+        kept = self.serde.loads_typed((found.form, found.body))
+        parent = None if found.parent_id is None else _config(thread_id, ns, found.parent_id)
+        return CheckpointTuple(
+            config=_config(thread_id, ns, found.checkpoint_id),
+            checkpoint=kept["checkpoint"],
+            metadata=kept["metadata"],
+            parent_config=parent,
+            pending_writes=[
+                (write.task_id, write.channel, self.serde.loads_typed((write.form, write.body)))
+                for write in found.writes
+            ],
+        )
+
+    # Writing
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        thread_id, ns, parent_id = _place(config)
+        kept = {"checkpoint": checkpoint, "metadata": get_checkpoint_metadata(config, metadata)}
+        form, body = self.serde.dumps_typed(kept)
+        made = Stored(
+            ns=self._ns(thread_id, ns),
+            checkpoint_id=checkpoint["id"],
+            parent_id=parent_id,
+            run_id=self._call.run_id or None,
+            form=form,
+            body=body,
+        )
+        await self._write(partial(_put, call=self._call, pk=self._pk, made=made))
+        return _config(thread_id, ns, checkpoint["id"])
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        thread_id, ns, checkpoint_id = _place(config)
+        made: list[Write] = []
+        for number, (channel, value) in enumerate(writes):
+            form, body = self.serde.dumps_typed(value)
+            idx = WRITES_IDX_MAP.get(channel, number)
+            made.append(Write(task_id=task_id, idx=idx, task_path=task_path, channel=channel, form=form, body=body))
+        place = (self._ns(thread_id, ns), checkpoint_id or "")
+        await self._write(partial(_put_writes, call=self._call, pk=self._pk, place=place, writes=made))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        raise NotImplementedError("What a graph keeps of a thread goes with the thread")
+
+    async def _write(self, command: Callable[[Ledger], None]) -> None:
+        await self._journal.write(command)
+
+    def _ns(self, thread_id: str, ns: str) -> str:
+        """A graph that is called within this one under a thread of its own keeps its checkpoints beside ours: they
+        belong to the caller's thread, whatever its author calls it."""
+        return ns if thread_id == self._call.thread_id else f"{thread_id}/{ns}"
+
+    # From threads other than the event loop's: a node that is a plain function may call a graph, too
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        return self._wait(self.aget_tuple(config))
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        async def collect() -> Sequence[CheckpointTuple]:
+            return [each async for each in self.alist(config, filter=filter, before=before, limit=limit)]
+
+        return iter(self._wait(collect()))
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        return self._wait(self.aput(config, checkpoint, metadata, new_versions))
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        self._wait(self.aput_writes(config, writes, task_id, task_path))
+
+    def delete_thread(self, thread_id: str) -> None:
+        self._wait(self.adelete_thread(thread_id))
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return wait_in_thread(work, self._loop)
+
+
+def wait_in_thread(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+    """Wait in another thread for what the gateway's loop does. Raises RuntimeError in one that has a loop itself: it
+    would block that."""
+    try:
+        here = asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run_coroutine_threadsafe(work, loop).result()
+    work.close()
+    blocked = "the gateway" if here is loop else "its event loop"
+    raise RuntimeError(
+        f"A blocking method was called, which blocks {blocked}: in async functions use ainvoke, astream, aget and aput"
+    )
+
+
+def _place(config: RunnableConfig) -> tuple[str, str, str | None]:
+    configurable: Mapping[str, Any] = config.get("configurable", {})
+    return configurable["thread_id"], configurable.get("checkpoint_ns", ""), configurable.get("checkpoint_id")
+
+
+def _config(thread_id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
+
+
+def _put(ledger: Ledger, call: Invocation, pk: int | None, made: Stored) -> None:
+    _check(ledger, call, pk)
+    checkpoint.put(ledger.connection, call.owner, call.thread_id, made)
+
+
+def _put_writes(
+    ledger: Ledger, call: Invocation, pk: int | None, place: tuple[str, str], writes: Sequence[Write]
+) -> None:
+    _check(ledger, call, pk)
+    ns, checkpoint_id = place
+    run_id = call.run_id or None
+    checkpoint.put_writes(ledger.connection, call.owner, call.thread_id, ns, checkpoint_id, writes, run_id)
+
+
+def _check(ledger: Ledger, call: Invocation, pk: int | None) -> None:
+    """Raises conflict if the call was given up, or if another one has the thread."""
+    if not call.run_id:
+        need_idle_thread(ledger, call.owner, call.thread_id)
+        return
+    state = ledger.need_thread(call.owner, call.thread_id)
+    run = state.runs.get(call.run_id)
+    if run is None or run.attempt != call.attempt or pk not in (None, state.pk):
+        raise FaultError(FaultCode.CONFLICT, f"Run {call.run_id} is no longer attempt {call.attempt}")

@@ -1,0 +1,166 @@
+"""What `astream` of a graph yields → the frames that LangGraph's server sends of it → events.
+
+A graph in this process and one behind a URL are read by the same reader.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any, Final
+
+from langchain_core.messages import AIMessage, BaseMessage
+
+from adapters.langchain.codec.content import as_object
+from adapters.langchain.read.run_frames import EventReader
+from canonical import Event, Record
+from canonical.event import MessageEnded, MessageStarted, StateSaved, StepEnded, StepStarted
+from canonical.value import Json, JsonObject
+from gateway.agents.langgraph.jsonable import plain, plain_object
+
+__all__ = ("MODES", "Resumed", "Telling")
+
+MODES: Final = ("values", "checkpoints", "tasks", "updates", "messages", "custom")
+"""What is asked of the graph."""
+
+_INTERRUPT: Final = "__interrupt__"
+_ABOUT: Final = "langgraph_"
+"""Begins the names of what LangGraph says of the place of a message; the rest is the author's."""
+
+Namespace = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Resumed:
+    """What the log tells of a run that a graph goes on with."""
+
+    void: tuple[str, ...]
+    """Ids of the messages of tasks that were cut off: the graph does these again."""
+    told: set[str]
+    """Ids of the checkpoints and of the messages that it holds."""
+
+    @classmethod
+    def of(cls, records: Sequence[Record], run_id: str) -> "Resumed":
+        """`records` = of the run's task."""
+        tasks: set[str] = set()
+        places: dict[str, str] = {}
+        told: set[str] = set()
+        saved = False
+        for event in (record.event for record in records if record.run_id == run_id):
+            match event:
+                case StepStarted():
+                    tasks.add(event.step_id or "")
+                case StepEnded():
+                    tasks.discard(event.step_id or "")
+                case MessageStarted():
+                    own = as_object(event.extra.get("langgraph"))
+                    places[event.message_id or ""] = str(own.get("langgraph_checkpoint_ns", ""))
+                case MessageEnded():
+                    told.add(event.message_id or "")
+                case StateSaved(ns=()):
+                    told.add(event.checkpoint_id or "")
+                    if not saved:  # what the run began with
+                        messages: Any = (event.values or {}).get("messages")
+                        told |= {str(as_object(each).get("id")) for each in messages or ()}
+                    saved = True
+                case _:
+                    pass
+        void = {name for name, place in places.items() if name not in told or place.rpartition(":")[2] in tasks}
+        return cls(tuple(sorted(void)), told - void)
+
+
+class Telling:
+    """Of one run. Feed it what `astream` yields."""
+
+    def __init__(
+        self,
+        loaded: set[tuple[str, str]],
+        *,
+        base: str | None,
+        keeps_last: bool,
+        resumed: Resumed | None = None,
+    ) -> None:
+        """`loaded` = place and id of the checkpoints that were there before. `base` = the revision that the run starts
+        from where the graph has no checkpoint of it. `keeps_last` = of all checkpoints the graph keeps the last."""
+        self.reader = EventReader(base=base, keeps_last=keeps_last, is_server=False)
+        self._loaded = loaded
+        self._keeps_last = keeps_last
+        self._resumed = resumed
+
+    def tell(self, ns: Namespace, mode: str, data: Any) -> Sequence[Event]:
+        match mode:
+            case "values":
+                return self._values(ns, data)
+            case "checkpoints":
+                return self._checkpoint(ns, data)
+            case "tasks":
+                return self._read(ns, mode, _encode_task(data))
+            case "updates":
+                return self._read(ns, mode, _encode_update(data))
+            case "messages":
+                return self._message(ns, *data)
+            case _:
+                return self._read(ns, mode, plain(data))
+
+    def _read(self, ns: Namespace, mode: str, data: Json) -> Sequence[Event]:
+        return self.reader.read("|".join((mode, *ns)), data)
+
+    def _values(self, ns: Namespace, data: Any) -> Sequence[Event]:
+        """They are the whole state, at every step, and their checkpoint tells it, too: only where no checkpoint comes
+        they are made plain."""
+        if _INTERRUPT in as_object(data):  # told by the task that asks
+            return ()
+        if self._keeps_last:
+            return self._read(ns, "values", plain(data))
+        self.reader.note_values(ns)
+        return ()
+
+    def _checkpoint(self, ns: Namespace, data: Mapping[str, Any]) -> Sequence[Event]:
+        events: list[Event] = []
+        checkpoint_id: str = data["config"]["configurable"]["checkpoint_id"]
+        if ("|".join(ns), checkpoint_id) in self._loaded:
+            resumed = self._resumed
+            if resumed is None or ns or checkpoint_id in resumed.told:
+                self.reader.know(ns, checkpoint_id, told=resumed is not None)
+            else:
+                events += self._untold(resumed, data["values"])
+        return [*events, *self._read(ns, "checkpoints", _encode_checkpoint(data))]
+
+    def _untold(self, resumed: Resumed, values: Any) -> Iterable[Event]:
+        """What the agent says in a state that was kept so shortly before the gateway ended that the log has neither."""
+        said = (each for each in as_object(values).get("messages") or () if isinstance(each, AIMessage))
+        return [event for each in said if each.id not in resumed.told for event in self._message((), each, {})]
+
+    def _message(self, ns: Namespace, message: BaseMessage, about: Mapping[str, Any]) -> Sequence[Event]:
+        made = plain_object(message)
+        place: JsonObject = {}
+        if not self.reader.speech.is_open(made):  # it is read at the beginning of a message, not with each piece
+            place = {name: plain(value) for name, value in about.items() if name.startswith(_ABOUT)}
+        return self._read(ns, "messages", [made, place])
+
+
+def _encode_checkpoint(data: Mapping[str, Any]) -> JsonObject:
+    made = _encode(data)
+    return {**made, "values": {} if made["values"] is None else made["values"]}
+
+
+def _encode_task(data: Mapping[str, Any]) -> JsonObject:
+    made = _encode(data)
+    return {**made, "interrupts": _encode_asked(made["interrupts"])} if "interrupts" in made else made
+
+
+def _encode_update(data: Mapping[str, Any]) -> JsonObject:
+    made = _encode(data)
+    return {**made, _INTERRUPT: _encode_asked(made[_INTERRUPT])} if _INTERRUPT in made else made
+
+
+def _encode_asked(asked: Any) -> list[JsonObject]:
+    """The schema of an answer may be a Python type to LangGraph; to its readers it is a JSON Schema or nothing."""
+    return [each if _has_json_schema(each) else {**each, "response_schema": None} for each in asked]
+
+
+def _has_json_schema(asked: JsonObject) -> bool:
+    return isinstance(asked.get("response_schema", {}), dict | NoneType)
+
+
+def _encode(data: Mapping[str, Any]) -> JsonObject:
+    return {str(name): plain(value) for name, value in data.items()}

@@ -1,0 +1,122 @@
+"""What is in a graph's state, as JSON.
+
+A state may hold anything, and what it holds was never meant for callers alone: so nothing in here fails. Messages
+become LangChain's own dicts, models and dataclasses objects, and what JSON has no form for its text.
+"""
+
+import base64
+import math
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import fields, is_dataclass
+from datetime import date, time, timedelta
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, Final, cast
+from uuid import UUID
+
+from pydantic import BaseModel
+
+from canonical.value import Json, JsonObject
+
+__all__ = ("ROOT", "plain", "plain_object", "plain_text")
+
+ROOT: Final = "__root__"
+_DEEPEST: Final = 50
+"""Levels of nesting that stay: the log takes 64, and what is put around a state takes some."""
+_MAX_BITS: Final = 4096
+_PLAIN: Final = (dict, list)
+_MAX_TEXT: Final = 10_000
+"""Characters of an object that is only told by its text."""
+
+
+def plain_text(text: str) -> str:
+    """Without lone surrogates, which no encoding has."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def plain_object(value: object) -> JsonObject:
+    """A state as an object: one that is no object is its only member, `ROOT`."""
+    made = plain(value)
+    return made if isinstance(made, dict) else {} if made is None else {ROOT: made}
+
+
+def plain(value: object, depth: int = 0) -> Json:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Enum):
+        return plain(value.value, depth)
+    if isinstance(value, str):
+        return plain_text(value)
+    if isinstance(value, int):
+        return int(value) if value.bit_length() <= _MAX_BITS else hex(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if depth >= _DEEPEST:
+        return _text(value)
+    try:
+        return _convert_nested(value, depth)
+    except Exception:  # whatever the code of somebody's own type does
+        return _text(value)
+
+
+def _convert_nested(value: object, depth: int) -> Json:
+    if type(value) in _PLAIN and not value:  # as most members of a piece of a message are
+        return [] if type(value) is list else {}
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, date | time):  # a datetime is a date
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, UUID | PurePath):
+        return plain_text(str(value))
+    if isinstance(value, BaseException):
+        return plain_text(f"{type(value).__name__}: {value}"[:_MAX_TEXT])
+    if isinstance(value, type):
+        return value.__name__
+    members = _members(value)
+    if members is not None:
+        return {plain_text(str(key)): plain(member, depth + 1) for key, member in members.items()}
+    if isinstance(value, Iterable):
+        return _sequence(cast("Iterable[object]", value), depth)
+    return _text(value)
+
+
+def _members(value: object) -> Mapping[Any, Any] | None:
+    if isinstance(value, Mapping):
+        return cast("Mapping[Any, Any]", value)
+    if isinstance(value, BaseModel):
+        # Its own dump would give up at the first member that pydantic does not know.
+        own = {name: getattr(value, name) for name in type(value).model_fields if name in value.__dict__}
+        return {**own, **(value.model_extra or {})}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    named: Any = getattr(value, "_asdict", None)
+    if callable(named) and isinstance(value, tuple):
+        return cast("Mapping[Any, Any]", named())
+    slots: Any = getattr(type(value), "__slots__", ())
+    if isinstance(slots, tuple) and not isinstance(value, Iterable):
+        names = [name for name in cast("tuple[str, ...]", slots) if not name.startswith("_") and hasattr(value, name)]
+        return {name: getattr(value, name) for name in names} or None
+    return None
+
+
+def _sequence(value: Iterable[object], depth: int) -> Json:
+    if isinstance(value, list | tuple):
+        return [plain(member, depth + 1) for member in cast("Iterable[object]", value)]
+    listed: Any = getattr(value, "tolist", None)
+    if callable(listed):  # an array
+        return plain(listed(), depth + 1)
+    if isinstance(value, Set):
+        made = [plain(member, depth + 1) for member in cast("Iterable[object]", value)]
+        return sorted(made, key=repr)  # sets have no order, and the same state is to be told in the same words
+    if hasattr(value, "__len__"):
+        return [plain(member, depth + 1) for member in value]
+    return _text(value)  # an iterator: looking at it would use it up
+
+
+def _text(value: object) -> str:
+    try:
+        return plain_text(str(value)[:_MAX_TEXT])
+    except Exception:
+        return type(value).__name__

@@ -1,0 +1,114 @@
+"""A graph's store: LangGraph's own port for memory beside the threads, on the gateway's. It is the caller's, and what
+LangGraph's callers find below `/store`."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+)
+
+from canonical import FaultCode, FaultError
+from canonical import store as canonical
+from gateway.agents.langgraph.checkpointer import wait_in_thread
+from gateway.agents.langgraph.jsonable import plain_object
+
+__all__ = ("Items",)
+
+
+class Items(BaseStore):
+    """Of one owner."""
+
+    supports_ttl = True
+
+    def __init__(self, store: canonical.Store | None, owner: str | None) -> None:
+        """Without an owner there is nothing to be found or kept: a graph is looked at, and not run."""
+        self._store = store
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        return [await self._do(op) for op in ops]
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        return wait_in_thread(self.abatch(ops), self._loop)
+
+    async def _do(self, op: Op) -> Result:
+        """Raises ValueError for a namespace, key or filter that is none, as LangGraph's own stores do."""
+        if self._store is None or self._owner is None:
+            raise RuntimeError("A graph has a store while it is run, and not while it is only looked at")
+        try:
+            match op:
+                case GetOp():
+                    return await self._get(self._store, self._owner, op)
+                case PutOp():
+                    await self._put(self._store, self._owner, op)
+                    return None
+                case SearchOp():
+                    return await self._search(self._store, self._owner, op)
+                case ListNamespacesOp():
+                    return list(await self._store.namespaces(self._owner, _namespaces(op)))
+        except FaultError as error:
+            if error.fault.code is FaultCode.INVALID:
+                raise ValueError(error.fault.message) from error
+            raise
+
+    async def _get(self, store: canonical.Store, owner: str, op: GetOp) -> Item | None:
+        found = await store.get(owner, op.namespace, op.key, refresh=op.refresh_ttl)
+        return None if found is None else Item(**_members(found))
+
+    async def _put(self, store: canonical.Store, owner: str, op: PutOp) -> None:
+        if op.value is None:
+            await store.delete(owner, op.namespace, op.key)
+        else:
+            ttl = None if op.ttl is None else max(1, round(op.ttl * 60))  # minutes there, seconds here
+            await store.put(owner, op.namespace, op.key, plain_object(op.value), ttl)
+
+    async def _search(self, store: canonical.Store, owner: str, op: SearchOp) -> list[SearchItem]:
+        query = canonical.ItemQuery(
+            prefix=op.namespace_prefix,
+            filter=op.filter or {},
+            text=op.query,
+            limit=op.limit,
+            offset=op.offset,
+            refresh=op.refresh_ttl,
+        )
+        return [SearchItem(**_members(found)) async for found in await store.search(owner, query)]
+
+
+def _members(item: canonical.Item) -> dict[str, Any]:
+    return {
+        "value": item.value,
+        "key": item.key,
+        "namespace": item.namespace,
+        "created_at": _time(item.created_at),
+        "updated_at": _time(item.updated_at),
+    }
+
+
+def _time(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds / 1_000_000, UTC)
+
+
+def _namespaces(op: ListNamespacesOp) -> canonical.NamespaceQuery:
+    ends = {"prefix": (), "suffix": ()} | {each.match_type: each.path for each in _conditions(op)}
+    return canonical.NamespaceQuery(**ends, max_depth=op.max_depth, limit=op.limit, offset=op.offset)
+
+
+def _conditions(op: ListNamespacesOp) -> Sequence[MatchCondition]:
+    """At most one of each kind: LangGraph's own methods ask for no more."""
+    conditions = op.match_conditions or ()
+    if len({each.match_type for each in conditions}) < len(conditions):
+        raise ValueError("match_conditions: one prefix and one suffix")
+    return conditions

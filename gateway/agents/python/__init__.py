@@ -1,0 +1,1 @@
+"""Agents that are Python callables in this process."""

@@ -1,0 +1,96 @@
+"""Paused generators: a bounded cache of calls that wait for an answer. An evicted call is replayed from its records."""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from typing import Generic, Protocol, TypeVar, runtime_checkable
+
+__all__ = ("Parking", "Parks")
+
+log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class Parks(Protocol):
+    """An agent that keeps paused calls of its own."""
+
+    def forget(self, owner: str, task_id: str) -> None:
+        """The task has ended: what is parked for it will not be needed."""
+        ...
+
+
+class Closable(Protocol):
+    async def close(self) -> None: ...
+
+
+Call = TypeVar("Call", bound=Closable)
+
+
+class Parking(Generic[Call]):
+    """Calls by owner and task. The oldest goes when there are more than `places`; each goes after `ttl` seconds."""
+
+    def __init__(self, places: int, ttl: float) -> None:
+        self._places = places
+        self._ttl = ttl
+        self._calls: OrderedDict[tuple[str, str], tuple[float, Call]] = OrderedDict()
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def park(self, owner: str, task_id: str, call: Call) -> None:
+        self.forget(owner, task_id)
+        until = asyncio.get_running_loop().time() + self._ttl
+        self._calls[owner, task_id] = (until, call)
+        while len(self._calls) > self._places:
+            self._evict()
+        self._set_timer()
+
+    def take(self, owner: str, task_id: str) -> Call | None:
+        """The call, which is the taker's from now on."""
+        parked = self._calls.pop((owner, task_id), None)
+        return None if parked is None else parked[1]
+
+    def forget(self, owner: str, task_id: str) -> None:
+        """Close the call, if there is one: its task has ended, or goes on without it."""
+        parked = self._calls.pop((owner, task_id), None)
+        if parked is not None:
+            self._close(parked[1])
+
+    async def close(self) -> None:
+        """Close all calls, and wait until they are."""
+        while self._calls:
+            self._evict()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._closing:
+            await asyncio.wait(self._closing)
+
+    def _evict(self) -> None:
+        _, (_, call) = self._calls.popitem(last=False)
+        self._close(call)
+
+    def _close(self, call: Call) -> None:
+        closing = asyncio.get_running_loop().create_task(call.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._finish_close)
+
+    def _finish_close(self, closing: "asyncio.Task[None]") -> None:
+        self._closing.discard(closing)
+        if not closing.cancelled() and (error := closing.exception()) is not None:
+            log.error("A parked agent could not be closed", exc_info=error)
+
+    def _set_timer(self) -> None:
+        """One timer, for the oldest. All stay equally long, so the oldest is the next to go."""
+        if self._timer is None and self._calls:
+            until, _ = next(iter(self._calls.values()))
+            self._timer = asyncio.get_running_loop().call_at(until, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        while self._calls and next(iter(self._calls.values()))[0] <= now:
+            self._evict()
+        self._set_timer()

@@ -1,0 +1,159 @@
+"""A recording: what an agent said in a task, as JSON with its times, and an agent that says it again."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+from uuid import NAMESPACE_URL, uuid5
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import from_json
+
+from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
+from canonical.event import EVENT, RunCreated, RunEnded, UpstreamBound
+from canonical.replay import agent_records
+from canonical.state import RunStatus
+from canonical.value import JsonObject
+
+__all__ = ("FORMAT", "Pace", "Recorded", "Recording", "RecordingError", "read_recording", "recording_of")
+
+FORMAT: Final = 1
+"""Of the file. A reader refuses a newer one."""
+
+Pace = Literal["recorded", "full"]
+
+_IDS: Final = ("message_id", "call_id", "step_id", "artifact_id", "interrupt_id", "checkpoint_id", "parent_id")
+"""Fields by which events of one task mean each other."""
+
+
+class RecordingError(Exception):
+    """One line: which file, and what is wrong with it."""
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RecordedEvent(_Section):
+    at: int
+    """Microseconds since the run began."""
+    event: Event
+
+
+class RecordedRun(_Section):
+    cause: str
+    input: RunCreated
+    """What was asked. It is shown to readers: the same is said again to whatever is asked."""
+    events: tuple[RecordedEvent, ...]
+    """Of the agent, and the run's end."""
+
+
+class Recording(_Section):
+    kind: Literal["babelgate recording"] = "babelgate recording"
+    format: int = FORMAT
+    babelgate: str = ""
+    agent: AgentInfo
+    runs: tuple[RecordedRun, ...]
+    """Of one task: the first, and one for each time that it was answered."""
+    files: Mapping[str, str] = {}
+    """Base64, by the hash that parts name them by."""
+
+
+def recording_of(records: Sequence[Record], agent: AgentInfo, version: str) -> Recording:
+    """Of the records of one task, with the bytes of its files in their parts."""
+    files: dict[str, bytes] = {}
+    spoken = agent_records(records)
+    runs: list[RecordedRun] = []
+    for created in (each for each in records if isinstance(each.event, RunCreated)):
+        run_id = created.run_id
+        ended = [each for each in records if each.run_id == run_id and isinstance(each.event, RunEnded)]
+        said = [each for each in spoken if each.run_id == run_id and not isinstance(each.event, UpstreamBound)]
+        _collect_files((each.event for each in (created, *said)), files)
+        events = tuple(RecordedEvent(at=each.at - created.at, event=each.event) for each in (*said, *ended))
+        asked = cast("RunCreated", created.event).model_copy(update={"headers": {}})
+        runs.append(RecordedRun(cause=asked.cause, input=asked, events=events))
+    coded = {name: base64.b64encode(data).decode() for name, data in sorted(files.items())}
+    return Recording(babelgate=version, agent=agent, runs=tuple(runs), files=coded)
+
+
+def _collect_files(values: Iterable[object], found: dict[str, bytes]) -> None:
+    for value in values:
+        if isinstance(value, BaseModel):
+            inline, blob = getattr(value, "inline", None), getattr(value, "blob", None)
+            if isinstance(inline, bytes) and isinstance(blob, str):
+                found[blob] = inline
+            _collect_files((getattr(value, name) for name in type(value).model_fields), found)
+        elif isinstance(value, tuple):
+            _collect_files(cast("tuple[object, ...]", value), found)
+
+
+def read_recording(path: Path) -> Recording:
+    """Raises RecordingError."""
+    try:
+        told = from_json(path.read_bytes())
+    except OSError as error:
+        raise RecordingError(f"{path}: it cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise RecordingError(f"{path}: it is no recording: it is not JSON") from None
+    if not isinstance(told, dict) or told.get("kind") != "babelgate recording":  # pyright: ignore[reportUnknownMemberType]
+        raise RecordingError(f"{path}: it is no recording of babelgate record")
+    number = cast("JsonObject", told).get("format")
+    if isinstance(number, int) and number > FORMAT:
+        raise RecordingError(f"{path}: a newer version has written it (format {number}; this one reads {FORMAT})")
+    try:
+        made = Recording.model_validate(told)
+        for each in made.files.values():
+            base64.b64decode(each, validate=True)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(map(str, wrong["loc"]))
+        raise RecordingError(f"{path}: it is no recording: {where}: {wrong['msg'].lower()}") from None
+    except ValueError:
+        raise RecordingError(f"{path}: it is no recording: a file in it is not base64") from None
+    return made
+
+
+class Recorded:
+    """The agent of a recording: whatever it is asked, it says what it said then."""
+
+    def __init__(self, recording: Recording, pace: Pace = "full") -> None:
+        self.info = recording.agent.model_copy(update={"remembers": False, "replies": False, "continuable": False})
+        self._runs = recording.runs
+        self._files = {name: base64.b64decode(data) for name, data in recording.files.items()}
+        self._pace: Pace = pace
+
+    async def run(self, call: Invocation) -> AsyncIterator[Event]:
+        """Raises agent_failed."""
+        number = len({each.run_id for each in await call.past()} - {None, call.run_id})
+        if number >= len(self._runs):
+            raise FaultError(
+                FaultCode.AGENT_FAILED, f"The recording holds no answer to this: it has {len(self._runs)} runs."
+            )
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        for each in self._runs[number].events:
+            if self._pace == "recorded":
+                await asyncio.sleep(max(0.0, begun + each.at / 1e6 - loop.time()))
+            if not (isinstance(each.event, RunEnded) and each.event.status is RunStatus.PAUSED):
+                yield self._say_again(each.event, call.task_id)
+
+    def _say_again(self, event: Event, task_id: str) -> Event:
+        """With ids of this task's own, and with the bytes of its files."""
+        told = self._renew(event.model_dump(), task_id)
+        return EVENT.validate_python(told)
+
+    def _renew(self, value: Any, task_id: str) -> Any:
+        """Of an event, a message, a part: what agents put into data is left as it is."""
+        made = {**value}
+        for name in _IDS:
+            if isinstance(made.get(name), str):
+                made[name] = str(uuid5(NAMESPACE_URL, f"{task_id}/{made[name]}"))
+        if made.get("kind") == "file" and made.get("blob") in self._files:
+            made |= {"inline": self._files[made["blob"]], "blob": None, "size": None}
+        for name in ("message", "part"):
+            if isinstance(made.get(name), dict):
+                made[name] = self._renew(made[name], task_id)
+        if isinstance(made.get("parts"), tuple | list):
+            made["parts"] = [self._renew(each, task_id) for each in made["parts"]]
+        return made

@@ -1,0 +1,132 @@
+"""Introspection of a Python target: how it is called, and how it is described to callers."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, is_dataclass
+from functools import partial
+from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
+
+from pydantic import BaseModel, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
+from typing_extensions import TypedDict, is_typeddict
+
+from canonical import AgentInfo, Invocation
+from canonical.agent import AGENT_NAME
+from canonical.value import JsonObject
+
+__all__ = ("Signature", "describe", "readable", "signature_of")
+
+_typed_dict: Any = TypedDict
+"""Called with members that only run time knows."""
+
+Takes = Literal["nothing", "text", "call"]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    function: Callable[..., Any]
+    takes: Takes
+    returns: object
+    """The annotation; `inspect.Signature.empty` without one."""
+
+    def arguments(self, call: Invocation) -> tuple[object, ...]:
+        if self.takes == "text":
+            return (call.text,)
+        return (call,) if self.takes == "call" else ()
+
+
+def signature_of(target: object) -> Signature:
+    """Raises TypeError, in words for the author, if the gateway cannot call it."""
+    if isinstance(target, type):
+        raise TypeError(f"{target.__name__} is a class: name an instance of it, or a function")
+    if not callable(target):
+        raise TypeError(
+            f"a value of type {type(target).__name__} is no agent: it cannot be called and has no method run(call)"
+        )
+    try:
+        signature = inspect.signature(target, eval_str=True)
+    except NameError:  # an annotation that is only there for type checkers: the words of the others still count
+        signature = inspect.signature(target)
+    except ValueError:  # a builtin that does not tell its parameters
+        return Signature(target, "text", inspect.Signature.empty)
+    return Signature(target, _takes(signature), signature.return_annotation)
+
+
+def _takes(signature: inspect.Signature) -> Takes:
+    takes: Takes = "nothing"
+    for position, parameter in enumerate(signature.parameters.values()):
+        if parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        if position == 0 and parameter.kind is not parameter.KEYWORD_ONLY:
+            takes = _argument_kind(parameter)
+        elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL:
+            raise TypeError(f"an agent takes one argument, and this one needs {parameter.name!r} too")
+    return takes
+
+
+def _argument_kind(parameter: inspect.Parameter) -> Takes:
+    annotation = parameter.annotation
+    if annotation in (str, parameter.empty, Any, object, "str", '"str"'):
+        return "text"
+    if annotation is Invocation or (isinstance(annotation, str) and annotation.split(".")[-1] == "Invocation"):
+        return "call"
+    shown = getattr(annotation, "__name__", annotation)
+    raise TypeError(f"an agent's argument is a str or an Invocation, and {parameter.name!r} is annotated {shown}")
+
+
+def describe(target: object, name: str, signature: Signature | None = None) -> AgentInfo:
+    """What callers are told: the first paragraph of the docstring, and the JSON Schema of a structured output. An agent
+    that knows better has an attribute `info`."""
+    if AGENT_NAME.fullmatch(name) is None:
+        raise TypeError(f"{name!r} is no name for an agent: it must match {AGENT_NAME.pattern}")
+    info = getattr(target, "info", None)
+    if isinstance(info, AgentInfo):
+        return info.model_copy(update={"name": name})
+    documented = target if inspect.isroutine(target) or isinstance(target, type) else _documented_object(target)
+    paragraph = (inspect.getdoc(documented) or "").split("\n\n")[0]
+    schema = None if signature is None else output_schema(signature.returns)
+    takes_all = signature is None or signature.takes == "call"
+    return AgentInfo(
+        name=name,
+        description=" ".join(paragraph.split()),
+        input_types=("text/plain", "*/*") if takes_all else ("text/plain",),
+        output_types=("text/plain",) if schema is None else ("application/json",),
+        schemas={} if schema is None else {"output": schema},
+        takes_history=takes_all,
+    )
+
+
+def _documented_object(target: object) -> object:
+    """Whose docstring tells about an instance: the function's behind a partial, its class's, or its `__call__`'s."""
+    if isinstance(target, partial):
+        return cast("partial[object]", target).func
+    return type(target) if type(target).__doc__ else getattr(type(target), "run", None) or type(target).__call__
+
+
+def output_schema(returns: object) -> JsonObject | None:
+    """Of what a function returns, if that is structured: a TypedDict, a model, a dataclass, or a dict."""
+    if returns is dict:
+        return {"type": "object"}
+    origin = getattr(returns, "__origin__", None)
+    structured = is_typeddict(returns) or is_dataclass(returns) or origin in (dict, Mapping)
+    if not structured and not (isinstance(returns, type) and issubclass(returns, BaseModel)):
+        return None
+    try:
+        return TypeAdapter(readable(returns)).json_schema(mode="serialization")
+    except (PydanticSchemaGenerationError, PydanticUserError):
+        return None
+
+
+def readable(annotation: Any) -> Any:
+    """The annotation with every TypedDict in it made anew: before Python 3.12, pydantic reads only those that
+    typing_extensions made."""
+    if is_typeddict(annotation):
+        members = get_type_hints(annotation, include_extras=True)
+        read: dict[str, Any] = {name: readable(member) for name, member in members.items()}
+        return _typed_dict(annotation.__name__, read, total=annotation.__total__)
+    arguments = get_args(annotation)
+    if hasattr(annotation, "__metadata__"):
+        return Annotated[(readable(arguments[0]), *arguments[1:])]
+    if not arguments or not hasattr(annotation, "__origin__"):
+        return annotation
+    made = tuple(readable(argument) for argument in arguments)
+    return annotation if made == arguments else annotation.__origin__[made]

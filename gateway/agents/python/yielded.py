@@ -1,0 +1,355 @@
+"""Encoder of yielded values: what the author of an in-process agent yields or returns, turned into events.
+
+Tokens go into one open message; what is no token is whole. Everything that is opened here is closed here before a
+question and at the end, so that the same words make the same events when they are said again.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from typing import Any, cast, get_args
+from uuid import NAMESPACE_URL, uuid5
+
+from pydantic import BaseModel, ValidationError
+
+from canonical import Artifact, Ask, DataPart, Event, FaultCode, FaultError, Message, Part, Step, TextPart, ToolCall
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    InterruptRaised,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    Native,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    RunEnded,
+    StateSaved,
+    StepEnded,
+    StepStarted,
+    ToolEnded,
+    ToolStarted,
+    UpstreamBound,
+)
+from canonical.value import Json, Value
+from gateway.storage.size import MAX_VALUES
+
+__all__ = ("Utterance", "as_json")
+
+MAX_DEPTH = 64
+"""Of nested data: what every reader of JSON takes."""
+MAX_BITS = 4096
+"""Of an integer: Python reads none of more than 4300 digits back from JSON."""
+_ENVELOPE = 4
+"""Levels that a canonical value puts around the author's data: message, parts, part, data."""
+
+_PARTS = get_args(get_args(Part)[0])
+_RAW = (
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    MessageEnded,
+    ToolStarted,
+    ToolEnded,
+    StepStarted,
+    StepEnded,
+    ArtifactAdded,
+    InterruptRaised,
+    StateSaved,
+    Custom,
+    Native,
+    LossNoted,
+    UpstreamBound,
+    RunEnded,
+)
+"""Events that are an agent's to say."""
+_OF_THE_GATEWAY = tuple(set(get_args(get_args(Event)[0])) - set(_RAW))
+_QUESTIONS = (Ask, InterruptRaised)
+_SAYABLE = (Message, Artifact, Step, ToolCall, *_PARTS, *_RAW)
+
+
+def _all(items: object, kinds: tuple[type, ...]) -> bool:
+    """Whether it is a list or tuple of such things, and not empty."""
+    if not isinstance(items, list | tuple):
+        return False
+    members = cast("Sequence[object]", items)
+    return bool(members) and all(isinstance(member, kinds) for member in members)
+
+
+def _invalid(what: str) -> FaultError:
+    return FaultError(FaultCode.AGENT_INVALID, f"The agent gave {what}.")
+
+
+def check_text(text: str) -> str:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise _invalid("text with a lone surrogate, which is no Unicode") from None
+    return text
+
+
+def as_json(value: object, depth: int = 0) -> Json:
+    """A copy of `value` as JSON; models and dataclasses become objects.
+
+    Raises:
+        FaultError: agent_invalid, naming the type, for what JSON cannot say.
+    """
+    return _Copy().of(value, depth)
+
+
+def _number(value: float) -> float:
+    if isinstance(value, int):
+        if value.bit_length() > MAX_BITS:
+            raise _invalid(f"an integer of more than {MAX_BITS} bits")
+    elif not math.isfinite(value):
+        raise _invalid(f"the float {value}, which is not JSON")
+    return value
+
+
+class _Copy:
+    """One, of so many values."""
+
+    def __init__(self) -> None:
+        self._left = MAX_VALUES
+
+    def of(self, value: object, depth: int) -> Json:
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, str):
+            return check_text(value)
+        if isinstance(value, int | float):
+            return _number(value)
+        if depth >= MAX_DEPTH:
+            raise _invalid(f"data nested deeper than {MAX_DEPTH} levels")
+        return self._convert_nested(value, depth)
+
+    def _convert_nested(self, value: object, depth: int) -> Json:
+        if isinstance(value, BaseModel):
+            return self.of(value.model_dump(by_alias=True), depth)
+        if is_dataclass(value) and not isinstance(value, type):
+            return self.of(asdict(value), depth)
+        if isinstance(value, Mapping):
+            return self._object(cast("Mapping[object, object]", value), depth)
+        if isinstance(value, list | tuple):
+            members = cast("Sequence[object]", value)
+            self._count(len(members))
+            return [self.of(member, depth + 1) for member in members]
+        raise _invalid(f"a value of type {type(value).__name__}, which is not JSON")
+
+    def _object(self, value: Mapping[object, object], depth: int) -> Json:
+        self._count(len(value))
+        made: dict[str, Json] = {}
+        for key, member in value.items():
+            if not isinstance(key, str):
+                raise _invalid(f"an object with a key of type {type(key).__name__}, which is not JSON")
+            made[check_text(key)] = self.of(member, depth + 1)
+        return made
+
+    def _count(self, values: int) -> None:
+        self._left -= values
+        if self._left <= 0:
+            raise _invalid(f"data of more than {MAX_VALUES} values")
+
+
+class Utterance:
+    """Of one call, over all its runs. `said_in` names the call, for the ids of artifacts in several parts."""
+
+    def __init__(self, said_in: str) -> None:
+        self._said_in = said_in
+        self._artifacts = 0
+        self._message = False
+        self._part = False
+        self._numbered: list[int] = []
+        """Open parts that the author numbers."""
+        self._step: str | None = None
+
+    def say(self, item: object) -> Sequence[Event]:
+        """The events of one yielded item. Questions come last: whatever was open is closed before them."""
+        if type(item) is str:
+            return self._token(check_text(item))
+        try:
+            return self._say(item)
+        except ValidationError as error:
+            wrong = error.errors(include_url=False, include_context=False)[0]
+            where = ".".join(str(step) for step in wrong["loc"])
+            raise _invalid(f"a value of type {type(item).__name__} with a wrong {where}: {wrong['msg']}") from error
+
+    def answer(self, value: object) -> list[Event]:
+        """The events of a returned value: text is a whole message, other JSON the structured output."""
+        if isinstance(value, str):
+            whole = PartAdded(part=TextPart(text=check_text(str(value))))
+            return [*self.close(), MessageStarted(), whole, MessageEnded()]
+        if value is None:
+            return self.close()
+        if isinstance(value, (*_SAYABLE, Ask)) or _all(value, _QUESTIONS):
+            return [*self.say(value), *self.close()]
+        if _all(value, _SAYABLE):
+            said = [event for item in cast("Sequence[object]", value) for event in self.say(item)]
+            return [*said, *self.close()]
+        if isinstance(value, _OF_THE_GATEWAY):
+            self._say_json(value)
+        output = as_json(value)
+        whole = PartAdded(part=DataPart(data=output))
+        return [*self.close(), MessageStarted(), whole, MessageEnded(), RunEnded(output=output)]
+
+    def close(self) -> list[Event]:
+        """End what is open: part, message, step."""
+        events = self._end_message()
+        if self._step is not None:
+            events.append(StepEnded(name=self._step))
+            self._step = None
+        return events
+
+    def _token(self, text: str) -> Sequence[Event]:
+        if self._part:
+            return (PartDelta(text=text),) if text else ()
+        self._part = True
+        opened = PartAdded(part=TextPart(text=text), open=True)
+        return (opened,) if self._message else (*self._start_message(), opened)
+
+    def _start_message(self) -> list[Event]:
+        if self._message:
+            return []
+        self._message = True
+        return [MessageStarted()]
+
+    def _end_part(self) -> list[Event]:
+        if not self._part:
+            return []
+        self._part = False
+        return [PartEnded()]
+
+    def _end_parts(self) -> list[Event]:
+        events = [*self._end_part(), *(PartEnded(index=index) for index in self._numbered)]
+        self._numbered.clear()
+        return events
+
+    def _end_message(self) -> list[Event]:
+        events = self._end_parts()
+        if self._message:
+            self._message = False
+            events.append(MessageEnded())
+        return events
+
+    def _say(self, item: object) -> Sequence[Event]:
+        if isinstance(item, Value):
+            as_json(item.model_dump(), -_ENVELOPE)
+        match item:
+            case Message():
+                return self._say_message(item)
+            case Artifact():
+                return self._say_artifact(item)
+            case Step():
+                return self._say_step(item)
+            case ToolCall():
+                return self._say_tool_call(item)
+            case Ask():
+                return self._ask(item)
+            case _ if isinstance(item, _RAW):
+                return self._say_raw(item)
+            case _ if isinstance(item, _PARTS):
+                return self._add(cast("Part", item))
+            case _:
+                return self._say_json(item)
+
+    def _say_json(self, item: object) -> Sequence[Event]:
+        if item is None:
+            return ()
+        if isinstance(item, _OF_THE_GATEWAY):
+            raise _invalid(f"the event {type(item).__name__}, which only the gateway may append")
+        if isinstance(item, str):
+            return self._token(check_text(str(item)))
+        if _all(item, _QUESTIONS):
+            return [event for question in cast("Sequence[object]", item) for event in self._say(question)]
+        return self._add(DataPart(data=as_json(item)))
+
+    def _add(self, part: Part) -> list[Event]:
+        return [*self._end_part(), *self._start_message(), PartAdded(part=part)]
+
+    def _say_message(self, message: Message) -> list[Event]:
+        started = MessageStarted(
+            message_id=message.message_id,
+            role=message.role,
+            name=message.name,
+            phase=message.phase,
+            metadata=message.metadata,
+            extra=message.extra,
+        )
+        parts = [PartAdded(part=part) for part in message.parts]
+        return [*self._end_message(), started, *parts, MessageEnded()]
+
+    def _say_artifact(self, artifact: Artifact) -> list[Event]:
+        if not artifact.parts:
+            raise _invalid("an Artifact without parts")
+        last = len(artifact.parts) - 1
+        artifact_id = artifact.artifact_id
+        if artifact_id is None and last > 0:  # pieces find each other by id; it is the same when they are said again
+            artifact_id = str(uuid5(NAMESPACE_URL, f"{self._said_in}/artifact/{self._artifacts}"))
+        self._artifacts += 1
+        return [
+            ArtifactAdded(
+                artifact_id=artifact_id,
+                name=artifact.name,
+                description=artifact.description,
+                part=part,
+                append=index > 0,
+                last=artifact.complete and index == last,
+                folder=artifact.folder,
+                metadata=artifact.metadata,
+                extra=artifact.extra,
+            )
+            for index, part in enumerate(artifact.parts)
+        ]
+
+    def _say_step(self, step: Step) -> list[Event]:
+        ended: list[Event] = [] if self._step is None else [StepEnded(name=self._step)]
+        started = StepStarted(name=step.name, input=as_json(step.input))
+        self._step = step.name
+        return [*ended, started]
+
+    def _say_tool_call(self, call: ToolCall) -> list[Event]:
+        started = ToolStarted(name=call.name, input=as_json(call.input))
+        return [started, ToolEnded(name=call.name, output=as_json(call.output))]
+
+    def _ask(self, ask: Ask) -> list[Event]:
+        as_json(ask.message.model_dump(), -_ENVELOPE)
+        raised = InterruptRaised(
+            ask=ask.kind,
+            message=ask.message,
+            value=as_json(ask.value),
+            answer_schema=None if ask.schema is None else cast("dict[str, Any]", as_json(ask.schema)),
+        )
+        return [*self.close(), raised]
+
+    def _say_raw(self, event: Event) -> list[Event]:
+        """An event of the author's own: what it opens may go on with tokens, and is closed like the rest. An author
+        that numbers parts may have several open."""
+        before: list[Event] = []
+        match event:
+            case PartAdded() | PartEnded() if event.index is not None:
+                self._number(event, event.index)
+            case MessageStarted():
+                before = self._end_message()
+                self._message = True
+            case PartAdded():
+                before = [*self._end_part(), *self._start_message()]
+                self._part = event.open
+            case PartEnded():
+                self._part = False
+            case MessageEnded():
+                before = self._end_parts()
+                self._message = False
+            case InterruptRaised() | RunEnded():
+                before = self.close()
+            case _:
+                pass
+        return [*before, event]
+
+    def _number(self, event: PartAdded | PartEnded, index: int) -> None:
+        if isinstance(event, PartAdded) and event.open:
+            self._numbered.append(index)
+        elif index in self._numbered:
+            self._numbered.remove(index)

@@ -1,0 +1,390 @@
+"""Agent registry: imports the configured agents, or asks their servers, when the gateway starts.
+
+An agent that cannot be had is listed as broken, with the reason in one line; the others serve. One behind a URL is
+looked for again when it is called, and when somebody asks whether the gateway is ready.
+"""
+
+import asyncio
+import importlib
+import importlib.util
+import inspect
+import logging
+import re
+import sys
+import time
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType, ModuleType
+from typing import Any, Final
+from urllib.parse import urlsplit
+from uuid import UUID, uuid5
+
+import httpx
+
+from adapters._upstream import Client, Upstream
+from canonical import Agent, AgentInfo, FaultCode, FaultError
+from canonical.agent import AGENT_NAME
+from gateway.agents.detection import Detected, Detector, Undetected
+from gateway.agents.failover import Server, fleet
+from gateway.agents.langgraph.signature import makes_graphs
+from gateway.agents.python.agent import wrap
+from gateway.settings.model import AgentSettings, Settings, Timeout
+
+__all__ = ("Fronted", "Registry", "agent_name", "agent_uuid", "connect")
+
+log = logging.getLogger("babelgate.registry")
+
+_NAMESPACE: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
+"""In which LangGraph Platform derives the id of the assistant that it makes for each graph: clients compute it too."""
+_PAUSE: Final = 5.0
+"""Seconds for which a broken agent is not looked for again."""
+
+
+def agent_uuid(name: str) -> str:
+    return str(uuid5(_NAMESPACE, name))
+
+
+def agent_name(text: str) -> str:
+    """A legal agent name that is like `text`."""
+    legal = re.sub(r"[^-a-z0-9_.]+", "-", text.lower())[:63].strip("-_.")
+    return legal if AGENT_NAME.fullmatch(legal) else "agent"
+
+
+@dataclass(frozen=True, slots=True)
+class Fronted:
+    """An agent behind the gateway."""
+
+    info: AgentInfo
+    agent: Agent | None
+    """None = broken."""
+    broken: str | None = None
+    """Why, in one line."""
+    concurrency: int | None = None
+    timeout: Timeout = field(default_factory=Timeout)
+    idempotent: bool = False
+    replay: bool = True
+    forward: frozenset[str] = frozenset()
+    """Names of headers, in lower case."""
+    instance: str | None = None
+    """Of the gateway that the agent's server is, if it is one."""
+    because: str = ""
+    """What its server was found to speak, in one line."""
+    server: str | None = None
+    """The URL of the server that was given to be served whole, if it is one of its agents."""
+    again: "Again | None" = field(default=None, repr=False)
+    """Looks for a broken one behind a URL."""
+
+    @property
+    def total_timeout(self) -> float | None:
+        return self.timeout.total
+
+
+Again = Callable[[Detector], Awaitable[Sequence[Fronted]]]
+"""What there is in the place of a broken agent; if it still is, that one, with the reason of now."""
+
+
+class Registry:
+    def __init__(self, agents: Iterable[Fronted], default: str | None = None) -> None:
+        """`default` = the agent of calls that name none; the first one if it is None."""
+        self._agents = {each.info.name: each for each in agents}
+        self._names = {agent_uuid(name): name for name in self._agents}
+        """By UUIDs, and by names in whose place others were found."""
+        self.default = next(iter(self._agents), None) if default is None else default
+        self._instance: str | None = None
+        self._looking: dict[str, asyncio.Future[None]] = {}
+        """For those that are broken."""
+        self._looked: dict[str, float] = {}
+        """When that had ended last."""
+
+    def knows(self, name: str) -> bool:
+        return name in self._agents
+
+    def get(self, name: str) -> Fronted:
+        """By name, or by the UUID that follows from it. Raises not_found."""
+        found = self._agents.get(name) or self._agents.get(self._names.get(name.lower(), ""))
+        if found is None:
+            raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {name[:100]!r}")
+        return found
+
+    def all(self) -> Sequence[Fronted]:
+        return tuple(self._agents.values())
+
+    async def get_reachable(self, name: str) -> Fronted:
+        """The same. One that is broken because of its server is looked for first, unless that was done just now; who
+        comes while it is looked for waits for what is found."""
+        found = self.get(name)
+        looking = self._look(found)
+        if looking is None:
+            return found
+        await asyncio.shield(looking)
+        return self.get(found.info.name)
+
+    def look(self) -> None:
+        """Begin to look for all that are broken."""
+        for each in self.all():
+            self._look(each)
+
+    def _look(self, fronted: Fronted) -> "asyncio.Future[None] | None":
+        """One look at a time; None where there is nothing to look for, or not yet."""
+        name, again = fronted.info.name, fronted.again
+        if again is None:
+            return None
+        looked = self._looked.get(name)
+        if name not in self._looking and (looked is None or time.monotonic() - looked >= _PAUSE):
+            self._looking[name] = asyncio.ensure_future(self._refresh_agent(name, again))
+        return self._looking.get(name)
+
+    async def _refresh_agent(self, name: str, again: "Again") -> None:
+        try:
+            async with Detector() as detector:
+                found = await again(detector)
+        finally:
+            del self._looking[name]
+            self._looked[name] = time.monotonic()
+        self._put(name, found)
+
+    def _put(self, name: str, found: Sequence[Fronted]) -> None:
+        """In the place of the one that was broken. Of a server that was given without a name, that is all its agents,
+        and the first of them answers to the old name too."""
+        agents = list(self._agents.items())
+        at = list(self._agents).index(name)
+        rest = [*agents[:at], *agents[at + 1 :]]
+        put = _apart(map(self._reject_loop, found), dict(rest))
+        self._agents = dict([*rest[:at], *put.items(), *rest[at:]])
+        self._names |= {agent_uuid(each): each for each in put}
+        if name not in put:
+            self._names[name] = next(iter(put))
+
+    def disown(self, instance: str) -> None:
+        """Break the agents whose server is this very gateway: a call of them would call itself for ever."""
+        self._instance = instance
+        for name, each in self._agents.items():
+            self._agents[name] = self._reject_loop(each)
+
+    def _reject_loop(self, fronted: Fronted) -> Fronted:
+        if fronted.instance is None or fronted.instance != self._instance:
+            return fronted
+        return replace(fronted, agent=None, broken="its URL leads back to this gateway", again=None)
+
+    async def aclose(self) -> None:
+        """Let go of connections to upstreams, and of agents that wait for answers."""
+        looking = list(self._looking.values())
+        for each in looking:
+            each.cancel()
+        await asyncio.gather(*looking, return_exceptions=True)
+        for each in self._agents.values():
+            aclose = getattr(each.agent, "aclose", None)
+            if aclose is not None:
+                await aclose()
+
+
+async def connect(
+    settings: Settings, servers: Sequence[str] = (), more: Mapping[str, object] = MappingProxyType({})
+) -> Registry:
+    """The agents of the settings, those of the servers, each under its own name, and `more` that are objects of this
+    process. Servers are asked all at once; one that does not answer within seconds is broken."""
+    if (cwd := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, cwd)
+    async with Detector() as detector:
+        named, listed = await asyncio.gather(
+            asyncio.gather(*(_front(name, each, detector) for name, each in settings.agents.items())),
+            asyncio.gather(*(_front_all(url, detector) for url in servers)),
+        )
+    found = {each.info.name: each for agents in named for each in agents}
+    found |= {name: Fronted(*wrap(target, name)) for name, target in more.items()}
+    found |= _apart((each for agents in listed for each in agents), found)
+    return Registry(found.values(), settings.default_agent)
+
+
+def _apart(agents: Iterable[Fronted], taken: Container[str]) -> dict[str, Fronted]:
+    """By name. Where the name is taken, it gets a number."""
+    found: dict[str, Fronted] = {}
+    for each in agents:
+        name, number = each.info.name, 1
+        while name in taken or name in found:
+            number += 1
+            name = f"{each.info.name[:58].rstrip('-_.')}-{number}"
+        found[name] = replace(each, info=each.info.model_copy(update={"name": name}))
+    return found
+
+
+async def _front(name: str, settings: AgentSettings, detector: Detector) -> Sequence[Fronted]:
+    try:
+        if settings.target is not None:
+            found = await _import_agent(name, settings)
+        else:
+            found = await _upstream(name, settings, detector)
+    except _Broken as error:
+        again = None if settings.target is not None else partial(_front, name, settings)
+        found = Fronted(AgentInfo(name=name), None, str(error), instance=error.instance, again=again)
+    update = {"name": name, "continuable": settings.continuable or found.info.continuable}
+    if settings.description is not None:
+        update["description"] = settings.description
+    made = replace(
+        found,
+        info=found.info.model_copy(update=update),
+        concurrency=settings.concurrency,
+        timeout=settings.timeout,
+        idempotent=settings.idempotent,
+        forward=frozenset(settings.forward) - {name.lower() for name in settings.headers},
+        replay=settings.replay,
+    )
+    return [made]
+
+
+async def _front_all(url: str, detector: Detector) -> Sequence[Fronted]:
+    try:
+        found = await _detect_agents(detector, url, {}, None)
+    except _Broken as error:
+        info, again = AgentInfo(name=agent_name(urlsplit(url).netloc)), partial(_front_all, url)
+        return [Fronted(info, None, str(error), instance=error.instance, server=url, again=again)]
+    log.info("%s", found.because)
+    plain = AgentSettings(url=url)
+    return [
+        Fronted(
+            info,
+            fleet([Server(at, _client(found.upstream, at, info, plain, {}))]),
+            instance=found.instance,
+            because=found.because,
+            server=url,
+        )
+        for info, at in found.agents
+    ]
+
+
+class _Broken(Exception):
+    def __init__(self, reason: str, instance: str | None = None) -> None:
+        super().__init__(" ".join(reason.split())[:500])
+        self.instance = instance
+
+
+# In this process
+
+
+async def _import_agent(name: str, settings: AgentSettings) -> Fronted:
+    assert settings.target is not None
+    place, _, path = settings.target.rpartition(":")
+    target = module = _module(place)
+    try:
+        for attribute in path.split("."):
+            target = getattr(target, attribute)
+    except AttributeError:
+        raise _Broken(f"{_describe_place(place)} has no {path}") from None
+    try:
+        if settings.graph is not None or _is_graph(target) or makes_graphs(target):
+            info, agent = await _graph(target, name, inspect.getdoc(module) or "")
+        else:
+            info, agent = wrap(target, name, replay=settings.replay)
+    except TypeError as error:
+        raise _Broken(f"{settings.target}: {error}") from None
+    return Fronted(info, agent)
+
+
+def _describe_place(place: str) -> str:
+    return place if place.endswith(".py") else f"the module {place}"
+
+
+def _module(place: str) -> Any:
+    """A module by its name, or by its file: each file is run once. Raises _Broken."""
+    try:
+        return _of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+    except (Exception, SystemExit) as error:  # whatever a module does when it is run
+        log.debug("importing %s failed", place, exc_info=True)
+        raise _Broken(f"cannot import {place}: {type(error).__name__}: {error}") from None
+
+
+def _of_file(path: Path) -> ModuleType:
+    path = path.resolve()
+    name = f"babelgate_{uuid5(_NAMESPACE, str(path)).hex}_{path.stem}"
+    if (known := sys.modules.get(name)) is not None:
+        return known
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _is_graph(target: object) -> bool:
+    """Of a class of LangGraph's, or of one that is made of one."""
+    return any(base.__module__.partition(".")[0] == "langgraph" for base in type(target).__mro__)
+
+
+async def _graph(target: object, name: str, about: str) -> tuple[AgentInfo, Agent]:
+    try:
+        from gateway.agents.langgraph.agent import front, front_factory  # they need LangGraph, which only graphs bring
+    except ImportError as error:
+        raise TypeError(f"{error}: graphs need what babelgate[langgraph] installs") from error
+    about = about.split("\n\n")[0]
+    if callable(target) and not _is_graph(target):
+        return await front_factory(target, name, about)
+    return front(target, name, about)
+
+
+# Behind a URL
+
+
+async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> Fronted:
+    headers = {key: secret.get_secret_value() for key, secret in settings.headers.items()}
+    found: dict[str, tuple[AgentInfo, str, Detected]] = {}
+    missing: _Broken | None = None
+    for url in settings.servers:
+        try:
+            there = await _detect_agents(detector, url, headers, settings.protocol)
+            found[url] = (*_pick_agent(name, settings.agent, url, there), there)
+        except _Broken as error:
+            missing = error
+    if not found:
+        raise missing or _Broken("it has no URL")
+    if missing is not None:  # one that is not there now may be there later
+        log.warning("%s: %s", name, missing)
+    info, _, detected = next(iter(found.values()))
+    servers: list[Server] = []
+    for url in settings.servers:
+        mine, at, there = found.get(url, (info, url, detected))
+        servers.append(Server(at, _client(there.upstream, at, mine, settings, headers)))
+    log.info("%s: %s", name, detected.because)
+    return Fronted(info, fleet(servers), instance=detected.instance, because=detected.because)
+
+
+async def _detect_agents(detector: Detector, url: str, headers: Mapping[str, str], protocol: str | None) -> Detected:
+    try:
+        return await detector.detect(url, headers, protocol)
+    except Undetected as error:
+        raise _Broken(str(error), error.instance) from None
+
+
+def _client(
+    upstream: Upstream, url: str, info: AgentInfo, settings: AgentSettings, headers: Mapping[str, str]
+) -> Client:
+    for option, value in settings.options.items():
+        allowed = upstream.options.get(option)
+        if allowed is None:
+            there = ", ".join(upstream.options) or "none"
+            raise _Broken(f"options: {upstream.title} has no {option}; it has {there}")
+        if value not in allowed:
+            raise _Broken(f"options.{option}: allowed are {', '.join(map(str, allowed))}")
+    timeout = httpx.Timeout(connect=settings.timeout.connect, read=settings.timeout.read, write=60.0, pool=None)
+    return upstream.client(url, upstream.name_of(info), headers=headers, timeout=timeout, **settings.options)
+
+
+def _pick_agent(name: str, agent: str | None, url: str, detected: Detected) -> tuple[AgentInfo, str]:
+    """The agent that is asked for by name; else the only one; else the one with the name it is to have here. With the
+    URL to call it at."""
+    wanted, name_of = agent or name, detected.upstream.name_of
+    for info, at in detected.agents:
+        if wanted in (name_of(info), info.name):
+            return info, at
+    if len(detected.agents) == 1 and (agent is None or detected.upstream.alone):
+        return detected.agents[0]
+    names = ", ".join(name_of(info) for info, _ in detected.agents)
+    if agent is not None:
+        raise _Broken(f"{url} has no agent {agent}; it has {names}")
+    raise _Broken(f"{url} has several agents, and none is called {name}: pick one with {url}#agent; it has {names}")

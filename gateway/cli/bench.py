@@ -1,0 +1,299 @@
+"""`babelgate bench`: the same tasks to several agents, through /ap/v1, and what to make of the outcome."""
+
+import asyncio
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import click
+import httpx
+from rich.console import Console
+
+from conformance.bench.agbenchmark import load_agbenchmark
+from conformance.bench.attempt import Contender
+from conformance.bench.check import title_of
+from conformance.bench.journal import JournalError, read_journal, read_report, write_file
+from conformance.bench.price import Price, PriceError, Prices, parse_price, read_prices
+from conformance.bench.report.html import html
+from conformance.bench.report.terminal import terminal
+from conformance.bench.result import AgentAbout, Header, Report, Settings, result_schema
+from conformance.bench.run import Budget
+from conformance.bench.server import Server, reach
+from conformance.bench.session import JOURNAL, Session, begin, conduct, differences
+from conformance.bench.suite import Suite, SuiteError, load_suite
+from conformance.bench.task import task_schema
+from gateway.agents.registry import agent_name
+from gateway.cli.embedded import Embedded, Served, embedded_gateway
+from gateway.cli.errors import FAILED, USAGE, Refusal
+from gateway.cli.progress import watching
+from gateway.cli.target import AgentTarget, configured_agents, read_agent
+
+__all__ = ("Asked", "bench", "resume", "show_schema", "show_tasks")
+
+INCOMPLETE: Final = 3
+"""Exit code: a budget was used up before all attempts were made."""
+_SPARE: Final = 60.0
+"""Seconds that the bench's own gateway gives an agent beyond its task: what ends an attempt is the task's timeout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options of the command, as they were given."""
+
+    suite_format: str = "babelgate"
+    categories: Sequence[str] = ()
+    tasks: Sequence[str] = ()
+    settings: Settings = field(default_factory=Settings)
+    budget: Budget = field(default_factory=Budget)
+    prices: Sequence[str] = ()
+    price_file: Path | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    config: Path | None = None
+    folder: Path | None = None
+    baseline: Path | None = None
+    fail_under: float | None = None
+    html: Path | None = None
+    """Beside the one in the folder."""
+
+
+def bench(source: str, targets: Sequence[str], asked: Asked) -> int:
+    """A new one. The exit code: 0, 1 for a regression or a score below `--fail-under`, 3 where a budget ended it.
+    Raises Refusal."""
+    with _refusing():
+        prices = _prices(asked)
+        suite = _suite(source, asked.suite_format).only(asked.categories, asked.tasks)
+        baseline = read_report(asked.baseline) if asked.baseline is not None else None
+        configured = configured_agents(asked.config)
+        found = [read_agent(text, configured, asked.headers) for text in targets]
+        folder = asked.folder or Path(f"bench-{suite.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}")
+        if (folder / JOURNAL).exists():
+            hint = f"go on with it by --resume {folder}, or name another --out"
+            raise Refusal(f"{folder} holds a bench already: {hint}", code=USAGE)
+        settings = asked.settings.model_copy(
+            update={
+                "prices": {name: price.model_dump() for name, price in prices.agents.items()},
+                "currency": prices.currency,
+            }
+        )
+        plan = _Plan(suite, found, folder, settings, prices, asked.budget, baseline, asked)
+        return _run_and_report(plan, None)
+
+
+def resume(folder: Path, asked: Asked) -> int:
+    """Go on with one that was stopped: what was asked then is in its journal. Raises Refusal."""
+    with _refusing():
+        header, _ = read_journal(folder / JOURNAL)
+        suite = _suite(header.source, header.suite_format).only((), [about.name for about in header.tasks])
+        if changed := differences(header, suite):
+            why = "; ".join(changed)
+            raise Refusal(f"{folder}: it cannot go on, because it would be another bench: {why}", code=USAGE)
+        configured = configured_agents(asked.config)
+        found = [replace(read_agent(each.target, configured, asked.headers), name=each.name) for each in header.agents]
+        of = {name: Price.model_validate(price) for name, price in header.settings.prices.items()}
+        prices = Prices(of, header.settings.currency)
+        baseline = read_report(asked.baseline) if asked.baseline is not None else None
+        plan = _Plan(suite, found, folder, header.settings, prices, asked.budget, baseline, asked)
+        return _run_and_report(plan, header)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    suite: Suite
+    agents: Sequence[AgentTarget]
+    folder: Path
+    settings: Settings
+    prices: Prices
+    budget: Budget
+    baseline: Report | None
+    asked: Asked
+
+
+class _refusing:
+    """What is wrong with the files that were given, in the command line's words."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, SuiteError):
+            raise Refusal(*error.problems, code=USAGE) from None
+        if isinstance(error, JournalError | PriceError):
+            raise Refusal(str(error), code=USAGE) from None
+
+
+def _suite(source: str, suite_format: str) -> Suite:
+    return load_agbenchmark(source) if suite_format == "agbenchmark" else load_suite(source)
+
+
+def _prices(asked: Asked) -> Prices:
+    read = Prices({}) if asked.price_file is None else read_prices(asked.price_file)
+    return replace(read, agents={**read.agents, **dict(map(parse_price, asked.prices))})
+
+
+def _run_and_report(plan: _Plan, header: Header | None) -> int:
+    if plan.asked.html is not None and not plan.asked.html.absolute().parent.is_dir():
+        raise Refusal(f"--html {plan.asked.html}: there is no such folder", code=USAGE)
+    try:
+        plan.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refusal(f"--out {plan.folder}: it cannot be made: {error.strerror}", code=USAGE) from None
+    try:
+        report = asyncio.run(_run(plan, header))
+    except KeyboardInterrupt:
+        again = shlex.join(["babelgate", "bench", "--resume", str(plan.folder)])
+        click.echo(f"\nbabelgate: interrupted. What was done is in {plan.folder}; go on with: {again}", err=True)
+        return 130
+    _show(report, plan.folder)
+    if plan.asked.html is not None:
+        _write_html(plan.asked.html, report)
+    return _code(report, plan)
+
+
+def _write_html(path: Path, report: Report) -> None:
+    try:
+        write_file(path, html(report))
+    except OSError as error:
+        raise Refusal(f"--html {path}: it cannot be written: {error.strerror}", code=USAGE) from None
+
+
+def _show(report: Report, folder: Path) -> None:
+    console = Console(highlight=False)
+    if not console.is_terminal:  # nobody's window is too narrow for it
+        console.width = max(console.width, 120)
+    for piece in terminal(report):
+        console.print()
+        console.print(piece)
+    click.echo(f"\nThe whole of it is in {folder}: report.html, report.md, result.json, result.csv.", err=True)
+
+
+def _code(report: Report, plan: _Plan) -> int:
+    if report.baseline is not None and any(row.verdict == "regressed" for row in report.baseline.rows):
+        return FAILED
+    if any(each.outcome == "broken" for each in report.attempts):
+        return FAILED
+    bound = plan.asked.fail_under
+    if bound is not None and any(each.score is None or each.score < bound for each in report.agents):
+        return FAILED
+    return 0 if report.complete else INCOMPLETE
+
+
+# The agents
+
+
+async def _run(plan: _Plan, header: Header | None) -> Report:
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(reach())
+        direct = [each for each in plan.agents if await _is_direct(each, http)]
+        fronted = [each for each in plan.agents if each not in direct]
+        gateway = await stack.enter_async_context(_gateway(plan, fronted)) if fronted else None
+        abouts = [about for each in plan.agents for about in await _abouts(each, gateway, http, direct=each in direct)]
+        _distinct(abouts)
+        headers = {each.text: each.headers for each in direct}
+        contenders = [Contender(each.name, Server(each.url, http, headers.get(each.target, {}))) for each in abouts]
+        if header is None:
+            header = begin(plan.suite, abouts, plan.settings, suite_format=plan.asked.suite_format)
+        for note in header.notes:
+            click.echo(note, err=True)
+        session = Session(
+            plan.folder,
+            header,
+            plan.suite,
+            contenders,
+            plan.prices,
+            plan.budget,
+            plan.baseline,
+            str(plan.asked.baseline or ""),
+            _secrets(plan.agents),
+        )
+        with watching() as tell:
+            return await conduct(session, tell)
+
+
+def _secrets(agents: Sequence[AgentTarget]) -> list[str]:
+    """The values of their headers, and what stands behind the word in `Bearer …`."""
+    values = [value for each in agents for value in each.headers.values()]
+    return [*values, *(value.partition(" ")[2] for value in values)]
+
+
+async def _is_direct(agent: AgentTarget, http: httpx.AsyncClient) -> bool:
+    """Whether it is a server of /ap/v1 itself, which is called as it is."""
+    url = agent.url
+    if url is None or agent.entry.get("agent") or agent.entry.get("protocol"):
+        return False
+    return await Server(url, http, agent.headers).speaks()
+
+
+def _gateway(plan: _Plan, agents: Sequence[AgentTarget]) -> AbstractAsyncContextManager[Embedded]:
+    longest = max(asked.task.timeout for asked in plan.suite.tasks)
+    named = {each.name: dict(each.entry) for each in agents if each.name is not None}
+    settings = {"agents": named, "limits": {"run": longest + _SPARE}}
+    return embedded_gateway(settings, [each.url for each in agents if each.name is None and each.url])
+
+
+async def _abouts(
+    agent: AgentTarget, gateway: Embedded | None, http: httpx.AsyncClient, *, direct: bool
+) -> Sequence[AgentAbout]:
+    """The agents that a target stands for. Raises Refusal for one that cannot be had."""
+    if direct:
+        url = (agent.url or "").rstrip("/")
+        told = await Server(url, http, agent.headers).about()
+        name = agent.name or agent_name(urlsplit(url).netloc)
+        about = AgentAbout(name=name, target=agent.text, url=url, fronted=False, because="AIEF /ap/v1, called as it is")
+        return [about.model_copy(update={key: told[key] for key in ("version", "description") if key in told})]
+    assert gateway is not None
+    found = [each for each in gateway.agents if each.name == agent.name or (agent.name is None and _is_of(each, agent))]
+    for each in found:
+        if each.broken is not None:
+            raise Refusal(f"{agent.text}: {each.broken}", code=USAGE)
+    return [
+        AgentAbout(
+            name=each.name,
+            target=agent.text,
+            url=f"{gateway.url}/agent/{each.name}",
+            fronted=True,
+            because=each.because,
+            version=each.version,
+            description=each.description,
+        )
+        for each in found
+    ]
+
+
+def _is_of(served: Served, agent: AgentTarget) -> bool:
+    return agent.url is not None and served.server == agent.url
+
+
+def _distinct(abouts: Sequence[AgentAbout]) -> None:
+    seen: set[str] = set()
+    for about in abouts:
+        if about.name in seen:
+            hint = f"give one of them another name, as in {about.name}-2={about.target}"
+            raise Refusal(f"{about.target}: there is another agent {about.name}: {hint}", code=USAGE)
+        seen.add(about.name)
+
+
+# What there is to be known without a bench
+
+
+def show_schema(which: str) -> None:
+    click.echo(json.dumps(task_schema() if which == "task" else result_schema(), indent=2))
+
+
+def show_tasks(source: str, asked: Asked) -> None:
+    """`--list`."""
+    with _refusing():
+        suite = _suite(source, asked.suite_format).only(asked.categories, asked.tasks)
+    click.echo(f"{suite.name} ({suite.hash}): {len(suite.tasks)} tasks")
+    width = max(len(asked.task.name) for asked in suite.tasks)
+    for each in suite.tasks:
+        task = each.task
+        about = ", ".join(filter(None, (*task.category, task.difficulty)))
+        needs = f"  after {', '.join(task.depends_on)}" if task.depends_on else ""
+        click.echo(f"  {task.name:{width}}  {about}{needs}")
+        for check in task.checks:
+            click.echo(f"  {'':{width}}    {title_of(check)}")

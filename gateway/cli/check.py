@@ -1,0 +1,189 @@
+"""`babelgate check`: judge an agent by the protocols it speaks."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from conformance.across import report as across
+from conformance.across.play import NothingToCompare, play
+from conformance.across.report.text import lines as across_lines
+from conformance.across.verdict import judge as compare_record
+from conformance.baseline import BaselineError, read_baseline
+from conformance.examine import Selection, SelectionError, examine
+from conformance.probe import Opened, Options
+from conformance.report import FORMS, render
+from conformance.report.text import MARKS, lines
+from conformance.requirement import RequirementSet
+from conformance.trigger import TriggerError, read_triggers
+from conformance.verdict import Result
+from conformance.wire.http import Unanswered
+from gateway.cli.errors import USAGE, Refusal
+from gateway.cli.target import read_header
+
+__all__ = ("Asked", "check", "compare", "show_requirements")
+
+_STYLES = {"✓": "green", "✗": "red", "!": "yellow", "?": "yellow", "–": "dim", "⚠": "magenta"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options of the command, as they were given."""
+
+    selection: Selection = field(default_factory=Selection)
+    headers: Sequence[str] = ()
+    other_headers: Sequence[str] = ()
+    triggers: str | None = None
+    texts: Sequence[str] = ()
+    """`behaviour=text`."""
+    timeout: float = 10.0
+    callback_host: str = "127.0.0.1"
+    baseline: Path | None = None
+    reports: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """The form of a report, and where it is written."""
+
+
+def check(url: str, asked: Asked) -> int:
+    """The exit code. Raises Refusal for wrong usage, and where nothing could be judged."""
+    _check_url(url)
+    try:
+        options = _options(asked)
+        baseline = read_baseline(asked.baseline) if asked.baseline else None
+        with _Watching() as watching:
+            report = asyncio.run(examine(url, asked.selection, options, baseline=baseline, observer=watching))
+    except (SelectionError, TriggerError, BaselineError) as error:
+        raise Refusal(str(error), code=USAGE) from None
+    except Unanswered as error:
+        raise Refusal(f"{url}: nobody answers there: {error}", code=USAGE) from None
+    if not report.sets:
+        raise Refusal(
+            f"{url}: it speaks nothing that can be judged",
+            *(f"  {name}: {why}" for name, why in report.refused.items()),
+            "  say what it should speak with --protocol and --version, and it is judged by that",
+            code=USAGE,
+        )
+    assert asked.reports.keys() <= FORMS.keys()
+    _write({form: (path, render(report, form)) for form, path in asked.reports.items()})
+    _print(lines(report))
+    return 0 if report.is_conformant else 1
+
+
+def compare(urls: Sequence[str], asked: Asked) -> int:
+    """`--across`. The exit code. Raises Refusal for wrong usage, and where nothing could be compared."""
+    for url in urls:
+        _check_url(url)
+    if asked.selection.protocol or asked.selection.version:
+        raise Refusal("--across compares protocols: --protocol and --version choose one", code=USAGE)
+    unknown = sorted(asked.reports.keys() - across.FORMS.keys())
+    if unknown:
+        raise Refusal(f"--across writes {', '.join(across.FORMS)}, and no {', '.join(unknown)}", code=USAGE)
+    try:
+        options = _options(asked)
+        baseline = read_baseline(asked.baseline) if asked.baseline else None
+        console = Console(stderr=True)
+        console.quiet = not console.is_terminal
+        with console.status("looking for protocols") as status:
+            record = asyncio.run(play(urls, options, only=asked.selection.only, observe=status.update))
+    except (NothingToCompare, TriggerError, BaselineError) as error:
+        raise Refusal(str(error), code=USAGE) from None
+    except Unanswered as error:
+        raise Refusal(f"{', '.join(urls)}: nobody answers there: {error}", code=USAGE) from None
+    verdict = compare_record(record, baseline)
+    _write({form: (path, across.FORMS[form](verdict)) for form, path in asked.reports.items()})
+    _print(across_lines(verdict))
+    return 0 if verdict.is_same else 1
+
+
+def _check_url(url: str) -> None:
+    if not url.startswith(("http://", "https://")):
+        raise Refusal(f"{url}: this is no URL; give http://… or https://…", code=USAGE)
+
+
+def _options(asked: Asked) -> Options:
+    """Raises TriggerError, and Refusal."""
+    return Options(
+        headers=dict(read_header(each) for each in asked.headers),
+        other_headers=dict(read_header(each) for each in asked.other_headers),
+        triggers=read_triggers(asked.triggers).with_texts(dict(_text(each) for each in asked.texts)),
+        timeout=asked.timeout,
+        callback_host=asked.callback_host,
+    )
+
+
+def show_requirements(selection: Selection) -> None:
+    """`--list`."""
+    try:
+        chosen = selection.sets()
+    except SelectionError as error:
+        raise Refusal(str(error), code=USAGE) from None
+    for each in chosen:
+        wanted = [requirement for requirement in each.requirements if selection.wants(requirement)]
+        if not wanted:
+            continue
+        click.echo(f"{each.title}: {len(wanted)} requirements")
+        for requirement in wanted:
+            scope = f" [{requirement.capability}]" if requirement.capability else ""
+            click.echo(f"  {requirement.id} ({requirement.level}, {requirement.section}){scope}")
+            click.echo(f"      {requirement.text}")
+            click.echo(f"      {requirement.source}")
+            if requirement.reason:
+                click.echo(f"      not tested: {requirement.reason}")
+
+
+def _text(text: str) -> tuple[str, str]:
+    behaviour, equals, value = text.partition("=")
+    if not equals:
+        raise Refusal(f"--trigger {text}: a trigger is behaviour=text", code=USAGE)
+    return behaviour.strip(), value
+
+
+def _write(reports: Mapping[str, tuple[Path, str]]) -> None:
+    for path, text in reports.values():
+        try:
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise Refusal(f"{path}: {error.strerror}", code=USAGE) from None
+
+
+def _print(told: Iterable[str]) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    for line in told:
+        style = _STYLES.get(line.lstrip()[:1]) if line else None
+        console.print(line, style=style, markup=False)
+
+
+class _Watching:
+    """The progress on a terminal's stderr; nothing where stderr is no terminal."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[last]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> "_Watching":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def start_set(self, chosen: RequirementSet, opened: Opened[Any], number: int) -> None:
+        self._task = self._progress.add_task(chosen.title, total=number, last="")
+
+    def add_result(self, result: Result) -> None:
+        if self._task is not None:
+            self._progress.update(self._task, advance=1, last=f"{MARKS[result.verdict]} {result.requirement.name}")

@@ -1,0 +1,137 @@
+"""Embedded gateway, of a command's own: a process on a free port of this machine, with a database that is thrown away.
+
+It is a process, so that the time that an agent takes is not the time that the command takes for its own work. What it
+is to serve comes over its stdin, where nobody else sees the keys in it; when that ends, so does the gateway, however
+its parent ended.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import IO, Any, Final
+
+from gateway.cli.errors import Refusal
+from gateway.cli.serve import Gateway, start
+from gateway.settings.model import Settings
+
+__all__ = ("Embedded", "Served", "embedded_gateway")
+
+_START: Final = 120.0
+"""Seconds for its start: it asks all agents' servers what they speak."""
+_STOP: Final = 20.0
+"""Seconds for its end, which takes its time for answers that are on their way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An agent behind it."""
+
+    name: str
+    broken: str | None
+    because: str
+    version: str
+    description: str
+    server: str | None
+    """The URL of a server of which every agent was asked for, if it is one of those."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    url: str
+    agents: Sequence[Served]
+
+
+@asynccontextmanager
+async def embedded_gateway(settings: Mapping[str, Any], servers: Sequence[str] = ()) -> AsyncGenerator[Embedded]:
+    """`settings` = those of babelgate.yaml; `servers` = URLs of which every agent is served. Raises Refusal."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True))
+        own = {"port": 0, "database": f"sqlite:///{folder}/gateway.db", "log_level": "warning"}
+        log = stack.enter_context(tempfile.TemporaryFile())
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "gateway.cli.embedded",
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C is for the command, which ends it
+            limit=2**24,
+        )
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            asked = {"settings": {**own, **settings}, "servers": list(servers)}
+            process.stdin.write(json.dumps(asked).encode() + b"\n")
+            line = b""
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_START):
+                    line = await process.stdout.readline()
+            if not line:
+                raise Refusal(f"the gateway that the agents stand behind does not start: {_reason(log)}")
+            told = json.loads(line)
+            yield Embedded(told["url"], [Served(**each) for each in told["agents"]])
+        finally:
+            await asyncio.shield(_end(process))
+
+
+def _reason(log: IO[bytes]) -> str:
+    log.seek(0)
+    lines = log.read().decode(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("babelgate: ") if lines else "it said nothing"
+
+
+async def _end(process: Process) -> None:
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        async with asyncio.timeout(_STOP):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+# The process
+
+
+def _print_ready(gateway: Gateway) -> None:
+    agents = [
+        {
+            "name": each.info.name,
+            "broken": each.broken,
+            "because": each.because,
+            "version": each.info.version,
+            "description": each.info.description,
+            "server": each.server,
+        }
+        for each in gateway.registry.all()
+    ]
+    print(json.dumps({"url": gateway.url, "agents": agents}), flush=True)
+
+
+def _end_with(stream: Any) -> None:
+    while stream.read(2**16):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main() -> None:
+    asked: Mapping[str, Any] = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with, args=(sys.stdin.buffer,), daemon=True).start()
+    try:
+        start(Settings.model_validate(asked["settings"]), asked["servers"], _print_ready, strict=False)
+    except (Refusal, ValueError) as error:
+        print(f"babelgate: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""Progress of a bench, while it runs: a bar on a terminal, a line for each attempt elsewhere. Both on stderr."""
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+from rich.progress import Progress as Bar
+
+from conformance.bench.report import words
+from conformance.bench.run import Progress
+
+__all__ = ("watching",)
+
+
+@contextmanager
+def watching() -> Generator[Callable[[Progress], None]]:
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _line
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("bench", total=None, left="")
+
+        def tell(progress: Progress) -> None:
+            latest = progress.latest
+            said = "" if latest is None else f"{words.MARKS[latest.outcome]} {latest.agent} {latest.task}"
+            bar.update(
+                task,
+                total=progress.total,
+                completed=progress.done,
+                description=f"{said:40.40}",
+                left=_remaining_text(progress),
+            )
+
+        yield tell
+
+
+def _line(progress: Progress) -> None:
+    latest = progress.latest
+    if latest is not None:
+        why = "" if latest.has_passed else f": {latest.why}"
+        said = f"{latest.agent} {latest.task} {latest.outcome}{why}"[:200]
+        click.echo(f"{progress.done}/{progress.total} {said}  {_remaining_text(progress)}".rstrip(), err=True)
+
+
+def _remaining_text(progress: Progress) -> str:
+    if progress.left is None or progress.done == progress.total:
+        return ""
+    return f"about {words.seconds(progress.left)} left"

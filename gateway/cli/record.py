@@ -1,0 +1,179 @@
+"""`babelgate record`: one task of an agent, from its input to its end, as a file. `babelgate replay`: an agent that
+says what is in that file."""
+
+import asyncio
+import importlib.metadata
+import json
+import mimetypes
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+import click
+
+from canonical import Answers, FilePart, Interrupt, Message, Receipt, Scope, Submission, TextPart
+from canonical.agent import AGENT_NAME, DEFAULT_OWNER
+from canonical.event import RunEnded
+from canonical.fault import FaultError
+from canonical.message import text_of
+from canonical.state import RunStatus
+from canonical.value import Json
+from gateway.agents.python.recording import (
+    Pace,
+    Recorded,
+    Recording,
+    RecordingError,
+    read_recording,
+    recording_of,
+)
+from gateway.cli.banner import banner
+from gateway.cli.conversation import Asked as Question
+from gateway.cli.errors import FAILED, USAGE, Refusal
+from gateway.cli.listener import bind
+from gateway.cli.log import set_up_logging
+from gateway.cli.run import ask_person, reading
+from gateway.cli.serve import Gateway, leave, open_gateway, serve_until_stopped
+from gateway.cli.target import AgentTarget, configured_agents, read_agent
+from gateway.hub import Hub
+from gateway.settings.model import Settings
+
+__all__ = ("Asked", "record", "replay")
+
+_FILE: Final = 64 * 2**20
+"""Bytes of a file in a recording."""
+_WORDS: Final = frozenset(
+    {"kind", "role", "phase", "status", "reason", "cause", "strategy", "ask", "origin", "finish", "side", "code"}
+    | {"blob", "files", "run_id", "message_id", "artifact_id", "interrupt_id"}
+)
+"""Members of events that are words and hashes of the model, and no text that an agent could say a key in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options of the command, as they were given."""
+
+    files: Sequence[Path] = ()
+    answers: Sequence[str] = ()
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    config: Path | None = None
+
+
+def record(target: str, text: str, out: Path, asked: Asked) -> int:
+    """The exit code: 0, also where the agent failed, because that is recorded, too. Raises Refusal."""
+    if not out.absolute().parent.is_dir():
+        raise Refusal(f"--out {out}: there is no such folder", code=USAGE)
+    agent = read_agent(target, configured_agents(asked.config), asked.headers)
+    message = Message(role="user", parts=(TextPart(text=text), *map(_file_part, asked.files)))
+    set_up_logging("error")
+    with tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True) as folder:
+        made = asyncio.run(_record(agent, message, asked.answers, folder))
+    try:
+        told = _hide(made.model_dump(mode="json"), agent.headers)
+        out.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise Refusal(f"--out {out}: it cannot be written: {error.strerror}", code=FAILED) from None
+    events = sum(len(run.events) for run in made.runs)
+    click.echo(f"{out}: {len(made.runs)} runs, {events} events, {len(made.files)} files", err=True)
+    return 0
+
+
+def _file_part(path: Path) -> FilePart:
+    try:
+        return FilePart(name=path.name, media_type=mimetypes.guess_type(path.name)[0], inline=path.read_bytes())
+    except OSError as error:
+        raise Refusal(f"--file {path}: it cannot be read: {error.strerror}", code=USAGE) from None
+
+
+def _hide(value: Any, headers: Mapping[str, str]) -> Any:
+    """JSON without what was sent to the agent's server to be let in, should it have said that again."""
+    values = [secret for value in headers.values() for secret in (value, value.partition(" ")[2])]
+    return _replace(value, sorted((each for each in values if len(each) >= 4), key=len, reverse=True))
+
+
+def _replace(value: Any, secrets: Sequence[str]) -> Any:
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, "[redacted]")
+        return value
+    if isinstance(value, list):
+        return [_replace(each, secrets) for each in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        return {name: each if name in _WORDS else _replace(each, secrets) for name, each in members.items()}
+    return value
+
+
+async def _record(agent: AgentTarget, message: Message, answers: Iterable[str], folder: str) -> Recording:
+    entries = {} if agent.name is None else {agent.name: dict(agent.entry)}
+    given = {"agents": entries, "database": f"sqlite:///{folder}/gateway.db", "limits": {"inline": _FILE}, "port": 0}
+    servers = [agent.url] if agent.name is None and agent.url else []
+    settings = Settings.model_validate(given)
+    with bind(settings.host, 0) as listener:
+        async with open_gateway(settings, servers, listener, strict=True) as gateway:
+            found = [each.info for each in gateway.registry.all()]
+            if len(found) != 1:
+                names = ", ".join(each.name for each in found)
+                raise Refusal(f"{agent.text}: it has several agents: put one of {names} behind a #", code=USAGE)
+            try:
+                receipt = await _converse(gateway.hub, found[0].name, message, iter(answers))
+                scope = Scope(receipt.thread_id, "task", receipt.task_id)
+                records = await gateway.hub.records(DEFAULT_OWNER, scope, inline=True)
+            except FaultError as error:
+                raise Refusal(error.fault.message) from None
+            return recording_of(records, found[0], importlib.metadata.version("babelgate"))
+
+
+async def _converse(hub: Hub, name: str, message: Message, answers: Any) -> Receipt:
+    receipt = await hub.submit(DEFAULT_OWNER, Submission(agent=name, messages=(message,)))
+    while await _status(hub, receipt) is RunStatus.PAUSED:
+        questions = await hub.open_interrupts(DEFAULT_OWNER, receipt.task_id)
+        values = {each.interrupt_id: _answer(each, answers) for each in questions}
+        receipt = await hub.answer(DEFAULT_OWNER, Answers(task_id=receipt.task_id, values=values))
+    return receipt
+
+
+async def _status(hub: Hub, receipt: Receipt) -> RunStatus:
+    """Of the run, once it has ended."""
+    scope = Scope(receipt.thread_id, "run", receipt.run_id)
+    async with aclosing(cast("Any", hub.read(DEFAULT_OWNER, scope, receipt.seq))) as batches:
+        async for batch in batches:
+            for each in batch:
+                if isinstance(each.event, RunEnded):
+                    return each.event.status
+    raise Refusal("the run did not come to an end")
+
+
+def _answer(question: Interrupt, answers: Any) -> Json:
+    """The next of --answer; the person at the terminal is asked where there is none left."""
+    asked = Question(question.interrupt_id, text_of(question.message.parts), question.answer_schema)
+    given = next(answers, None)
+    if given is None:
+        return ask_person(asked)
+    try:
+        return reading(asked.schema)[1](given)
+    except ValueError as error:
+        raise Refusal(f"--answer {given}: {asked.text} {error}", code=USAGE) from None
+
+
+def replay(path: Path, name: str | None, port: int, pace: Pace) -> None:
+    """Until a signal comes. Raises Refusal."""
+    try:
+        recording = read_recording(path)
+    except RecordingError as error:
+        raise Refusal(str(error), code=USAGE) from None
+    name = name or recording.agent.name
+    if not AGENT_NAME.fullmatch(name):
+        raise Refusal(f"--name {name}: this is no name for an agent (a-z, 0-9, - _ .)", code=USAGE)
+    with tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True) as folder:
+        settings = Settings.model_validate(
+            {"agents": {}, "database": f"sqlite:///{folder}/gateway.db", "port": port, "log_level": "warning"}
+        )
+
+        def print_ready(gateway: Gateway) -> None:
+            click.echo("\n".join(banner(settings, gateway.url, gateway.registry)))
+
+        serve_until_stopped(settings, (), print_ready, strict=True, more={name: Recorded(recording, pace)})
+    leave()

@@ -1,0 +1,156 @@
+"""Application wiring: adapters on one Litestar app, the hub behind them, the middleware before them."""
+
+import logging
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any, Final
+
+from litestar import Litestar, Request, Response, get
+from litestar.exceptions import HTTPException
+
+from adapters import ADAPTERS, Adapter
+from adapters._server.caller import caller
+from canonical import Fault, FaultCode, FaultError
+from gateway.agents.failover import ServerPool
+from gateway.agents.registry import Fronted, Registry
+from gateway.http.middleware import GatewayMiddleware
+from gateway.http.outbound import Fetcher
+from gateway.hub import Hub
+from gateway.runs.submission import Bounds
+from gateway.settings.model import Settings
+from gateway.storage.blobs import Blobs
+
+__all__ = ("create_app", "open_hub")
+
+log = logging.getLogger("babelgate")
+
+_STATUS: Final = {
+    FaultCode.NOT_FOUND: 404,
+    FaultCode.METHOD_NOT_ALLOWED: 405,
+    FaultCode.UNAUTHENTICATED: 401,
+    FaultCode.FORBIDDEN: 403,
+    FaultCode.TOO_LARGE: 413,
+    FaultCode.INTERNAL: 500,
+}
+_CODES: Final = {404: FaultCode.NOT_FOUND, 405: FaultCode.METHOD_NOT_ALLOWED, 413: FaultCode.TOO_LARGE}
+
+
+def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
+    queue = settings.limits.queue
+    return Hub(
+        registry=registry,
+        journal_url=settings.database,
+        blobs=Blobs(settings.blobs_path, settings.limits.artifact),
+        limits=settings.limits,
+        bounds=Bounds(agent=queue.agent, thread=queue.thread, owner=queue.owner, webhooks=settings.limits.webhooks),
+        fetcher=fetcher,
+        writers={dialect: make for adapter in ADAPTERS for dialect, make in adapter.webhooks.items()},
+        webhook_protocols={dialect: adapter.name for adapter in ADAPTERS for dialect in adapter.webhooks},
+        power=settings.durability == "power",
+    )
+
+
+def create_app(hub: Hub, registry: Registry, settings: Settings) -> GatewayMiddleware:
+    """The gateway as an ASGI app. The hub is started and stopped by the caller."""
+    handlers: list[Any] = [*_own(hub, registry)]
+    for adapter in ADAPTERS:
+        handlers += adapter.routes(hub)
+    app = Litestar(
+        handlers,
+        openapi_config=None,
+        exception_handlers={Exception: _answer},
+        request_max_body_size=None,  # adapters/_json.py has the limit, and answers in each protocol's words
+        logging_config=None,
+    )
+    return GatewayMiddleware(
+        app,
+        settings,
+        default_agent=registry.default,
+        knows=registry.knows,
+        encode=_encode,
+        version=version("babelgate"),
+        instance=lambda: hub.instance,
+    )
+
+
+def _own(hub: Hub, registry: Registry) -> Sequence[Any]:
+    """What is no protocol's: the table of URLs and the health checks."""
+
+    @get("/")
+    async def index(request: Request[Any, Any, Any]) -> dict[str, Any]:
+        who = caller(request)
+        agent = who.agent or "agent"
+        alone = who.base_url.endswith(f"/agent/{agent}")
+        return {
+            "babelgate": version("babelgate"),
+            "agents": [agent] if alone else [fronted.info.name for fronted in registry.all()],
+            "protocols": [
+                {"protocol": example.label, "url": example.url, "example": example.curl}
+                for adapter in ADAPTERS
+                for example in adapter.examples(who.base_url, agent)
+            ],
+        }
+
+    @get("/healthz")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @get("/readyz")
+    async def readyz(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
+        registry.look()
+        why = await hub.ready()
+        known = caller(request).owner != ""  # reasons name paths and hosts, and this is open to all
+        agents = {f.info.name: _health(f, known=known) for f in registry.all()}
+        journal = "ok" if why is None else why if known else "failing"
+        body = {"status": "ok" if why is None else "failing", "journal": journal, "agents": agents}
+        return Response(body, status_code=200 if why is None else 503)
+
+    return (index, healthz, readyz)
+
+
+def _health(fronted: Fronted, *, known: bool) -> str:
+    """Of one agent: ok, broken (it could not be had so far), or which of its servers fail."""
+    if fronted.broken:
+        return f"broken: {fronted.broken}" if known else "broken"
+    if not isinstance(fronted.agent, ServerPool):
+        return "ok"
+    failing = {url: state for url, state in fronted.agent.health.items() if state != "ok"}
+    if not failing:
+        return "ok"
+    return "failing: " + ", ".join(f"{url} is {state}" for url, state in failing.items()) if known else "failing"
+
+
+def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    """Every error of a handler, in the words of the protocol whose path it is."""
+    if isinstance(error, FaultError):
+        response = _encode(error.fault, request)
+        if "allow" in error.fault.details:  # "The origin server MUST generate an Allow header field" (RFC 9110, 15.5.6)
+            response.headers["allow"] = ", ".join(error.fault.details["allow"])
+        return response
+    if isinstance(error, HTTPException):
+        code = _CODES.get(error.status_code)
+        if code is None:
+            code = FaultCode.INVALID if error.status_code < 500 else FaultCode.INTERNAL
+        response = _encode(Fault(code=code, message=error.detail), request)
+        if error.headers and "allow" in {name.lower() for name in error.headers}:
+            response.headers.update(error.headers)
+        return response
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _encode(Fault(code=FaultCode.INTERNAL, message="The gateway failed to answer this."), request)
+
+
+def _encode(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
+    adapter = _adapter_of(request.scope["path"])
+    if adapter is not None:
+        return adapter.encode_fault(fault, request)
+    status = _STATUS.get(fault.code, 400)
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    body = {"error": {"code": str(fault.code), "message": fault.message}}
+    return Response(body, status_code=status, media_type="application/json", headers=headers)
+
+
+def _adapter_of(path: str) -> Adapter | None:
+    for adapter in ADAPTERS:
+        if any(path == prefix or path.startswith(f"{prefix}/") for prefix in adapter.prefixes):
+            return adapter
+    return None

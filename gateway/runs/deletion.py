@@ -1,0 +1,208 @@
+"""Deletion (erasure) of threads, with all that they hold, and of runs, whose content goes while their numbers stay."""
+
+from dataclasses import replace
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    Event,
+    InterruptAnswered,
+    InterruptRaised,
+    MessageStarted,
+    Native,
+    PartAdded,
+    PartDelta,
+    RunCreated,
+    RunEnded,
+    RunRemoved,
+    StateSaved,
+    StepEnded,
+    StepStarted,
+    ToolEnded,
+    ToolStarted,
+    encode_event,
+)
+from canonical.fault import FaultCode, FaultError
+from canonical.message import Message, TextPart
+from canonical.stored import UNKNOWN, decode_event
+from gateway.storage import checkpoints
+from gateway.storage.statements import table_of
+from gateway.storage.tables import (
+    AliasRow,
+    BlobUseRow,
+    CheckpointRow,
+    CheckpointWriteRow,
+    EventRow,
+    InterruptRow,
+    RunRow,
+    TaskRow,
+    ThreadRow,
+    WebhookRow,
+)
+from gateway.storage.transaction import INTERRUPT, RUN, Erased, Ledger, ThreadState, read_row
+
+__all__ = (
+    "empty_event",
+    "erase_thread",
+    "erase_unchanged",
+    "remove_run",
+)
+
+
+def erase_thread(ledger: Ledger, owner: str, thread_id: str) -> Erased:
+    """Delete a thread's rows and log and leave a tombstone."""
+    return _erase(ledger, ledger.need_thread(owner, thread_id))
+
+
+def erase_unchanged(ledger: Ledger, pk: int, owner: str, thread_id: str, seq: int) -> Erased | None:
+    """The same, if it is the thread with this key and `seq` is still its newest record; None if not."""
+    state = ledger.thread(owner, thread_id)
+    if state is None or state.pk != pk or state.seq != seq or state.runs:
+        return None
+    return _erase(ledger, state)
+
+
+def _erase(ledger: Ledger, state: ThreadState) -> Erased:
+    owner, thread_id = state.thread.owner, state.thread.thread_id
+    running = None if state.running is None else state.running.run_id
+    erased = Erased(state.pk, running, frozenset(state.tasks), frozenset(state.runs))
+    ledger.forget_thread(state)
+    connection, pk = ledger.connection, state.pk
+    for row in (EventRow, TaskRow, RunRow, InterruptRow, BlobUseRow):
+        table = table_of(row)
+        connection.execute(table.delete().where(table.c.thread_pk == pk))
+    for row in (AliasRow, WebhookRow, CheckpointRow, CheckpointWriteRow):
+        table = table_of(row)
+        connection.execute(table.delete().where(table.c.owner == owner, table.c.thread_id == thread_id))
+    thread = table_of(ThreadRow)
+    connection.execute(thread.delete().where(thread.c.pk == pk))
+    ledger.sql.insert_tombstone.run(connection, (owner, thread_id, ledger.now()))
+    return erased
+
+
+def remove_run(ledger: Ledger, owner: str, run_id: str) -> int:
+    """Hide an ended run and empty its events under their numbers, and what the rows hold of them. Returns the thread's
+    key. Raises not_found, conflict."""
+    found = ledger.find_run(owner, run_id)
+    if found is None or found[0].removed:
+        raise FaultError(FaultCode.NOT_FOUND, f"Run {run_id} not found")
+    run, thread_id = found
+    if not run.has_ended:
+        raise FaultError(FaultCode.CONFLICT, f"Run {run_id} is {run.status}: cancel it first")
+    state = ledger.need_thread(owner, thread_id)
+    if run.task_id in state.tasks:
+        raise FaultError(FaultCode.CONFLICT, f"Run {run_id} is of a task that has not ended: cancel it first")
+    ledger.append(state, RunRemoved(run_id=run_id, why="deleted"), task_id=run.task_id)
+    ledger.flush()
+    connection = ledger.connection
+    event = table_of(EventRow)
+    mine = (event.c.thread_pk == state.pk) & (event.c.run_id == run_id)
+    rows = connection.execute(select(event.c.seq, event.c.body).where(mine)).all()
+    connection.execute(
+        update(event)
+        .where(event.c.thread_pk == state.pk, event.c.seq == bindparam("b_seq"))
+        .values(body=bindparam("b_body")),
+        [{"b_seq": seq, "b_body": encode_event(empty_event(decode_event(body)))} for seq, body in rows],
+    )
+    _empty_rows(connection, owner, run_id, state.pk)
+    checkpoints.forget_run(connection, owner, run_id)
+    _drop_blobs(connection, state.pk)
+    return state.pk
+
+
+def _empty_rows(connection: Connection, owner: str, run_id: str, pk: int) -> None:
+    """What the rows of the run and of its task's questions repeat of the events."""
+    run, asked = table_of(RunRow), table_of(InterruptRow)
+    mine = (run.c.owner == owner) & (run.c.run_id == run_id)
+    task_id, body = connection.execute(select(run.c.task_id, run.c.body).where(mine)).one()
+    emptied_run = RUN.dump_json(replace(read_row(RUN, body), output=None, metadata={}))
+    connection.execute(update(run).where(mine).values(body=emptied_run))
+    answered = _answered_interrupts(connection, pk, run_id)
+    for interrupt_id, body in connection.execute(
+        select(asked.c.interrupt_id, asked.c.body).where(asked.c.owner == owner, asked.c.task_id == task_id)
+    ).all():
+        question = read_row(INTERRUPT, body)
+        if question.run_id == run_id:
+            question = replace(question, message=_empty_message(question.message), value=None)
+        if interrupt_id in answered:
+            question = replace(question, answer=None)
+        connection.execute(
+            update(asked)
+            .where(asked.c.owner == owner, asked.c.task_id == task_id, asked.c.interrupt_id == interrupt_id)
+            .values(body=INTERRUPT.dump_json(question))
+        )
+
+
+def _answered_interrupts(connection: Connection, pk: int, run_id: str) -> set[str]:
+    event = table_of(EventRow)
+    mine = connection.execute(select(event.c.body).where(event.c.thread_pk == pk, event.c.run_id == run_id))
+    events = [decode_event(body) for (body,) in mine]
+    return {event.interrupt_id for event in events if isinstance(event, InterruptAnswered)}
+
+
+def _drop_blobs(connection: Connection, pk: int) -> None:
+    """Files that no event of the thread names any more are not the thread's: the sweep takes them if nobody else's."""
+    event, uses = table_of(EventRow), table_of(BlobUseRow)
+    blobs = [blob for (blob,) in connection.execute(select(uses.c.blob).where(uses.c.thread_pk == pk))]
+    if not blobs:
+        return
+    unnamed = set(blobs)
+    for (body,) in connection.execute(select(event.c.body).where(event.c.thread_pk == pk)):
+        unnamed -= {blob for blob in unnamed if blob.encode() in body}
+    for blob in unnamed:
+        connection.execute(uses.delete().where(uses.c.thread_pk == pk, uses.c.blob == blob))
+
+
+def _empty_message(message: Message) -> Message:
+    return Message(message_id=message.message_id, role=message.role, phase=message.phase)
+
+
+def empty_event(event: Event) -> Event:
+    """The event without what anybody said in it: ids, kinds and states stay."""
+    match event:
+        case RunCreated():
+            messages = tuple(_empty_message(message) for message in event.messages)
+            return event.model_copy(
+                update={"messages": messages, "data": None, "config": {}, "metadata": {}, "headers": {}, "extra": {}}
+            )
+        case RunEnded():
+            return event.model_copy(update={"output": None, "extra": {}})
+        case MessageStarted():
+            return event.model_copy(update={"metadata": {}, "extra": {}})
+        case PartAdded():
+            return event.model_copy(update={"part": TextPart(text=""), "extra": {}})
+        case PartDelta():
+            return event.model_copy(update={"text": "", "extra": {}})
+        case ToolStarted() | StepStarted():
+            return event.model_copy(update={"input": None, "extra": {}})
+        case ToolEnded():
+            return event.model_copy(update={"output": None, "extra": {}})
+        case StepEnded():
+            return event.model_copy(update={"update": None, "extra": {}})
+        case ArtifactAdded():
+            return event.model_copy(
+                update={
+                    "name": None,
+                    "description": None,
+                    "part": TextPart(text=""),
+                    "folder": None,
+                    "metadata": {},
+                    "extra": {},
+                }
+            )
+        case InterruptRaised():
+            return event.model_copy(update={"message": _empty_message(event.message), "value": None, "extra": {}})
+        case InterruptAnswered():
+            return event.model_copy(update={"value": None, "extra": {}})
+        case StateSaved():
+            return event.model_copy(update={"values": {}, "delta": None, "extra": {}})
+        case Custom():
+            return event.model_copy(update={"value": None, "extra": {}})
+        case Native():
+            return event.model_copy(update={"data": None, "extra": {}})
+        case _ if UNKNOWN in event.extra:
+            return event.model_copy(update={"extra": {}})
+        case _:
+            return event

@@ -1,0 +1,466 @@
+"""Event validation: the recorder makes what an agent yields fit for the log.
+
+It fills ids that the agent left open, refuses what a log cannot hold (an event that only the hub may say, a delta for a
+part that is not open, JSON that is none, an event over the size limit), and at the end closes what was left open. The
+log of a run is legal whatever the agent does.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Any, TypeVar
+
+from pydantic_core import PydanticSerializationError
+
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    Event,
+    InterruptRaised,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    Native,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    Record,
+    RunEnded,
+    StateSaved,
+    StepEnded,
+    StepStarted,
+    ToolEnded,
+    ToolStarted,
+    UpstreamBound,
+    encode_event,
+)
+from canonical.fault import Fault, FaultCode, FaultError
+from canonical.message import DataPart, FilePart, Part, ToolResultPart
+from canonical.state import RunReason, RunStatus
+from gateway.ids import new_id
+from gateway.storage.size import MAX_VALUES, check_size
+
+__all__ = (
+    "Recorder",
+    "check_json",
+    "files_of",
+)
+
+AnyEvent = TypeVar("AnyEvent", bound=Event)
+
+_FREE = (LossNoted, UpstreamBound, Custom, Native)
+_GROWING = ("text", "reasoning", "refusal", "tool_call")
+"""Parts that deltas can add to."""
+_MAX_DEPTH = 64
+_MAX_BITS = 4096
+"""Of an integer: Python reads none of more than 4300 digits back, and a log that cannot be read is lost."""
+
+
+def check_json(value: object) -> None:
+    """Refuse what JSON cannot say: other types, NaN and infinities, lone surrogates; nesting deeper than any reader
+    takes, and more values than anybody has time for. Raises agent_invalid."""
+    level, count = [value], 1
+    for _ in range(_MAX_DEPTH + 1):
+        deeper: list[Any] = []
+        for item in level:
+            if isinstance(item, dict | list | tuple):
+                count += len(item)  # pyright: ignore[reportUnknownArgumentType]
+                if count > MAX_VALUES:
+                    raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave data of more than {MAX_VALUES} values")
+                deeper += _members(item)  # pyright: ignore[reportUnknownArgumentType]
+            elif item is not None:
+                _check_scalar(item)
+        if not deeper:
+            return
+        level = deeper
+    raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave data nested deeper than {_MAX_DEPTH} levels")
+
+
+def _members(value: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> Iterable[Any]:
+    if not isinstance(value, dict):
+        return value
+    for key in value:
+        if not isinstance(key, str):
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave an object with a key {key!r}, not a string")
+        _check_text(key)
+    return value.values()
+
+
+def _check_scalar(value: object) -> None:
+    if isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, int):
+        if value.bit_length() > _MAX_BITS:
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave an integer of more than {_MAX_BITS} bits")
+    elif isinstance(value, float):
+        if not isfinite(value):
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave {value}, which is not JSON")
+    else:
+        raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {type(value).__name__}, which is not JSON")
+
+
+def _check_text(text: str) -> None:
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise FaultError(FaultCode.AGENT_INVALID, "The agent gave text with a lone surrogate") from None
+
+
+@dataclass(slots=True)
+class _Message:
+    message_id: str
+    parts: int = 0
+    open_parts: dict[int, int] = field(default_factory=dict[int, int])
+    """By index, the characters that were said in it."""
+
+    @property
+    def newest(self) -> int | None:
+        return next(reversed(self.open_parts), None)
+
+
+class Recorder:
+    """One run's way into the log. Feed it events in order, or the records of an earlier attempt."""
+
+    def __init__(self, node: str, limit: int, new_id: Callable[[], str] = new_id) -> None:
+        self.node = node
+        self.limit = limit
+        """Bytes of one event as JSON, and of one part that is said piece by piece."""
+        self.ended: RunEnded | None = None
+        self._mint = new_id
+        self._messages: dict[str, _Message] = {}
+        self._steps: dict[str, StepStarted] = {}
+        self._tools: dict[str, ToolStarted] = {}
+        self._artifacts: set[str] = set()
+        self._asked: set[str] = set()
+
+    def replay(self, records: Iterable[Record]) -> None:
+        """Take over from an earlier attempt of the same run: what it left open is open here."""
+        for record in records:
+            if isinstance(record.event, _SAID):
+                self._settle(record.event)
+
+    def record(self, event: Event) -> tuple[Event, bytes] | None:
+        """The event as it goes into the log, and as JSON. None for one that only tells the hub something (RunEnded).
+
+        Raises:
+            FaultError: agent_invalid.
+        """
+        if self.ended is not None:
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent said {_kind(event)} after it had ended its run")
+        if isinstance(event, RunEnded):
+            self.ended = self._end(event)
+            return None
+        try:
+            settled = self._settle(event)
+        except (AttributeError, TypeError) as error:
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a malformed {_kind(event)}") from error
+        try:
+            return self._fit(settled)
+        except FaultError:
+            self._undo(settled)
+            raise
+
+    def _end(self, event: RunEnded) -> RunEnded:
+        """The end as the log may hold it. How a run ended is the agent's to say, why it was ended is not."""
+        event, _ = self._fit(event)
+        fault = event.fault
+        match event.status:
+            case RunStatus.SUCCESS:
+                reason, fault = RunReason.DONE, None
+            case RunStatus.PAUSED if self._asked:
+                return event.model_copy(update={"status": RunStatus.SUCCESS, "reason": RunReason.DONE, "fault": None})
+            case RunStatus.CANCELLED:
+                reason = RunReason.CALLER
+            case RunStatus.ERROR | RunStatus.TIMEOUT:
+                reason = RunReason.FAULT
+                fault = fault or Fault(code=FaultCode.AGENT_FAILED, message="The agent failed")
+            case status:
+                raise FaultError(FaultCode.AGENT_INVALID, f"The agent ended its run as {status} with no open question")
+        return event.model_copy(update={"reason": reason, "fault": fault})
+
+    def close(self) -> list[tuple[Event, bytes]]:
+        """Events that end what is still open: parts, messages, tools, steps."""
+        closing: list[Event] = []
+        for message in list(self._messages.values()):
+            closing += [PartEnded(message_id=message.message_id, index=i) for i in message.open_parts]
+            closing.append(MessageEnded(message_id=message.message_id))
+        self._messages.clear()
+        for call_id, tool in self._tools.items():
+            fault = Fault(code=FaultCode.AGENT_FAILED, message="The run ended before the tool answered")
+            closing.append(ToolEnded(call_id=call_id, name=tool.name, fault=fault))
+        self._tools.clear()
+        closing += [
+            StepEnded(step_id=step_id, name=step.name, node=step.node, ns=step.ns)
+            for step_id, step in self._steps.items()
+        ]
+        self._steps.clear()
+        return [(event, encode_event(event)) for event in closing]
+
+    def _fit(self, event: AnyEvent) -> tuple[AnyEvent, bytes]:
+        """The event as it will be read from the log, and its JSON. It is read back at once: an event that was changed
+        past its model's checks would be stored all the same, and then nobody could read the log."""
+        try:
+            _check_event(event)
+            self._check_size(event)
+            body = encode_event(event)
+            event = type(event).__pydantic_validator__.validate_json(body)
+        except (PydanticSerializationError, RecursionError, ValueError, AttributeError, TypeError) as error:
+            words = f"The agent gave a {_kind(event)} that is not whole, or not JSON"
+            raise FaultError(FaultCode.AGENT_INVALID, words) from error
+        if len(body) > self.limit:
+            raise FaultError(
+                FaultCode.AGENT_INVALID,
+                f"The agent gave a {event.kind} that is larger than the limit of {self.limit} bytes",
+            )
+        return event, body
+
+    def _check_size(self, event: Event) -> None:
+        """Before it is encoded: that takes longer."""
+        if isinstance(event, PartDelta):  # counted already
+            return
+        try:
+            check_size(self.limit, event)
+        except FaultError as error:
+            raise FaultError(
+                FaultCode.AGENT_INVALID,
+                f"The agent gave a {event.kind} that is larger than the limit of {self.limit} bytes",
+            ) from error
+
+    def _settle(self, event: Event) -> Event:
+        """Fill ids, and keep account of what is open."""
+        match event:
+            case PartDelta():  # first: most events of a long answer are deltas
+                return self._delta(event)
+            case MessageStarted() | PartAdded() | PartEnded() | MessageEnded():
+                return self._check_message_event(event)
+            case ToolStarted() | ToolEnded() | StepStarted() | StepEnded():
+                return self._activity(event)
+            case ArtifactAdded():
+                return self._artifact(event)
+            case InterruptRaised():
+                return self._question(event)
+            case StateSaved():
+                return event if event.checkpoint_id else event.model_copy(update={"checkpoint_id": self._mint()})
+            case _ if isinstance(event, _FREE):
+                return event
+            case _:
+                raise FaultError(
+                    FaultCode.AGENT_INVALID, f"The agent gave a {_kind(event)}, which only the gateway may append"
+                )
+
+    def _check_message_event(self, event: MessageStarted | PartAdded | PartEnded | MessageEnded) -> Event:
+        match event:
+            case MessageStarted():
+                message_id = event.message_id or self._mint()
+                if message_id in self._messages:
+                    raise FaultError(FaultCode.AGENT_INVALID, f"The agent opened message {message_id} twice")
+                self._messages[message_id] = _Message(message_id)
+                return event.model_copy(update={"message_id": message_id, "node": event.node or self.node})
+            case PartAdded():
+                message = self._message(event.message_id, event.kind)
+                if event.open and event.part.kind not in _GROWING:
+                    raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave an open {event.part.kind} part")
+                index = message.parts
+                message.parts += 1
+                if event.open:
+                    message.open_parts[index] = 0
+                return event.model_copy(update={"message_id": message.message_id, "index": index})
+            case PartEnded():
+                message = self._message(event.message_id, event.kind)
+                index = message.newest if event.index is None else event.index
+                if index is None or index not in message.open_parts:
+                    raise FaultError(FaultCode.AGENT_INVALID, "The agent ended a part that is not open")
+                del message.open_parts[index]
+                return event.model_copy(update={"message_id": message.message_id, "index": index})
+            case MessageEnded():
+                message = self._message(event.message_id, event.kind)
+                if message.open_parts:
+                    raise FaultError(FaultCode.AGENT_INVALID, "The agent ended a message with an open part")
+                del self._messages[message.message_id]
+                return event.model_copy(update={"message_id": message.message_id})
+
+    def _question(self, event: InterruptRaised) -> Event:
+        message = event.message
+        if message.message_id is None:
+            message = message.model_copy(update={"message_id": self._mint()})
+        interrupt_id = event.interrupt_id or self._mint()
+        if interrupt_id in self._asked:
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent asked question {interrupt_id} twice")
+        self._asked.add(interrupt_id)
+        return event.model_copy(
+            update={
+                "interrupt_id": interrupt_id,
+                "message": message,
+                "node": event.node or self.node,
+            }
+        )
+
+    def _undo(self, event: Event) -> None:
+        """The event does not go into the log after all: what it opened is not open, and what it ended is."""
+        match event:
+            case MessageStarted():
+                del self._messages[event.message_id or ""]
+            case PartAdded() if event.open:
+                del self._messages[event.message_id or ""].open_parts[event.index or 0]
+            case PartEnded():
+                self._messages[event.message_id or ""].open_parts[event.index or 0] = 0
+            case MessageEnded():
+                self._messages[event.message_id or ""] = _Message(event.message_id or "")
+            case ToolStarted() if self._tools[event.call_id or ""] is event:  # else it was open before
+                del self._tools[event.call_id or ""]
+            case ToolEnded():
+                self._tools[event.call_id or ""] = ToolStarted(call_id=event.call_id, name=event.name)
+            case StepStarted() if self._steps[event.step_id or ""] is event:
+                del self._steps[event.step_id or ""]
+            case StepEnded():
+                step = StepStarted(step_id=event.step_id, name=event.name, node=event.node, ns=event.ns)
+                self._steps[event.step_id or ""] = step
+            case _:
+                pass
+
+    def _message(self, message_id: str | None, kind: str) -> _Message:
+        """The open message that an event means: the named one, or the newest."""
+        if message_id is None and self._messages:
+            return next(reversed(self._messages.values()))
+        message = self._messages.get(message_id or "")
+        if message is None:
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {kind} outside an open message")
+        return message
+
+    def _delta(self, event: PartDelta) -> PartDelta:
+        message = self._message(event.message_id, event.kind)
+        index = event.index
+        if index is None:
+            index = message.newest
+        if index is None or index not in message.open_parts:
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent gave a part_delta for a part that is not open")
+        message.open_parts[index] += len(event.text)
+        if message.open_parts[index] > self.limit:
+            raise FaultError(
+                FaultCode.AGENT_INVALID,
+                f"The agent gave a part, piece by piece, that is larger than the limit of {self.limit} bytes",
+            )
+        return PartDelta.model_construct(
+            kind="part_delta", extra=event.extra, message_id=message.message_id, index=index, text=event.text
+        )
+
+    def _activity(self, event: ToolStarted | ToolEnded | StepStarted | StepEnded) -> Event:
+        match event:
+            case ToolStarted():
+                tool = event.model_copy(
+                    update={"call_id": event.call_id or self._mint(), "node": event.node or self.node}
+                )
+                self._tools.setdefault(tool.call_id or "", tool)
+                return tool
+            case StepStarted():
+                step = event.model_copy(
+                    update={"step_id": event.step_id or self._mint(), "node": event.node or self.node}
+                )
+                self._steps.setdefault(step.step_id or "", step)
+                return step
+            case ToolEnded():
+                call_id = event.call_id or next((i for i, t in self._tools.items() if t.name == event.name), None)
+                if call_id is None or self._tools.pop(call_id, None) is None:
+                    raise FaultError(
+                        FaultCode.AGENT_INVALID, f"The agent ended tool {event.name}, which it had not started"
+                    )
+                return event.model_copy(update={"call_id": call_id})
+            case StepEnded():
+                step_id = event.step_id or next((i for i, s in self._steps.items() if s.name == event.name), None)
+                if step_id is None or self._steps.pop(step_id, None) is None:
+                    raise FaultError(
+                        FaultCode.AGENT_INVALID, f"The agent ended step {event.name}, which it had not started"
+                    )
+                return event.model_copy(update={"step_id": step_id, "node": event.node or self.node})
+
+    def _artifact(self, event: ArtifactAdded) -> ArtifactAdded:
+        artifact_id = event.artifact_id or self._mint()
+        if event.append and artifact_id not in self._artifacts:
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent appended to an artifact that it had not begun")
+        self._artifacts.add(artifact_id)
+        return event.model_copy(update={"artifact_id": artifact_id, "origin": "agent"})
+
+
+_SAID = (
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    MessageEnded,
+    ToolStarted,
+    ToolEnded,
+    StepStarted,
+    StepEnded,
+    ArtifactAdded,
+    InterruptRaised,
+)
+
+
+def _kind(event: object) -> str:
+    return str(getattr(event, "kind", type(event).__name__))
+
+
+def _check_event(event: Event) -> None:
+    """Look into the fields that pydantic takes as they come, and would write as something else."""
+    match event:
+        case PartAdded():
+            _check_part(event.part)
+        case ArtifactAdded():
+            _check_part(event.part)
+            check_json(event.metadata)
+        case MessageStarted() if event.metadata:
+            check_json(event.metadata)
+        case MessageEnded() if event.usage:
+            check_json(event.usage)
+        case InterruptRaised():
+            check_json(event.value)
+            check_json(event.answer_schema)
+            check_json(event.message.metadata)
+            check_json(dict(event.message.extra))
+            for part in event.message.parts:
+                _check_part(part)
+        case Custom():
+            check_json(event.value)
+        case RunEnded():
+            check_json(event.output)
+            check_json(event.usage)
+        case ToolStarted() | StepStarted():
+            check_json(event.input)
+        case ToolEnded():
+            check_json(event.output)
+        case StepEnded():
+            check_json(event.update)
+        case StateSaved():
+            check_json(event.values)
+            check_json(event.delta)
+        case Native():
+            check_json(event.data)
+        case _:
+            pass
+    if event.extra:
+        check_json(dict(event.extra))
+
+
+def _check_part(part: Part) -> None:
+    if isinstance(part, DataPart):
+        check_json(part.data)
+    elif isinstance(part, ToolResultPart):
+        check_json(part.output)
+    if part.metadata:
+        check_json(part.metadata)
+    if part.extra:
+        check_json(dict(part.extra))
+
+
+def files_of(event: Event) -> list[FilePart]:
+    """Stored files that an event names."""
+    match event:
+        case PartAdded() | ArtifactAdded():
+            parts = (event.part,)
+        case InterruptRaised():
+            parts = event.message.parts
+        case _:
+            return []
+    return [part for part in parts if isinstance(part, FilePart) and part.blob is not None]

@@ -1,0 +1,192 @@
+"""Expiry (TTL) of threads: ephemeral ones soon after their work is done, others after their time to live.
+
+One timer, set to what is due first; what it finds still at work, or still read, is looked at again when that may have
+changed. After a restart it begins with all the threads that expire.
+"""
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, Protocol
+
+from sqlalchemy import Connection, select, text
+
+from canonical.event import TaskChanged, ThreadChanged
+from canonical.fault import Fault, FaultCode, FaultError
+from canonical.state import TERMINAL, WAITING, TaskState
+from canonical.thread import Thread, ThreadView
+from gateway.background import Tasks
+from gateway.clock import Clock
+from gateway.runs import lifecycle
+from gateway.storage import listing
+from gateway.storage.journal import Journal
+from gateway.storage.statements import table_of
+from gateway.storage.tables import PASSING, ThreadRow
+from gateway.storage.transaction import Ledger, Published
+
+__all__ = ("Expiry", "passing")
+
+log = logging.getLogger("babelgate.expiry")
+
+_AGAIN: Final = 60_000_000
+"""Microseconds until the next look at a thread that could not be erased."""
+
+
+class Lifetimes(Protocol):
+    """Seconds."""
+
+    @property
+    def ephemeral_ttl(self) -> float: ...
+    @property
+    def input_ttl(self) -> float: ...
+
+
+class Expiry:
+    """Threads are known here by their keys: an id that was given out again is another thread's."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        lifetimes: Lifetimes,
+        erase: Callable[[Thread, int, int], Awaitable[bool]],
+        clock: Clock,
+    ) -> None:
+        """`erase` takes a thread, its key, and the seq of its newest record, and says whether it still was that one, so
+        that the thread is gone."""
+        self._journal = journal
+        self._ephemeral_ttl = round(lifetimes.ephemeral_ttl * 1e6)
+        self._input_ttl = round(lifetimes.input_ttl * 1e6)
+        self._erase = erase
+        self._clock = clock
+        self._changed: dict[int, int | None] = {}
+        """By thread that expires, when something happened on it last, on the steady clock. None = in an earlier life of
+        the gateway."""
+        self._due: list[tuple[int, int]] = []
+        """A heap: when to look, on the steady clock, and at which thread."""
+        self._looks: dict[int, int] = {}
+        """By thread, the entry of the heap that counts: the earliest. What comes later is found out by that look."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._tasks = Tasks()
+
+    async def start(self) -> None:
+        for pk in await self._journal.query(passing):
+            self._changed.setdefault(pk, None)
+            self._look(pk, 0)
+
+    async def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._tasks.stop()
+
+    def handle_commit(self, entry: Published) -> None:
+        event, pk = entry.record.event, entry.pk
+        if isinstance(event, ThreadChanged) and (event.ephemeral or event.ttl is not None):
+            self._changed[pk] = None
+            self._look(pk, round(event.ttl * 1e6) if event.ttl is not None else self._ephemeral_ttl)
+        if pk not in self._changed:
+            return
+        self._changed[pk] = self._clock.steady()
+        if isinstance(event, TaskChanged):
+            if event.state in TERMINAL:
+                self._look(pk, self._ephemeral_ttl)
+            elif event.state in WAITING:
+                self._look(pk, self._input_ttl)
+
+    def _look(self, pk: int, wait: int) -> None:
+        """After so many microseconds."""
+        at = self._clock.steady() + wait
+        if self._looks.get(pk, at + 1) <= at:
+            return
+        self._looks[pk] = at
+        heapq.heappush(self._due, (at, pk))
+        if self._due[0][0] == at:
+            self._set()
+
+    def _set(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        if self._due:
+            wait = max(0, self._due[0][0] - self._clock.steady()) / 1e6
+            self._timer = asyncio.get_running_loop().call_later(wait, self._ring)
+
+    def _ring(self) -> None:
+        now = self._clock.steady()
+        due: set[int] = set()
+        while self._due and self._due[0][0] <= now:
+            at, pk = heapq.heappop(self._due)
+            if self._looks.get(pk) == at:
+                del self._looks[pk]
+                due.add(pk)
+        self._set()
+        if due:
+            self._tasks.spawn(self._end_all(due), "expiry")
+
+    async def _end_all(self, due: set[int]) -> None:
+        for pk in due:
+            try:
+                await self._end(pk)
+            except FaultError as error:
+                if error.fault.code is not FaultCode.NOT_FOUND:
+                    log.warning("a thread whose time is over could not be erased: %s", error)
+                    self._look(pk, _AGAIN)
+
+    async def _end(self, pk: int) -> None:
+        """Erase the thread if its time has come; a question that nobody answered in time ends its task first."""
+        found = await self._journal.query(partial(listing.thread_by_key, pk=pk))
+        if found is None or pk not in self._changed:
+            self._changed.pop(pk, None)
+            return
+        view, seq = found
+        thread = view.thread
+        left = self._remaining_time(pk, view)
+        if left is None:  # at work: the end of the task comes here again
+            return
+        if left > 0:
+            self._look(pk, left)
+        elif view.status == "interrupted" and thread.ephemeral:
+            await self._journal.write(partial(_expire, owner=thread.owner, thread_id=thread.thread_id, pk=pk))
+        elif thread.ephemeral and self._journal.channels.get(pk).readers > 0:
+            self._look(pk, self._ephemeral_ttl)
+        else:
+            await self._erase_now(thread, pk, seq)
+
+    async def _erase_now(self, thread: Thread, pk: int, seq: int) -> None:
+        changed = self._changed.pop(pk, None)  # two looks may meet
+        erased = False
+        try:
+            erased = await self._erase(thread, pk, seq)
+        finally:
+            if not erased:
+                self._changed.setdefault(pk, changed)
+        if not erased:  # something has happened on it meanwhile
+            self._look(pk, 0)
+
+    def _remaining_time(self, pk: int, view: ThreadView) -> int | None:
+        """Microseconds until the thread is to end; None while somebody is at work on it."""
+        now, changed = self._clock.steady(), self._changed[pk]
+        if changed is None:
+            changed = self._changed[pk] = now - max(0, self._clock.now() - view.updated_at)
+        if view.status == "busy":
+            return None
+        lasts = self._input_ttl if view.status == "interrupted" else self._ephemeral_ttl
+        if view.thread.ttl is not None and not view.thread.ephemeral:
+            lasts = round(view.thread.ttl * 1e6)
+        return changed + lasts - now
+
+
+def passing(connection: Connection) -> list[int]:
+    """The keys of the threads that expire."""
+    return list(connection.execute(select(table_of(ThreadRow).c.pk).where(text(PASSING))).scalars())
+
+
+def _expire(ledger: Ledger, owner: str, thread_id: str, pk: int) -> None:
+    """Fail the tasks of a thread that wait for answers."""
+    state = ledger.need_thread(owner, thread_id)
+    if state.pk != pk:
+        return
+    fault = Fault(code=FaultCode.EXPIRED, message="Nobody answered in time.")
+    for task in [task for task in state.tasks.values() if task.waiting]:
+        lifecycle.give_up(ledger, state, task.task_id, TaskState.FAILED, fault)

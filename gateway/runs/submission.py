@@ -1,0 +1,415 @@
+"""Run commands: submit, answer, cancel, and what the engine does to a thread, as decisions on its `ThreadState`. Each
+function runs whole in the writer's transaction: it checks first, raises before it changes anything where it can, and
+appends events. First commit wins.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from sqlalchemy import func, select
+
+from canonical.event import (
+    InterruptAnswered,
+    RunCreated,
+    RunEnded,
+    RunRemoved,
+    RunStarted,
+    TaskChanged,
+    TaskCreated,
+    ThreadChanged,
+)
+from canonical.fault import BUSY, FaultCode, FaultError
+from canonical.hub import Answers, Receipt, Submission, Webhook
+from canonical.message import Message
+from canonical.state import RunReason, RunStatus, TaskState
+from canonical.thread import Task, following
+from gateway.runs.lifecycle import (
+    Start,
+    begin,
+    close_questions,
+    drop_pending,
+    drop_waiting,
+    live_of,
+    next_pending,
+    use_blobs,
+    waiting_reason,
+    waiting_state,
+)
+from gateway.runs.thread_commands import say
+from gateway.storage.statements import table_of
+from gateway.storage.tables import WebhookRow
+from gateway.storage.transaction import Ledger, ThreadState
+
+__all__ = (
+    "Bounds",
+    "Cancelled",
+    "Ids",
+    "Stop",
+    "Submitted",
+    "answer",
+    "cancel",
+    "cancel_run",
+    "insert_webhook",
+    "submit",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How many runs may wait, and how many webhooks a task may have."""
+
+    agent: int = 1000
+    thread: int = 100
+    owner: int = 5000
+    webhooks: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """Fresh ids for what a command may have to create."""
+
+    thread: str
+    task: str
+    run: str
+    message: str
+
+
+class Stop(NamedTuple):
+    """A running run that has to be stopped, and why."""
+
+    pk: int
+    """Of its thread."""
+    run_id: str
+    reason: RunReason
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    receipt: Receipt
+    pk: int
+    """Of the thread."""
+    start: Start | None
+    stop: Stop | None = None
+    """A running run that has to make room."""
+    idle: bool = False
+    """Nothing runs on the thread: the new run waits for its agent, not for the thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    task: Task
+    stop: Stop | None
+
+
+def submit(
+    ledger: Ledger, owner: str, ask: Submission, ids: Ids, bounds: Bounds, *, may_start: bool, stateful: bool = False
+) -> Submitted:
+    """Append a new run, and start it in the same commit if its turn is now and `may_start` says that the agent has
+    room. `stateful` is what the agent's description says of it. Raises conflict."""
+    if ask.task_id is not None and ledger.find_task(owner, ask.task_id) is not None:
+        raise FaultError(FaultCode.CONFLICT, f"Task {ask.task_id} exists already")
+    if ask.run_id is not None and ledger.find_run(owner, ask.run_id) is not None:
+        raise FaultError(FaultCode.CONFLICT, f"Run {ask.run_id} exists already")
+    may_start = may_start and ask.start_in is None
+    found = _thread_for(ledger, owner, ask)
+    follow = None if found is None else _followed_task(found, ask)
+    if found is None and not may_start:
+        _check_bounds(ledger, owner, 0, ask.agent, bounds)
+    state = found or _make_thread(ledger, owner, ask, ids)
+    stop = _make_room(ledger, state, ask)
+    starts = may_start and state.running is None and not state.pending
+    if found is not None and not starts:
+        _check_bounds(ledger, owner, len(state.pending), ask.agent, bounds)
+    if not ask.thread_metadata.items() <= state.thread.metadata.items():
+        ledger.append(state, ThreadChanged(metadata=ask.thread_metadata))
+    say(ledger, state, ask.history)
+    after = state.seq
+    if follow is None:
+        task_id = ask.task_id or ids.task
+        ledger.append(
+            state,
+            TaskCreated(
+                task_id=task_id,
+                agent=ask.agent,
+                continues=ask.continues,
+                references=ask.references,
+                metadata=ask.metadata,
+                protocol=ask.protocol,
+                version=ask.version,
+                stateful=stateful,
+            ),
+            task_id=task_id,
+        )
+    else:
+        task_id = follow.task_id
+    run_id = ask.run_id or ids.run
+    messages = _with_uploads(state, ask.messages, ids)
+    created = RunCreated(
+        run_id=run_id,
+        assistant=ask.assistant,
+        cause="input" if follow is None else "follow_up",
+        messages=messages,
+        data=ask.data,
+        checkpoint=ask.checkpoint,
+        config=ask.config,
+        metadata=ask.metadata,
+        headers=dict(ask.headers),
+        strategy=ask.strategy,
+        start_after=None if ask.start_in is None else ledger.now() + ask.start_in,
+        extra=ask.extra,
+    )
+    said = ledger.append(state, created, task_id=task_id, run_id=run_id)
+    use_blobs(ledger, state, messages)
+    if ask.webhook is not None:
+        insert_webhook(ledger, state, task_id, ask.webhook, after, bounds)
+    begun = begin(ledger, state, state.runs[run_id], created) if starts else None
+    receipt = Receipt(
+        thread_id=state.thread.thread_id,
+        task_id=task_id,
+        run_id=run_id,
+        seq=after,
+        created_at=said.at,
+        task=state.tasks[task_id],
+    )
+    return Submitted(receipt, state.pk, begun, stop, idle=state.running is None)
+
+
+def _thread_for(ledger: Ledger, owner: str, ask: Submission) -> ThreadState | None:
+    """The thread that the submission means; None if it has to be made."""
+    known = ask.follow_up or ask.continues
+    if known is not None:
+        task = ledger.need_task(owner, known)
+        if ask.thread_id is not None and ask.thread_id != task.thread_id:
+            raise FaultError(FaultCode.INVALID, f"Task {known} is not of thread {ask.thread_id}")
+        return ledger.need_thread(owner, task.thread_id)
+    thread_id = ask.thread_id
+    if thread_id is None and ask.alias is not None:
+        thread_id = ledger.sql.thread_of.run(ledger.connection, (owner, ask.protocol, ask.agent, ask.alias)).scalar()
+    if thread_id is None:
+        return None
+    state = ledger.thread(owner, thread_id)
+    if (
+        state is None
+        and ask.if_missing != "anew"
+        and (ask.if_missing == "reject" or ledger.is_erased(owner, thread_id))
+    ):
+        raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
+    return state
+
+
+def _make_thread(ledger: Ledger, owner: str, ask: Submission, ids: Ids) -> ThreadState:
+    thread_id = ask.thread_id or ids.thread
+    if ask.if_missing == "anew":
+        ledger.forget_erased(owner, thread_id)
+    ephemeral = True if ask.ephemeral else None
+    state = ledger.create_thread(owner, thread_id, ThreadChanged(metadata=ask.thread_metadata, ephemeral=ephemeral))
+    if ask.thread_id is None and ask.alias is not None:
+        ledger.sql.insert_alias.run(ledger.connection, (owner, ask.protocol, ask.agent, ask.alias, thread_id))
+    return state
+
+
+def _with_uploads(state: ThreadState, messages: tuple[Message, ...], ids: Ids) -> tuple[Message, ...]:
+    """An input with the files that were uploaded for it: the last thing that the caller said brings them."""
+    uploads = state.thread.uploads
+    if not uploads:
+        return messages
+    if messages and messages[-1].role == "user":
+        last = messages[-1]
+        return (*messages[:-1], last.model_copy(update={"parts": (*last.parts, *uploads)}))
+    return (*messages, Message(message_id=ids.message, role="user", parts=uploads))
+
+
+def _followed_task(state: ThreadState, ask: Submission) -> Task | None:
+    if ask.follow_up is None:
+        return None
+    if ask.strategy in ("interrupt", "rollback"):
+        raise FaultError(FaultCode.INVALID, f"A follow-up cannot {ask.strategy} the task that it follows")
+    task = state.tasks.get(ask.follow_up)
+    if task is None:
+        raise FaultError(FaultCode.TASK_ENDED, f"Task {ask.follow_up} has ended and takes no more messages")
+    if task.state is TaskState.CANCELLING:
+        raise FaultError(FaultCode.TASK_ENDED, f"Task {ask.follow_up} is being cancelled")
+    if task.waiting:
+        raise FaultError(FaultCode.CONFLICT, f"Task {ask.follow_up} waits for an answer")
+    if task.agent != ask.agent:
+        raise FaultError(FaultCode.INVALID, f"Task {ask.follow_up} is one of agent {task.agent}, not of {ask.agent}")
+    return task
+
+
+def _make_room(ledger: Ledger, state: ThreadState, ask: Submission) -> Stop | None:
+    """Do with active runs what the submission says; returns the running run that has to stop."""
+    active = list(state.runs.values())
+    if active and ask.strategy == "reject":
+        raise FaultError(FaultCode.CONFLICT, "The thread is busy: a run on it has not ended", reason=BUSY)
+    stop: Stop | None = None
+    if ask.strategy in ("interrupt", "rollback"):
+        reason = RunReason.SUPERSEDED if ask.strategy == "interrupt" else RunReason.ROLLED_BACK
+        for run in active:
+            if run.status is RunStatus.RUNNING:
+                stop = Stop(state.pk, run.run_id, reason)
+                if state.tasks[run.task_id].state is not TaskState.CANCELLING:
+                    cancelling = TaskChanged(state=TaskState.CANCELLING, rollback=ask.strategy == "rollback")
+                    ledger.append(state, cancelling, task_id=run.task_id)
+            else:
+                drop_pending(ledger, state, run, reason)
+    if ask.supersede:
+        for task in [task for task in state.tasks.values() if task.waiting]:
+            drop_waiting(ledger, state, task.task_id, RunReason.SUPERSEDED)
+            close_questions(ledger, state, task.task_id)
+            ledger.append(state, TaskChanged(state=TaskState.CANCELLED), task_id=task.task_id)
+    return stop
+
+
+def _check_bounds(ledger: Ledger, owner: str, on_thread: int, agent: str, bounds: Bounds) -> None:
+    by_agent, by_owner = ledger.waiting(owner, agent)
+    for waiting, bound, what in (
+        (on_thread, bounds.thread, "this thread"),
+        (by_agent, bounds.agent, f"agent {agent}"),
+        (by_owner, bounds.owner, "this caller"),
+    ):
+        if waiting >= bound:
+            raise FaultError(
+                FaultCode.QUEUE_FULL, f"{waiting} runs are already waiting for {what}; try again later", retry_after=1
+            )
+
+
+def insert_webhook(ledger: Ledger, state: ThreadState, task_id: str, hook: Webhook, after: int, bounds: Bounds) -> None:
+    """Register a webhook, or replace the one of the same id. It is told what comes after seq `after`; one that is
+    registered already, word for word, goes on where it is. Raises invalid for one more than a task may have."""
+    table = table_of(WebhookRow)
+    body = json.dumps(hook.config, ensure_ascii=False).encode()
+    of_task = (table.c.owner == state.thread.owner) & (table.c.task_id == task_id)
+    same = of_task & (table.c.webhook_id == hook.webhook_id)
+    columns = (table.c.dialect, table.c.url, table.c.body, table.c.done)
+    known = ledger.connection.execute(select(*columns).where(same)).one_or_none()
+    if known is not None and tuple(known) == (hook.dialect, hook.url, body, False):
+        return
+    count = ledger.connection.execute(select(func.count()).select_from(table).where(of_task)).scalar_one()
+    if known is None and count >= bounds.webhooks:
+        raise FaultError(
+            FaultCode.INVALID, f"A task has at most {bounds.webhooks} webhooks, and this one has that many"
+        )
+    ledger.connection.execute(table.delete().where(same))
+    ledger.connection.execute(
+        table.insert(),
+        {
+            "owner": state.thread.owner,
+            "task_id": task_id,
+            "webhook_id": hook.webhook_id,
+            "thread_id": state.thread.thread_id,
+            "dialect": hook.dialect,
+            "url": hook.url,
+            "delivered_seq": after,
+            "done": False,
+            "body": body,
+        },
+    )
+
+
+def answer(ledger: Ledger, owner: str, given: Answers, ids: Ids, bounds: Bounds, *, may_start: bool) -> Submitted:
+    """Answer open questions. If none is left the task works on; otherwise it waits for the rest. Raises task_ended,
+    not_awaiting, invalid."""
+    task = ledger.need_task(owner, given.task_id)
+    if task.terminal or task.state is TaskState.CANCELLING:
+        raise FaultError(FaultCode.TASK_ENDED, f"Task {task.task_id} has ended and takes no answers")
+    state = ledger.need_thread(owner, task.thread_id)
+    asked = state.open_interrupts(task.task_id)
+    if not task.waiting or not asked:
+        raise FaultError(FaultCode.NOT_AWAITING, f"Task {task.task_id} has no open question")
+    values = {asked[0].interrupt_id: given.bare} if given.values is None else dict(given.values)
+    if not values:
+        raise FaultError(FaultCode.INVALID, "The answer is empty: give a value for at least one open question")
+    unknown = values.keys() - {question.interrupt_id for question in asked}
+    if unknown:
+        raise FaultError(
+            FaultCode.NOT_AWAITING,
+            f"No open question has the id {sorted(unknown)[0]}",
+            interrupts=[question.interrupt_id for question in asked],
+        )
+    starts = may_start and state.running is None and next_pending(ledger, state) is None
+    if not starts and len(values) == len(asked):
+        _check_bounds(ledger, owner, len(state.pending), task.agent, bounds)
+    after = state.seq
+    run_id = following(asked[0].run_id)
+    while ledger.find_run(owner, run_id) is not None:  # it answered another question of the same stop
+        run_id = following(run_id)
+    messages = _with_uploads(state, given.messages, ids)
+    created = RunCreated(
+        run_id=run_id,
+        assistant=given.assistant,
+        cause="answer",
+        messages=messages,
+        config=given.config,
+        metadata=given.metadata,
+        headers=dict(given.headers),
+        extra=given.extra,
+    )
+    said = ledger.append(state, created, task_id=task.task_id, run_id=run_id)
+    use_blobs(ledger, state, messages)
+    if given.webhook is not None:
+        insert_webhook(ledger, state, task.task_id, given.webhook, after, bounds)
+    for interrupt_id, value in values.items():
+        ledger.append(
+            state,
+            InterruptAnswered(interrupt_id=interrupt_id, action=given.action, value=value),
+            task_id=task.task_id,
+            run_id=run_id,
+        )
+    ledger.append(state, TaskChanged(state=TaskState.WORKING), task_id=task.task_id)
+    begun: Start | None = None
+    left = state.open_interrupts(task.task_id)
+    if left:  # an answer that leaves others open is a run without activation
+        ledger.append(state, RunStarted(attempt=1, node=task.agent), task_id=task.task_id, run_id=run_id, attempt=1)
+        paused = RunEnded(status=RunStatus.PAUSED, reason=waiting_reason(state, task.task_id))
+        ledger.append(state, paused, task_id=task.task_id, run_id=run_id, attempt=1)
+        ledger.append(state, TaskChanged(state=waiting_state(state, task.task_id)), task_id=task.task_id)
+    elif starts:
+        begun = begin(ledger, state, state.runs[run_id], created)
+    receipt = Receipt(
+        thread_id=task.thread_id,
+        task_id=task.task_id,
+        run_id=run_id,
+        seq=after,
+        created_at=said.at,
+        task=state.tasks[task.task_id],
+    )
+    return Submitted(receipt, state.pk, begun, idle=state.running is None)
+
+
+def cancel_run(ledger: Ledger, owner: str, run_id: str, *, rollback: bool) -> Cancelled:
+    """Cancel the task of a run that has not ended; with `rollback` the run is removed then. Raises not_found,
+    task_ended."""
+    found = ledger.find_run(owner, run_id)
+    if found is None or found[0].removed:
+        raise FaultError(FaultCode.NOT_FOUND, f"Run {run_id} not found")
+    run, _ = found
+    if run.has_ended:
+        raise FaultError(FaultCode.TASK_ENDED, f"Run {run_id} has ended as {run.status}", status=str(run.status))
+    cancelled = cancel(ledger, owner, run.task_id, rollback=rollback)
+    if rollback and cancelled.stop is None:
+        state = ledger.need_thread(owner, run.thread_id)
+        ledger.append(state, RunRemoved(run_id=run_id, why="rollback"), task_id=run.task_id)
+    return cancelled
+
+
+def cancel(ledger: Ledger, owner: str, task_id: str, *, rollback: bool = False) -> Cancelled:
+    """Cancel a task: at once where no agent is at work, else the running run has to stop first. Raises task_ended."""
+    task = ledger.need_task(owner, task_id)
+    if task.terminal:
+        raise FaultError(FaultCode.TASK_ENDED, f"Task {task_id} has ended as {task.state}", state=str(task.state))
+    state = ledger.need_thread(owner, task.thread_id)
+    runs = live_of(state, task_id)
+    running = next((run for run in runs if run.status is RunStatus.RUNNING), None)
+    reason = RunReason.ROLLED_BACK if rollback else RunReason.CALLER
+    stop = None if running is None else Stop(state.pk, running.run_id, reason)
+    if task.state is TaskState.CANCELLING:
+        return Cancelled(task, stop)
+    ledger.append(state, TaskChanged(state=TaskState.CANCELLING, rollback=rollback), task_id=task_id)
+    drop_waiting(ledger, state, task_id, RunReason.CALLER)
+    close_questions(ledger, state, task_id)
+    cancelling = state.tasks[task_id]
+    if stop is not None:
+        return Cancelled(cancelling, stop)
+    ledger.append(state, TaskChanged(state=TaskState.CANCELLED), task_id=task_id)
+    return Cancelled(replace(cancelling, state=TaskState.CANCELLED, changed_at=state.at, last_seq=state.seq), None)

@@ -1,0 +1,154 @@
+"""Thread commands: create, change, copy, upload, revise. Like the commands on runs (`gateway.runs.submission`), each
+function runs whole in the writer's transaction and raises before it changes anything.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal
+
+from canonical.event import (
+    ArtifactAdded,
+    Event,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    Record,
+    StateSaved,
+    ThreadChanged,
+)
+from canonical.fault import FaultCode, FaultError
+from canonical.history import Revision
+from canonical.hub import StateUpdate, ThreadChange
+from canonical.message import FilePart, Message
+from canonical.thread import Thread
+from gateway.runs.lifecycle import use_blob, use_blobs
+from gateway.storage import checkpoints
+from gateway.storage.journal import read_page
+from gateway.storage.size import check_size
+from gateway.storage.transaction import Ledger, ThreadState, need_idle_thread
+
+__all__ = (
+    "change",
+    "copy",
+    "create",
+    "save",
+    "say",
+    "update",
+    "upload",
+)
+
+_MOST: Final = 2**31
+
+
+def create(
+    ledger: Ledger, owner: str, thread_id: str, asked: ThreadChange, if_exists: Literal["raise", "return"]
+) -> Thread:
+    """Raises conflict."""
+    known = ledger.thread(owner, thread_id)
+    if known is not None and if_exists == "return":
+        return known.thread
+    if known is not None:
+        raise FaultError(FaultCode.CONFLICT, f"Thread {thread_id} exists already")
+    ledger.forget_erased(owner, thread_id)
+    return ledger.create_thread(owner, thread_id, _change_event(asked)).thread
+
+
+def change(ledger: Ledger, owner: str, thread_id: str, asked: ThreadChange, most: int) -> Thread:
+    """Raises too_large where the metadata would be more than `most` bytes together."""
+    state = ledger.need_thread(owner, thread_id)
+    if asked.metadata:
+        check_size(most, {**state.thread.metadata, **asked.metadata})
+    ledger.append(state, _change_event(asked))
+    return state.thread
+
+
+def _change_event(asked: ThreadChange) -> ThreadChanged:
+    return ThreadChanged(metadata=asked.metadata, config=asked.config, ttl=asked.ttl, extra=asked.extra)
+
+
+def upload(ledger: Ledger, owner: str, thread_id: str, added: ArtifactAdded, after: int | None = None) -> Record:
+    """Returns the record of the upload. Where one of the same id may be in the log, after a seq, that one if it is."""
+    state = ledger.need_thread(owner, thread_id)
+    if after is not None:
+        ledger.flush()
+        for record in read_page(ledger.connection, state.pk, after, _MOST):
+            if isinstance(record.event, ArtifactAdded) and record.event.artifact_id == added.artifact_id:
+                return record
+    record = ledger.append(state, added)
+    if isinstance(added.part, FilePart):
+        use_blob(ledger, state, added.part)
+    return record
+
+
+def update(ledger: Ledger, owner: str, asked: StateUpdate, checkpoint_id: str) -> None:
+    """Append a revision, after what is said in it."""
+    state = need_idle_thread(ledger, owner, asked.thread_id)
+    say(ledger, state, asked.messages)
+    saved = StateSaved(
+        checkpoint_id=checkpoint_id,
+        parent_id=asked.checkpoint,
+        source="fork" if asked.checkpoint is not None else "update",
+        as_node=asked.as_node,
+        delta=asked.values,
+        forgets=asked.forgets,
+    )
+    ledger.append(state, saved)
+
+
+def save(ledger: Ledger, owner: str, thread_id: str, saved: StateSaved) -> None:
+    """Append a revision that was made by the agent whose state it is."""
+    ledger.append(need_idle_thread(ledger, owner, thread_id), saved)
+
+
+def say(ledger: Ledger, state: ThreadState, messages: Sequence[Message]) -> None:
+    """Messages that belong to no run: they were said elsewhere."""
+    for message in messages:
+        for event in whole_message(message):
+            ledger.append(state, event)
+    use_blobs(ledger, state, messages)
+
+
+def whole_message(message: Message) -> list[Event]:
+    """A finished message as events."""
+    return [
+        MessageStarted(
+            message_id=message.message_id,
+            role=message.role,
+            name=message.name,
+            phase=message.phase,
+            metadata=message.metadata,
+            extra=message.extra,
+        ),
+        *(PartAdded(message_id=message.message_id, index=i, part=part) for i, part in enumerate(message.parts)),
+        MessageEnded(message_id=message.message_id),
+    ]
+
+
+def copy(
+    ledger: Ledger, owner: str, thread_id: str, new_id: str, revisions: Sequence[Revision], names: Mapping[str, str]
+) -> Thread:
+    """A thread with the metadata of another one and the given revisions, oldest first. Their checkpoints, too, are
+    copies: `names` has their new ids. Those that a graph keeps stay under the ids that it knows."""
+    source = ledger.need_thread(owner, thread_id).thread
+    extra = source.extra
+    made = ThreadChanged(metadata=source.metadata, config=source.config, ttl=source.ttl, extra=extra)
+    state = ledger.create_thread(owner, new_id, made)
+    names = {**names, **{kept: kept for kept in checkpoints.copy_thread(ledger.connection, owner, thread_id, new_id)}}
+    by_id: dict[str, Revision] = {}
+    for revision in revisions:
+        parent = by_id.get(revision.parent_id or "")
+        before = {} if parent is None else {message.message_id: message for message in parent.messages}
+        now = {message.message_id for message in revision.messages}
+        say(ledger, state, [message for message in revision.messages if message.message_id not in before])
+        saved = StateSaved(
+            checkpoint_id=names[revision.checkpoint_id],
+            parent_id=None if parent is None else names[parent.checkpoint_id],
+            source=revision.source,
+            step=revision.step,
+            as_node=revision.node,
+            values=revision.values,
+            forgets=tuple(message_id or "" for message_id in before if message_id not in now),
+            ns=revision.ns,
+        )
+        ledger.append(state, saved)
+        by_id[revision.checkpoint_id] = revision
+    return state.thread

@@ -1,0 +1,169 @@
+"""Webhook delivery (push notifications), at least once and in order: a webhook is a cursor on its task's log, kept in
+the database. What comes after the cursor is encoded in the registrant's dialect and posted, and the cursor moves after
+the receiver's 2xx, across restarts.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Literal, Protocol, cast
+from weakref import WeakValueDictionary
+
+from sqlalchemy import update
+
+from canonical.event import Record, TaskChanged
+from canonical.fault import FaultCode, FaultError
+from canonical.hub import Scope, Webhook
+from canonical.state import TERMINAL
+from canonical.thread import Task
+from gateway.background import Tasks
+from gateway.storage.journal import Journal
+from gateway.storage.queries import Due
+from gateway.storage.statements import table_of
+from gateway.storage.tables import WebhookRow
+from gateway.storage.transaction import Ledger
+
+__all__ = ("Deliverer", "Poster", "Writer", "WriterFactory")
+
+log = logging.getLogger("babelgate.webhook")
+
+_PAUSES = (1, 2, 5, 15, 60, 300)
+"""Seconds between the tries of one delivery; after the last one the webhook is given up."""
+_AT_ONCE = 16
+"""Posts of one owner that are under way at a time: each takes a connection, and time of the loop."""
+
+
+class Writer(Protocol):
+    @property
+    def scope(self) -> Literal["task", "thread"]: ...
+    @property
+    def once(self) -> bool: ...
+    def headers(self) -> Mapping[str, str]: ...
+    def write(self, record: Record) -> Any: ...
+
+
+WriterFactory = Callable[[Webhook, Task, str], Writer]
+Read = Callable[[str, Scope, int], AsyncIterator[Sequence[Record]]]
+
+
+class Poster(Protocol):
+    """Posts under the gateway's rules for addresses that callers name (`gateway.http.outbound`)."""
+
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
+        """The status of the answer. Raises FaultError for an address that is not allowed, OSError-like for the rest."""
+        ...
+
+
+class Deliverer:
+    def __init__(
+        self, journal: Journal, poster: Poster, writers: Mapping[str, WriterFactory], pauses: Sequence[float] = _PAUSES
+    ) -> None:
+        self._journal = journal
+        self._poster = poster
+        self._writers = writers
+        self._pauses = pauses
+        self._tasks = Tasks()
+        self._running: dict[tuple[str, str, str], tuple[Webhook, asyncio.Task[Any]]] = {}
+        """By owner, task and webhook."""
+        self._posting: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        """By owner, while somebody posts for them."""
+
+    def follow(self, due: Due, task: Task, name: str, read: Read) -> None:
+        """Deliver what is due to one webhook until its task ends. One that is followed already goes on where it is."""
+        key = (due.owner, task.task_id, due.webhook.webhook_id)
+        if key in self._running and self._running[key][0] == due.webhook:
+            return
+        self.forget(*key)
+        make = self._writers.get(due.webhook.dialect)
+        if make is None:
+            log.warning("webhook %s of task %s has the unknown dialect %s", *key[1:], due.webhook.dialect)
+            return
+        writer = make(due.webhook, task, name)
+        following = self._tasks.spawn(self._deliver(due, task, writer, read), f"webhook of {task.task_id}")
+        self._running[key] = due.webhook, following
+
+    def forget(self, owner: str, task_id: str, webhook_id: str) -> None:
+        running = self._running.pop((owner, task_id, webhook_id), None)
+        if running is not None:
+            running[1].cancel()
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+    async def _deliver(self, due: Due, task: Task, writer: Writer, read: Read) -> None:
+        """The writer sees the task, or its thread, from the first record, so that its snapshots are whole; what was
+        delivered is not posted again."""
+        key = (due.owner, task.task_id, due.webhook.webhook_id)
+        where = (Scope(task.thread_id), 0) if writer.scope == "thread" else (Scope.task(task), task.first_seq - 1)
+        try:
+            async with aclosing(cast("AsyncGenerator[Sequence[Record]]", read(due.owner, *where))) as batches:
+                async for records in batches:
+                    for record in records:
+                        if not await self._tell(due, writer, record):
+                            return
+        except FaultError as error:
+            if error.fault.code not in (FaultCode.NOT_FOUND, FaultCode.SHUTTING_DOWN):  # erased; told at the next start
+                raise
+        finally:
+            running = self._running.get(key)
+            if running is not None and running[1] is asyncio.current_task():
+                del self._running[key]
+
+    async def _tell(self, due: Due, writer: Writer, record: Record) -> bool:
+        """Whether there is more to tell."""
+        bodies = list(writer.write(record))
+        new = record.seq > due.delivered_seq
+        for body in bodies if new else ():
+            if not await self._post(due, writer.headers(), body):
+                await self._move(due, record.seq, done=True)
+                return False
+            if writer.once:
+                await self._move(due, record.seq, done=True, forget=True)
+                return False
+        event = record.event
+        of_task = record.task_id == due.webhook.task_id
+        done = of_task and isinstance(event, TaskChanged) and event.state in TERMINAL
+        if done or (bodies and new):
+            await self._move(due, max(record.seq, due.delivered_seq), done=done)
+        return not done
+
+    async def _post(self, due: Due, headers: Mapping[str, str], body: bytes) -> bool:
+        """Whether the receiver took it, in the end."""
+        webhook, said = due.webhook, ""
+        turn = self._posting.setdefault(due.owner, asyncio.Semaphore(_AT_ONCE))
+        for pause in (*self._pauses, None):
+            try:
+                async with turn:
+                    status = await self._poster.post(webhook.url, headers, body)
+                if 200 <= status < 300:
+                    return True
+                said = f"status {status}"
+            except FaultError as error:
+                said = error.fault.message
+            except OSError as error:
+                said = f"{type(error).__name__}: {error}"
+            if pause is None:
+                break
+            log.info("webhook %s of task %s: %s; again in %s s", webhook.webhook_id, webhook.task_id, said, pause)
+            await asyncio.sleep(pause)
+        log.warning("webhook %s of task %s is given up: %s", webhook.webhook_id, webhook.task_id, said)
+        return False
+
+    async def _move(self, due: Due, seq: int, *, done: bool, forget: bool = False) -> None:
+        await self._journal.write(partial(_advance_cursor, due=due, seq=seq, done=done, forget=forget))
+
+
+def _advance_cursor(ledger: Ledger, due: Due, seq: int, done: bool, forget: bool) -> None:
+    state = ledger.thread(due.owner, due.thread_id)
+    if state is None or state.pk != due.pk:  # erased, and the row may be one of another thread's by now
+        return
+    table = table_of(WebhookRow)
+    this = (
+        (table.c.owner == due.owner)
+        & (table.c.task_id == due.webhook.task_id)
+        & (table.c.webhook_id == due.webhook.webhook_id)
+    )
+    told = table.delete() if forget else update(table).values(delivered_seq=seq, done=done)
+    ledger.connection.execute(told.where(this))

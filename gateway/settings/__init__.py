@@ -1,0 +1,1 @@
+"""babelgate.yaml and the environment: the model, and how it is loaded."""

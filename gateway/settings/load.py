@@ -1,0 +1,191 @@
+"""Loading of settings, by precedence: flags before BABELGATE_… variables before the file before the defaults.
+
+Each mistake is one line that says where it is (file and key, variable or flag) and what is allowed there. No value is
+ever printed: it may be a key.
+"""
+
+import os
+import re
+from collections.abc import Hashable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+import yaml
+from pydantic import ValidationError
+from pydantic_settings import EnvSettingsSource
+from pydantic_settings.exceptions import SettingsError
+
+from canonical.value import JsonObject
+from gateway.settings.model import Settings
+from gateway.settings.place import Place, format_location, keys_of
+
+__all__ = ("FILE", "ConfigError", "load", "read_file")
+
+FILE: Final = Path("babelgate.yaml")
+"""Read from the working directory where no other is named."""
+
+_UNREADABLE: Final = "this cannot be read as the number, date or other thing that it is written as"
+_QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)+'|"(?:[^"\\]|\\.)+\"""")
+_VARIABLE: Final = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class ConfigError(Exception):
+    """Mistakes in the settings, one line each."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
+    """The settings. `path` = the file, None = no file. An agent in `flags` replaces one of the same name, and where
+    `flags` have `agents`, though empty, there are no demo agents. Raises ConfigError with all mistakes."""
+    given = dict(flags or {})
+    variables = _variables()
+    file = read_file(path) if path is not None else {}
+    merged = _merge(_merge(file, variables), {key: value for key, value in given.items() if key != "agents"})
+    if "agents" in given:
+        merged["agents"] = {**(merged.get("agents") or {}), **given["agents"]}
+    elif not merged.get("agents"):
+        merged.pop("agents", None)
+    try:
+        settings = Settings.model_validate(merged)
+    except ValidationError as error:
+        place = Place(path, file, variables, given)
+        raise ConfigError(*(f"{place.of(loc)}: {said}" for loc, said in _mistakes(error))) from None
+    if settings.default_agent not in (None, *settings.agents) and "agents" not in given:
+        where = Place(path, file, variables, given).of(("default_agent",))
+        raise ConfigError(f"{where}: there is no such agent; there are {', '.join(settings.agents)}")
+    return settings
+
+
+# The file
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML lets a key stand twice, and the last one wins without a word."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            key: object = self.construct_object(key_node, deep=True)  # pyright: ignore[reportUnknownMemberType]
+            if isinstance(key, Hashable) and key in seen:
+                raise yaml.constructor.ConstructorError(None, None, "this key stands twice", key_node.start_mark)
+            if isinstance(key, Hashable):
+                seen.add(key)
+        return super().construct_mapping(node, deep)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        except (ValueError, LookupError, AttributeError):  # a date of month 13, `!!int x`, `!!bool x`
+            raise yaml.constructor.ConstructorError(None, None, _UNREADABLE, node.start_mark) from None
+
+
+def read_file(path: Path) -> JsonObject:
+    """A file with its `${VAR}` filled in. Raises ConfigError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(f"{path}: it cannot be read: {reason}") from None
+    try:
+        read: Any = yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ConfigError(f"{path}{where}: {_strip_quoted(error.problem or 'it is not YAML')}") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: it is not YAML: it is nested too deeply") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: it is not YAML: {str(error).splitlines()[0]}") from None
+    if read is None:
+        return {}
+    if not isinstance(read, dict):
+        raise ConfigError(f"{path}: the file is a mapping of keys, such as agents: …")
+    whole, unset = cast("JsonObject", read), list[_Unset]()
+    filled = _fill_variables(whole, (), unset)
+    if unset:
+        places = [(format_location(loc, whole), name) for loc, name in unset]
+        raise ConfigError(*(f"{path}: {place}: the variable {name} is not set" for place, name in places))
+    return cast("JsonObject", filled)
+
+
+def _strip_quoted(problem: str) -> str:
+    """What the parser says, without the words of the file that it quotes: one sign, or the name of a token, is none."""
+    return _QUOTED.sub(lambda found: found[0] if len(found[0]) == 3 or found[0][1] == "<" else "…", problem)
+
+
+_Unset = tuple[tuple[str, ...], str]
+"""Where, and which variable."""
+
+
+def _fill_variables(value: Any, path: tuple[str, ...], unset: list[_Unset]) -> Any:
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        return {key: _fill_variables(each, (*path, str(key)), unset) for key, each in items}
+    if isinstance(value, list):
+        each = enumerate(cast("list[Any]", value))
+        return [_fill_variables(item, (*path, str(index)), unset) for index, item in each]
+    if not isinstance(value, str) or "${" not in value:
+        return value
+
+    def fill(match: re.Match[str]) -> str:
+        if match[1] is None:  # $${ is a plain ${
+            return "${"
+        if match[1] not in os.environ:
+            unset.append((path, match[1]))
+        return os.environ.get(match[1], "")
+
+    return _VARIABLE.sub(fill, value)
+
+
+# The environment
+
+
+def _variables() -> JsonObject:
+    try:
+        found: JsonObject = EnvSettingsSource(Settings)()
+    except SettingsError as error:
+        match = re.search(r'field "(\w+)"', str(error))
+        name = f"BABELGATE_{match[1].upper()}" if match else "a BABELGATE_ variable"
+        raise ConfigError(f"{name}: it is not JSON") from None
+    port = os.environ.get("PORT")  # what platforms that start programs set
+    return {"port": port, **found} if port else found
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        both = isinstance(old, dict) and isinstance(value, dict)
+        merged[key] = _merge(cast("JsonObject", old), cast("JsonObject", value)) if both else value
+    return merged
+
+
+# Mistakes
+
+
+def _mistakes(error: ValidationError) -> Iterator[tuple[tuple[str, ...], str]]:
+    for each in error.errors(include_url=False, include_input=False):
+        loc = tuple(str(step) for step in each["loc"])
+        if loc and loc[-1] == "[key]":
+            loc = loc[:-1]
+        message = each["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+        match each["type"]:
+            case "extra_forbidden":
+                message = f"there is no such key; there are {', '.join(keys_of(loc[:-1]))}"
+            case "literal_error":
+                message = f"allowed: {each.get('ctx', {}).get('expected', '')}"
+            case "string_pattern_mismatch" if loc[-1:] == ("database",):
+                message = "allowed: sqlite:/// and a file, such as sqlite:///babelgate.db"
+            case "string_pattern_mismatch":
+                message = "allowed: module:name, such as my_agents.support:graph"
+            case "model_type" | "model_attributes_type" | "dict_type":
+                keys = ", ".join(keys_of(loc))
+                message = f"a mapping of keys is expected{': ' + keys if keys else ''}"
+            case _:
+                message = message[:1].lower() + message[1:]
+        yield loc, message

@@ -1,0 +1,457 @@
+"""The settings: one frozen model of babelgate.yaml. `gateway.settings.load` fills it from flags, environment and file.
+
+The JSON schema of the file is made from this model, so its field docstrings are what people read in their editor.
+"""
+
+import json
+import re
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, cast
+from urllib.parse import urlsplit
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PositiveInt,
+    SecretStr,
+    WithJsonSchema,
+    field_validator,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticKnownError
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+
+from canonical.agent import AGENT_NAME
+
+__all__ = (
+    "DEMO",
+    "TOKEN",
+    "AgentSettings",
+    "Connections",
+    "IPNetwork",
+    "Limits",
+    "Network",
+    "Queue",
+    "Settings",
+    "Timeout",
+    "schema",
+)
+
+_UNITS: Final = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
+TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""RFC 9110, 5.6.2."""
+_OURS: Final = frozenset(
+    (
+        "authorization",
+        "x-api-key",
+        "cookie",
+        "host",
+        "content-length",
+        "content-type",
+        "connection",
+        "transfer-encoding",
+    )
+)
+_HOST_NAME: Final = re.compile(r"\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]+")
+_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]*)")
+
+
+def _size(value: object) -> object:
+    """64MB → 67108864. KB, MB and GB are powers of 1024; KiB, MiB and GiB are the same."""
+    if not isinstance(value, str):
+        return value
+    match = _SIZE.fullmatch(value.strip().upper().replace("IB", "B"))
+    if match is None or match[2] not in _UNITS:
+        raise ValueError("a size is a number of bytes, or a number with a unit, such as 64MB")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Size = Annotated[
+    int,
+    BeforeValidator(_size),
+    Field(gt=0),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"^\d+(\.\d+)?\s*([KMGT]i?B|B)?$"}]}
+    ),
+]
+
+
+def _parse_list(value: object) -> object:
+    """Lists in variables are JSON or words with commas between."""
+    if not isinstance(value, str):
+        return value
+    if value.lstrip().startswith("["):
+        try:
+            return json.loads(value)
+        except ValueError:
+            raise ValueError('a list is JSON, such as ["a", "b"], or words with commas between') from None
+    return [word.strip() for word in value.split(",") if word.strip()]
+
+
+def _network(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return ip_network(value, strict=False)
+    except ValueError:
+        raise ValueError("an address or a network, such as 10.0.0.0/8 or ::1") from None
+
+
+IPNetwork = Annotated[
+    IPv4Network | IPv6Network, BeforeValidator(_network), WithJsonSchema({"type": "string", "examples": ["10.0.0.0/8"]})
+]
+Networks = Annotated[tuple[IPNetwork, ...], NoDecode, BeforeValidator(_parse_list)]
+
+
+def _http_url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+    except ValueError:
+        raise ValueError("an http:// or https:// URL") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("an http:// or https:// URL")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError("a URL without a user and password; credentials go into headers")
+    if parts.query or parts.fragment:
+        raise ValueError("a URL without ? and #")
+    return value.rstrip("/")
+
+
+HttpUrl = Annotated[str, AfterValidator(_http_url), Field(json_schema_extra={"format": "uri"})]
+
+
+def _origin(value: str) -> str:
+    if value == "*":
+        return value
+    parts = urlsplit(_http_url(value))
+    if parts.path:
+        raise ValueError("an origin is scheme, host and port: https://app.example.com")
+    return f"{parts.scheme}://{parts.netloc}".lower()
+
+
+Origin = Annotated[str, AfterValidator(_origin)]
+
+
+def _host_name(value: str) -> str:
+    """A name or an address, without a port; IPv6 with or without brackets."""
+    name = value.strip().lower().removeprefix("[").removesuffix("]").removesuffix(".")
+    if not _HOST_NAME.fullmatch(name):
+        raise ValueError("a host is a name or an address without a port: agents.example.com, *.example.com, or *")
+    return name
+
+
+HostName = Annotated[str, AfterValidator(_host_name)]
+
+
+def _agent_name(value: str) -> str:
+    if not AGENT_NAME.fullmatch(value):
+        raise ValueError(
+            "an agent's name is 1 to 63 of a-z, 0-9, '-', '_' and '.', with a letter or digit at both ends"
+        )
+    return value
+
+
+AgentName = Annotated[str, AfterValidator(_agent_name)]
+
+
+def _owner(value: str) -> str:
+    if not value or len(value) > 128 or not value.isprintable():
+        raise ValueError("an owner's name is 1 to 128 printable characters")
+    return value
+
+
+Owner = Annotated[str, AfterValidator(_owner)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+
+
+class Timeout(Section):
+    """Seconds. A plain number is the total."""
+
+    connect: Seconds = 5.0
+    """Until the agent's server takes the connection."""
+    read: Seconds | None = None
+    """Of silence in the middle of an answer. Without it, an agent at work may be silent for as long as it likes."""
+    total: Seconds | None = None
+    """Of one run. Without it, `limits.run` holds."""
+
+
+def _timeout(value: object) -> object:
+    if isinstance(value, (int, float, str)) and not isinstance(value, bool):
+        return {"total": value}
+    return value
+
+
+class _Protocols:
+    """Protocols by the names that `adapters.UPSTREAMS` gives them. These are imported when somebody asks: the web
+    framework that comes along takes longer than the rest of `babelgate validate`."""
+
+    @staticmethod
+    def names() -> list[str]:
+        from adapters import UPSTREAMS
+
+        return sorted(upstream.protocol for upstream in UPSTREAMS)
+
+    @classmethod
+    def check(cls, name: str) -> str:
+        if name not in cls.names():
+            raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, cls.names()))})
+        return name
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "string", "enum": cls.names()}
+
+
+class AgentSettings(Section):
+    """One agent: `python` or `graph` for one in this process, `url` for one that is a server."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": [kind]} for kind in ("python", "graph", "url", "urls")]}
+    )
+
+    python: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")] | None = None
+    """`module:name` of a function, a generator, or an object with `run(call)`; the working directory is on the path."""
+    graph: Annotated[str, Field(pattern=r"^([A-Za-z_][\w.]*|[^:]+\.py):[A-Za-z_][\w.]*$")] | None = None
+    """The same of a LangGraph graph, or of a function that makes one for each run; also `./file.py:name`."""
+    url: HttpUrl | None = None
+    """Of the agent's own server."""
+    urls: tuple[HttpUrl, ...] = ()
+    """Of several servers that are the same agent: a conversation stays with the one that has it."""
+    protocol: Annotated[str, AfterValidator(_Protocols.check), _Protocols] | None = None
+    """What the server speaks; found out by asking if it is not given."""
+    options: dict[str, str] = {}
+    """Of the protocol's client: `steps: ask` of aief hands every step to the caller, `api: chat` of openai does without
+    the Responses API."""
+    agent: str | None = None
+    """Which of the server's agents, by the server's own name for it."""
+    headers: dict[str, SecretStr] = {}
+    """Sent with every request to the server. `${VAR}` takes a value from the environment."""
+    forward: tuple[str, ...] = ()
+    """Names of headers of the caller's request that are sent on to the server. API keys of the gateway are not."""
+    timeout: Annotated[Timeout, BeforeValidator(_timeout, json_schema_input_type=Seconds | Timeout)] = Timeout()
+    """Seconds of a run, or `{connect, read, total}`."""
+    concurrency: PositiveInt | None = None
+    """How many runs may be active at once; no limit without it."""
+    continuable: bool = False
+    """A finished ACP run takes another message, as in early ACP."""
+    idempotent: bool = False
+    """A run that a crash of the gateway cut off may be started again."""
+    replay: bool = True
+    """A paused generator that is gone after a restart may run again from its start with the recorded answers."""
+    description: str | None = None
+    """What callers are told of the agent; by default the agent's own words."""
+
+    @field_validator("headers")
+    @classmethod
+    def _sendable(cls, headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for number, (name, secret) in enumerate(headers.items(), 1):
+            if not TOKEN.fullmatch(name):  # which is not shown: `{Authorization:Bearer x}` lacks a space
+                raise ValueError(f"the name of entry {number} is not the name of a header")
+            value = secret.get_secret_value()
+            if not (value.isascii() and value.isprintable()):
+                raise ValueError(f"the value of {name} is not printable ASCII")
+        return headers
+
+    @field_validator("forward")
+    @classmethod
+    def _forwardable(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for number, name in enumerate(names, 1):
+            if not TOKEN.fullmatch(name):
+                raise ValueError(f"entry {number} is not the name of a header")
+            if name.lower() in _OURS:
+                raise ValueError(f"{name} is the gateway's own: callers' keys, hosts and lengths are not sent on")
+        return tuple(name.lower() for name in names)
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "AgentSettings":
+        kinds = ("python", "graph", "url", "urls")
+        given = [kind for kind in kinds if getattr(self, kind)]
+        if len(given) != 1:
+            raise ValueError("an agent has one of python: module:name, graph: module:name and url: http://…")
+        if self.target is not None:
+            for name in ("protocol", "agent", "headers", "options", "forward"):
+                if getattr(self, name):
+                    raise ValueError(f"{name} is for agents with a url, and this one has {given[0]}")
+        return self
+
+    @property
+    def target(self) -> str | None:
+        """What is imported, of an agent in this process."""
+        return self.python or self.graph
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        return self.urls if self.url is None else (self.url,)
+
+
+DEMO: Final = ("echo", "stream", "ask", "approve", "files", "steps", "json", "tools", "slow", "fail")
+"""The agents of `gateway.demo`: what is served where none are configured."""
+
+
+def _demo() -> dict[str, AgentSettings]:
+    return {name: AgentSettings(python=f"gateway.demo:{name}") for name in DEMO}
+
+
+class Network(Section):
+    allow: Networks = ()
+    """Non-public addresses that webhooks and session fetches may reach."""
+
+
+class Queue(Section):
+    """How many runs may wait. The next one is refused, and told to come back later."""
+
+    agent: PositiveInt = 1000
+    """Runs that may wait for one agent; the next is refused, and told to come back later."""
+    thread: PositiveInt = 100
+    """The same of one conversation."""
+    owner: PositiveInt = 5000
+    """The same of one owner."""
+
+
+class Connections(Section):
+    """How many may be open at once. One more takes the place of the oldest without a request, or is refused."""
+
+    total: PositiveInt = 10_000
+    """Connections in all; never more than half of the files that the process may have open."""
+    address: PositiveInt = 1000
+    """Connections of one address, or of one IPv6 /64; never more than half of all. Those of this machine and of
+    `trusted_proxies` are not counted."""
+
+
+class Limits(Section):
+    """Sizes are bytes or text such as 64MB; times are seconds."""
+
+    body: Size = 64 * 2**20
+    """Of a request."""
+    values: PositiveInt = 100_000
+    """Objects, lists and what is in them, in the JSON of one request."""
+    artifact: Size = 256 * 2**20
+    """Of one file."""
+    event: Size = 8 * 2**20
+    """Of one text or data part that an agent says, whole or piece by piece; of data 200,000 values."""
+    input: Size = 8 * 2**20
+    """Of the text and data that a caller says at once: the input of a run, an answer, a state, an item of the store.
+    Files are not counted."""
+    metadata: Size = 2**20
+    """Of one run, and of one thread: they are stored anew with every change of it."""
+    inline: Size = 2**20
+    """Files up to this size travel inside messages, larger ones by URL."""
+    run: Seconds = 3600.0
+    """Of one run, if its agent has no timeout of its own."""
+    cancel_grace: Seconds = 5.0
+    """That an agent has to end after a cancel."""
+    ephemeral_ttl: Seconds = 60.0
+    """After which the thread of a stateless run is erased, once its task has ended and nobody reads it."""
+    input_ttl: Seconds = 604800.0
+    """That a question of a stateless run waits for its answer."""
+    head: Size = 64 * 2**10
+    """Of a request's first line and headers."""
+    head_timeout: Seconds = 30.0
+    """Within which they must have come, from the opening of the connection or their first byte."""
+    body_timeout: Seconds = 30.0
+    """Within which another kilobyte of a body must have come, or its end."""
+    send_timeout: Seconds = 300.0
+    """After which a caller who takes nothing of an answer is hung up on."""
+    webhooks: PositiveInt = 16
+    """Addresses that one task is pushed to."""
+    connections: Connections = Connections()
+    queue: Queue = Queue()
+
+
+class Settings(BaseSettings):
+    """babelgate.yaml. Every key can also be a variable: limits.body is BABELGATE_LIMITS__BODY."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix="BABELGATE_",
+        env_nested_delimiter="__",
+        use_attribute_docstrings=True,
+        hide_input_in_errors=True,
+    )
+
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    """Port to listen on; 0 takes a free one."""
+    public_url: HttpUrl | None = None
+    """Where callers reach the gateway: every URL that it hands out begins with this."""
+    database: Annotated[str, Field(pattern=r"^sqlite:///.+$")] = "sqlite:///babelgate.db"
+    """Where everything is kept: `sqlite:///` and a file."""
+    durability: Literal["process", "power"] = "process"
+    """What a committed change survives: a killed process, or also a loss of power."""
+    blobs: Path | None = None
+    """Folder of the files that callers and agents send; by default beside the database."""
+    default_agent: AgentName | None = None
+    """Of calls that name no agent; by default the first one."""
+    keys: dict[Owner, SecretStr] = {}
+    """API keys by owner. Without any, every caller is the owner `default`."""
+    allow_anonymous: bool = False
+    """Listen on an address that others can reach, though there are no keys."""
+    hosts: Annotated[tuple[HostName, ...], NoDecode, BeforeValidator(_parse_list)] = ()
+    """Names under which the gateway is called, `*.example.com` for all below one, `*` for any. Those of this machine,
+    the address that it listens on, and the name in `public_url` go without saying. With `keys`, any name will do unless
+    this is set."""
+    network: Network = Network()
+    trusted_proxies: Networks = ()
+    """Addresses whose X-Forwarded-* headers are believed."""
+    cors: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(_parse_list)] = ()
+    """Origins whose pages may call the gateway, `*` for all; by default those of this machine."""
+    limits: Limits = Limits()
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """What is written to stderr: `debug`, `info`, `warning` or `error`."""
+    agents: dict[AgentName, AgentSettings] = Field(default_factory=_demo)
+    """By name. Without any, the ten demo agents."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """`gateway.settings.load` reads the environment: a settings value that is made by hand is what it says."""
+        return (init_settings,)
+
+    @field_validator("keys")
+    @classmethod
+    def _distinct(cls, keys: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        """Owners are told by their numbers: where key and owner were swapped, their names are the keys."""
+        seen: dict[str, int] = {}
+        for number, secret in enumerate(keys.values(), 1):
+            key = secret.get_secret_value()
+            if not key or not key.isascii() or not key.isprintable() or " " in key:
+                raise ValueError(f"the key of entry {number} is not printable ASCII without spaces")
+            if key in seen:
+                raise ValueError(f"entries {seen[key]} and {number} have the same key")
+            seen[key] = number
+        return keys
+
+    @property
+    def database_path(self) -> Path:
+        return Path(self.database.removeprefix("sqlite:///"))
+
+    @property
+    def blobs_path(self) -> Path:
+        return self.blobs or self.database_path.with_suffix(".blobs")
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of babelgate.yaml."""
+    made = Settings.model_json_schema()
+    made["title"] = "babelgate.yaml"
+    made["properties"]["agents"].pop("default", None)
+    return cast("dict[str, Any]", {"$schema": "https://json-schema.org/draft/2020-12/schema", **made})

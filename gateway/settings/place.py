@@ -1,0 +1,107 @@
+"""Redacted locations of configuration errors: where in the settings a mistake is, without any secret.
+
+Values are never shown. Names of members are, but for those that may be a value in the wrong place: the names in `keys`
+(key and owner are easily swapped), names that look like none (`{Authorization:Bearer x}` lacks a space, and is a name
+without a value), and names without a value. Of these, the number is told.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, cast, get_args
+
+from pydantic import BaseModel
+
+from canonical.value import JsonObject
+from gateway.settings.model import Settings
+
+__all__ = ("Place", "format_location", "keys_of")
+
+_NAME: Final = re.compile(r"[\w.-]{1,63}")
+
+
+class Place:
+    """Who said a wrong thing: the first source that has the key, asked in the order of precedence."""
+
+    def __init__(self, path: Path | None, file: JsonObject, variables: JsonObject, flags: JsonObject) -> None:
+        self._path = path
+        self._file = file
+        self._variables = variables
+        self._flags = flags
+
+    def of(self, loc: tuple[str, ...]) -> str:
+        if _depth(self._flags, loc) == len(loc) and loc:
+            return format_location(loc, self._flags) if loc[0] == "agents" else f"--{loc[0].replace('_', '-')}"
+        if _depth(self._variables, loc) == len(loc) and loc:
+            if loc == ("port",) and "BABELGATE_PORT" not in os.environ:
+                return "PORT"
+            return "BABELGATE_" + format_location(loc, self._variables, variable=True)
+        where = format_location(loc, self._file)
+        if _depth(self._file, loc) > 0 or self._path is not None:
+            return f"{self._path}: {where}" if where else str(self._path)
+        return where
+
+
+def format_location(loc: Sequence[str], source: object, *, variable: bool = False) -> str:
+    """`agents.a.url`, as a variable `AGENTS__A__URL`; `keys, entry 2` of a member that is not named."""
+    text = ""
+    above = ""
+    for step in loc:
+        members = [str(name) for name in cast("JsonObject", source)] if isinstance(source, dict) else []
+        inner = _member(cast("object", source), step)
+        if _is_shown(step, above, inner, listed=isinstance(source, (list, tuple))):
+            between = "__" if variable else "."
+            text += (between if text else "") + (step.upper() if variable else step)
+        else:
+            text += f"{', ' if text else ''}entry {members.index(step) + 1 if step in members else '?'}"
+        source, above = inner, step
+    return text
+
+
+def _is_shown(step: str, above: str, value: object, *, listed: bool) -> bool:
+    if listed or step in _fields():
+        return True
+    is_variable = isinstance(value, str) and "${" in value  # not filled in yet: what stands before it is a name
+    return (above != "keys" or is_variable) and value is not None and _NAME.fullmatch(step) is not None
+
+
+def _member(source: object, step: str) -> Any:
+    if isinstance(source, dict):
+        named = {str(name): value for name, value in cast("dict[Any, Any]", source).items()}
+        return named.get(step)
+    if isinstance(source, (list, tuple)) and step.isdigit():
+        items = cast("Sequence[Any]", source)
+        return items[int(step)] if int(step) < len(items) else None
+    return None
+
+
+def _depth(value: object, loc: Sequence[str]) -> int:
+    """How many steps of a path are there."""
+    depth = 0
+    for step in loc:
+        if isinstance(value, dict) and step in value:
+            value = cast("dict[str, Any]", value)[step]
+        elif isinstance(value, (list, tuple)) and step.isdigit() and int(step) < len(cast("Sequence[Any]", value)):
+            value = cast("Sequence[Any]", value)[int(step)]
+        else:
+            break
+        depth += 1
+    return depth
+
+
+def keys_of(loc: Sequence[str]) -> Sequence[str]:
+    """The keys that a section of the settings has."""
+    model: Any = Settings
+    for step in loc:
+        fields = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
+        annotation = fields[step].annotation if step in fields else next(iter(get_args(model)[1:]), None)
+        model = annotation
+    return tuple(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else ()
+
+
+@cache
+def _fields() -> frozenset[str]:
+    schema = Settings.model_json_schema()
+    return frozenset(name for model in (schema, *schema["$defs"].values()) for name in model.get("properties", ()))

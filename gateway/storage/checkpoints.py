@@ -1,0 +1,155 @@
+"""Checkpoints: what graphs keep of their threads, as rows of the gateway's database.
+
+They belong to the thread as its log does: they are erased with it, copied with it, and those of a run go when the run
+is removed. What is in them is the graph library's own affair (`gateway.agents.langgraph.checkpointer`), and nothing
+of it is needed here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, runtime_checkable
+
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, insert, literal, select
+
+from canonical.store import Store
+from gateway.storage.journal import Journal
+from gateway.storage.statements import table_of
+from gateway.storage.tables import CheckpointRow, CheckpointWriteRow
+
+__all__ = ("Attached", "Stored", "Write", "copy_thread", "find", "forget_run", "page", "put", "put_writes")
+
+_CHECKPOINT: Final = table_of(CheckpointRow)
+_WRITE: Final = table_of(CheckpointWriteRow)
+_OF_CHECKPOINT: Final = ("owner", "thread_id", "ns", "checkpoint_id")
+
+
+@runtime_checkable
+class Attached(Protocol):
+    """An agent that keeps something of its own in the database. The hub gives it the journal when it starts, and the
+    memory of its callers."""
+
+    def attach(self, journal: Journal, store: Store) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    task_id: str
+    idx: int
+    """Below zero: the newest one of its kind counts. Otherwise the first."""
+    task_path: str
+    channel: str
+    form: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    ns: str
+    checkpoint_id: str
+    parent_id: str | None
+    run_id: str | None
+    form: str
+    body: bytes
+    writes: Sequence[Write] = ()
+    """In the order in which their step applies them."""
+
+
+def find(
+    connection: Connection, owner: str, thread_id: str, ns: str, checkpoint_id: str | None = None
+) -> Stored | None:
+    """A checkpoint of a place, or its newest one."""
+    found = page(connection, owner, thread_id, ns, checkpoint_id=checkpoint_id, limit=1)
+    return found[0] if found else None
+
+
+def page(
+    connection: Connection,
+    owner: str,
+    thread_id: str,
+    ns: str | None,
+    *,
+    checkpoint_id: str | None = None,
+    before: str | None = None,
+    limit: int,
+) -> list[Stored]:
+    """Newest first; of all places if `ns` is None."""
+    table = _CHECKPOINT
+    wanted = select(table).where(table.c.owner == owner, table.c.thread_id == thread_id)
+    if ns is not None:
+        wanted = wanted.where(table.c.ns == ns)
+    if checkpoint_id is not None:
+        wanted = wanted.where(table.c.checkpoint_id == checkpoint_id)
+    if before is not None:
+        wanted = wanted.where(table.c.checkpoint_id < before)
+    rows = connection.execute(wanted.order_by(table.c.checkpoint_id.desc()).limit(limit)).all()
+    return [_decode_checkpoint(connection, row) for row in rows]
+
+
+def _decode_checkpoint(connection: Connection, row: Row[Any]) -> Stored:
+    table = _WRITE
+    writes = connection.execute(
+        select(table.c.task_id, table.c.idx, table.c.task_path, table.c.channel, table.c.form, table.c.body)
+        .where(*(table.c[name] == getattr(row, name) for name in _OF_CHECKPOINT))
+        .order_by(table.c.task_path, table.c.task_id, table.c.idx)
+    )
+    return Stored(
+        ns=row.ns,
+        checkpoint_id=row.checkpoint_id,
+        parent_id=row.parent_id,
+        run_id=row.run_id,
+        form=row.form,
+        body=row.body,
+        writes=[
+            Write(task_id=task_id, idx=idx, task_path=task_path, channel=channel, form=form, body=body)
+            for task_id, idx, task_path, channel, form, body in writes
+        ],
+    )
+
+
+def put(connection: Connection, owner: str, thread_id: str, made: Stored) -> None:
+    """Keep a checkpoint; its writes come by themselves."""
+    key = {"owner": owner, "thread_id": thread_id, "ns": made.ns, "checkpoint_id": made.checkpoint_id}
+    connection.execute(delete(_CHECKPOINT).where(*(_CHECKPOINT.c[name] == value for name, value in key.items())))
+    told = {"parent_id": made.parent_id, "run_id": made.run_id, "form": made.form, "body": made.body}
+    connection.execute(insert(_CHECKPOINT), {**key, **told})
+
+
+def put_writes(
+    connection: Connection,
+    owner: str,
+    thread_id: str,
+    ns: str,
+    checkpoint_id: str,
+    writes: Sequence[Write],
+    run_id: str | None,
+) -> None:
+    table = _WRITE
+    key = {"owner": owner, "thread_id": thread_id, "ns": ns, "checkpoint_id": checkpoint_id}
+    here = [table.c[name] == value for name, value in key.items()]
+    of_task = (*here, table.c.task_id == bindparam("b_task"), table.c.idx == bindparam("b_idx"))
+    for write in writes:
+        place = {"b_task": write.task_id, "b_idx": write.idx}
+        if write.idx < 0:
+            connection.execute(delete(table).where(*of_task), place)
+        elif connection.execute(select(table.c.idx).where(*of_task), place).first() is not None:
+            continue
+        told = {"task_path": write.task_path, "channel": write.channel, "form": write.form, "body": write.body}
+        connection.execute(insert(table), {**key, "task_id": write.task_id, "idx": write.idx, "run_id": run_id, **told})
+
+
+def forget_run(connection: Connection, owner: str, run_id: str) -> None:
+    """The run is removed: the thread goes on from where it was before."""
+    for table in (_CHECKPOINT, _WRITE):
+        connection.execute(delete(table).where(table.c.owner == owner, table.c.run_id == run_id))
+
+
+def copy_thread(connection: Connection, owner: str, thread_id: str, new_id: str) -> frozenset[str]:
+    """Copy what one thread has to another one. Ids stay: a graph finds its newest checkpoint by them. Returns them."""
+    for table in (_CHECKPOINT, _WRITE):
+        columns = [column.name for column in table.columns]
+        new: ColumnElement[str] = literal(new_id)
+        there = [new if name == "thread_id" else table.c[name] for name in columns]
+        kept = select(*there).where(table.c.owner == owner, table.c.thread_id == thread_id)
+        connection.execute(insert(table).from_select(columns, kept))
+    mine = select(_CHECKPOINT.c.checkpoint_id).where(_CHECKPOINT.c.owner == owner, _CHECKPOINT.c.thread_id == new_id)
+    return frozenset(connection.execute(mine).scalars())

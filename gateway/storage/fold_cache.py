@@ -1,0 +1,86 @@
+"""Snapshot cache: what the records of lately used threads add up to, so that whoever looks at a long thread again reads
+what came since, and not all of it.
+
+A snapshot is never the only place where something is: it can be forgotten at any time, and is made again from the log.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any, Final, TypeVar
+
+from adapters._aside import Turns
+from canonical.event import Record
+from canonical.hub import Snapshot
+
+__all__ = ("Page", "SnapshotCache")
+
+S = TypeVar("S", bound=Snapshot)
+Page = Callable[[int, int | None], Awaitable[Sequence[Record]]]
+"""Reads some records after one seq and up to another; none if there are no more."""
+
+_MOST: Final = 32 * 1024 * 1024
+_EACH: Final = 4 * 1024
+"""Bytes that one takes however little is in it."""
+
+
+class SnapshotCache:
+    """Bounded by the bytes in them; the least recently used go first."""
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._most = most
+        self._size = 0
+        self._kept: OrderedDict[tuple[int, Hashable], Any] = OrderedDict()
+        self._forgotten = 0
+        """How often a log was changed: what was read before that must not be kept after it."""
+
+    async def get(
+        self,
+        pk: int,
+        name: Hashable,
+        empty: Callable[[], S],
+        page: Page,
+        until: int | None,
+    ) -> S:
+        """Of the records up to `until`, or of all that are committed. It is the caller's to go on with."""
+        forgotten = self._forgotten
+        kept = self._kept.get((pk, name))
+        if kept is not None and until is not None and kept.seq > until:
+            kept = None
+        found: S = empty() if kept is None else kept.copy()
+        begun, turns = found.seq, Turns()
+        while until is None or found.seq < until:
+            records = await page(found.seq, until)
+            if not records:
+                break
+            for record in records:
+                found.apply(record)
+                if turns.over:
+                    await turns.give()
+        if self._forgotten == forgotten:
+            self._keep((pk, name), found, changed=found.seq > begun)
+        return found
+
+    def forget(self, pk: int) -> None:
+        """The thread was erased, or its log changed under its records."""
+        self._forgotten += 1
+        for key in [key for key in self._kept if key[0] == pk]:
+            self._drop(key)
+
+    def _keep(self, key: tuple[int, Hashable], found: Snapshot, *, changed: bool) -> None:
+        """A copy, unless there is one that is as new."""
+        known = self._kept.get(key)
+        if known is not None and (not changed or known.seq >= found.seq):
+            self._kept.move_to_end(key)
+            return
+        self._drop(key)
+        if not changed or found.size + _EACH > self._most:
+            return
+        self._kept[key] = found.copy()
+        self._size += found.size + _EACH
+        while self._size > self._most:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, key: tuple[int, Hashable]) -> None:
+        dropped = self._kept.pop(key, None)
+        if dropped is not None:
+            self._size -= dropped.size + _EACH

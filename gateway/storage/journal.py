@@ -1,0 +1,321 @@
+"""Journal (event store): the one writer, group commit, and pages for readers.
+
+Commands queue up and run on the writer's thread, in the order in which they came. One transaction takes whatever
+arrived during the last commit; when the writer is idle a command is committed at once. A command that fails, fails
+alone. Records are published to readers, and callers get their answers, after the commit and never before.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from sqlalchemy import Connection, Engine, select
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from canonical.event import Record
+from canonical.fault import FaultCode, FaultError
+from canonical.stored import decode_event
+from gateway.clock import Clock
+from gateway.storage.database import LockFile, make_database_file, migrate, open_engine, sqlite_path
+from gateway.storage.live import Channels
+from gateway.storage.statements import Sql, table_of
+from gateway.storage.tables import EventRow, InterruptRow, RunRow, TaskRow, ThreadRow
+from gateway.storage.transaction import Ledger, Published, latest_pk
+
+__all__ = ("Journal", "Unstored")
+
+T = TypeVar("T")
+log = logging.getLogger("babelgate.journal")
+
+_GROUP = 512
+"""Commands in one transaction, at most."""
+_PAGE = 2 * 2**20
+"""Bytes of events that are read at once: each becomes objects some times its size."""
+
+
+@dataclass(slots=True, eq=False)
+class _Write:
+    run: Callable[[Ledger], Any]
+    done: "asyncio.Future[Any]"
+
+
+@dataclass(slots=True, eq=False)
+class _Result:
+    write: _Write
+    value: Any
+    error: BaseException | None
+
+
+class _Spoiled(Exception):
+    """A command failed after it had changed something."""
+
+
+class Unstored(FaultError):
+    """The database refused a whole transaction, as on a full disk: the same command may succeed later."""
+
+    def __init__(self) -> None:
+        super().__init__(FaultCode.INTERNAL, "The gateway could not store this; nothing was changed.")
+
+
+class Journal:
+    def __init__(
+        self,
+        url: str,
+        *,
+        power: bool = False,
+        clock: Clock | None = None,
+        on_commit: Callable[[Sequence[Published]], None] | None = None,
+    ) -> None:
+        self.url = url
+        self.channels = Channels()
+        self._power = power
+        self._clock = clock or Clock()
+        self._on_commit = on_commit
+        self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._failed: str | None = None
+        self._closed = False
+        self._path = sqlite_path(url)
+        self._lock = LockFile(self._path) if self._path is not None else None
+        self._writer: Engine | None = None
+        self._readers: Engine | None = None
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix="babelgate-read")
+
+    async def open(self) -> None:
+        """Take the lock, migrate, start the writer. Raises conflict if another gateway has the database."""
+        self._loop = asyncio.get_running_loop()
+        if self._lock is not None:
+            self._lock.acquire()
+        try:
+            await asyncio.to_thread(self._open)
+        except BaseException:
+            if self._lock is not None:
+                self._lock.release()
+            raise
+        self._thread = threading.Thread(target=self._write_forever, name="babelgate-writer", daemon=True)
+        self._thread.start()
+
+    def _open(self) -> None:
+        if self._path is not None:
+            make_database_file(self._path)
+        self._writer = open_engine(self.url, writes=True, power=self._power)
+        self._ledger = Ledger(Sql(self._writer.dialect), self._clock)
+        with self._writer.begin() as connection:
+            stale = migrate(connection)
+            self._ledger.begin(connection)
+            self._ledger.next_pk = latest_pk(connection) + 1
+            if stale:
+                _fold_anew(self._ledger)
+        self._readers = open_engine(self.url, writes=False, power=self._power)
+
+    async def close(self) -> None:
+        """Commit what is queued, then let go of the database."""
+        self._closed = True
+        if self._thread is not None:
+            self._queue.put(None)
+            await asyncio.to_thread(self._thread.join)
+            self._thread = None
+        self._pool.shutdown()
+        for engine in (self._writer, self._readers):
+            if engine is not None:
+                engine.dispose()
+        if self._lock is not None:
+            self._lock.release()
+
+    @property
+    def failure(self) -> str | None:
+        """Why the last transaction could not be stored, until one is."""
+        return self._failed
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    # Writing
+
+    def write(self, command: Callable[[Ledger], T]) -> "asyncio.Future[T]":
+        """Queue a command; the future resolves after its commit. A FaultError of the command is the future's. A
+        command may be run twice, and only the second time counts, so it must not do anything but through the
+        ledger."""
+        done: asyncio.Future[T] = self._loop.create_future()
+        if self._closed:
+            done.set_exception(FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down."))
+        else:
+            self._queue.put(_Write(command, done))
+        return done
+
+    def _write_forever(self) -> None:
+        assert self._writer is not None
+        with self._writer.connect() as connection:
+            stopping = False
+            while not stopping:
+                first = self._queue.get()
+                group: list[_Write] = []
+                if first is None:
+                    return
+                group.append(first)
+                while len(group) < _GROUP:
+                    try:
+                        write = self._queue.get_nowait()
+                    except queue.Empty:
+                        break
+                    if write is None:
+                        stopping = True
+                        break
+                    group.append(write)
+                self._commit(connection, group)
+
+    def _commit(self, connection: Connection, group: list[_Write]) -> None:
+        """One transaction for the whole group. If anything in it goes wrong it is rolled back and done again with a
+        savepoint around each command, so that only those fail that are at fault. If it cannot be stored at all (a
+        full disk, say) every command fails and nothing is shown."""
+        ledger = self._ledger
+        published: Sequence[Published] = ()
+        results: list[_Result] = []
+        try:
+            try:
+                with connection.begin():
+                    ledger.begin(connection)
+                    results = [_Result(write, *self._plain(write)) for write in group]
+                    published = ledger.finish()
+            except OperationalError:
+                raise
+            except Exception:
+                with connection.begin():
+                    ledger.forget()
+                    ledger.begin(connection)
+                    results = [_Result(write, *self._run_guarded(connection, write)) for write in group]
+                    published = ledger.finish()
+            self._failed = None
+        except Exception as error:
+            if isinstance(error, OperationalError):  # of the database or the disk, and none of ours
+                log.error(
+                    "a group of %d commands could not be stored, and their callers were told: %s. Make room, or see "
+                    "that the database can be written to; nothing has to be restarted",
+                    len(group),
+                    error.orig,
+                )
+            else:
+                log.exception("a group of %d commands could not be stored", len(group))
+            self._failed = f"{type(error).__name__}: {error.__cause__ or error}"
+            results, published = [_Result(write, None, Unstored()) for write in group], []
+            ledger.forget()
+        self._loop.call_soon_threadsafe(self._deliver, published, results)
+
+    def _plain(self, write: _Write) -> tuple[Any, BaseException | None]:
+        """A command as nearly all go: it succeeds, or refuses before it changes anything."""
+        touched = self._ledger.touched
+        try:
+            return write.run(self._ledger), None
+        except FaultError as error:
+            if self._ledger.touched != touched:
+                raise _Spoiled from error
+            return None, error
+        except OperationalError:
+            raise
+        except Exception as error:
+            raise _Spoiled from error
+
+    def _run_guarded(self, connection: Connection, write: _Write) -> tuple[Any, BaseException | None]:
+        ledger = self._ledger
+        shown = len(ledger.published)
+        connection.exec_driver_sql("SAVEPOINT command")
+        try:
+            result = write.run(ledger)
+            ledger.flush()
+        except OperationalError:
+            raise
+        except Exception as error:
+            connection.exec_driver_sql("ROLLBACK TO command")
+            connection.exec_driver_sql("RELEASE command")
+            del ledger.published[shown:]
+            ledger.forget()
+            if isinstance(error, FaultError):
+                return None, error
+            if isinstance(error, IntegrityError):
+                return None, FaultError(FaultCode.CONFLICT, "An id in this request is taken already.")
+            log.exception("a command failed")
+            return None, FaultError(FaultCode.INTERNAL, "The gateway failed to do this; nothing was changed.")
+        connection.exec_driver_sql("RELEASE command")
+        return result, None
+
+    def _deliver(self, published: Sequence[Published], results: Sequence[_Result]) -> None:
+        if published:
+            by_thread: dict[int, tuple[list[Record], list[int]]] = {}
+            for entry in published:
+                records, sizes = by_thread.setdefault(entry.pk, ([], []))
+                records.append(entry.record)
+                sizes.append(entry.size)
+            for pk, (records, sizes) in by_thread.items():
+                self.channels.publish(pk, records, sizes)
+            if self._on_commit is not None:
+                self._on_commit(published)
+        for result in results:
+            done = result.write.done
+            if done.done():
+                continue
+            if result.error is None:
+                done.set_result(result.value)
+            else:
+                done.set_exception(result.error)
+
+    # Reading
+
+    async def query(self, read: Callable[[Connection], T]) -> T:
+        """Run a read in a transaction of its own, on a reader's thread. Raises shutting_down."""
+        if self._closed:
+            raise FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down.")
+        return await self._loop.run_in_executor(self._pool, self._query, read)
+
+    def _query(self, read: Callable[[Connection], T]) -> T:
+        assert self._readers is not None
+        with self._readers.connect() as connection, connection.begin():
+            return read(connection)
+
+    async def page(self, pk: int, after: int, limit: int = 512, until: int | None = None) -> list[Record]:
+        """Up to `limit` records of a thread after a seq, and not after `until`: fewer where they are large, and none
+        only where there are no more."""
+        return await self.query(lambda connection: read_page(connection, pk, after, limit, until))
+
+
+def _fold_anew(ledger: Ledger) -> None:
+    """Make the rows that are folds of the log from the log: an earlier release folded it otherwise."""
+    connection, thread = ledger.connection, table_of(ThreadRow)
+    for row in (TaskRow, RunRow, InterruptRow):
+        connection.execute(table_of(row).delete())
+    threads = connection.execute(select(thread.c.pk, thread.c.owner, thread.c.thread_id)).all()
+    for pk, owner, thread_id in threads:
+        ledger.fold_anew(pk, owner, thread_id, _records(connection, pk))
+    log.info("%d threads of an earlier release were folded anew", len(threads))
+
+
+def _records(connection: Connection, pk: int) -> Iterator[Record]:
+    """A whole log, page by page."""
+    after = 0
+    while page := read_page(connection, pk, after, 2048):
+        yield from page
+        after = page[-1].seq
+
+
+_EVENT = table_of(EventRow)
+_COLUMNS = (_EVENT.c.seq, _EVENT.c.at, _EVENT.c.task_id, _EVENT.c.run_id, _EVENT.c.attempt, _EVENT.c.body)
+
+
+def read_page(connection: Connection, pk: int, after: int, limit: int, until: int | None = None) -> list[Record]:
+    wanted = select(*_COLUMNS).where(_EVENT.c.thread_pk == pk, _EVENT.c.seq > after)
+    if until is not None:
+        wanted = wanted.where(_EVENT.c.seq <= until)
+    records: list[Record] = []
+    size = 0
+    with connection.execute(wanted.order_by(_EVENT.c.seq).limit(limit)) as rows:
+        for seq, at, task_id, run_id, attempt, body in rows:
+            records.append(Record(seq, at, task_id, run_id, attempt, decode_event(cast("bytes", body))))
+            size += len(body)
+            if size > _PAGE:
+                break
+    return records

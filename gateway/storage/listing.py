@@ -1,0 +1,279 @@
+"""Pagination and filters: lists of threads, runs and tasks. What a row has as a column is filtered and paged by the
+database; what only its JSON knows is looked at here, row by row.
+
+A list is found first as the places of its rows, and they are read some at a time as somebody asks for them: a thousand
+rows of some megabytes each are more than the memory.
+"""
+
+import base64
+import json
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, Final, Protocol, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, and_, case, exists, false, func, literal, select, text, tuple_
+
+from canonical.fault import FaultCode, FaultError
+from canonical.hub import RunFilter, TaskFilter, ThreadFilter, ThreadOrder
+from canonical.listed import Listed
+from canonical.state import ERRED, WAITING
+from canonical.thread import Run, Task, Thread, ThreadView
+from canonical.value import JsonObject
+from gateway.storage.journal import Journal
+from gateway.storage.statements import table_of
+from gateway.storage.tables import LIVE, OPEN, EventRow, RunRow, TaskRow, ThreadRow
+from gateway.storage.transaction import RUN, TASK, THREAD, read_row
+
+__all__ = (
+    "Place",
+    "Read",
+    "create_listing",
+    "runs",
+    "runs_at",
+    "tasks",
+    "tasks_at",
+    "thread_by_key",
+    "thread_view",
+    "threads",
+    "threads_at",
+)
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+Place = tuple[Any, int]
+"""A row's key, and the bytes of its body."""
+
+_BYTES: Final = 4 * 2**20
+_ROWS: Final = 100
+"""Of rows that are read at once."""
+
+_THREAD, _TASK, _RUN, _EVENT = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow), table_of(EventRow)
+
+_BUSY = exists().where(_RUN.c.thread_pk == _THREAD.c.pk, text(f"run.{LIVE}"))
+_ASKS = exists().where(
+    _TASK.c.thread_pk == _THREAD.c.pk, text(f"task.{OPEN}"), _TASK.c.state.in_([str(state) for state in WAITING])
+)
+_LAST = (
+    select(_RUN.c.status)
+    .where(_RUN.c.thread_pk == _THREAD.c.pk, _RUN.c.removed == false())
+    .order_by(_RUN.c.first_seq.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_status = case(
+    (_BUSY, literal("busy")),
+    (_ASKS, literal("interrupted")),
+    (_LAST.in_([str(status) for status in ERRED]), literal("error")),
+    else_=literal("idle"),
+)
+_UPDATED: Final = (
+    select(_EVENT.c.at)
+    .where(_EVENT.c.thread_pk == _THREAD.c.pk)
+    .order_by(_EVENT.c.seq.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_ORDERS: Final[Mapping[ThreadOrder, Any]] = {
+    "thread_id": _THREAD.c.thread_id,
+    "status": _status,
+    "created_at": _THREAD.c.created_at,
+    "updated_at": _UPDATED,
+}
+
+
+def thread_view(connection: Connection, owner: str, thread_id: str) -> ThreadView | None:
+    row = connection.execute(
+        select(_THREAD.c.body, _status, _UPDATED).where(_THREAD.c.owner == owner, _THREAD.c.thread_id == thread_id)
+    ).first()
+    return None if row is None else _view(*row)
+
+
+def thread_by_key(connection: Connection, pk: int) -> tuple[ThreadView, int] | None:
+    """With the seq of its newest record."""
+    newest = select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == pk).scalar_subquery()
+    row = connection.execute(select(_THREAD.c.body, _status, _UPDATED, newest).where(_THREAD.c.pk == pk)).first()
+    if row is None:
+        return None
+    body, status, updated_at, seq = row
+    return _view(body, status, updated_at), seq or 0
+
+
+def _view(body: bytes, status: Any, updated_at: int | None) -> ThreadView:
+    thread = read_row(THREAD, body)
+    return ThreadView(thread=thread, status=status, updated_at=updated_at or thread.changed_at)
+
+
+def threads(
+    connection: Connection,
+    owner: str,
+    where: ThreadFilter,
+    *,
+    limit: int,
+    offset: int,
+    order: ThreadOrder,
+    descending: bool,
+) -> tuple[list[Place], int]:
+    """Where they are, and how many there are beside this page, too."""
+    mine: list[ColumnElement[bool]] = [_THREAD.c.owner == owner, _THREAD.c.ephemeral == false()]
+    if where.ids is not None:
+        mine.append(_THREAD.c.thread_id.in_(where.ids))
+    if where.status is not None:
+        mine.append(_status == where.status)
+    by = _ORDERS[order]
+    ordered = [column.desc() if descending else column.asc() for column in (by, _THREAD.c.pk)]
+    if where.agent is None and not where.metadata:
+        total = connection.execute(select(func.count()).select_from(_THREAD).where(*mine)).scalar_one()
+        found = select(_THREAD.c.pk, func.length(_THREAD.c.body)).where(*mine).order_by(*ordered)
+        return _places(connection.execute(found.limit(limit).offset(offset))), total
+    ran = literal(True) if where.agent is None else _has_run(where.agent)
+    places: list[Place] = []
+    total = 0
+    for pk, body, has_run in connection.execute(
+        select(_THREAD.c.pk, _THREAD.c.body, ran).where(*mine).order_by(*ordered)
+    ):
+        thread = read_row(THREAD, body)
+        if _contains(thread.metadata, where.metadata) and (has_run or _is_for_agent(thread, where)):
+            if offset <= total < offset + limit:
+                places.append((pk, len(body)))
+            total += 1
+    return places, total
+
+
+def threads_at(connection: Connection, *, keys: Sequence[int]) -> dict[int, ThreadView]:
+    found = select(_THREAD.c.pk, _THREAD.c.body, _status, _UPDATED).where(_THREAD.c.pk.in_(keys))
+    return {pk: _view(*row) for pk, *row in connection.execute(found)}
+
+
+def _has_run(agent: str) -> ColumnElement[bool]:
+    return exists().where(_TASK.c.thread_pk == _THREAD.c.pk, _TASK.c.agent == agent)
+
+
+def _is_for_agent(thread: Thread, where: ThreadFilter) -> bool:
+    return _matches(thread.extra.get(where.protocol or ""), {"agent": where.agent})
+
+
+def _contains(whole: JsonObject, part: JsonObject) -> bool:
+    """Whether all of `part` is in `whole`, objects in objects."""
+    return all(name in whole and _matches(whole[name], wanted) for name, wanted in part.items())
+
+
+def _matches(value: object, wanted: object) -> bool:
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        return _contains(value, wanted)  # pyright: ignore[reportUnknownArgumentType]
+    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+
+
+def runs(connection: Connection, owner: str, where: RunFilter, *, limit: int, offset: int) -> list[Place]:
+    """Where they are. Newest first: on one thread by their place in its log, over all threads by the last change of
+    their tasks."""
+    mine: list[ColumnElement[bool]] = [_RUN.c.removed == false()]
+    if where.agent is not None:
+        mine.append(_RUN.c.agent == where.agent)
+    if where.status is not None:
+        mine.append(_RUN.c.status.in_([str(status) for status in where.status]))
+    wanted = select(_RUN.c.run_id, _RUN.c.body if where.metadata else func.length(_RUN.c.body))
+    if where.thread_id is not None:
+        place = (_THREAD.c.owner == owner, _THREAD.c.thread_id == where.thread_id)
+        found = wanted.join(_THREAD, _THREAD.c.pk == _RUN.c.thread_pk).where(*place, *mine)
+        found = found.order_by(_RUN.c.first_seq.desc())
+    else:
+        of_task = and_(_RUN.c.thread_pk == _TASK.c.thread_pk, _RUN.c.task_id == _TASK.c.task_id)
+        shown = and_(_THREAD.c.pk == _TASK.c.thread_pk, _THREAD.c.ephemeral == false())
+        found = wanted.select_from(_TASK).join(_RUN, of_task).join(_THREAD, shown)
+        found = found.where(_TASK.c.owner == owner, *mine)
+        found = found.order_by(_TASK.c.changed_at.desc(), _TASK.c.task_id.desc(), _RUN.c.first_seq.desc())
+    if not where.metadata:
+        return _places(connection.execute(found.limit(limit).offset(offset)))
+    matching = (
+        (run_id, len(body))
+        for run_id, body in connection.execute(found)
+        if _contains(read_row(RUN, body).metadata, where.metadata)
+    )
+    return list(islice(matching, offset, offset + limit))
+
+
+def runs_at(connection: Connection, owner: str, *, keys: Sequence[str]) -> dict[str, Run]:
+    found = select(_RUN.c.run_id, _RUN.c.body).where(_RUN.c.owner == owner, _RUN.c.run_id.in_(keys))
+    return {run_id: read_row(RUN, body) for run_id, body in connection.execute(found)}
+
+
+def tasks(
+    connection: Connection, owner: str, where: TaskFilter, limit: int, cursor: str | None
+) -> tuple[list[Place], str | None, int]:
+    """Where they are, newest change of state first; the cursor of the next page; and how many there are in all."""
+    mine = [_TASK.c.owner == owner]
+    if where.agent is not None:
+        mine.append(_TASK.c.agent == where.agent)
+    if where.thread_id is not None:
+        mine.append(_TASK.c.thread_id == where.thread_id)
+    if where.states is not None:
+        mine.append(_TASK.c.state.in_([str(state) for state in where.states]))
+    if where.changed_after is not None:
+        mine.append(_TASK.c.changed_at >= where.changed_after)
+    total = connection.execute(select(func.count()).select_from(_TASK).where(*mine)).scalar_one()
+    page = select(_TASK.c.task_id, func.length(_TASK.c.body), _TASK.c.changed_at).where(*mine)
+    if cursor is not None:
+        page = page.where(tuple_(_TASK.c.changed_at, _TASK.c.task_id) < _cursor(cursor))
+    rows = connection.execute(page.order_by(_TASK.c.changed_at.desc(), _TASK.c.task_id.desc()).limit(limit + 1)).all()
+    following = None
+    if len(rows) > limit:
+        rows = rows[:limit]
+        last = json.dumps([rows[-1].changed_at, rows[-1].task_id]).encode()
+        following = base64.urlsafe_b64encode(last).decode().rstrip("=")
+    return [(task_id, size) for task_id, size, _ in rows], following, total
+
+
+def tasks_at(connection: Connection, owner: str, *, keys: Sequence[str]) -> dict[str, Task]:
+    found = select(_TASK.c.task_id, _TASK.c.body).where(_TASK.c.owner == owner, _TASK.c.task_id.in_(keys))
+    return {task_id: read_row(TASK, body) for task_id, body in connection.execute(found)}
+
+
+def _cursor(text: str) -> tuple[int, str]:
+    try:
+        at, task_id = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+        if type(at) is not int or type(task_id) is not str or not -(2**63) <= at < 2**63:
+            raise ValueError
+        task_id.encode()
+    except (ValueError, TypeError, RecursionError):
+        raise FaultError(FaultCode.INVALID, "The page token is not one that this gateway gave out") from None
+    return at, task_id
+
+
+def _places(rows: Iterable[Any]) -> list[Place]:
+    return [(key, size) for key, size in rows]
+
+
+# Reading what was found, some at a time
+
+
+class Read(Protocol[T_co]):
+    def __call__(self, connection: Connection, /, *, keys: Sequence[Any]) -> Mapping[Any, T_co]:
+        """Some of what is at the places, by key."""
+        ...
+
+
+def create_listing(journal: Journal, places: Sequence[Place], read: Read[T]) -> Listed[T]:
+    return Listed(len(places), partial(_each, journal, places, read))
+
+
+async def _each(journal: Journal, places: Sequence[Place], read: Read[T]) -> AsyncGenerator[T]:
+    for keys in _together(places):
+        found = await journal.query(partial(read, keys=keys))
+        for key in keys:
+            if key in found:
+                yield found[key]
+
+
+def _together(places: Sequence[Place]) -> Iterator[list[Any]]:
+    """Keys of rows that are read at once."""
+    keys: list[Any] = []
+    room = _BYTES
+    for key, size in places:
+        if keys and (size > room or len(keys) == _ROWS):
+            yield keys
+            keys, room = [], _BYTES
+        keys.append(key)
+        room -= size
+    if keys:
+        yield keys

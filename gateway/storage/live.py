@@ -1,0 +1,125 @@
+"""Publish-subscribe in memory: a channel keeps the newest committed events of a thread in a ring buffer, and has one
+wake-up for all who wait for more.
+
+A reader is a cursor, not a queue: it takes from the ring if its cursor is inside and reads a page from the journal
+otherwise. So a slow reader costs nothing and holds nobody up, and nothing overflows.
+"""
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from typing import Final
+
+from canonical.event import Record
+
+__all__ = ("Channel", "Channels")
+
+_BYTES: Final = 2**20
+"""Of the events that one thread has in memory: larger ones are read from the journal."""
+
+
+class Channel:
+    """The end of one thread's log. Only touched on the event loop."""
+
+    __slots__ = ("_bytes", "_records", "_ring", "_sizes", "_waiters", "closed", "pinned", "readers", "seq")
+
+    def __init__(self, ring: int) -> None:
+        self.seq = 0
+        """Of the newest record that was published here; 0 before the first."""
+        self.readers = 0
+        self.pinned = 0
+        """Runs that are active on the thread."""
+        self.closed = False
+        self._ring = ring
+        self._records: deque[Record] = deque()
+        self._sizes: deque[int] = deque()
+        """Of the records, in bytes."""
+        self._bytes = 0
+        self._waiters: dict[asyncio.Future[None], None] = {}
+
+    def publish(self, records: Sequence[Record], sizes: Sequence[int]) -> None:
+        self._records.extend(records)
+        self._sizes.extend(sizes)
+        self._bytes += sum(sizes)
+        self.seq = records[-1].seq
+        while len(self._records) > self._ring or self._bytes > _BYTES:
+            self._records.popleft()
+            self._bytes -= self._sizes.popleft()
+        self.wake()
+
+    def after(self, cursor: int) -> list[Record] | None:
+        """The records after `cursor`; None if the ring does not reach back that far."""
+        records = self._records
+        behind = self.seq - cursor
+        if behind <= 0 and self.seq:
+            return []
+        if not records or cursor + 1 < records[0].seq:
+            return None
+        return list(records) if behind == len(records) else list(records)[-behind:]
+
+    def forget(self) -> None:
+        """The log was changed under records that are in memory: readers take pages from the journal."""
+        self._records.clear()
+        self._sizes.clear()
+        self._bytes = 0
+
+    def wake(self) -> None:
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def close(self) -> None:
+        """No more will come: the thread was erased, or the gateway stops."""
+        self.closed = True
+        self.wake()
+
+    async def more(self) -> None:
+        """Wait for the next publication or the close."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters[waiter] = None
+        try:
+            await waiter
+        finally:  # a reader that goes leaves nothing behind, however long the thread is silent
+            self._waiters.pop(waiter, None)
+
+
+class Channels:
+    """The channels of threads that are active or were so lately."""
+
+    def __init__(self, ring: int = 512, idle: int = 256) -> None:
+        self._ring = ring
+        self._idle = idle
+        self._channels: OrderedDict[int, Channel] = OrderedDict()
+        self._closed = False
+
+    def get(self, pk: int) -> Channel:
+        channel = self._channels.get(pk)
+        if channel is None:
+            channel = self._channels[pk] = Channel(self._ring)
+            channel.closed = self._closed
+            self._evict()
+        else:
+            self._channels.move_to_end(pk)
+        return channel
+
+    def publish(self, pk: int, records: Sequence[Record], sizes: Sequence[int]) -> None:
+        self.get(pk).publish(records, sizes)
+
+    def close(self, pk: int) -> None:
+        channel = self._channels.pop(pk, None)
+        if channel is not None:
+            channel.close()
+
+    def close_all(self) -> None:
+        self._closed = True
+        for channel in list(self._channels.values()):
+            channel.close()
+
+    def _evict(self) -> None:
+        """Now and then, drop the least recently used channels that nobody reads and nothing runs on."""
+        if len(self._channels) < 2 * self._idle:
+            return
+        surplus = len(self._channels) - self._idle
+        for pk in [pk for pk, channel in self._channels.items() if not (channel.readers or channel.pinned)][:surplus]:
+            del self._channels[pk]

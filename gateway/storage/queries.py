@@ -1,0 +1,198 @@
+"""Read queries (read model): what readers ask of the rows, without the log."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select, text
+
+from canonical.hub import Webhook
+from canonical.message import FilePart
+from canonical.thread import Interrupt, Run, Task, Thread
+from gateway.storage.statements import table_of
+from gateway.storage.tables import (
+    LIVE,
+    OPEN,
+    AliasRow,
+    BlobUseRow,
+    InterruptRow,
+    RunRow,
+    TaskRow,
+    ThreadRow,
+    WebhookRow,
+)
+from gateway.storage.transaction import INTERRUPT, RUN, TASK, THREAD, read_row
+
+__all__ = (
+    "Due",
+    "LiveRun",
+    "aliases",
+    "blobs_in_use",
+    "chain",
+    "due_webhooks",
+    "file",
+    "live_runs",
+    "open_interrupts",
+    "open_tasks",
+    "run",
+    "task",
+    "thread",
+    "thread_key",
+    "thread_of",
+    "webhooks",
+)
+
+_THREAD, _TASK, _RUN = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
+_INTERRUPT, _ALIAS, _USE, _HOOK = table_of(InterruptRow), table_of(AliasRow), table_of(BlobUseRow), table_of(WebhookRow)
+
+
+def thread_key(connection: Connection, owner: str, thread_id: str) -> int | None:
+    return connection.execute(
+        select(_THREAD.c.pk).where(_THREAD.c.owner == owner, _THREAD.c.thread_id == thread_id)
+    ).scalar()
+
+
+def thread(connection: Connection, owner: str, thread_id: str) -> Thread | None:
+    body = connection.execute(
+        select(_THREAD.c.body).where(_THREAD.c.owner == owner, _THREAD.c.thread_id == thread_id)
+    ).scalar()
+    return None if body is None else read_row(THREAD, body)
+
+
+def task(connection: Connection, owner: str, task_id: str) -> Task | None:
+    body = connection.execute(select(_TASK.c.body).where(_TASK.c.owner == owner, _TASK.c.task_id == task_id)).scalar()
+    return None if body is None else read_row(TASK, body)
+
+
+def run(connection: Connection, owner: str, run_id: str) -> Run | None:
+    body = connection.execute(select(_RUN.c.body).where(_RUN.c.owner == owner, _RUN.c.run_id == run_id)).scalar()
+    return None if body is None else read_row(RUN, body)
+
+
+def chain(connection: Connection, owner: str, task_id: str) -> list[Task]:
+    """A task and those that continue it, one after the other."""
+    found = task(connection, owner, task_id)
+    tasks: list[Task] = []
+    while found is not None:
+        tasks.append(found)
+        body = connection.execute(
+            select(_TASK.c.body)
+            .where(_TASK.c.owner == owner, _TASK.c.continues == found.task_id)
+            .order_by(_TASK.c.first_seq)
+            .limit(1)
+        ).scalar()
+        found = None if body is None else read_row(TASK, body)
+    return tasks
+
+
+def open_interrupts(connection: Connection, owner: str, task_id: str) -> list[Interrupt]:
+    rows = connection.execute(
+        select(_INTERRUPT.c.body)
+        .where(_INTERRUPT.c.owner == owner, _INTERRUPT.c.task_id == task_id, _INTERRUPT.c.action.is_(None))
+        .order_by(_INTERRUPT.c.seq)
+    )
+    return [read_row(INTERRUPT, body) for (body,) in rows]
+
+
+def thread_of(connection: Connection, owner: str, protocol: str, agent: str, alias: str) -> str | None:
+    return connection.execute(
+        select(_ALIAS.c.thread_id).where(
+            _ALIAS.c.owner == owner,
+            _ALIAS.c.protocol == protocol,
+            _ALIAS.c.agent == agent,
+            _ALIAS.c.alias == alias,
+        )
+    ).scalar()
+
+
+def aliases(connection: Connection, owner: str, protocol: str, thread_ids: Sequence[str]) -> dict[str, str]:
+    rows = connection.execute(
+        select(_ALIAS.c.thread_id, _ALIAS.c.alias).where(
+            _ALIAS.c.owner == owner, _ALIAS.c.protocol == protocol, _ALIAS.c.thread_id.in_(thread_ids)
+        )
+    )
+    return {row.thread_id: row.alias for row in rows}
+
+
+def file(connection: Connection, owner: str, blob: str) -> FilePart | None:
+    """A stored file as some thread of the owner names it."""
+    body = connection.execute(
+        select(_USE.c.body)
+        .join(_THREAD, _THREAD.c.pk == _USE.c.thread_pk)
+        .where(_THREAD.c.owner == owner, _USE.c.blob == blob)
+        .limit(1)
+    ).scalar()
+    return None if body is None else FilePart.model_validate_json(body, extra="ignore")
+
+
+def blobs_in_use(connection: Connection) -> set[str]:
+    return {blob for (blob,) in connection.execute(select(_USE.c.blob).distinct())}
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRun:
+    """A run that waits or was active when the gateway ended."""
+
+    owner: str
+    thread_id: str
+    pk: int
+    agent: str
+    run: Run
+    task: Task
+
+
+def live_runs(connection: Connection) -> list[LiveRun]:
+    """Pending and running runs, in the order in which they were created."""
+    rows = connection.execute(
+        select(_RUN.c.owner, _TASK.c.thread_id, _RUN.c.thread_pk, _RUN.c.agent, _RUN.c.body, _TASK.c.body)
+        .join(_TASK, (_TASK.c.owner == _RUN.c.owner) & (_TASK.c.task_id == _RUN.c.task_id))
+        .where(text(f"run.{LIVE}"))
+        .order_by(_RUN.c.created_at, _RUN.c.thread_pk, _RUN.c.first_seq)
+    )
+    return [
+        LiveRun(owner, thread_id, pk, agent, read_row(RUN, run), read_row(TASK, task))
+        for owner, thread_id, pk, agent, run, task in rows
+    ]
+
+
+def open_tasks(connection: Connection) -> list[tuple[int, str]]:
+    """(key of the thread, id) of every task that is not terminal."""
+    rows = connection.execute(select(_TASK.c.thread_pk, _TASK.c.task_id).where(text(OPEN)))
+    return [(pk, task_id) for pk, task_id in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A webhook that has not been told everything yet."""
+
+    owner: str
+    thread_id: str
+    pk: int
+    """Of the thread."""
+    webhook: Webhook
+    delivered_seq: int
+
+
+def _webhook(row: tuple[str, str, str, str, bytes]) -> Webhook:
+    task_id, webhook_id, dialect, url, body = row
+    return Webhook(webhook_id=webhook_id, task_id=task_id, dialect=dialect, url=url, config=json.loads(body))
+
+
+_HOOK_COLUMNS = (_HOOK.c.task_id, _HOOK.c.webhook_id, _HOOK.c.dialect, _HOOK.c.url, _HOOK.c.body)
+
+
+def webhooks(connection: Connection, owner: str, task_id: str) -> list[Webhook]:
+    rows = connection.execute(
+        select(*_HOOK_COLUMNS).where(_HOOK.c.owner == owner, _HOOK.c.task_id == task_id).order_by(_HOOK.c.webhook_id)
+    )
+    return [_webhook(tuple(row)) for row in rows]
+
+
+def due_webhooks(connection: Connection) -> list[Due]:
+    thread = (_THREAD.c.owner == _HOOK.c.owner) & (_THREAD.c.thread_id == _HOOK.c.thread_id)
+    rows = connection.execute(
+        select(_HOOK.c.owner, _HOOK.c.thread_id, _THREAD.c.pk, _HOOK.c.delivered_seq, *_HOOK_COLUMNS)
+        .join(_THREAD, thread)
+        .where(_HOOK.c.done.is_(False))
+    )
+    return [Due(owner, thread_id, pk, _webhook(tuple(rest)), seq) for owner, thread_id, pk, seq, *rest in rows]

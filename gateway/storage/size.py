@@ -1,0 +1,35 @@
+"""Size limit of one submission: it is encoded, stored, folded and sent as one value, and each of these blocks
+others."""
+
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from canonical.fault import FaultCode, FaultError
+
+__all__ = ("MAX_VALUES", "check_size")
+
+MAX_VALUES: Final = 200_000
+"""Objects, lists and what is in them, in one thing that an agent says."""
+
+
+def check_size(limit: int, *values: object) -> None:
+    """Raises too_large where `values`, JSON and models, hold more than `limit` bytes of text. The bytes of files are
+    not counted: they are not stored with the rest."""
+    left = limit
+    todo: list[Any] = list(values)
+    while todo:
+        value = todo.pop()
+        if isinstance(value, str):
+            left -= len(value) if value.isascii() or len(value) > limit else len(value.encode("utf-8", "replace"))
+        elif isinstance(value, dict):
+            todo += value
+            todo += value.values()
+        elif isinstance(value, list | tuple):
+            todo += value
+        elif isinstance(value, BaseModel):
+            todo += vars(value).values()
+        if left < 0:
+            raise FaultError(
+                FaultCode.TOO_LARGE, f"The input is larger than {limit} bytes, not counting files.", limit=limit
+            )

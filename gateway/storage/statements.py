@@ -1,0 +1,151 @@
+"""Every statement of the writer, compiled once for the database at hand."""
+
+from typing import Any, cast
+
+from sqlalchemy import Dialect, Table, bindparam, func, select, text, update
+
+from gateway.storage.prepared import Statement, inserting
+from gateway.storage.tables import (
+    LIVE,
+    OPEN,
+    AliasRow,
+    EventRow,
+    InterruptRow,
+    RunRow,
+    TaskRow,
+    ThreadRow,
+    TombstoneRow,
+)
+
+__all__ = ("Sql", "table_of")
+
+
+def table_of(model: Any) -> Table:
+    return cast("Table", model.__table__)
+
+
+class Sql:
+    """Every statement of the writer, compiled for one database."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        thread, task, run = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
+        interrupt, event, tombstone = table_of(InterruptRow), table_of(EventRow), table_of(TombstoneRow)
+        self.insert_event = inserting(event, dialect)
+        self.insert_task = inserting(task, dialect)
+        self.insert_run = inserting(run, dialect)
+        self.insert_interrupt = inserting(interrupt, dialect)
+        self.insert_tombstone = inserting(tombstone, dialect)
+        alias = table_of(AliasRow)
+        self.insert_alias = inserting(alias, dialect)
+        named = ("owner", "protocol", "agent", "alias")
+        self.thread_of = Statement(
+            select(alias.c.thread_id).where(*(alias.c[name] == bindparam(name) for name in named)), dialect, named
+        )
+        self.insert_thread = inserting(thread, dialect)
+        self.update_thread = Statement(
+            update(thread)
+            .where(thread.c.pk == bindparam("b_pk"))
+            .values(
+                changed_at=bindparam("b_at"),
+                ephemeral=bindparam("b_ephemeral"),
+                expires=bindparam("b_expires"),
+                body=bindparam("b_body"),
+            ),
+            dialect,
+            ("b_pk", "b_at", "b_ephemeral", "b_expires", "b_body"),
+        )
+        self.update_task = Statement(
+            update(task)
+            .where(task.c.owner == bindparam("b_owner"), task.c.task_id == bindparam("b_id"))
+            .values(
+                state=bindparam("b_state"),
+                changed_at=bindparam("b_at"),
+                last_seq=bindparam("b_seq"),
+                body=bindparam("b_body"),
+            ),
+            dialect,
+            ("b_owner", "b_id", "b_state", "b_at", "b_seq", "b_body"),
+        )
+        self.update_run = Statement(
+            update(run)
+            .where(run.c.owner == bindparam("b_owner"), run.c.run_id == bindparam("b_id"))
+            .values(
+                status=bindparam("b_status"),
+                attempt=bindparam("b_attempt"),
+                last_seq=bindparam("b_seq"),
+                removed=bindparam("b_removed"),
+                body=bindparam("b_body"),
+            ),
+            dialect,
+            ("b_owner", "b_id", "b_status", "b_attempt", "b_seq", "b_removed", "b_body"),
+        )
+        self.update_interrupt = Statement(
+            update(interrupt)
+            .where(
+                interrupt.c.owner == bindparam("b_owner"),
+                interrupt.c.task_id == bindparam("b_task"),
+                interrupt.c.interrupt_id == bindparam("b_id"),
+            )
+            .values(action=bindparam("b_action"), body=bindparam("b_body")),
+            dialect,
+            ("b_owner", "b_task", "b_id", "b_action", "b_body"),
+        )
+        self.asked = Statement(
+            select(interrupt.c.seq).where(
+                interrupt.c.owner == bindparam("owner"),
+                interrupt.c.task_id == bindparam("task"),
+                interrupt.c.interrupt_id == bindparam("id"),
+            ),
+            dialect,
+            ("owner", "task", "id"),
+        )
+        self.thread = Statement(
+            select(thread.c.pk, thread.c.body).where(
+                thread.c.owner == bindparam("owner"), thread.c.thread_id == bindparam("id")
+            ),
+            dialect,
+            ("owner", "id"),
+        )
+        self.tombstone = Statement(
+            select(tombstone.c.at).where(
+                tombstone.c.owner == bindparam("owner"), tombstone.c.thread_id == bindparam("id")
+            ),
+            dialect,
+            ("owner", "id"),
+        )
+        last = select(func.max(event.c.seq)).where(event.c.thread_pk == bindparam("pk")).scalar_subquery()
+        self.head = Statement(
+            select(event.c.seq, event.c.at).where(event.c.thread_pk == bindparam("pk"), event.c.seq == last),
+            dialect,
+            ("pk",),
+        )
+        self.open_tasks = Statement(
+            select(task.c.body).where(task.c.thread_pk == bindparam("pk"), text(OPEN)),
+            dialect,
+            ("pk",),
+        )
+        self.live_runs = Statement(
+            select(run.c.body).where(run.c.thread_pk == bindparam("pk"), text(LIVE)).order_by(run.c.first_seq),
+            dialect,
+            ("pk",),
+        )
+        self.open_interrupts = Statement(
+            select(interrupt.c.body)
+            .where(interrupt.c.thread_pk == bindparam("pk"), interrupt.c.action.is_(None))
+            .order_by(interrupt.c.seq),
+            dialect,
+            ("pk",),
+        )
+        self.task = Statement(
+            select(task.c.body).where(task.c.owner == bindparam("owner"), task.c.task_id == bindparam("id")),
+            dialect,
+            ("owner", "id"),
+        )
+        self.run = Statement(
+            select(run.c.body, run.c.thread_pk, task.c.thread_id)
+            .join(task, (task.c.owner == run.c.owner) & (task.c.task_id == run.c.task_id))
+            .where(run.c.owner == bindparam("owner"), run.c.run_id == bindparam("id")),
+            dialect,
+            ("owner", "id"),
+        )

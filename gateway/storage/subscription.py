@@ -1,0 +1,309 @@
+"""Subscriptions: what readers of the log of a thread, a task or a run are shown, from a cursor on."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final, Literal, TypeVar
+
+from adapters._aside import Turns
+from canonical.event import (
+    ArtifactAdded,
+    InterruptRaised,
+    PartAdded,
+    Record,
+    RunCreated,
+    RunEnded,
+    RunRemoved,
+    TaskChanged,
+    TaskCreated,
+)
+from canonical.fault import FaultCode, FaultError
+from canonical.hub import Scope, Snapshot
+from canonical.message import FilePart, Message, Part
+from canonical.state import TERMINAL
+from canonical.thread import Task
+from gateway.storage import queries
+from gateway.storage.blobs import Blobs
+from gateway.storage.fold_cache import SnapshotCache
+from gateway.storage.journal import Journal
+from gateway.storage.transaction import Erased, Published
+
+__all__ = ("Reader",)
+
+S = TypeVar("S", bound=Snapshot)
+
+_PAGE: Final = 2048
+"""Records that are read at once from a log that is read to its end."""
+_BATCH: Final = 128
+"""Records that a reader is given at once."""
+_FILES: Final = 4 * 2**20
+"""Bytes of files in them."""
+Kind = Literal["task", "run"]
+
+
+class Reader:
+    def __init__(self, journal: Journal, blobs: Blobs, inline: int) -> None:
+        self._journal = journal
+        self._blobs = blobs
+        self._most = inline
+        """Bytes of a file that travels inside a message."""
+        self._keys: OrderedDict[tuple[str, str], int] = OrderedDict()
+        self._erasures = 0
+        """How many threads were erased: a key that was read meanwhile may be one of theirs."""
+        self._live: set[tuple[int, Kind, str]] = set()
+        """Tasks that are not terminal and runs that have not ended, each with the key of its thread: another thread may
+        hold the same id."""
+        self._awaited: dict[tuple[str, str], set[asyncio.Future[bool]]] = {}
+        """Threads that there are not yet, and who waits for them."""
+        self._closed = False
+        self.snapshots = SnapshotCache()
+
+    # What is open, and where threads are: kept on the loop, before anybody hears of a commit
+
+    def mark_open(self, pk: int, kind: Kind, open_id: str) -> None:
+        self._live.add((pk, kind, open_id))
+
+    def handle_commit(self, entry: Published) -> None:
+        event, pk = entry.record.event, entry.pk
+        if self._awaited and entry.record.seq == 1:
+            self._tell(entry.owner, entry.thread_id)
+        match event:
+            case TaskCreated():
+                self._live.add((pk, "task", event.task_id))
+                self._keys[entry.owner, entry.thread_id] = pk
+            case RunCreated():
+                self._live.add((pk, "run", event.run_id))
+            case RunEnded():
+                self._live.discard((pk, "run", entry.record.run_id or ""))
+            case TaskChanged() if event.state in TERMINAL:
+                self._live.discard((pk, "task", entry.record.task_id or ""))
+            case _:
+                pass
+
+    def handle_erase(self, owner: str, thread_id: str, erased: Erased) -> None:
+        self._erasures += 1
+        if self._keys.get((owner, thread_id)) == erased.pk:  # else the id was given out again already
+            del self._keys[owner, thread_id]
+        self._live.difference_update((erased.pk, "task", task_id) for task_id in erased.tasks)
+        self._live.difference_update((erased.pk, "run", run_id) for run_id in erased.runs)
+        self.snapshots.forget(erased.pk)
+
+    def close(self) -> None:
+        """Nobody waits for a thread any longer."""
+        self._closed = True
+        for waiter in [waiter for waiters in self._awaited.values() for waiter in waiters if not waiter.done()]:
+            waiter.set_result(False)
+
+    def _tell(self, owner: str, thread_id: str) -> None:
+        for waiter in self._awaited.get((owner, thread_id), ()):
+            if not waiter.done():
+                waiter.set_result(True)
+
+    def trim(self) -> None:
+        while len(self._keys) > 10_000:
+            self._keys.popitem(last=False)
+
+    # Reading
+
+    async def log(
+        self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
+    ) -> AsyncGenerator[Sequence[Record]]:
+        pk = await self.key(owner, scope.thread_id)
+        until: int | None = None
+        if scope.kind == "task":
+            task = await self._task(owner, scope)
+            after = max(after, task.first_seq - 1)
+            until = task.last_seq if task.terminal else None
+        while page := await self._journal.page(pk, after, _PAGE, until):
+            after = page[-1].seq
+            held = [record for record in page if scope.holds(record)]
+            async for batch in self._batches(held, inline=inline):
+                yield batch
+
+    async def _batches(self, records: Sequence[Record], *, inline: bool) -> AsyncGenerator[Sequence[Record]]:
+        """The records some at a time, so that whoever reads does not hold the loop for long; with `inline`, as many as
+        their files allow."""
+        turns = Turns()
+        for start in range(0, len(records), _BATCH):
+            some = records[start : start + _BATCH]
+            while some:
+                if turns.over:
+                    await turns.give()
+                told = await self._fill_files(some) if inline else some
+                yield told
+                some = some[len(told) :]
+
+    async def _fill_files(self, records: Sequence[Record]) -> Sequence[Record]:
+        """As many of them as their files allow, with the bytes of these."""
+        filled: list[Record] = []
+        size = 0
+        for record in records:
+            filled.append(await self._inline_files(record))
+            size += 0 if filled[-1] is record else _file_bytes(filled[-1])
+            if size > _FILES:
+                break
+        return filled
+
+    async def snapshot(
+        self,
+        owner: str,
+        thread_id: str,
+        name: Hashable,
+        empty: Callable[[], S],
+        until: int | None,
+        *,
+        inline: bool,
+    ) -> S:
+        pk = await self.key(owner, thread_id)
+        page = partial(self._page, pk, inline=inline)
+        return await self.snapshots.get(pk, (name, inline), empty, page, until)
+
+    async def _page(self, pk: int, after: int, until: int | None, *, inline: bool) -> Sequence[Record]:
+        recent = self._journal.channels.get(pk).after(after)
+        if recent is None:
+            records = await self._journal.page(pk, after, _PAGE, until)
+        else:
+            records = recent if until is None else [record for record in recent if record.seq <= until]
+        return await self._fill_files(records) if inline else records
+
+    async def read(
+        self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
+    ) -> AsyncGenerator[Sequence[Record]]:
+        pk = await self.key(owner, scope.thread_id)
+        channel = self._journal.channels.get(pk)
+        channel.readers += 1
+        try:
+            while True:
+                batch = channel.after(after)
+                if batch is None:
+                    closed = channel.closed
+                    if closed and self._journal.is_closed:
+                        return
+                    batch = await self._journal.page(pk, after)
+                    if not batch and channel.seq > after and not closed:
+                        continue  # published while the page was read
+                if batch:
+                    after = batch[-1].seq
+                    held, ended = await self._select_in_scope(owner, pk, scope, batch)
+                    async for some in self._batches(held, inline=inline):
+                        yield some
+                        if channel.closed and not self._journal.is_closed:
+                            return  # erased meanwhile: what was read before is shown no further
+                    if ended:
+                        return
+                    continue
+                if not self._is_open(pk, scope):
+                    return
+                if channel.closed:
+                    return
+                await channel.more()
+        finally:
+            channel.readers -= 1
+
+    async def await_thread(self, owner: str, thread_id: str) -> bool:
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        waiters = self._awaited.setdefault((owner, thread_id), set())
+        waiters.add(waiter)  # before the look: a thread that is made meanwhile is told of
+        try:
+            await self.key(owner, thread_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise
+            return False if self._closed else await waiter
+        else:
+            return True
+        finally:
+            waiters.discard(waiter)
+            if not waiters:
+                self._awaited.pop((owner, thread_id), None)
+
+    def _is_open(self, pk: int, scope: Scope) -> bool:
+        """Whether more may come. A thread is never over; it can only be erased."""
+        return scope.kind == "thread" or (pk, scope.kind, scope.id or "") in self._live
+
+    async def _select_in_scope(
+        self, owner: str, pk: int, scope: Scope, batch: Sequence[Record]
+    ) -> tuple[list[Record], bool]:
+        """The part of a batch that is in the scope, up to its end, and whether it ends there. What comes after the end
+        of a task (the removal of a run of it) is for readers of the thread: one that was there before, and left at the
+        end, has not seen it either."""
+        held: list[Record] = []
+        for record in batch:
+            if scope.holds(record):
+                if scope.kind == "task" and isinstance(record.event, RunRemoved):
+                    ended = not self._is_open(pk, scope)
+                    if ended and record.seq > (await self._task(owner, scope)).last_seq:
+                        return held, True
+                held.append(record)
+                if _ends(scope, record):
+                    return held, True
+        return held, False
+
+    async def key(self, owner: str, thread_id: str) -> int:
+        """Raises not_found."""
+        while (key := self._keys.get((owner, thread_id))) is None:
+            erasures = self._erasures
+            key = await self._journal.query(partial(queries.thread_key, owner=owner, thread_id=thread_id))
+            if key is None:
+                raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
+            if self._erasures == erasures:
+                self._keys[owner, thread_id] = key
+                self.trim()
+                break
+        return key
+
+    async def _inline_files(self, record: Record) -> Record:
+        """The record with the bytes of small stored files in the parts that name them."""
+        event = record.event
+        match event:
+            case PartAdded() | ArtifactAdded():
+                part = await self._inline(event.part)
+                return record if part is event.part else replace(record, event=event.model_copy(update={"part": part}))
+            case RunCreated():
+                messages = tuple([await self._inline_message(message) for message in event.messages])
+                same = all(a is b for a, b in zip(messages, event.messages, strict=True))
+                return record if same else replace(record, event=event.model_copy(update={"messages": messages}))
+            case InterruptRaised():
+                message = await self._inline_message(event.message)
+                same = message is event.message
+                return record if same else replace(record, event=event.model_copy(update={"message": message}))
+            case _:
+                return record
+
+    async def _inline(self, part: Part) -> Part:
+        return await self._blobs.load(part, self._most) if isinstance(part, FilePart) else part
+
+    async def _inline_message(self, message: Message) -> Message:
+        if not any(isinstance(part, FilePart) and part.blob for part in message.parts):
+            return message
+        return message.model_copy(update={"parts": tuple([await self._inline(part) for part in message.parts])})
+
+    async def _task(self, owner: str, scope: Scope) -> Task:
+        task = await self._journal.query(partial(queries.task, owner=owner, task_id=scope.id or ""))
+        if task is None:
+            raise FaultError(FaultCode.NOT_FOUND, f"Task {scope.id} not found")
+        return task
+
+
+def _file_bytes(record: Record) -> int:
+    """Of the files that it carries."""
+    event = record.event
+    match event:
+        case PartAdded() | ArtifactAdded():
+            parts = (event.part,)
+        case RunCreated():
+            parts = tuple(part for message in event.messages for part in message.parts)
+        case InterruptRaised():
+            parts = event.message.parts
+        case _:
+            parts = ()
+    return sum(len(part.inline or b"") for part in parts if isinstance(part, FilePart))
+
+
+def _ends(scope: Scope, record: Record) -> bool:
+    event = record.event
+    if scope.kind == "run":
+        return isinstance(event, RunEnded)
+    return scope.kind == "task" and isinstance(event, TaskChanged) and event.state in TERMINAL

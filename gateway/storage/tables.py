@@ -1,0 +1,274 @@
+"""The tables. They are storage only: canonical values are validated before they come here, and rows other than `event`
+are caches of folds over it, written in the same transaction. Times are integer microseconds, UTC.
+
+JSON that nobody filters by is kept as bytes (`body`), which takes any text that JSON can hold in every database.
+"""
+
+import re
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, false, text
+from sqlalchemy.orm import declared_attr
+from sqlmodel import Field, SQLModel
+
+__all__ = (
+    "LIVE",
+    "OPEN",
+    "PASSING",
+    "AliasRow",
+    "BlobUseRow",
+    "CheckpointRow",
+    "CheckpointWriteRow",
+    "EventRow",
+    "InterruptRow",
+    "ItemRow",
+    "MetaRow",
+    "Row",
+    "RunRow",
+    "TaskRow",
+    "ThreadRow",
+    "TombstoneRow",
+    "WebhookRow",
+)
+
+# SQLite numbers rows by itself only under a column that is called exactly INTEGER.
+_KEY = BigInteger().with_variant(Integer(), "sqlite")
+
+
+LIVE: Final = "status IN ('pending', 'running')"
+"""Runs that have not ended. A query finds a partial index only by the index's own words, without parameters."""
+OPEN: Final = "state IN ('submitted', 'working', 'input_required', 'auth_required', 'cancelling')"
+"""Tasks that are not terminal."""
+PASSING: Final = "expires"
+"""Threads that are erased some day by themselves."""
+
+
+class Row(SQLModel):
+    @declared_attr.directive
+    def __tablename__(cls) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - SQLAlchemy's way to name tables
+        """`BlobUseRow` is kept in `blob_use`."""
+        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__.removesuffix("Row")).lower()
+
+
+class MetaRow(Row, table=True):
+    name: str = Field(primary_key=True)
+    value: str
+
+
+class ThreadRow(Row, table=True):
+    __table_args__ = (
+        Index("thread_id", "owner", "thread_id", unique=True),
+        Index("thread_created", "owner", "created_at"),
+        Index("thread_expires", "pk", sqlite_where=text(PASSING), postgresql_where=text(PASSING)),
+    )
+
+    pk: int | None = Field(default=None, sa_column=Column(_KEY, primary_key=True, autoincrement=True))
+    owner: str
+    thread_id: str
+    created_at: int = Field(sa_type=BigInteger)
+    changed_at: int = Field(sa_type=BigInteger)
+    ephemeral: bool
+    expires: bool = Field(sa_column_kwargs={"server_default": false()})
+    """Ephemeral, or with a time to live."""
+    body: bytes = Field(sa_type=LargeBinary)
+
+
+class TombstoneRow(Row, table=True):
+    """A thread that was erased: its id is not given out again."""
+
+    owner: str = Field(primary_key=True)
+    thread_id: str = Field(primary_key=True)
+    at: int = Field(sa_type=BigInteger)
+
+
+class EventRow(Row, table=True):
+    """The log. The key is the clustering order, so that a page of a thread is one sequential read."""
+
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    thread_pk: int = Field(sa_type=BigInteger, primary_key=True)
+    seq: int = Field(primary_key=True)
+    at: int = Field(sa_type=BigInteger)
+    task_id: str | None
+    run_id: str | None
+    attempt: int
+    body: bytes = Field(sa_type=LargeBinary)
+
+
+class TaskRow(Row, table=True):
+    __table_args__ = (
+        Index("task_changed", "owner", "changed_at", "task_id"),
+        Index("task_thread", "thread_pk"),
+        Index("task_open", "thread_pk", sqlite_where=text(OPEN), postgresql_where=text(OPEN)),
+        Index("task_continues", "owner", "continues", sqlite_where=text("continues IS NOT NULL")),
+        {"sqlite_with_rowid": False},
+    )
+
+    owner: str = Field(primary_key=True)
+    task_id: str = Field(primary_key=True)
+    thread_pk: int = Field(sa_type=BigInteger)
+    thread_id: str
+    agent: str
+    state: str
+    created_at: int = Field(sa_type=BigInteger)
+    changed_at: int = Field(sa_type=BigInteger)
+    first_seq: int
+    last_seq: int
+    continues: str | None
+    body: bytes = Field(sa_type=LargeBinary)
+
+
+class RunRow(Row, table=True):
+    __table_args__ = (
+        # One running run a thread: the rule is the database's, not only ours.
+        Index(
+            "run_active",
+            "thread_pk",
+            unique=True,
+            sqlite_where=text("status = 'running'"),
+            postgresql_where=text("status = 'running'"),
+        ),
+        Index("run_live", "thread_pk", sqlite_where=text(LIVE), postgresql_where=text(LIVE)),
+        Index("run_thread", "thread_pk", "first_seq"),
+        {"sqlite_with_rowid": False},
+    )
+
+    owner: str = Field(primary_key=True)
+    run_id: str = Field(primary_key=True)
+    thread_pk: int = Field(sa_type=BigInteger)
+    task_id: str
+    agent: str
+    status: str
+    attempt: int
+    created_at: int = Field(sa_type=BigInteger)
+    start_after: int | None = Field(sa_type=BigInteger)
+    first_seq: int
+    last_seq: int
+    removed: bool = Field(sa_column_kwargs={"server_default": false()})
+    body: bytes = Field(sa_type=LargeBinary)
+
+
+class InterruptRow(Row, table=True):
+    __table_args__ = (
+        Index(
+            "interrupt_open",
+            "thread_pk",
+            "seq",
+            sqlite_where=text("action IS NULL"),
+            postgresql_where=text("action IS NULL"),
+        ),
+        Index("interrupt_thread", "thread_pk"),
+    )
+
+    owner: str = Field(primary_key=True)
+    task_id: str = Field(primary_key=True)
+    interrupt_id: str = Field(primary_key=True)
+    thread_pk: int = Field(sa_type=BigInteger)
+    run_id: str
+    seq: int
+    """Of the record that raised it."""
+    action: str | None
+    body: bytes = Field(sa_type=LargeBinary)
+
+
+class AliasRow(Row, table=True):
+    """A protocol's own name of a thread."""
+
+    __table_args__ = (Index("alias_thread", "owner", "thread_id"),)
+
+    owner: str = Field(primary_key=True)
+    protocol: str = Field(primary_key=True)
+    agent: str = Field(primary_key=True)
+    alias: str = Field(primary_key=True)
+    thread_id: str
+
+
+class BlobUseRow(Row, table=True):
+    """Which threads name a stored file: a blob is reached only through one, and swept when none is left."""
+
+    __table_args__ = (Index("blob_use_blob", "blob"),)
+
+    thread_pk: int = Field(sa_type=BigInteger, primary_key=True)
+    blob: str = Field(primary_key=True)
+    body: bytes = Field(sa_type=LargeBinary)
+
+
+class WebhookRow(Row, table=True):
+    """Where a task's events are pushed, and up to which record they were."""
+
+    __table_args__ = (
+        Index("webhook_due", "task_id", sqlite_where=text("done IS 0"), postgresql_where=text("done IS false")),
+    )
+
+    owner: str = Field(primary_key=True)
+    task_id: str = Field(primary_key=True)
+    webhook_id: str = Field(primary_key=True)
+    thread_id: str
+    dialect: str
+    url: str
+    delivered_seq: int
+    done: bool
+    body: bytes = Field(sa_type=LargeBinary)
+
+
+class ItemRow(Row, table=True):
+    """Memory. `namespace` holds every label with a dot after it, so that a prefix of labels is a range of the key. The
+    value stands last: what only looks for an item does not read past it."""
+
+    __table_args__ = (
+        # Only what can end is in it: a sweep finds what has ended without a look at the rest.
+        Index(
+            "item_expires",
+            "expires_at",
+            sqlite_where=text("expires_at IS NOT NULL"),
+            postgresql_where=text("expires_at IS NOT NULL"),
+        ),
+    )
+
+    owner: str = Field(primary_key=True)
+    namespace: str = Field(primary_key=True)
+    key: str = Field(primary_key=True)
+    created_at: int = Field(sa_type=BigInteger)
+    updated_at: int = Field(sa_type=BigInteger)
+    expires_at: int | None = Field(sa_type=BigInteger)
+    ttl: int | None = Field(sa_type=BigInteger)
+    """Microseconds from the last write or read to `expires_at`."""
+    value: bytes = Field(sa_type=LargeBinary)
+
+
+class CheckpointRow(Row, table=True):
+    """A graph's state after one of its steps (`gateway.storage.checkpoints`). The ids of a place sort as they were
+    made."""
+
+    __table_args__ = (Index("checkpoint_run", "owner", "run_id"),)
+
+    owner: str = Field(primary_key=True)
+    thread_id: str = Field(primary_key=True)
+    ns: str = Field(primary_key=True)
+    """The place in the graph: empty, or the path to a graph within it."""
+    checkpoint_id: str = Field(primary_key=True)
+    parent_id: str | None
+    run_id: str | None
+    """None = a caller made it."""
+    form: str
+    """How the body is encoded."""
+    body: bytes = Field(sa_type=LargeBinary)
+
+
+class CheckpointWriteRow(Row, table=True):
+    """What a node wrote on top of a checkpoint, before the step's own checkpoint was there."""
+
+    __table_args__ = (Index("checkpoint_write_run", "owner", "run_id"),)
+
+    owner: str = Field(primary_key=True)
+    thread_id: str = Field(primary_key=True)
+    ns: str = Field(primary_key=True)
+    checkpoint_id: str = Field(primary_key=True)
+    task_id: str = Field(primary_key=True)
+    """The graph's own name of the node's activation; no task of ours."""
+    idx: int = Field(primary_key=True)
+    task_path: str
+    channel: str
+    run_id: str | None
+    form: str
+    body: bytes = Field(sa_type=LargeBinary)

@@ -1,0 +1,550 @@
+"""Unit of work: threads as the writer sees them, inside its transaction.
+
+Commands (`gateway.runs.submission`) decide on a `ThreadState` and append events to it. The state holds what is open
+(tasks, live runs, questions) and nothing of the past, so that it is as small for a long thread as for a new one.
+Everything here runs on the writer's own thread.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+from pydantic import TypeAdapter
+from sqlalchemy import Connection, delete, func, insert, select
+
+from canonical.event import (
+    Event,
+    InterruptAnswered,
+    InterruptRaised,
+    Record,
+    RunCreated,
+    RunRemoved,
+    TaskCreated,
+    ThreadChanged,
+    encode_event,
+)
+from canonical.fault import FaultCode, FaultError
+from canonical.fold import (
+    interrupt_after,
+    interrupt_raised,
+    run_after,
+    run_created,
+    task_after,
+    task_created,
+    thread_after,
+    thread_created,
+)
+from canonical.state import RunStatus, may_become, run_may_become
+from canonical.thread import Interrupt, Run, Task, Thread
+from gateway.clock import Clock
+from gateway.storage.prepared import Statement
+from gateway.storage.statements import Sql, table_of
+from gateway.storage.tables import (
+    MetaRow,
+    RunRow,
+    ThreadRow,
+    TombstoneRow,
+)
+
+__all__ = (
+    "INTERRUPT",
+    "RUN",
+    "TASK",
+    "THREAD",
+    "Erased",
+    "Ledger",
+    "Published",
+    "ThreadState",
+    "latest_pk",
+    "need_idle_thread",
+    "read_meta",
+    "read_row",
+    "write_meta",
+)
+
+T = TypeVar("T")
+THREAD: TypeAdapter[Thread] = TypeAdapter(Thread)
+TASK: TypeAdapter[Task] = TypeAdapter(Task)
+RUN: TypeAdapter[Run] = TypeAdapter(Run)
+INTERRUPT: TypeAdapter[Interrupt] = TypeAdapter(Interrupt)
+
+
+def read_row(kind: TypeAdapter[T], body: bytes) -> T:
+    """The snapshot that a row keeps. What another release has said in it beyond that is in the log."""
+    return kind.validate_json(body, extra="ignore")
+
+
+@dataclass(slots=True, eq=False)
+class ThreadState:
+    """What of a thread is open, and where its log ends."""
+
+    pk: int
+    thread: Thread
+    seq: int = 0
+    at: int = 0
+    tasks: dict[str, Task] = field(default_factory=dict[str, Task])
+    """Not terminal."""
+    runs: dict[str, Run] = field(default_factory=dict[str, Run])
+    """Pending and running, oldest first."""
+    interrupts: dict[tuple[str, str], Interrupt] = field(default_factory=dict[tuple[str, str], Interrupt])
+    """Unanswered, by task and id, oldest first."""
+
+    @property
+    def running(self) -> Run | None:
+        return next((run for run in self.runs.values() if run.status is RunStatus.RUNNING), None)
+
+    @property
+    def pending(self) -> list[Run]:
+        return [run for run in self.runs.values() if run.status is RunStatus.PENDING]
+
+    def open_interrupts(self, task_id: str) -> list[Interrupt]:
+        return [asked for asked in self.interrupts.values() if asked.task_id == task_id]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A committed record on its way to the readers."""
+
+    pk: int
+    owner: str
+    thread_id: str
+    record: Record
+    size: int
+    """Bytes of its event as JSON."""
+
+
+class _Rows:
+    """Rows that are to be written: one entry a row, whatever happened to it since the last flush. `new` rows are
+    inserted."""
+
+    def __init__(self) -> None:
+        self.threads: dict[int, tuple[ThreadState, bool]] = {}
+        self.tasks: dict[tuple[str, str], tuple[ThreadState, Task, bool]] = {}
+        self.runs: dict[tuple[str, str], tuple[ThreadState, Run, bool]] = {}
+        self.interrupts: dict[tuple[str, str, str], tuple[ThreadState, Interrupt, int]] = {}
+        """With the seq of the record that raised it, 0 if the row exists."""
+
+
+class Ledger:
+    """The writer's view of a transaction: threads in memory, and what is to be written at its end."""
+
+    def __init__(self, sql: Sql, clock: Clock, cached: int = 4096) -> None:
+        self.sql = sql
+        self.now = clock.now
+        self._steady = clock.steady
+        self.connection: Connection = cast("Connection", None)
+        self.published: list[Published] = []
+        self.touched = 0
+        """Goes up with every change, so that a command can be seen to have failed before it changed anything."""
+        self.next_pk = 1
+        self._by_agent: Counter[str] = Counter()
+        self._by_owner: Counter[str] = Counter()
+        self._counted: dict[tuple[str, str], str] | None = None
+        """The agents of pending runs; None until they are counted."""
+        self._cached = cached
+        self._states: OrderedDict[tuple[str, str], ThreadState] = OrderedDict()
+        self._events: list[tuple[Any, ...]] = []
+        self._rows = _Rows()
+        self._starts: dict[tuple[int, str], int] = {}
+        """When the pending runs that are to start later may start, on the steady clock; by thread and run."""
+        self._starts_added: list[tuple[int, str]] = []
+        """In this transaction."""
+
+    # The transaction, driven by the journal
+
+    def begin(self, connection: Connection) -> None:
+        self.connection = connection
+        self.published = []
+        self._events = []
+        self._rows = _Rows()
+        self._starts_added = []
+
+    def finish(self) -> list[Published]:
+        """Write what is buffered; the commit follows."""
+        self.flush()
+        while len(self._states) > self._cached:
+            self._states.popitem(last=False)
+        return self.published
+
+    def forget(self) -> None:
+        """What was done since the last commit, or since the last savepoint, is undone: nothing in memory may remember
+        it. Threads and counts are read again as they are needed."""
+        self._states.clear()
+        self._events = []
+        self._rows = _Rows()
+        self._counted = None
+        for key in self._starts_added:
+            self._starts.pop(key, None)
+        self._starts_added = []
+
+    def flush(self) -> None:
+        """Write what is buffered, a table at a time: each call into the database gives up the interpreter's lock, and
+        getting it back from a busy event loop costs more than the call."""
+        rows, self._rows = self._rows, _Rows()
+        if self._events:
+            self.sql.insert_event.run_many(self.connection, self._events)
+            self._events = []
+        self._write_threads(rows)
+        self._write_tasks(rows)
+        self._write_runs(rows)
+        self._write_interrupts(rows)
+
+    # Threads
+
+    def thread(self, owner: str, thread_id: str) -> ThreadState | None:
+        key = (owner, thread_id)
+        state = self._states.get(key)
+        if state is None:
+            state = self._load(owner, thread_id)
+            if state is None:
+                return None
+            self._states[key] = state
+        else:
+            self._states.move_to_end(key)
+        return state
+
+    def need_thread(self, owner: str, thread_id: str) -> ThreadState:
+        """Raises not_found."""
+        state = self.thread(owner, thread_id)
+        if state is None:
+            raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
+        return state
+
+    def is_erased(self, owner: str, thread_id: str) -> bool:
+        return self.sql.tombstone.run(self.connection, (owner, thread_id)).first() is not None
+
+    def forget_erased(self, owner: str, thread_id: str) -> None:
+        """The id of an erased thread is given out again."""
+        tombstone = table_of(TombstoneRow)
+        mine = (tombstone.c.owner == owner) & (tombstone.c.thread_id == thread_id)
+        if self.connection.execute(delete(tombstone).where(mine)).rowcount:
+            self.touched += 1
+
+    def create_thread(self, owner: str, thread_id: str, event: ThreadChanged) -> ThreadState:
+        record = Record(1, self.now(), None, None, 0, event)
+        thread = thread_after(thread_created(thread_id, owner, record), record)
+        state = ThreadState(pk=self.next_pk, thread=thread)
+        self.next_pk += 1
+        self._states[owner, thread_id] = state
+        self._rows.threads[state.pk] = (state, True)
+        self._append(state, record)
+        return state
+
+    def forget_thread(self, state: ThreadState) -> None:
+        """The current command erases the thread: write what is known of it, so that its rows are all there to be
+        deleted."""
+        self.flush()
+        self.touched += 1
+        owner = state.thread.owner
+        self._states.pop((owner, state.thread.thread_id), None)
+        for run_id in state.runs:
+            self._discount(owner, run_id)
+            self._starts.pop((state.pk, run_id), None)
+
+    def fold_anew(self, pk: int, owner: str, thread_id: str, records: Iterator[Record]) -> None:
+        """Write the rows of a thread that has none but its own, as its log says."""
+        first = next(records)
+        state = ThreadState(pk=pk, thread=thread_after(thread_created(thread_id, owner, first), first))
+        self._rows.threads[pk] = (state, False)
+        for record in records:
+            self._fold(state, record)
+        self.flush()
+
+    def _load(self, owner: str, thread_id: str) -> ThreadState | None:
+        row = self.sql.thread.run(self.connection, (owner, thread_id)).first()
+        if row is None:
+            return None
+        pk, body = row
+        head = self.sql.head.run(self.connection, (pk,)).first()
+        state = ThreadState(pk=pk, thread=read_row(THREAD, body))
+        state.seq, state.at = (head[0], head[1]) if head else (0, 0)
+        for (body,) in self.sql.open_tasks.run(self.connection, (pk,)):
+            task = read_row(TASK, body)
+            state.tasks[task.task_id] = task
+        for (body,) in self.sql.live_runs.run(self.connection, (pk,)):
+            run = read_row(RUN, body)
+            state.runs[run.run_id] = run
+            self._note_start(state, run)
+        for (body,) in self.sql.open_interrupts.run(self.connection, (pk,)):
+            interrupt = read_row(INTERRUPT, body)
+            state.interrupts[interrupt.task_id, interrupt.interrupt_id] = interrupt
+        return state
+
+    # Tasks and runs that may have ended long ago
+
+    def find_task(self, owner: str, task_id: str) -> Task | None:
+        changed = self._rows.tasks.get((owner, task_id))
+        if changed is not None:
+            return changed[1]
+        row = self.sql.task.run(self.connection, (owner, task_id)).first()
+        return None if row is None else read_row(TASK, row[0])
+
+    def need_task(self, owner: str, task_id: str) -> Task:
+        """Raises not_found."""
+        task = self.find_task(owner, task_id)
+        if task is None:
+            raise FaultError(FaultCode.NOT_FOUND, f"Task {task_id} not found")
+        return task
+
+    def find_run(self, owner: str, run_id: str) -> tuple[Run, str] | None:
+        """The run and the id of its thread."""
+        changed = self._rows.runs.get((owner, run_id))
+        if changed is not None:
+            return changed[1], changed[0].thread.thread_id
+        row = self.sql.run.run(self.connection, (owner, run_id)).first()
+        return None if row is None else (read_row(RUN, row[0]), row[2])
+
+    def has_asked(self, owner: str, task_id: str, interrupt_id: str) -> bool:
+        """Whether the task has a question of this id, open or not."""
+        if (owner, task_id, interrupt_id) in self._rows.interrupts:
+            return True
+        return self.sql.asked.run(self.connection, (owner, task_id, interrupt_id)).first() is not None
+
+    # The log
+
+    def append(
+        self,
+        state: ThreadState,
+        event: Event,
+        *,
+        task_id: str | None = None,
+        run_id: str | None = None,
+        attempt: int = 0,
+        body: bytes | None = None,
+    ) -> Record:
+        """Add one event to the end of the thread's log. `body` is the event as JSON, if it is encoded already."""
+        record = Record(state.seq + 1, max(self.now(), state.at), task_id, run_id, attempt, event)
+        self._append(state, record, body)
+        self._fold(state, record)
+        return record
+
+    def _append(self, state: ThreadState, record: Record, body: bytes | None = None) -> None:
+        if body is None:
+            body = encode_event(record.event)
+        self.touched += 1
+        state.seq, state.at = record.seq, record.at
+        self._events.append((state.pk, record.seq, record.at, record.task_id, record.run_id, record.attempt, body))
+        self.published.append(Published(state.pk, state.thread.owner, state.thread.thread_id, record, len(body)))
+
+    def _fold(self, state: ThreadState, record: Record) -> None:
+        """Apply a record to the snapshots of what is open, and note which rows change."""
+        event = record.event
+        thread = thread_after(state.thread, record)
+        if thread is not state.thread:
+            state.thread = thread
+            self._rows.threads.setdefault(state.pk, (state, False))
+        if record.task_id in state.tasks:
+            before = state.tasks[record.task_id]
+            after = task_after(before, record)
+            if after is not before:
+                if not may_become(before.state, after.state):
+                    raise AssertionError(f"task {before.task_id}: {before.state} cannot become {after.state}")
+                self._note_task(state, after, new=False)
+        if record.run_id in state.runs:
+            run = state.runs[record.run_id]
+            changed = run_after(run, record)
+            if changed is not run:
+                if changed.status is not run.status and not run_may_become(run.status, changed.status):
+                    raise AssertionError(f"run {run.run_id}: {run.status} cannot become {changed.status}")
+                self._note_run(state, changed, new=False)
+        match event:
+            case TaskCreated():
+                self._note_task(state, task_created(state.thread.thread_id, record, event), new=True)
+            case RunCreated():
+                task_id = record.task_id or ""
+                agent = self._agent_of(state, task_id)
+                self._note_run(state, run_created(record, event, task_id, state.thread.thread_id, agent), new=True)
+            case RunRemoved():
+                found = self.find_run(state.thread.owner, event.run_id)
+                if found is not None:
+                    self._note_run(state, run_after(found[0], record), new=False)
+            case InterruptRaised():
+                raised = interrupt_raised(record, event)
+                state.interrupts[raised.task_id, raised.interrupt_id] = raised
+                key = (state.thread.owner, raised.task_id, raised.interrupt_id)
+                self._rows.interrupts[key] = (state, raised, record.seq)
+            case InterruptAnswered():
+                asked = state.interrupts.pop((record.task_id or "", event.interrupt_id))
+                self._note_answer(state, interrupt_after(asked, event))
+            case _:
+                pass
+
+    def _note_task(self, state: ThreadState, task: Task, *, new: bool) -> None:
+        if task.terminal:
+            state.tasks.pop(task.task_id, None)
+        else:
+            state.tasks[task.task_id] = task
+        key = (state.thread.owner, task.task_id)
+        known = self._rows.tasks.get(key)
+        self._rows.tasks[key] = (state, task, new or (known is not None and known[2]))
+
+    def _note_run(self, state: ThreadState, run: Run, *, new: bool) -> None:
+        if run.has_ended:
+            state.runs.pop(run.run_id, None)
+        else:
+            state.runs[run.run_id] = run
+        key = (state.thread.owner, run.run_id)
+        known = self._rows.runs.get(key)
+        self._rows.runs[key] = (state, run, new or (known is not None and known[2]))
+        if run.status is RunStatus.PENDING:
+            self._count(key[0], run.run_id, run.agent)
+            self._note_start(state, run)
+        else:
+            self._discount(key[0], run.run_id)
+            self._starts.pop((state.pk, run.run_id), None)
+
+    def _note_answer(self, state: ThreadState, interrupt: Interrupt) -> None:
+        key = (state.thread.owner, interrupt.task_id, interrupt.interrupt_id)
+        known = self._rows.interrupts.get(key)
+        self._rows.interrupts[key] = (state, interrupt, 0 if known is None else known[2])
+
+    # Writing
+
+    def _many(self, statement: Statement, rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            statement.run_many(self.connection, rows)
+
+    def _write_threads(self, rows: _Rows) -> None:
+        new: list[tuple[Any, ...]] = []
+        changed: list[tuple[Any, ...]] = []
+        for state, inserted in rows.threads.values():
+            thread, pk = state.thread, state.pk
+            body = THREAD.dump_json(thread)
+            if inserted:
+                owner, thread_id = thread.owner, thread.thread_id
+                span = (thread.created_at, thread.changed_at)
+                new.append((pk, owner, thread_id, *span, thread.ephemeral, thread.expires, body))
+            else:
+                changed.append((pk, thread.changed_at, thread.ephemeral, thread.expires, body))
+        self._many(self.sql.insert_thread, new)
+        self._many(self.sql.update_thread, changed)
+
+    def _write_tasks(self, rows: _Rows) -> None:
+        new: list[tuple[Any, ...]] = []
+        changed: list[tuple[Any, ...]] = []
+        for (owner, task_id), (state, task, inserted) in rows.tasks.items():
+            body = TASK.dump_json(task)
+            if inserted:
+                span = (task.created_at, task.changed_at, task.first_seq, task.last_seq)
+                place = (state.pk, task.thread_id, task.agent)
+                new.append((owner, task_id, *place, str(task.state), *span, task.continues, body))
+            else:
+                changed.append((owner, task_id, str(task.state), task.changed_at, task.last_seq, body))
+        self._many(self.sql.insert_task, new)
+        self._many(self.sql.update_task, changed)
+
+    def _write_runs(self, rows: _Rows) -> None:
+        """What stops running goes first: the index on running runs is checked row by row."""
+        new: list[tuple[Any, ...]] = []
+        stopped: list[tuple[Any, ...]] = []
+        started: list[tuple[Any, ...]] = []
+        for (owner, run_id), (state, run, inserted) in rows.runs.items():
+            body, status = RUN.dump_json(run), str(run.status)
+            if inserted:
+                place = (state.pk, run.task_id, run.agent)
+                span = (run.created_at, run.start_after, run.first_seq, run.last_seq)
+                new.append((owner, run_id, *place, status, run.attempt, *span, run.removed, body))
+            else:
+                changed = started if run.status is RunStatus.RUNNING else stopped
+                changed.append((owner, run_id, status, run.attempt, run.last_seq, run.removed, body))
+        self._many(self.sql.update_run, stopped)
+        self._many(self.sql.insert_run, new)
+        self._many(self.sql.update_run, started)
+
+    def _write_interrupts(self, rows: _Rows) -> None:
+        new: list[tuple[Any, ...]] = []
+        changed: list[tuple[Any, ...]] = []
+        for (owner, task_id, interrupt_id), (state, asked, seq) in rows.interrupts.items():
+            body = INTERRUPT.dump_json(asked)
+            if seq:
+                new.append((owner, task_id, interrupt_id, state.pk, asked.run_id, seq, asked.action, body))
+            else:
+                changed.append((owner, task_id, interrupt_id, asked.action, body))
+        self._many(self.sql.insert_interrupt, new)
+        self._many(self.sql.update_interrupt, changed)
+
+    def _agent_of(self, state: ThreadState, task_id: str) -> str:
+        task = state.tasks.get(task_id)
+        return (task or self.need_task(state.thread.owner, task_id)).agent
+
+    # Starts to come
+
+    def wait(self, state: ThreadState, run: Run) -> int:
+        """Microseconds before a pending run may start; not above 0 if it may."""
+        return self._starts.get((state.pk, run.run_id), 0) - self._steady() if run.start_after is not None else 0
+
+    def _note_start(self, state: ThreadState, run: Run) -> None:
+        """From the moment that it is known here, a start is waited for on the steady clock."""
+        key = (state.pk, run.run_id)
+        if run.start_after is None or run.status is not RunStatus.PENDING or key in self._starts:
+            return
+        self._starts[key] = self._steady() + max(0, run.start_after - self.now())
+        self._starts_added.append(key)
+
+    # Bounds on what waits
+
+    def waiting(self, owner: str, agent: str) -> tuple[int, int]:
+        """How many runs of the agent wait, and how many of the owner."""
+        if self._counted is None:
+            self._count_again()
+        return self._by_agent[agent], self._by_owner[owner]
+
+    def _count(self, owner: str, run_id: str, agent: str) -> None:
+        if self._counted is not None and (owner, run_id) not in self._counted:
+            self._counted[owner, run_id] = agent
+            self._by_agent[agent] += 1
+            self._by_owner[owner] += 1
+
+    def _discount(self, owner: str, run_id: str) -> None:
+        agent = None if self._counted is None else self._counted.pop((owner, run_id), None)
+        if agent is not None:
+            self._by_agent[agent] -= 1
+            self._by_owner[owner] -= 1
+
+    def _count_again(self) -> None:
+        """Read the counts from the rows."""
+        self.flush()
+        self._counted = {}
+        self._by_agent.clear()
+        self._by_owner.clear()
+        run = table_of(RunRow)
+        waiting = select(run.c.owner, run.c.run_id, run.c.agent).where(run.c.status == str(RunStatus.PENDING))
+        for owner, run_id, agent in self.connection.execute(waiting):
+            self._count(owner, run_id, agent)
+
+
+def latest_pk(connection: Connection) -> int:
+    return connection.execute(select(func.max(table_of(ThreadRow).c.pk))).scalar() or 0
+
+
+def read_meta(connection: Connection, name: str) -> str | None:
+    meta = table_of(MetaRow)
+    return connection.execute(select(meta.c.value).where(meta.c.name == name)).scalar()
+
+
+def write_meta(connection: Connection, name: str, value: str) -> None:
+    meta = table_of(MetaRow)
+    connection.execute(delete(meta).where(meta.c.name == name))
+    connection.execute(insert(meta).values(name=name, value=value))
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    pk: int
+    running: str | None
+    """The run that was running."""
+    tasks: frozenset[str]
+    """Ids of those that had not ended."""
+    runs: frozenset[str]
+    """Ids of those that had not ended."""
+
+
+def need_idle_thread(ledger: Ledger, owner: str, thread_id: str) -> ThreadState:
+    """The thread, if its state may be changed. Raises not_found, conflict."""
+    state = ledger.need_thread(owner, thread_id)
+    if state.runs:
+        raise FaultError(
+            FaultCode.CONFLICT, f"Thread {thread_id} is busy: its state cannot be changed while a run is active"
+        )
+    return state
