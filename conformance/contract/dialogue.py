@@ -23,7 +23,7 @@ from canonical.event import Cause, InterruptAnswered, InterruptRaised, RunCreate
 from canonical.value import Json
 from conformance.contract.referee import Broken, Heard, Referee
 
-__all__ = ("Dialogue", "started")
+__all__ = ("Dialogue", "start_run")
 
 Action = Literal["answer", "decline"]
 
@@ -97,7 +97,7 @@ class Dialogue:
         heard = referee.heard
         bound = asyncio.timeout(self.bound)
         try:
-            async with bound, aclosing(started(self.agent, call)) as events:
+            async with bound, aclosing(start_run(self.agent, call)) as events:
                 async for event in events:
                     filled = referee.see(event)
                     if filled is not None:
@@ -107,7 +107,7 @@ class Dialogue:
         except Exception as error:
             if bound.expired():
                 raise Broken("a run ends within its bound", f"still running after {self.bound} s") from None
-            heard.fault = error.fault if isinstance(error, FaultError) else _raised(error)
+            heard.fault = error.fault if isinstance(error, FaultError) else _exception_fault(error)
         for event in referee.close():
             self._record(event, call.run_id)
         paused = heard.questions and heard.fault is None
@@ -125,7 +125,7 @@ def _reply(action: Action, value: Json = None) -> tuple[Action, Json]:
     return action, value
 
 
-def started(agent: Agent, call: Invocation) -> AsyncGenerator[Event]:
+def start_run(agent: Agent, call: Invocation) -> AsyncGenerator[Event]:
     iterator: object = agent.run(call)
     if not hasattr(iterator, "__anext__") or not hasattr(iterator, "aclose"):
         close = getattr(iterator, "close", None)  # of a coroutine that nobody will await
@@ -135,7 +135,7 @@ def started(agent: Agent, call: Invocation) -> AsyncGenerator[Event]:
     return cast("AsyncGenerator[Event]", iterator)
 
 
-def _raised(error: Exception) -> Fault:
+def _exception_fault(error: Exception) -> Fault:
     return Fault(code=FaultCode.AGENT_FAILED, message=f"{type(error).__name__}: {error}")
 
 

@@ -105,7 +105,7 @@ class Heard:
         return [event.model_dump(exclude=_IDS) for event in self.events]
 
 
-def _kept(event: Event, given: object) -> Event:
+def _hash_file(event: Event, given: object) -> Event:
     """With the hash of a file's bytes in their place."""
     part: object = getattr(given, "part", None)
     if not isinstance(event, PartAdded | ArtifactAdded) or not isinstance(part, FilePart) or part.inline is None:
@@ -142,13 +142,13 @@ class Referee:
         if self._asked and isinstance(told, MessageStarted | ArtifactAdded | ToolStarted | StepStarted):
             raise Broken("a run stops at its questions", f"{told.kind} after interrupt_raised")
         if isinstance(told, RunEnded):
-            self._ended(told)
+            self._check_run_end(told)
             return None
-        filled = _kept(self._fill(told), event)
+        filled = _hash_file(self._fill(told), event)
         self.heard.events.append(filled)
         return filled
 
-    def _ended(self, event: RunEnded) -> None:
+    def _check_run_end(self, event: RunEnded) -> None:
         if event.status not in ENDED:
             raise Broken("RunEnded has a status in which a run ends", event.status)
         if event.status in (RunStatus.ERROR, RunStatus.TIMEOUT) and event.fault is None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from canonical import Agent, Event, Message
 from canonical.value import Json
-from conformance.contract.dialogue import Dialogue, started
+from conformance.contract.dialogue import Dialogue, start_run
 from conformance.contract.referee import Broken, Heard
 
 __all__ = ("STRANGE", "check_agent")
@@ -106,7 +106,7 @@ class _Trial:
         await asyncio.gather(*(self.dialogue().say(strange) for strange in self.strange))
 
     async def an_ended_run_stays_ended(self) -> None:
-        events = started(self.make(), self.dialogue().call(self.text))
+        events = start_run(self.make(), self.dialogue().call(self.text))
         async with asyncio.timeout(self.bound):
             try:
                 async for _ in events:
@@ -119,11 +119,11 @@ class _Trial:
             await events.aclose()
 
     async def a_run_that_never_began_is_closed(self) -> None:
-        await self._close(started(self.make(), self.dialogue().call(self.text)), "before its first event")
+        await self._close(start_run(self.make(), self.dialogue().call(self.text)), "before its first event")
 
     async def a_run_is_closed_after_any_event(self) -> None:
         for count in range(1, _MANY):
-            events = started(self.make(), self.dialogue().call(self.text))
+            events = start_run(self.make(), self.dialogue().call(self.text))
             heard = 0
             try:
                 async with asyncio.timeout(self.bound):
@@ -149,7 +149,7 @@ class _Trial:
         turns = 0
         while turns < _TURNS:
             agent = self.make()
-            run = asyncio.get_running_loop().create_task(_consume(started(agent, self.dialogue().call(self.text))))
+            run = asyncio.get_running_loop().create_task(_consume(start_run(agent, self.dialogue().call(self.text))))
             for _ in range(turns):
                 await asyncio.sleep(0)
             over = run.done()
@@ -174,7 +174,7 @@ class _Trial:
         call = replace(self.dialogue().call(self.text), config={"a": {"b": [1]}}, metadata={"c": {"d": [2]}})
         before = copy.deepcopy((call.config, call.metadata, call.messages, call.data))
         async with asyncio.timeout(self.bound):
-            await _consume(started(self.make(), call))
+            await _consume(start_run(self.make(), call))
         if before != (call.config, call.metadata, call.messages, call.data):
             raise Broken("an agent does not change its call", "it did")
 

@@ -1,0 +1,309 @@
+"""A2A 0.3 and 1.0 over JSON-RPC: tasks of an agent, in contexts."""
+
+import json
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar, Final
+from uuid import uuid4
+
+from conformance.across.driver import Broken, Driver, Live, Told, check_stream, decode_base64, read_success
+from conformance.across.model import File, Handle, Input, Meaning, Question
+from conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
+from conformance.wire.http import Stream
+
+__all__ = ("A2A03", "A2A10", "endpoint_of")
+
+_STATES: Final = {
+    "SUBMITTED": "submitted",
+    "WORKING": "working",
+    "INPUT_REQUIRED": "asks",
+    "AUTH_REQUIRED": "asks",
+    "COMPLETED": "completed",
+    "FAILED": "failed",
+    "REJECTED": "failed",
+    "CANCELED": "cancelled",
+}
+_CONTENT_TYPE: Final = -32005
+"""ContentTypeNotSupported: the agent does not take such a part, or does not give it."""
+_KINDS: Final = {
+    "task": "task",
+    "message": "message",
+    "status-update": "statusUpdate",
+    "artifact-update": "artifactUpdate",
+}
+
+
+def endpoint_of(card: Any, version: str) -> str | None:
+    """The URL of the JSON-RPC interface that a card has for a version (`0.3`, `1.0`)."""
+    interfaces = as_list(dig(card, "supportedInterfaces"))
+    for each in interfaces:
+        if dig(each, "protocolBinding") == "JSONRPC" and _is_version(dig(each, "protocolVersion"), version):
+            return str(dig(each, "url"))
+    if version == "1.0":
+        return None
+    if not _is_version(dig(card, "protocolVersion"), version):
+        return None
+    if dig(card, "preferredTransport") in (None, "JSONRPC"):
+        return str(dig(card, "url"))
+    others = as_list(dig(card, "additionalInterfaces"))
+    return next((str(dig(each, "url")) for each in others if dig(each, "transport") == "JSONRPC"), None)
+
+
+def _is_version(told: Any, version: str) -> bool:
+    """0.2.5 to 0.3 are one generation."""
+    return isinstance(told, str) and (told.startswith("0.") if version == "0.3" else told.startswith(version))
+
+
+class _A2A(Driver):
+    version: ClassVar[str]
+    role: ClassVar[str]
+    methods: ClassVar[Mapping[str, str]]
+    configuration: ClassVar[Mapping[str, Any]]
+    """Of a send that is waited for."""
+
+    def _part(self, kind: str, value: Any) -> Any:
+        raise NotImplementedError
+
+    def _parts(self, said: Input) -> Iterator[Any]:
+        yield self._part("text", said.text) if said.data is None else self._part("data", said.data)
+        for file in said.files:
+            yield self._part("file", file)
+
+    def _message(self, parts: list[Any], **ids: str) -> dict[str, Any]:
+        return {"messageId": str(uuid4()), "role": self.role, "parts": parts, **{k: v for k, v in ids.items() if v}}
+
+    def _request(self, agent: str, operation: str, params: Any) -> dict[str, Any]:
+        body = {"jsonrpc": "2.0", "id": 1, "method": self.methods[operation], "params": params}
+        headers = {"A2A-Version": self.version}
+        about = {"method": "POST", "url": self.place.of(agent), "sends": None, "receives": None}
+        return {**about, "body": body, "headers": headers}
+
+    async def _call(self, agent: str, operation: str, params: Any) -> Told:
+        exchange = await self.wire.request(**self._request(agent, operation, params))
+        answer = read_success(exchange)
+        _check_error(answer, exchange)
+        result = dig(answer, "result")
+        kind, told = _unwrap(result)
+        if operation != "send" or kind == "task":
+            return _read_task(agent, told or result, exchange)
+        return _read_task(agent, _task_of(told), exchange)
+
+    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Told:
+        message = self._message(list(self._parts(said)), contextId=after.thread if after else "")
+        return await self._call(agent, "send", {"message": message, "configuration": {**self.configuration}})
+
+    async def look(self, handle: Handle) -> Told:
+        return await self._call(handle.agent, "get", {"id": handle.task})
+
+    async def cancel(self, handle: Handle) -> None:
+        await self._call(handle.agent, "cancel", {"id": handle.task})
+
+    async def answer_once(self, asked: Told, answer: Any) -> Told:
+        """One answer is said as it is; of several, each names its question."""
+        questions = asked.meaning.questions
+        if len(questions) > 1:
+            answer = {"resume": [{"id": each.id, "value": answer} for each in questions]}
+        part = self._part("text", answer) if isinstance(answer, str) else self._part("data", answer)
+        message = self._message([part], taskId=asked.handle.task, contextId=asked.handle.thread)
+        params = {"message": message, "configuration": {**self.configuration}}
+        return await self._call(asked.handle.agent, "send", params)
+
+    @asynccontextmanager
+    async def stream(self, agent: str, said: Input) -> AsyncGenerator[Live]:
+        params = {"message": self._message(list(self._parts(said)))}
+        async with self.wire.stream(**self._request(agent, "stream", params), events="") as stream:
+            if not stream.exchange.is_stream:
+                _check_error(read_success(stream.exchange), stream.exchange)
+            check_stream(stream.exchange)
+            yield _Live(stream, agent)
+
+
+class A2A03(_A2A):
+    name: ClassVar = "a2a-0.3"
+    title: ClassVar = "A2A 0.3"
+    version: ClassVar = "0.3"
+    role: ClassVar = "user"
+    configuration: ClassVar = {"blocking": True}
+    methods: ClassVar = {
+        "send": "message/send",
+        "stream": "message/stream",
+        "get": "tasks/get",
+        "cancel": "tasks/cancel",
+    }
+
+    def _message(self, parts: list[Any], **ids: str) -> dict[str, Any]:
+        return {"kind": "message", **super()._message(parts, **ids)}
+
+    def _part(self, kind: str, value: Any) -> Any:
+        if kind != "file":
+            return {"kind": kind, kind: value}
+        about = {"name": value.name, **({"mimeType": value.media_type} if value.media_type else {})}
+        return {"kind": "file", "file": {"bytes": b64encode(value.content).decode(), **about}}
+
+
+class A2A10(_A2A):
+    name: ClassVar = "a2a-1.0"
+    title: ClassVar = "A2A 1.0"
+    version: ClassVar = "1.0"
+    role: ClassVar = "ROLE_USER"
+    configuration: ClassVar = {"returnImmediately": False}
+    methods: ClassVar = {
+        "send": "SendMessage",
+        "stream": "SendStreamingMessage",
+        "get": "GetTask",
+        "cancel": "CancelTask",
+    }
+
+    def _part(self, kind: str, value: Any) -> Any:
+        if kind != "file":
+            return {kind: value}
+        about = {"filename": value.name, **({"mediaType": value.media_type} if value.media_type else {})}
+        return {"raw": b64encode(value.content).decode(), **about}
+
+
+class _Live(Live):
+    def __init__(self, stream: Stream, agent: str) -> None:
+        super().__init__(stream, agent)
+        self._task: dict[str, Any] = {}
+
+    def read(self, frame: Frame) -> None:
+        event = frame.json
+        _check_error(event, self.stream.exchange)
+        kind, told = _unwrap(dig(event, "result"))
+        match kind:
+            case "task":
+                self._task = as_object(told) or {}
+            case "message":
+                self._task = _task_of(told)
+            case "statusUpdate":
+                self._note_ids(told)
+                self._task["status"] = dig(told, "status")
+            case "artifactUpdate":
+                self._note_ids(told)
+                self._artifact(told)
+            case _:
+                pass
+        if dig(self._task, "status") is not None:
+            self.at(_state(self._task))
+
+    def _note_ids(self, told: Any) -> None:
+        self._task.setdefault("id", dig(told, "taskId"))
+        self._task.setdefault("contextId", dig(told, "contextId"))
+
+    def _artifact(self, told: Any) -> None:
+        piece = as_object(dig(told, "artifact")) or {}
+        artifacts = as_list(self._task.get("artifacts"))
+        ids = [dig(each, "artifactId") for each in artifacts]
+        at = (
+            ids.index(piece["artifactId"])
+            if piece.get("artifactId") in ids and all(map(as_object, artifacts))
+            else None
+        )
+        if at is None:
+            artifacts = [*artifacts, piece]
+        elif dig(told, "append") is True:
+            parts = [*as_list(dig(artifacts[at], "parts")), *as_list(piece.get("parts"))]
+            artifacts = [*artifacts[:at], {**artifacts[at], "parts": parts}, *artifacts[at + 1 :]]
+        else:
+            artifacts = [*artifacts[:at], piece, *artifacts[at + 1 :]]
+        self._task["artifacts"] = artifacts
+
+    def read_so_far(self) -> Told:
+        return _read_task(self.agent, self._task, self.stream.exchange)
+
+
+def _check_error(answer: Any, exchange: Exchange) -> None:
+    """Raises Broken."""
+    error = dig(answer, "error")
+    if error is not None:
+        why = f"the error {dig(error, 'code')} ({dig(error, 'message')})"
+        raise Broken(why, exchange, is_declined=dig(error, "code") == _CONTENT_TYPE)
+
+
+def _unwrap(result: Any) -> tuple[str, Any]:
+    """The kind of a result or an event, in the words of 1.0."""
+    if str(dig(result, "kind")) in _KINDS:
+        return _KINDS[str(dig(result, "kind"))], result
+    for kind in _KINDS.values():
+        if dig(result, kind) is not None:
+            return kind, dig(result, kind)
+    return "", None
+
+
+def _task_of(message: Any) -> dict[str, Any]:
+    """A message without a task, as one that has been completed by it."""
+    status = {"state": "TASK_STATE_COMPLETED"}
+    return {"contextId": dig(message, "contextId"), "status": status, "artifacts": [message]}
+
+
+def _state(task: Any) -> str:
+    told = str(dig(task, "status", "state"))
+    return _STATES.get(told.removeprefix("TASK_STATE_").upper().replace("-", "_"), told)
+
+
+def _read_task(agent: str, task: Any, exchange: Exchange) -> Told:
+    state = _state(task)
+    said = as_list(dig(task, "status", "message", "parts"))
+    texts, data, files = list[str](), list[Any](), list[File]()
+    artifacts = as_list(dig(task, "artifacts"))
+    if not artifacts and state == "completed":
+        artifacts = [{"parts": said}]
+    for artifact in artifacts:
+        name = str(dig(artifact, "name") or "")
+        values = [_value(part, name, exchange) for part in as_list(dig(artifact, "parts"))]
+        texts.append("".join(str(value) for kind, value in values if kind == "text"))
+        files += [value for kind, value in values if kind == "file"]
+        said_data = [value for kind, value in values if kind == "data"]
+        if name:  # what has a name is a file to protocols that know files alone
+            files += [File(name, json.dumps(value).encode(), "application/json") for value in said_data]
+        else:
+            data += said_data
+    meaning = Meaning(
+        state,
+        tuple(filter(None, texts)),
+        tuple(data),
+        tuple(files),
+        tuple(_questions(said)) if state == "asks" else (),
+        "".join(str(dig(each, "text") or "") for each in said) if state == "failed" else "",
+    )
+    return Told(meaning, Handle(agent, str(dig(task, "contextId") or ""), str(dig(task, "id") or "")), exchange)
+
+
+def _value(part: Any, name: str, exchange: Exchange) -> tuple[str, Any]:
+    """A part of either version, and what is in it."""
+    if dig(part, "text") is not None:
+        return "text", dig(part, "text")
+    if "data" in (as_object(part) or {}):
+        return "data", dig(part, "data")
+    if dig(part, "file") is not None:
+        file = dig(part, "file")
+        return _file(
+            file, dig(file, "bytes"), dig(file, "uri"), dig(file, "name") or name, dig(file, "mimeType"), exchange
+        )
+    return _file(
+        part, dig(part, "raw"), dig(part, "url"), dig(part, "filename") or name, dig(part, "mediaType"), exchange
+    )
+
+
+def _file(part: Any, content: Any, url: Any, name: Any, kind: Any, exchange: Exchange) -> tuple[str, Any]:
+    if content is None and url is None:
+        return "", part
+    media_type = str(kind) if kind else None
+    if content is None:
+        return "file", File(str(name), b"", media_type, str(url))
+    return "file", File(str(name), decode_base64(content, exchange), media_type)
+
+
+def _questions(parts: list[Any]) -> Iterator[Question]:
+    """Each is its words, and then data with its id, if the agent has that for it."""
+    text = ""
+    for part in parts:
+        data = dig(part, "data")
+        if dig(part, "text") is not None:
+            text += str(dig(part, "text"))
+        elif dig(data, "id") is not None:
+            yield Question(text, dig(data, "value"), dig(data, "schema"), str(dig(data, "id")))
+            text = ""
+    if text:
+        yield Question(text)

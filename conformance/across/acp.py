@@ -1,0 +1,175 @@
+"""ACP 0.2: runs of an agent, in sessions."""
+
+import json
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar, Final
+from urllib.parse import quote
+
+from conformance.across.driver import Driver, Live, Told, check_stream, decode_base64, read_success
+from conformance.across.model import File, Handle, Input, Meaning, Question
+from conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig, parse_json
+from conformance.wire.http import Stream
+
+__all__ = ("Acp",)
+
+_STATES: Final = {
+    "created": "submitted",
+    "in-progress": "working",
+    "awaiting": "asks",
+    "completed": "completed",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+_SCHEMA: Final = "application/schema+json"
+
+
+class Acp(Driver):
+    name: ClassVar = "acp"
+    title: ClassVar = "ACP"
+
+    def _url(self, *path: str) -> str:
+        return "/".join((self.place.of(""), *(quote(each, safe="") for each in path)))
+
+    def _body(self, agent: str, said: Input, after: Handle | None, mode: str) -> dict[str, Any]:
+        session = {"session_id": after.thread} if after is not None and after.thread else {}
+        named = agent or self.place.agent
+        return {"agent_name": named, "input": [_message(said)], "mode": mode, **session}
+
+    async def _ask(self, method: str, *path: str, body: Any = None) -> Exchange:
+        return await self.wire.request(method, self._url(*path), sends=None, receives=None, body=body)
+
+    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Told:
+        return self._read_run(agent, await self._ask("POST", "runs", body=self._body(agent, said, after, "sync")))
+
+    async def look(self, handle: Handle) -> Told:
+        return self._read_run(handle.agent, await self._ask("GET", "runs", handle.task))
+
+    async def cancel(self, handle: Handle) -> None:
+        read_success(await self._ask("POST", "runs", handle.task, "cancel"))
+
+    async def answer_once(self, asked: Told, answer: Any) -> Told:
+        """One question is open at a time."""
+        said = Input(answer) if isinstance(answer, str) else Input("", data=answer)
+        resume = {"type": "message", "message": _message(said)}
+        body = {"run_id": asked.handle.task, "await_resume": resume, "mode": "sync"}
+        return self._read_run(asked.handle.agent, await self._ask("POST", "runs", asked.handle.task, body=body))
+
+    @asynccontextmanager
+    async def stream(self, agent: str, said: Input) -> AsyncGenerator[Live]:
+        body = self._body(agent, said, None, "stream")
+        async with self.wire.stream(
+            "POST", self._url("runs"), sends=None, receives=None, events="", body=body
+        ) as stream:
+            check_stream(stream.exchange)
+            yield _Live(stream, agent)
+
+    def _read_run(self, agent: str, exchange: Exchange) -> Told:
+        return _read_run(agent, read_success(exchange), exchange)
+
+
+class _Live(Live):
+    def __init__(self, stream: Stream, agent: str) -> None:
+        super().__init__(stream, agent)
+        self._run: Any = {}
+        self._done: list[Any] = []
+        self._open: list[Any] = []
+
+    def read(self, frame: Frame) -> None:
+        event = frame.json
+        match dig(event, "type"):
+            case "message.created":
+                self._open = []
+            case "message.part":
+                self._open.append(dig(event, "part"))
+            case "message.completed":
+                self._done.append(dig(event, "message"))
+                self._open = []
+            case _ if dig(event, "run") is not None:
+                self._run = dig(event, "run")
+                self.at(_state(self._run))
+            case _:
+                pass
+
+    def read_so_far(self) -> Told:
+        """What was said in messages, and not what the last event repeats of it."""
+        output = [*self._done, {"parts": self._open}] if self._open else self._done
+        return _read_run(self.agent, {**(as_object(self._run) or {}), "output": output}, self.stream.exchange)
+
+
+def _state(run: Any) -> str:
+    status = str(dig(run, "status"))
+    return _STATES.get(status, status)
+
+
+def _message(said: Input) -> dict[str, Any]:
+    return {"role": "user", "parts": list(_parts(said))}
+
+
+def _parts(said: Input) -> Iterator[Mapping[str, Any]]:
+    if said.data is not None:
+        yield {"content_type": "application/json", "content": json.dumps(said.data)}
+    else:
+        yield {"content_type": "text/plain", "content": said.text}
+    for file in said.files:
+        content = b64encode(file.content).decode()
+        kind = file.media_type or "application/octet-stream"
+        yield {"name": file.name, "content_type": kind, "content": content, "content_encoding": "base64"}
+
+
+def _read_run(agent: str, run: Any, exchange: Exchange) -> Told:
+    texts, data, files = list[str](), list[Any](), list[File]()
+    for message in as_list(dig(run, "output")):
+        parts = [each for each in as_list(dig(message, "parts")) if not _is_aside(each)]
+        texts.append("".join(str(dig(each, "content")) for each in parts if _kind(each) == "text"))
+        data += [_json(dig(each, "content")) for each in parts if _kind(each) == "data"]
+        files += [_file(each, exchange) for each in parts if _kind(each) == "file"]
+    state = _state(run)
+    meaning = Meaning(
+        state,
+        tuple(filter(None, texts)),
+        tuple(data),
+        tuple(files),
+        (_question(dig(run, "await_request")),) if state == "asks" else (),
+        str(dig(run, "error", "message") or ""),
+    )
+    return Told(meaning, Handle(agent, str(dig(run, "session_id") or ""), str(dig(run, "run_id") or "")), exchange)
+
+
+def _is_aside(part: Any) -> bool:
+    """Work that is told beside the answer, or a part that says nothing."""
+    is_empty = dig(part, "content") is None and dig(part, "content_url") is None
+    return dig(part, "metadata", "kind") == "trajectory" or is_empty
+
+
+def _kind(part: Any) -> str:
+    kind = str(dig(part, "content_type") or "text/plain")
+    if dig(part, "name") is not None or dig(part, "content") is None:
+        return "file"
+    return "data" if kind == "application/json" else "text" if kind.startswith("text/") else "file"
+
+
+def _file(part: Any, exchange: Exchange) -> File:
+    kind, url = str(dig(part, "content_type") or "text/plain"), dig(part, "content_url")
+    name = str(dig(part, "name") or "")
+    return File(name, b"", kind, str(url)) if url is not None else File(name, _bytes(part, exchange), kind)
+
+
+def _question(request: Any) -> Question:
+    parts = as_list(dig(request, "message", "parts"))
+    text = "".join(str(dig(each, "content")) for each in parts if str(dig(each, "content_type")).startswith("text/"))
+    found = {str(dig(each, "content_type")): _json(dig(each, "content")) for each in parts}
+    return Question(text, found.get("application/json"), found.get(_SCHEMA))
+
+
+def _bytes(part: Any, exchange: Exchange) -> bytes:
+    content = str(dig(part, "content"))
+    return decode_base64(content, exchange) if dig(part, "content_encoding") == "base64" else content.encode()
+
+
+def _json(content: Any) -> Any:
+    try:
+        return parse_json(content) if isinstance(content, str) else content
+    except NotJson:
+        return content

@@ -1,0 +1,155 @@
+"""Which protocols are served at the URLs that were given."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from conformance.across.a2a import A2A03, A2A10, endpoint_of
+from conformance.across.acp import Acp
+from conformance.across.agent_protocol import AgentProtocol
+from conformance.across.aief import Aief
+from conformance.across.driver import Driver, Place
+from conformance.across.langgraph import LangGraph
+from conformance.wire.exchange import Exchange, as_list, dig
+from conformance.wire.http import Unanswered, Wire
+
+__all__ = ("DRIVERS", "Found", "find")
+
+DRIVERS: Final[Sequence[type[Driver]]] = (Acp, A2A03, A2A10, Aief, LangGraph, AgentProtocol)
+_CARD: Final = "/.well-known/agent-card.json"
+_AGENT: Final = "{agent}"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    driver: Driver
+    because: str
+
+    @property
+    def name(self) -> str:
+        return self.driver.name
+
+
+async def find(wire: Wire, urls: Sequence[str], agents: Sequence[str]) -> Sequence[Found]:
+    """One of each protocol, in the order of DRIVERS. `agents`: names by which triggers know some. `{agent}` in a URL
+    stands for such a name. Raises Unanswered if nobody answers at any of the URLs."""
+    looking = _Looking(wire, agents)
+    for url in urls:
+        await looking.at(url.rstrip("/"))
+    if not looking.found and looking.silence is not None and not looking.is_anybody_there:
+        raise looking.silence
+    return [looking.found[each.name] for each in DRIVERS if each.name in looking.found]
+
+
+class _Looking:
+    def __init__(self, wire: Wire, agents: Sequence[str]) -> None:
+        self.wire = wire
+        self.agents = list(agents)
+        self.found: dict[str, Found] = {}
+        self.silence: Unanswered | None = None
+        self.is_anybody_there = False
+        self._looks: Mapping[str, Callable[[str, str], Awaitable[None]]] = {
+            "acp": self._acp,
+            "threads": self._threads,
+            "a2a": self._a2a,
+            "aief": self._aief,
+        }
+
+    async def at(self, url: str) -> None:
+        base, agent = _split_agent(url)
+        for look in self._looks.values():
+            for place in dict.fromkeys((url, base)):
+                await look(place, agent)
+
+    async def _ask(self, method: str, url: str, body: Any = None, **headers: str) -> Exchange | None:
+        try:
+            exchange = await self.wire.request(method, url, sends=None, receives=None, body=body, headers=headers)
+        except Unanswered as error:
+            self.silence = error
+            return None
+        self.is_anybody_there = True
+        return exchange if exchange.status == 200 else None
+
+    def _add(self, kind: type[Driver], place: Place, exchange: Exchange) -> None:
+        self.found.setdefault(kind.name, Found(kind(self.wire, place), str(exchange)))
+
+    def _note_agents(self, agents: Sequence[str], agent: str) -> str:
+        """The agent that is meant where no trigger names one."""
+        self.agents += [each for each in agents if each not in self.agents]
+        return agent or (agents[0] if agents else "")
+
+    async def _acp(self, url: str, agent: str) -> None:
+        for base in (url, f"{url}/acp"):
+            listed = await self._ask("GET", f"{base}/agents")
+            names = [str(dig(each, "name")) for each in as_list(dig(listed and listed.json, "agents"))]
+            if listed is not None and names:
+                self._add(Acp, Place(base, self._note_agents(names, agent)), listed)
+                return
+
+    async def _threads(self, url: str, agent: str) -> None:
+        assistants = await self._ask("POST", f"{url}/assistants/search", {"limit": 100})
+        names = [str(dig(each, "graph_id")) for each in as_list(assistants and assistants.json)]
+        if assistants is not None and names:
+            self._add(LangGraph, Place(url, self._note_agents(names, agent)), assistants)
+        # Where both are at one place, the one speaks as LangGraph there.
+        for base in (f"{url}/agent-protocol", *(() if names else (url,))):
+            agents = await self._ask("POST", f"{base}/agents/search", {"limit": 100})
+            ids = [str(dig(each, "agent_id")) for each in as_list(agents and agents.json)]
+            if agents is not None and ids:
+                self._add(AgentProtocol, Place(base, self._note_agents(ids, agent)), agents)
+                return
+
+    async def _a2a(self, url: str, agent: str) -> None:
+        for base in (f"{url}/a2a/{_AGENT}", url):
+            for name in self._names(base, agent):
+                card = await self._card(base, name)
+                if card is None:
+                    continue
+                for kind in (A2A03, A2A10):
+                    endpoint = endpoint_of(card.json, kind.version)
+                    if endpoint is not None:
+                        self._add(kind, Place(_template(endpoint, base, name), name), card)
+                return
+
+    def _names(self, base: str, agent: str) -> Sequence[str]:
+        """Whose addresses are tried."""
+        return [each for each in dict.fromkeys((agent, *self.agents)) if each] if _AGENT in base else [agent]
+
+    async def _card(self, base: str, name: str) -> Exchange | None:
+        """Below the agent's own address, or at the origin of a server with one agent."""
+        places = (base.replace(_AGENT, name), *(() if _AGENT in base else (_origin(base),)))
+        for place in dict.fromkeys(f"{each}{_CARD}" for each in places):
+            card = await self._ask("GET", place, **{"A2A-Version": "1.0"})
+            if card is not None and dig(card.json, "name") is not None:
+                return card
+        return None
+
+    async def _aief(self, url: str, agent: str) -> None:
+        for base in (f"{url}/agent/{_AGENT}", url.partition("/ap/v1")[0]):
+            for name in self._names(base, agent):
+                listed = await self._ask("GET", f"{base.replace(_AGENT, name)}/ap/v1/agent/tasks?page_size=1")
+                if listed is not None and isinstance(dig(listed.json, "tasks"), list):
+                    self._add(Aief, Place(base, name), listed)
+                    return
+
+
+def _template(endpoint: str, base: str, name: str) -> str:
+    """The endpoints of a server's agents, from that of one of them."""
+    if not name or _AGENT not in base:
+        return endpoint
+    return endpoint.replace(f"/{name}", f"/{_AGENT}")
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc, "", "", ""))
+
+
+def _split_agent(url: str) -> tuple[str, str]:
+    """Of a URL that names an agent of a server with several, the server's and the name."""
+    for mark in ("/a2a/", "/agent/", "/agents/"):
+        base, found, rest = url.partition(mark)
+        if found and rest:
+            return base.removesuffix("/acp").removesuffix("/agent-protocol"), unquote(rest.partition("/")[0])
+    return url, ""

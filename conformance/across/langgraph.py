@@ -1,0 +1,316 @@
+"""LangGraph Platform: runs of an assistant, on threads with a state."""
+
+import asyncio
+import json
+import time
+from base64 import b64encode
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final
+from urllib.parse import quote
+
+from conformance.across.driver import LOOK_EVERY, Broken, Driver, Live, Told, check_stream, decode_base64, read_success
+from conformance.across.model import File, Handle, Input, Meaning, Question
+from conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
+from conformance.wire.http import Stream
+
+__all__ = ("LangGraph", "Threads", "message_of")
+
+_STATES: Final = {
+    "pending": "submitted",
+    "running": "working",
+    "success": "completed",
+    "error": "failed",
+    "timeout": "failed",
+    "interrupted": "cancelled",
+}
+"""Of a run that does not ask."""
+
+
+@dataclass
+class Said:
+    """What messages of the agent say, whole or in pieces, and what stands beside them."""
+
+    by_message: dict[str, str] = field(default_factory=dict[str, str])
+    data: list[Any] = field(default_factory=list[Any])
+    files: list[File] = field(default_factory=list[File])
+
+    def add(self, message: Any) -> None:
+        """A message, or the next piece of one."""
+        id, content = str(dig(message, "id") or ""), dig(message, "content")
+        if isinstance(content, str):
+            self.by_message[id] = self.by_message.get(id, "") + content
+        for block in as_list(content):
+            match dig(block, "type"):
+                case "text":
+                    self.by_message[id] = self.by_message.get(id, "") + str(dig(block, "text") or "")
+                case "json":
+                    self.data.append(dig(block, "json"))
+                case _:
+                    self.files += _files(block, "")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(filter(None, self.by_message.values()))
+
+    def with_members(self, values: Any) -> Sequence[Any]:
+        """The data, with the state's members beside the messages: a structured answer, which may be said as well."""
+        members = {
+            k: v for k, v in (as_object(values) or {}).items() if k not in ("messages", "__interrupt__", "__error__")
+        }
+        return (*self.data, members) if members and members not in self.data else tuple(self.data)
+
+
+class Threads(Driver):
+    """What LangGraph Platform and the Agent Protocol have in common."""
+
+    agent_key: ClassVar[str]
+    speaker: ClassVar[tuple[str, Sequence[str]]]
+    """The member of a message that says whose it is, and its values for the agent's."""
+    modes: ClassVar[Sequence[str]]
+    """Of a stream."""
+    path_of_end: ClassVar[str]
+    """Where the end of a run is awaited."""
+
+    def _runs(self, handle: Handle, *way: str) -> str:
+        """The URL of new runs."""
+        raise NotImplementedError
+
+    def _run(self, handle: Handle, *way: str) -> str:
+        raise NotImplementedError
+
+    async def _list_runs(self, thread: str) -> Exchange:
+        raise NotImplementedError
+
+    def _body(self, handle: Handle, said: Input) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _values(self, ending: Any) -> tuple[Any, Sequence[Any]]:
+        """The members and the messages of what a run ended with."""
+        raise NotImplementedError
+
+    def _url(self, *path: str) -> str:
+        return "/".join((self.place.of(""), *(quote(each, safe="") for each in path)))
+
+    def _agent_member(self, agent: str) -> dict[str, Any]:
+        named = agent or self.place.agent
+        return {self.agent_key: named} if named else {}
+
+    async def _ask(self, method: str, url: str, body: Any = None) -> Exchange:
+        return await self.wire.request(method, url, sends=None, receives=None, body=body)
+
+    async def _thread(self, agent: str, after: Handle | None) -> Handle:
+        if after is not None:
+            return Handle(agent, thread=after.thread)
+        made = read_success(await self._ask("POST", self._url("threads"), {}))
+        return Handle(agent, thread=str(dig(made, "thread_id")))
+
+    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Told:
+        handle = await self._thread(agent, after)
+        return await self._wait(handle, self._body(handle, said))
+
+    async def _wait(self, handle: Handle, body: Any) -> Told:
+        exchange = await self._ask("POST", self._runs(handle, "wait"), body)
+        ending = await self._with_messages(handle, read_success(exchange))
+        handle = Handle(handle.agent, handle.thread)
+        run = await self._find_run(handle)
+        handle = replace(handle, run=str(dig(run, "run_id")))
+        # Headers go before a run that is waited for has ended: what it lost is told to who joins it afterwards.
+        await self._ask("GET", self._run(handle, self.path_of_end))
+        return Told(self._meaning(str(dig(run, "status")), ending), handle, exchange)
+
+    async def _find_run(self, handle: Handle) -> Any:
+        """The run, or the newest one of the thread, or of the task if the server tells tasks."""
+        exchange = await self._list_runs(handle.thread)
+        runs = [run for run in as_list(read_success(exchange)) if not handle.task or _task(run) in ("", handle.task)]
+        runs = [run for run in runs if handle.run in ("", dig(run, "run_id"))]
+        if not runs:
+            raise Broken("no run on the thread", exchange)
+        return max(runs, key=lambda run: str(dig(run, "created_at")))
+
+    async def look(self, handle: Handle) -> Told:
+        run = await self._find_run(handle)
+        handle = replace(handle, run=str(dig(run, "run_id")))
+        exchange = await self._ask("GET", self._run(handle, self.path_of_end))
+        ending = await self._with_messages(handle, read_success(exchange))
+        return Told(self._meaning(str(dig(run, "status")), ending), handle, exchange)
+
+    async def _with_messages(self, handle: Handle, ending: Any) -> Any:
+        """A run that failed ends with its error alone. What was said until then is in the state of the thread."""
+        if dig(ending, "__error__") is None or dig(ending, "messages") is not None:
+            return ending
+        state = read_success(await self._ask("GET", self._url("threads", handle.thread, "state")))
+        return {**(as_object(dig(state, "values")) or {}), **ending}
+
+    async def answer_once(self, asked: Told, answer: Any) -> Told:
+        """One answer is bare; of several, each names its question."""
+        questions = asked.meaning.questions
+        resume = {each.id: answer for each in questions} if len(questions) > 1 else answer
+        body = {**self._body(asked.handle, Input("")), "command": {"resume": resume}}
+        return await self._wait(asked.handle, {k: v for k, v in body.items() if k not in ("input", "messages")})
+
+    async def cancel(self, handle: Handle) -> None:
+        read_success(await self._ask("POST", self._run(handle, "cancel") + "?wait=true"))
+
+    @asynccontextmanager
+    async def stream(self, agent: str, said: Input) -> AsyncGenerator[Live]:
+        handle = await self._thread(agent, None)
+        body = {**self._body(handle, said), "stream_mode": list(self.modes)}
+        url = self._runs(handle, "stream")
+        async with self.wire.stream("POST", url, sends=None, receives=None, events="", body=body) as stream:
+            check_stream(stream.exchange)
+            yield _Live(stream, self, handle)
+
+    async def tell(self, agent: str, said: Input) -> Told:
+        async with self.stream(agent, said) as live:
+            return await self._with_end(await live.rest())
+
+    async def _with_end(self, told: Told) -> Told:
+        """A stream does not say how its run has ended: its client asks then."""
+        status = str(dig(await self._find_run(told.handle), "status"))
+        deadline = time.monotonic() + self.wire.timeout
+        while status in ("pending", "running") and time.monotonic() < deadline:
+            await asyncio.sleep(LOOK_EVERY)
+            status = str(dig(await self._find_run(told.handle), "status"))
+        state = "asks" if told.meaning.questions else _STATES.get(status, status)
+        states = (*(told.meaning.states or ()), state)
+        return Told(replace(told.meaning, state=state, states=states), told.handle, told.exchange)
+
+    def _meaning(self, status: str, ending: Any) -> Meaning:
+        """Of a run by its status and what it ended with, or of one that is at work."""
+        members, messages = self._values(ending)
+        said = Said()
+        for message in self._answers(messages):
+            said.add(message)
+        questions = tuple(map(question_of, as_list(dig(ending, "__interrupt__"))))
+        error = dig(ending, "__error__")
+        return Meaning(
+            "asks" if questions and status in ("success", "interrupted") else _STATES.get(status, status),
+            said.texts,
+            said.with_members(members),
+            tuple(said.files),
+            questions,
+            str(dig(error, "message") or error or ""),
+        )
+
+    def is_answer(self, message: Any) -> bool:
+        key, values = self.speaker
+        return dig(message, key) in values
+
+    def _answers(self, messages: Sequence[Any]) -> list[Any]:
+        """Those of the agent since its caller's last words."""
+        key, _ = self.speaker
+        theirs = [at for at, each in enumerate(messages) if dig(each, key) in ("human", "user")]
+        newest = messages[theirs[-1] + 1 :] if theirs else messages
+        return [each for each in newest if self.is_answer(each)]
+
+
+class _Live(Live):
+    def __init__(self, stream: Stream, driver: Threads, handle: Handle) -> None:
+        super().__init__(stream, handle.agent)
+        self._driver = driver
+        self._handle = handle
+        self._run = ""
+        self._said = Said()
+        self._values: Any = None
+        self._error = ""
+
+    def read(self, frame: Frame) -> None:
+        event = frame.json
+        match frame.event.partition("|")[0]:
+            case "metadata":
+                self._run = str(dig(event, "run_id") or "")
+                self.at("working")
+            case "messages":
+                chunk = dig(event, 0)
+                if self._driver.is_answer(chunk):
+                    self._said.add(chunk)
+            case "values":
+                self._values = event
+            case "custom" if dig(event, "artifact") is not None:
+                name = str(dig(event, "artifact", "name") or "")
+                for block in as_list(dig(event, "artifact", "content")):
+                    self._said.files += _files(block, name)
+            case "error":
+                self._error = str(dig(event, "message") or event)
+            case _:
+                pass
+
+    def read_so_far(self) -> Told:
+        questions = tuple(map(question_of, as_list(dig(self._values, "__interrupt__"))))
+        meaning = Meaning(
+            "working",
+            self._said.texts,
+            self._said.with_members(self._values),
+            tuple(self._said.files),
+            questions,
+            self._error,
+        )
+        return Told(meaning, Handle(self.agent, self._handle.thread, run=self._run))
+
+
+class LangGraph(Threads):
+    name: ClassVar = "langgraph"
+    title: ClassVar = "LangGraph"
+    agent_key: ClassVar = "assistant_id"
+    speaker: ClassVar = ("type", ("ai", "AIMessageChunk"))
+    modes: ClassVar = ("values", "messages-tuple", "custom")
+    path_of_end: ClassVar = "join"
+
+    def _runs(self, handle: Handle, *way: str) -> str:
+        return self._url("threads", handle.thread, "runs", *way)
+
+    def _run(self, handle: Handle, *way: str) -> str:
+        return self._url("threads", handle.thread, "runs", handle.run, *way)
+
+    async def _list_runs(self, thread: str) -> Exchange:
+        return await self._ask("GET", self._url("threads", thread, "runs") + "?limit=100")
+
+    def _body(self, handle: Handle, said: Input) -> dict[str, Any]:
+        asked = said.data if said.data is not None else {"messages": [message_of(said)]}
+        return {**self._agent_member(handle.agent), "input": asked}
+
+    def _values(self, ending: Any) -> tuple[Any, Sequence[Any]]:
+        return ending, as_list(dig(ending, "messages"))
+
+
+def message_of(said: Input) -> dict[str, Any]:
+    if not said.files:
+        return {"role": "user", "content": said.text}
+    return {"role": "user", "content": [{"type": "text", "text": said.text}, *map(_block, said.files)]}
+
+
+def question_of(interrupt: Any) -> Question:
+    value = dig(interrupt, "value")
+    text = dig(interrupt, "message")
+    if text is None:
+        text = value if isinstance(value, str) else ""
+    schema = dig(interrupt, "response_schema")
+    return Question(str(text), None if value == text else value, schema, str(dig(interrupt, "id") or ""))
+
+
+def _task(run: Any) -> str:
+    return str(dig(run, "metadata", "babelgate", "task_id") or "")
+
+
+def _block(file: File) -> Mapping[str, Any]:
+    about = {"mime_type": file.media_type, "extras": {"filename": file.name}, "metadata": {"filename": file.name}}
+    return {"type": "file", "base64": b64encode(file.content).decode(), **about}
+
+
+def _files(block: Any, name: str) -> list[File]:
+    """The file that a block is, if it is one; `name`: of the artifact."""
+    told = dig(block, "extras", "filename") or dig(block, "metadata", "filename") or dig(block, "filename") or name
+    kind = str(dig(block, "mime_type") or "") or None
+    if dig(block, "base64") is not None:
+        return [File(str(told), decode_base64(dig(block, "base64")), kind)]
+    if dig(block, "url") is not None:
+        return [File(str(told), b"", kind, str(dig(block, "url")))]
+    if dig(block, "file_id") is not None:  # all that is told of it
+        return [File(str(told), str(dig(block, "file_id")).encode(), kind)]
+    if dig(block, "type") == "json":
+        return [File(str(told), json.dumps(dig(block, "json")).encode(), "application/json")]
+    if dig(block, "type") == "text":
+        return [File(str(told), str(dig(block, "text")).encode(), "text/plain")]
+    return []

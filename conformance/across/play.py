@@ -1,0 +1,169 @@
+"""Plays every scenario through every protocol, and looks at each run through the others if the server shares runs."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from importlib.metadata import version
+from typing import Final
+
+from conformance.across.driver import Broken, Driver, Told, find_shared_ids, losses_of
+from conformance.across.find import Found, find
+from conformance.across.model import Handle, Shot
+from conformance.across.scenario import SCENARIOS, Moment, Scenario
+from conformance.probe import Options
+from conformance.trigger import Trigger
+from conformance.wire.exchange import Exchange
+from conformance.wire.http import EXCHANGES, Unanswered, Wire
+
+__all__ = ("NothingToCompare", "Played", "Record", "play")
+
+_AT_A_TIME: Final = 6
+"""Scenarios of all protocols together."""
+
+
+class NothingToCompare(Exception):
+    """Less than two protocols are spoken, or no scenario is called as was asked; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """One scenario."""
+
+    scenario: Scenario
+    shots: Mapping[str, Mapping[str, Shot]]
+    """What each protocol told of its own run: by protocol, then by moment."""
+    seen: Mapping[tuple[str, str], Mapping[str, Shot]]
+    """What the second protocol told of the first one's run, in the same way. Only where runs are shared."""
+    lacks: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Protocols that have no words for it, and why."""
+    skipped: str = ""
+    """Why nobody has played it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    urls: Sequence[str]
+    found: Sequence[Found]
+    played: Sequence[Played]
+    seconds: float
+    version: str
+    secrets: Sequence[str] = ()
+
+    @property
+    def protocols(self) -> list[str]:
+        return [each.name for each in self.found]
+
+    def title(self, protocol: str) -> str:
+        return next(each.driver.title for each in self.found if each.name == protocol)
+
+
+async def play(
+    urls: Sequence[str],
+    options: Options,
+    *,
+    only: Sequence[str] = (),
+    observe: Callable[[str], None] = lambda _: None,
+) -> Record:
+    """Raises NothingToCompare, and Unanswered if nobody is there."""
+    started = time.monotonic()
+    chosen = [each for each in SCENARIOS if not only or any(fnmatchcase(each.name, one) for one in only)]
+    if not chosen:
+        raise NothingToCompare(
+            f"no scenario is called {' or '.join(only)}; there are {', '.join(e.name for e in SCENARIOS)}"
+        )
+    agents = dict.fromkeys(each.agent for each in options.triggers.given.values() if each.agent)
+    async with Wire(headers=options.headers, timeout=options.timeout) as wire:
+        found = await find(wire, urls, [*agents])
+        if len(found) < 2:
+            told = " and ".join(each.driver.title for each in found) or "no protocol that can be compared"
+            raise NothingToCompare(f"{', '.join(urls)}: it speaks {told}; two are needed")
+        gate = asyncio.Semaphore(_AT_A_TIME)
+        played: list[Played] = []
+        for scenario in chosen:
+            observe(scenario.name)
+            played.append(await _play_scenario(scenario, found, options, gate))
+    secrets = [value for given in options.headers.values() for value in (given, given.partition(" ")[2])]
+    return Record(urls, found, played, time.monotonic() - started, version("babelgate"), secrets)
+
+
+async def _play_scenario(
+    scenario: Scenario, found: Sequence[Found], options: Options, gate: asyncio.Semaphore
+) -> Played:
+    trigger = options.triggers[scenario.behaviour]
+    if trigger.is_never:
+        return Played(scenario, {}, {}, skipped="its owner says that the agent never does it")
+    if not trigger.is_given and scenario.behaviour != "plain":
+        return Played(scenario, {}, {}, skipped=f"nobody said how: give --trigger {scenario.behaviour}='…'")
+    lacks = {each.name: each.driver.lacks[scenario.needs] for each in found if scenario.needs in each.driver.lacks}
+    players = [each.driver for each in found if each.name not in lacks]
+    others = [each.driver for each in found]
+    parts = [_Part(scenario, driver, others, trigger, gate) for driver in players]
+    async with asyncio.TaskGroup() as tasks:
+        for part in parts:
+            tasks.create_task(part.play(), name=f"{scenario.name} by {part.driver.name}")
+    shots = {part.driver.name: part.shots for part in parts}
+    seen = {(part.driver.name, other): told for part in parts for other, told in part.seen.items()}
+    return Played(scenario, shots, seen, lacks)
+
+
+class _Part:
+    """One scenario through one protocol."""
+
+    def __init__(
+        self, scenario: Scenario, driver: Driver, others: Sequence[Driver], trigger: Trigger, gate: asyncio.Semaphore
+    ) -> None:
+        self.scenario = scenario
+        self.driver = driver
+        self.others = others
+        self.trigger = trigger
+        self.gate = gate
+        self.shots: dict[str, Shot] = {}
+        self.seen: dict[str, dict[str, Shot]] = {}
+
+    async def play(self) -> None:
+        async with self.gate:
+            exchanges: list[Exchange] = []
+            EXCHANGES.set(exchanges)
+            try:
+                async with aclosing(self.scenario.play(self.driver, self.trigger)) as moments:
+                    async for moment in moments:
+                        await self._take(moment, exchanges)
+                        exchanges.clear()
+            except Exception as error:  # a server may say anything, and the others are compared all the same
+                self.shots["the rest"] = _fault(self.driver, error, exchanges)
+
+    async def _take(self, moment: Moment, exchanges: list[Exchange]) -> None:
+        shot = _take_shot(self.driver, await self.driver.fetch_files(moment.told), exchanges)
+        self.shots[moment.name] = shot
+        if moment.is_at_rest and shot.shared is not None:
+            for other in self.others:
+                self.seen.setdefault(other.name, {})[moment.name] = await _look_through(other, shot.shared)
+
+
+async def _look_through(driver: Driver, handle: Handle) -> Shot:
+    exchanges: list[Exchange] = []
+    token = EXCHANGES.set(exchanges)
+    try:
+        return _take_shot(driver, await driver.fetch_files(await driver.look(handle)), exchanges)
+    except Exception as error:
+        return _fault(driver, error, exchanges)
+    finally:
+        EXCHANGES.reset(token)
+
+
+def _take_shot(driver: Driver, told: Told, exchanges: Sequence[Exchange]) -> Shot:
+    kept = list(exchanges)
+    return Shot(
+        driver.name, told.meaning, kept, told.exchange, losses_of(kept), shared=find_shared_ids(told.handle.agent, kept)
+    )
+
+
+def _fault(driver: Driver, error: Exception, exchanges: Sequence[Exchange]) -> Shot:
+    is_declined = isinstance(error, Broken) and error.is_declined
+    fault = str(error)
+    if not isinstance(error, Broken | Unanswered):
+        fault = f"what the server says cannot be read ({type(error).__name__}: {error})"
+    return Shot(driver.name, None, list(exchanges), losses=losses_of(exchanges), fault=fault, is_declined=is_declined)

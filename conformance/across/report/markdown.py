@@ -1,0 +1,91 @@
+"""The picture for a pull request."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from conformance.across.compare import show
+from conformance.across.report.document import picture
+from conformance.across.report.text import MARKS, cell_text, summary, wire_lines
+from conformance.across.verdict import Cell, Finding, Verdict
+from conformance.wire.exchange import Redactor
+
+__all__ = ("markdown", "tables")
+
+
+def markdown(verdict: Verdict) -> str:
+    return "\n".join(_lines(verdict)) + "\n"
+
+
+def _lines(verdict: Verdict) -> Iterator[str]:
+    redactor = Redactor(verdict.record.secrets)
+    yield f"## {'✓' if verdict.is_same else '✗'} {summary(verdict)}"
+    yield ""
+    yield from tables(picture(verdict))
+    for finding in verdict.findings:
+        if finding.is_against:
+            yield from _finding(finding, verdict, redactor)
+    for id in verdict.stale:
+        yield f"- `{id}` is expected to differ, and does not: take it out of the baseline"
+    excused = [each for each in verdict.findings if not each.is_against]
+    if excused:
+        yield f"<details><summary>{len(excused)} declared or known</summary>"
+        yield ""
+        for each in excused:
+            yield f"- `{each.id}` ({each.moment}): {_cell(redactor.text(each.known or each.difference.declared))}"
+        yield ""
+        yield "</details>"
+
+
+def tables(picture: Mapping[str, Any]) -> Iterator[str]:
+    """The three of them."""
+    protocols = picture["protocols"]
+    yield f"| scenario | {' | '.join(protocols.values())} |"
+    yield f"|---|{'|'.join(':-:' for _ in protocols)}|"
+    for name, each in picture["scenarios"].items():
+        yield f"| **{name}**: {each['about']} | {' | '.join(each['marks'].values())} |"
+    yield ""
+    yield MARKS
+    yield ""
+    yield "Each protocol with each, by the runs that it made itself:"
+    yield ""
+    yield from _square(protocols, picture["pairs"])
+    if picture["shared"]:
+        yield "The same run, made through the protocol of a row and looked at through that of a column:"
+        yield ""
+        yield from _square(protocols, picture["shared"])
+
+
+def _square(protocols: Mapping[str, str], cells: Mapping[str, Mapping[str, Mapping[str, int]]]) -> Iterator[str]:
+    yield f"| | {' | '.join(protocols.values())} |"
+    yield f"|---|{'|'.join(':-:' for _ in protocols)}|"
+    for one, row in ((name, cells.get(name, {})) for name in protocols):
+        told = (cell_text(Cell(**row[other]) if other in row else None) for other in protocols)
+        yield f"| {protocols[one]} | {' | '.join(told)} |"
+    yield ""
+
+
+def _finding(finding: Finding, verdict: Verdict, redactor: Redactor) -> Iterator[str]:
+    title = verdict.record.title
+    here, there = finding.here, finding.there
+    yield f"### ✗ `{finding.id}`"
+    yield ""
+    made = f", of the run made through {title(here.protocol)}" if finding.is_shared else ""
+    yield f"{finding.scenario}, {finding.moment}{made}: {finding.difference.aspect} differs."
+    yield ""
+    yield f"| {title(here.protocol)} | {title(there.protocol)} |"
+    yield "|---|---|"
+    values = (finding.difference.here, finding.difference.there)
+    yield f"| {' | '.join(_code(redactor.text(show(value))) for value in values)} |"
+    wires = ("<br>".join(_code(line) for line in wire_lines(shot, redactor)) for shot in (here, there))
+    yield f"| {' | '.join(wires)} |"
+    yield ""
+
+
+def _code(text: str) -> str:
+    """As HTML's, because a code span of Markdown cannot hold every text in a table."""
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return f"<code>{_cell(escaped)}</code>"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "&#124;").replace("`", "&#96;")

@@ -1,0 +1,157 @@
+"""The picture for a terminal: the tables, then each difference with both wire forms."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from conformance.across.compare import show
+from conformance.across.model import Shot
+from conformance.across.verdict import Cell, Finding, Verdict
+from conformance.wire.exchange import Redactor
+
+__all__ = ("MARKS", "cell_text", "lines", "summary", "table", "wire_lines")
+
+MARKS: Final = "✓ as the others, ◐ with a loss that is declared, ✗ otherwise, – not in the protocol, ? not played."
+_LONG: Final = 400
+"""Characters of a message that are shown."""
+_EVENTS: Final = 4
+"""Of a stream, from its end."""
+_DECLARED: Final = 12
+"""Declared losses that are listed."""
+
+
+def lines(verdict: Verdict) -> Iterator[str]:
+    record, redactor = verdict.record, Redactor(verdict.record.secrets)
+    for found in record.found:
+        yield f"{found.driver.title} at {redactor.text(found.driver.place.url)}"
+    yield ""
+    yield "What each protocol tells when it plays a scenario itself:"
+    yield ""
+    titles = [record.title(name) for name in record.protocols]
+    rows = [[each.scenario.name, *(verdict.mark(each, name) for name in record.protocols)] for each in record.played]
+    yield from table(["", *titles], rows)
+    yield f"  {MARKS}"
+    for each in record.played:
+        if each.skipped:
+            yield f"  ? {each.scenario.name}: {each.skipped}"
+    yield ""
+    yield "Each with each, in how much they differ:"
+    yield ""
+    yield from _square(verdict, verdict.pairs)
+    if verdict.shared:
+        yield "The same run, made through the protocol of a row and looked at through that of a column:"
+        yield ""
+        yield from _square(verdict, verdict.shared)
+    else:
+        yield "The server does not say by which ids a run is known in its other protocols: each was compared by itself."
+        yield ""
+    yield from _findings(verdict, redactor)
+    yield summary(verdict)
+
+
+def summary(verdict: Verdict) -> str:
+    record = verdict.record
+    told = ", ".join(record.title(name) for name in record.protocols)
+    against = len(verdict.against) + len(verdict.stale)
+    counts = {
+        "undeclared": against,
+        "declared": sum(1 for each in verdict.findings if each.difference.declared),
+        "known": sum(1 for each in verdict.findings if each.known),
+    }
+    found = ", ".join(f"{number} {name}" for name, number in counts.items() if number) or "no"
+    outcome = "the same" if verdict.is_same else "NOT the same" if against else "nothing was played"
+    return f"{told}: {outcome}; {found} differences in {verdict.played} scenarios, in {record.seconds:.1f} s"
+
+
+def cell_text(cell: Cell | None) -> str:
+    if cell is None or not cell.compared + cell.undeclared:
+        return "–"
+    told = ([f"✗ {cell.undeclared}"] if cell.undeclared else []) + ([f"◐ {cell.declared}"] if cell.declared else [])
+    return " ".join(told) or "✓"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
+    for row in (head, *rows):
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _square(verdict: Verdict, cells: Mapping[tuple[str, str], Cell]) -> Iterator[str]:
+    record = verdict.record
+    names = record.protocols
+    rows = [
+        [record.title(one), *(cell_text(cells.get((one, other))) for other in names)]
+        for one in names
+        if any((one, other) in cells for other in names)
+    ]
+    yield from table(["", *(record.title(name) for name in names)], rows)
+    yield ""
+
+
+def _findings(verdict: Verdict, redactor: Redactor) -> Iterator[str]:
+    own = {(_place(each), each.there.protocol) for each in verdict.against if not each.is_shared}
+    repeated: list[str] = []
+    for each in verdict.against:
+        if each.is_shared and own & {(_place(each), each.here.protocol), (_place(each), each.there.protocol)}:
+            repeated.append(each.id)
+        else:
+            yield from _finding(each, verdict, redactor)
+    if repeated:
+        yield "The same again where such a run is seen through two protocols:"
+        yield from (f"  ✗ {id}" for id in dict.fromkeys(repeated))
+        yield ""
+    for id in verdict.stale:
+        yield f"✗ {id} is expected to differ, and does not: take it out of the baseline"
+    for each in verdict.findings:
+        if each.known:
+            yield f"◐ {each.id} (known): {each.known}"
+    losses = dict.fromkeys(
+        f"◐ {each.scenario}, {each.difference.aspect}: {redactor.text(each.difference.declared)}"
+        for each in verdict.findings
+        if each.difference.declared
+    )
+    if losses:
+        yield "Declared losses:"
+        yield from (f"  {each}" for each in [*losses][:_DECLARED])
+        if len(losses) > _DECLARED:
+            yield f"  … and {len(losses) - _DECLARED} more"
+        yield ""
+
+
+def _place(finding: Finding) -> tuple[str, str, str]:
+    return finding.scenario, finding.moment, finding.difference.aspect
+
+
+def _finding(finding: Finding, verdict: Verdict, redactor: Redactor) -> Iterator[str]:
+    yield f"✗ {finding.id}"
+    title = verdict.record.title
+    made = f", of the run made through {title(finding.here.protocol)}" if finding.is_shared else ""
+    yield f"    {finding.scenario}, {finding.moment}{made}: {finding.difference.aspect} differs"
+    for shot, value in ((finding.here, finding.difference.here), (finding.there, finding.difference.there)):
+        yield f"    {title(shot.protocol)}: {redactor.text(show(value))}"
+        for line in wire_lines(shot, redactor):
+            yield f"        {line}"
+    yield ""
+
+
+def wire_lines(shot: Shot, redactor: Redactor) -> Iterator[str]:
+    """The exchange that told it."""
+    telling = shot.telling or next(reversed(shot.exchanges), None)
+    if telling is None:
+        return
+    told = redactor.exchange(telling)
+    request = told["request"]
+    yield f"asked     {request['method']} {request['url']}"
+    if request["body"]:
+        yield f"          {_short(request['body'])}"
+    answer = told.get("response")
+    if answer:
+        yield f"answered  {answer['status']} {_short(answer['body'])}".rstrip()
+        for event in answer["events"][-_EVENTS:]:
+            yield f"          {_short(event['text'])}"
+    if told.get("error"):
+        yield f"then      {told['error']}"
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONG else f"{text[:_LONG]}…"

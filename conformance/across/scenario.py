@@ -1,0 +1,107 @@
+"""What is played through each protocol: for every scenario the moments at which is looked at what its caller knows."""
+
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from conformance.across.driver import Driver, Told
+from conformance.across.model import File, Input
+from conformance.trigger import Trigger
+from conformance.wire.http import Unanswered
+
+__all__ = ("SCENARIOS", "Moment", "Scenario")
+
+_FILE: Final = File("across.bin", b"\x00\x01\xfe\xff across\r\n", "application/octet-stream")
+"""Bytes that are no text, which some protocols have to encode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    name: str
+    told: Told
+    is_at_rest: bool = True
+    """Nothing changes until the scenario goes on, so other protocols can be asked for the same run."""
+
+
+Play = Callable[[Driver, Trigger], AsyncGenerator[Moment]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    name: str
+    behaviour: str
+    """That the agent is brought to."""
+    about: str
+    play: Play
+    needs: str = ""
+    """What a protocol has to have for it."""
+
+
+def _input_of(trigger: Trigger) -> Input:
+    return Input(trigger.text, data=trigger.data)
+
+
+async def _plain(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
+    yield Moment("answer", await driver.send(trigger.agent, _input_of(trigger)))
+
+
+async def _stream(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
+    told = await driver.tell(trigger.agent, _input_of(trigger))
+    yield Moment("stream", told)
+    yield Moment("afterwards", await driver.look(told.handle), is_at_rest=False)
+
+
+async def _turns(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
+    first = await driver.send(trigger.agent, _input_of(trigger))
+    yield Moment("first turn", first, is_at_rest=False)
+    second = await driver.send(trigger.agent, _input_of(trigger), first.handle)
+    is_same = bool(first.handle.thread) and first.handle.thread == second.handle.thread
+    meaning = replace(second.meaning, conversation="the same" if is_same else "another")
+    yield Moment("second turn", replace(second, meaning=meaning))
+
+
+async def _question(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
+    asked = await driver.send(trigger.agent, _input_of(trigger))
+    yield Moment("asked", asked)
+    yield Moment("answered", await driver.answer(asked, trigger.answer))
+
+
+async def _files(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
+    yield Moment("answer", await driver.tell(trigger.agent, replace(_input_of(trigger), files=(_FILE,))))
+
+
+async def _tell(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
+    yield Moment("answer", await driver.tell(trigger.agent, _input_of(trigger)))
+
+
+async def _cancel(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
+    async with driver.stream(trigger.agent, _input_of(trigger)) as live:
+        try:
+            while not live.read_so_far().meaning.text and await live.next():
+                pass
+        except Unanswered:
+            pass  # an agent that says nothing at first can be cancelled all the same
+        handle = live.now().handle
+        await driver.cancel(handle)
+    yield Moment("cancelled", await driver.wait_for_end(handle))
+
+
+async def _return(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
+    handle = await driver.leave(trigger.agent, _input_of(trigger))
+    yield Moment("back", await driver.wait_for_end(handle))
+
+
+SCENARIOS: Final = (
+    Scenario("plain", "plain", "a text is answered", _plain),
+    Scenario("stream", "stream", "an answer comes in pieces, and is looked at again afterwards", _stream, "stream"),
+    Scenario("turns", "plain", "two turns of one conversation", _turns),
+    Scenario("question", "question", "the agent asks, and goes on when it is answered", _question),
+    Scenario("questions", "questions", "the agent asks two things at once", _question),
+    Scenario("approval", "approval", "the agent asks for an approval whose answer has a schema", _question),
+    Scenario("files", "files", "files go in and come out", _files),
+    Scenario("data", "data", "the answer is structured data", _tell),
+    Scenario("fail", "fail", "the agent fails", _tell),
+    Scenario("cancel", "long", "a run is cancelled while it is at work", _cancel, "cancel"),
+    Scenario("return", "stream", "the caller goes away in the middle and comes back", _return),
+    Scenario("silence", "silence", "nothing comes for a while in the middle of the answer", _tell),
+)

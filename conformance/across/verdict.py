@@ -1,0 +1,174 @@
+"""What a record comes to: where protocols agree, what is lost with a word said of it, and what without."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+
+from conformance.across.compare import ASPECTS, Difference, differences
+from conformance.across.model import Shot
+from conformance.across.play import Played, Record
+
+__all__ = ("Cell", "Finding", "Verdict", "judge")
+
+_PREFIX = "across/"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Two protocols do not say the same."""
+
+    scenario: str
+    moment: str
+    here: Shot
+    """What most protocols say; of a run that is looked at through another protocol, what its caller was told."""
+    there: Shot
+    """What this one says."""
+    difference: Difference
+    is_shared: bool
+    """It is one run, seen through two protocols, and not one of each."""
+    known: str = ""
+    """Why it is as expected, of the baseline."""
+
+    @property
+    def id(self) -> str:
+        who = f"{self.here.protocol}>{self.there.protocol}" if self.is_shared else self.there.protocol
+        return f"{_PREFIX}{self.scenario}.{self.difference.aspect}:{who}"
+
+    @property
+    def is_against(self) -> bool:
+        return not self.difference.declared and not self.known
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Two protocols: at how many moments they were compared, and in how much they differ."""
+
+    compared: int = 0
+    declared: int = 0
+    undeclared: int = 0
+
+    def __add__(self, other: "Cell") -> "Cell":
+        return Cell(self.compared + other.compared, self.declared + other.declared, self.undeclared + other.undeclared)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    record: Record
+    findings: Sequence[Finding]
+    pairs: Mapping[tuple[str, str], Cell]
+    """Each protocol by itself, compared with each other."""
+    shared: Mapping[tuple[str, str], Cell]
+    """Runs made through the first and looked at through the second."""
+    stale: Sequence[str] = ()
+    """Entries of the baseline for which there is no difference any more."""
+    played: int = field(default=0)
+
+    @property
+    def against(self) -> Sequence[Finding]:
+        return [each for each in self.findings if each.is_against]
+
+    @property
+    def is_same(self) -> bool:
+        return self.played > 0 and not self.against and not self.stale
+
+    def mark(self, scenario: Played, protocol: str) -> str:
+        """Of a scenario in a protocol, for a table."""
+        if scenario.skipped:
+            return "?"
+        if protocol in scenario.lacks:
+            return "–"
+        mine = [
+            each
+            for each in self.findings
+            if not each.is_shared and each.scenario == scenario.scenario.name and each.there.protocol == protocol
+        ]
+        return "✗" if any(each.is_against for each in mine) else "◐" if mine else "✓"
+
+
+def judge(record: Record, baseline: Mapping[str, str] | None = None) -> Verdict:
+    entries = {id: why for id, why in (baseline or {}).items() if id.startswith(_PREFIX)}
+    findings = [
+        replace(each, known=entries.get(each.id, ""))
+        for played in record.played
+        for each in (*_compare_alone(played, record.protocols), *_compare_shared(played))
+    ]
+    pairs: dict[tuple[str, str], Cell] = {}
+    shared: dict[tuple[str, str], Cell] = {}
+    for played in record.played:
+        for one, other in combinations(record.protocols, 2):
+            cell = _cell(played.shots.get(one, {}), played.shots.get(other, {}))
+            pairs[one, other] = pairs[other, one] = pairs.get((one, other), Cell()) + cell
+        for (made, seen), shots in played.seen.items():
+            shared[made, seen] = shared.get((made, seen), Cell()) + _cell(played.shots[made], shots)
+    there = {each.id for each in findings}
+    played_names = {each.scenario.name for each in record.played}
+    stale = [id for id in entries if id not in there and _scenario_of(id) in played_names]
+    return Verdict(record, findings, pairs, shared, stale, sum(1 for each in record.played if each.shots))
+
+
+def _scenario_of(id: str) -> str:
+    return id.removeprefix(_PREFIX).partition(".")[0]
+
+
+def _cell(here: Mapping[str, Shot], there: Mapping[str, Shot]) -> Cell:
+    both = [moment for moment in here if moment in there]
+    found = [each for moment in both for each in differences(here[moment], there[moment])]
+    faults = sum(1 for shots in (here, there) for moment, shot in shots.items() if shot.fault and moment not in both)
+    declared = sum(1 for each in found if each.declared)
+    return Cell(len(both), declared, len(found) - declared + faults)
+
+
+def _compare_alone(played: Played, protocols: Sequence[str]) -> Iterator[Finding]:
+    """Each protocol by itself: against the one that most agree with."""
+    moments = dict.fromkeys(moment for shots in played.shots.values() for moment in shots)
+    for moment in moments:
+        shots = [played.shots[name][moment] for name in protocols if moment in played.shots.get(name, {})]
+        yield from _faults(played, moment, shots)
+        told = [shot for shot in shots if not shot.fault]
+        for aspect in ASPECTS:
+            yield from _of_aspect(played, moment, told, aspect)
+
+
+def _faults(played: Played, moment: str, shots: Sequence[Shot]) -> Iterator[Finding]:
+    """What could not be had is wrong, also where all protocols fail at it."""
+    for shot in shots:
+        if shot.fault:
+            well = (each for each in played.shots.values() if not any(one.fault for one in each.values()))
+            here = next((list(each.values())[-1] for each in well), shot)
+            why = "the server says that it does not do this" if shot.is_declined else ""
+            difference = Difference("answer", "played", shot.fault, why)
+            yield Finding(played.scenario.name, moment, here, shot, difference, is_shared=False)
+
+
+def _of_aspect(played: Played, moment: str, shots: Sequence[Shot], aspect: str) -> Iterator[Finding]:
+    found = {
+        (one.protocol, other.protocol): difference
+        for one in shots
+        for other in shots
+        for difference in differences(one, other)
+        if difference.aspect == aspect
+    }
+    if not found:
+        return
+    name = played.scenario.name
+    differing = [shot for shot in shots if any(one == shot.protocol for one, _ in found)]
+    here = min(differing, key=lambda shot: (sum(1 for one, _ in found if one == shot.protocol), bool(shot.losses)))
+    named: set[str] = set()
+    for there in shots:
+        difference = found.get((here.protocol, there.protocol))
+        if difference is not None:
+            named |= set() if difference.declared else {there.protocol}
+            yield Finding(name, moment, here, there, difference, is_shared=False)
+    # Two that differ from each other without a word said of it, whatever the reference has declared.
+    for one, other in combinations(shots, 2):
+        difference = found.get((one.protocol, other.protocol))
+        if difference is not None and not difference.declared and not named & {one.protocol, other.protocol}:
+            yield Finding(name, moment, one, other, difference, is_shared=False)
+
+
+def _compare_shared(played: Played) -> Iterator[Finding]:
+    for (made, _), shots in played.seen.items():
+        for moment, there in shots.items():
+            here = played.shots[made][moment]
+            for difference in differences(here, there):
+                yield Finding(played.scenario.name, moment, here, there, difference, is_shared=True)

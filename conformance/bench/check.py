@@ -1,0 +1,329 @@
+"""The checks of a task, on what an attempt brought."""
+
+import fnmatch
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from conformance.bench.sandbox import Finding, Matcher, TooLong, run_check, run_program, safe_path
+from conformance.bench.task import Check
+
+__all__ = ("Evidence", "Verdict", "judge", "mistake_in", "title_of")
+
+_SHOWN: Final = 80
+"""Characters of a text in a title or a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What came back from an agent."""
+
+    task: str
+    input: str | None
+    outputs: Sequence[str]
+    """Of every step."""
+    steps: Sequence[Mapping[str, Any]] = ()
+    """As they came over the wire."""
+    error: str | None = None
+    """Why the agent failed, in its words."""
+    artifacts: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """The agent's files by path."""
+    uploads: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """What it was given."""
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    check: str
+    passed: bool
+    why: str = ""
+    broken: bool = False
+    """The check itself is wrong."""
+
+
+def title_of(check: Check) -> str:
+    """What a check is called where it has no name."""
+    if check.name:
+        return check.name
+    match check.subject:
+        case "steps":
+            count = check.steps
+            assert count is not None
+            bounds = (("at least", count.at_least), ("at most", count.at_most))
+            return "steps " + " and ".join(f"{word} {number}" for word, number in bounds if number is not None)
+        case "python":
+            return f"check of {check.python}"
+        case "code":
+            return "check in Python"
+        case "program":
+            subject = f"python {' '.join(check.program or ())}"
+        case "artifact":
+            subject = f"{'every ' if check.every else ''}{check.artifact}"
+        case "error":
+            subject = "error"
+        case _:
+            subject = "output" if check.output in (None, "last") else f"output ({check.output})"
+    held = list(_predicates(check))
+    if held:
+        return f"{subject} {' and '.join(held)}"
+    return "the agent fails" if check.subject == "error" else f"{subject} ends well"
+
+
+def _predicates(check: Check) -> "list[str]":
+    told: list[str] = []
+    if check.contains:
+        told.append(f"contains {', '.join(map(_quote, check.contains))}")
+    if check.excludes:
+        told.append(f"has no {', '.join(map(_quote, check.excludes))}")
+    if check.equals is not None:
+        told.append(f"equals {_quote(check.equals)}")
+    if check.equals_file is not None:
+        told.append(f"equals {check.equals_file}")
+    if check.regex is not None:
+        told.append(f"matches /{_short(check.regex)}/")
+    if check.json_schema is not None:
+        told.append("fits its schema")
+    if "json_equals" in check.model_fields_set:
+        told.append(f"is {_short(json.dumps(check.json_equals, ensure_ascii=False))}")
+    return told
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def _quote(text: str) -> str:
+    return f"“{_short(' '.join(text.split()))}”"
+
+
+def mistake_in(check: Check, resources: Mapping[str, bytes]) -> tuple[str, str] | None:
+    """The key and what is wrong with it, of what could never hold or never run."""
+    if check.regex is not None:
+        try:
+            re.compile(check.regex)
+        except (re.error, OverflowError, RecursionError) as error:
+            return "regex", f"it is no regular expression: {error}"
+    if check.json_schema is not None:
+        try:
+            Draft202012Validator.check_schema(_schema(check, resources))
+        except SchemaError as error:
+            return "json_schema", f"it is no JSON schema: {error.json_path}: {_short(error.message)}"
+        except ValueError as error:
+            return "json_schema", f"it is not JSON: {error}"
+    for key, source in (("python", resources.get(check.python or "")), ("code", (check.code or "").encode())):
+        if source:
+            try:
+                compile(source, check.python or "check", "exec")
+            except (SyntaxError, ValueError) as error:
+                return key, f"it is no Python: {error}"
+    return None
+
+
+def _schema(check: Check, resources: Mapping[str, bytes]) -> Any:
+    """Raises ValueError."""
+    if isinstance(check.json_schema, str):
+        return json.loads(resources.get(check.json_schema) or b"{}")
+    return check.json_schema
+
+
+async def judge(check: Check, evidence: Evidence, resources: Mapping[str, bytes], matcher: Matcher) -> Verdict:
+    judging = _Judging(check, evidence, resources, matcher)
+    try:
+        finding = await judging.find()
+    except ValueError as error:  # a pattern or a schema that only shows its fault when it is used
+        finding = Finding(False, f"the check is wrong: {error}", broken=True)
+    return Verdict(title_of(check), finding.passed, finding.why, finding.broken)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    check: Check
+    evidence: Evidence
+    resources: Mapping[str, bytes]
+    matcher: Matcher
+
+    async def find(self) -> Finding:
+        check, evidence = self.check, self.evidence
+        match check.subject:
+            case "steps":
+                return self._steps(len(evidence.steps))
+            case "error":
+                if evidence.error is None:
+                    return Finding(False, "the agent did not fail")
+                return await self._holds(evidence.error.encode())
+            case "artifact":
+                return await self._artifact(check.artifact or "")
+            case "program":
+                return await self._program(check.program or ())
+            case "python" | "code":
+                return await self._python()
+            case _:
+                return await self._output()
+
+    def _steps(self, taken: int) -> Finding:
+        count = self.check.steps
+        assert count is not None
+        if count.at_least is not None and taken < count.at_least:
+            return Finding(False, f"it took {taken}")
+        if count.at_most is not None and taken > count.at_most:
+            return Finding(False, f"it took {taken}")
+        return Finding(True)
+
+    async def _output(self) -> Finding:
+        outputs, which = self.evidence.outputs, self.check.output
+        if which == "all":
+            return await self._holds("\n".join(outputs).encode())
+        if isinstance(which, int) and which > len(outputs):
+            return Finding(False, f"there was no step {which}")
+        if not outputs:
+            return Finding(False, "there was no step")
+        return await self._holds(outputs[which - 1 if isinstance(which, int) else -1].encode())
+
+    async def _artifact(self, pattern: str) -> Finding:
+        """By its whole path, or where the pattern names no folder by its name alone."""
+        made = self.evidence.artifacts
+        fitting = [
+            path
+            for path in made
+            if fnmatch.fnmatchcase(path, pattern)
+            or ("/" not in pattern and fnmatch.fnmatchcase(path.rpartition("/")[2], pattern))
+        ]
+        if not fitting:
+            return Finding(False, f"there is no such file; there are {', '.join(made) or 'none'}")
+        found = {path: await self._holds(made[path]) for path in fitting}
+        if self.check.every:
+            wrong = next((path for path in fitting if not found[path].passed), None)
+            return Finding(True) if wrong is None else _of(wrong, found[wrong])
+        right = next((path for path in fitting if found[path].passed), None)
+        return Finding(True) if right is not None else _of(fitting[0], found[fitting[0]])
+
+    async def _program(self, arguments: Sequence[str]) -> Finding:
+        first = arguments[0]
+        if first != "-m" and safe_path(first) not in {safe_path(each) for each in self._workspace()}:
+            return Finding(False, f"there is no file {first}")
+        try:
+            printed = await run_program(
+                arguments, self._workspace(), seconds=self.check.timeout, memory=self.check.memory * 2**20
+            )
+        except TooLong as error:
+            return Finding(False, str(error))
+        if printed.code != 0:
+            said = (printed.stderr.strip() or printed.stdout.strip()).splitlines()
+            return Finding(False, f"it ended with exit code {printed.code}{': ' + said[-1][:500] if said else ''}")
+        return await self._holds(printed.stdout.encode())
+
+    async def _python(self) -> Finding:
+        check, evidence = self.check, self.evidence
+        source = check.code if check.python is None else self.resources[check.python].decode(errors="replace")
+        run = {
+            "task": evidence.task,
+            "input": evidence.input,
+            "output": evidence.outputs[-1] if evidence.outputs else "",
+            "outputs": list(evidence.outputs),
+            "steps": [dict(step) for step in evidence.steps],
+            "error": evidence.error,
+            "seed": evidence.seed,
+            "artifacts": [safe for path in evidence.artifacts if (safe := safe_path(path)) is not None],
+        }
+        return await run_check(
+            source or "",
+            check.python or "check",
+            run,
+            self._workspace(),
+            seconds=check.timeout,
+            memory=check.memory * 2**20,
+        )
+
+    def _workspace(self) -> Mapping[str, bytes]:
+        """What the agent was given, below what it made, below what the check brings along."""
+        hidden = {path.rpartition("/")[2]: self.resources[path] for path in self.check.files}
+        return {**self.evidence.uploads, **self.evidence.artifacts, **hidden}
+
+    async def _holds(self, data: bytes) -> Finding:
+        """Whether all that the check says is so of this."""
+        check = self.check
+        if check.equals_file is not None and data != self.resources[check.equals_file]:
+            wanted = self.resources[check.equals_file]
+            return Finding(False, f"it is not the same: {_bytes(data)}, and {_bytes(wanted)} is wanted")
+        text = data.decode(errors="replace")
+        for find in (self._words, self._equals):
+            if (why := find(text)) is not None:
+                return Finding(False, why)
+        try:
+            why = await self._pattern(text) or await self._json(text)
+        except TooLong as error:
+            return Finding(False, str(error))
+        return Finding(why is None, why or "")
+
+    def _fold_case(self, text: str) -> str:
+        return text.casefold() if self.check.ignore_case else text
+
+    def _words(self, text: str) -> str | None:
+        inside = self._fold_case(text)
+        for word in self.check.contains:
+            if self._fold_case(word) not in inside:
+                return f"{_quote(word)} is not in {_describe_text(text)}"
+        for word in self.check.excludes:
+            if self._fold_case(word) in inside:
+                return f"{_quote(word)} is in {_describe_text(text)}"
+        return None
+
+    def _equals(self, text: str) -> str | None:
+        wanted = self.check.equals
+        if wanted is None or self._fold_case(text.strip()) == self._fold_case(wanted.strip()):
+            return None
+        return f"it is {_describe_text(text)}"
+
+    async def _pattern(self, text: str) -> str | None:
+        if self.check.regex is None:
+            return None
+        found = await self.matcher.find(self.check.regex, text, ignore_case=self.check.ignore_case)
+        return None if found else f"it is {_describe_text(text)}"
+
+    async def _json(self, text: str) -> str | None:
+        given = self.check.model_fields_set
+        if self.check.json_schema is None and "json_equals" not in given:
+            return None
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            return f"it is no JSON: {_describe_text(text)}"
+        if "json_equals" in given and not _same(value, self.check.json_equals):
+            return f"it is {_describe_text(text)}"
+        if self.check.json_schema is not None:
+            return await self.matcher.mismatch(_schema(self.check, self.resources), value)
+        return None
+
+
+def _of(path: str, finding: Finding) -> Finding:
+    return Finding(finding.passed, f"{path}: {finding.why}", finding.broken)
+
+
+def _describe_text(text: str) -> str:
+    return _quote(text) if text.strip() else "empty"
+
+
+def _bytes(data: bytes) -> str:
+    return f"{len(data)} bytes (sha256 {hashlib.sha256(data).hexdigest()[:12]}…)"
+
+
+def _same(one: Any, other: Any) -> bool:
+    """As JSON: 1 and 1.0 are one number, and True is none."""
+    return json.dumps(_plain(one), sort_keys=True) == json.dumps(_plain(other), sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return int(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}  # type: ignore[misc]
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]  # type: ignore[misc]
+    return value

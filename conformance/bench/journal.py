@@ -1,0 +1,106 @@
+"""The journal of a bench: one JSON object a line, the header first, then every attempt when it is over. A bench that
+was stopped, or killed, goes on from it."""
+
+import json
+import os
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from pydantic import ValidationError
+
+from conformance.bench.result import FORMAT, Attempt, Header, Report
+
+__all__ = ("Journal", "JournalError", "read_journal", "read_report", "write_file")
+
+
+class JournalError(Exception):
+    """One line: which file, and what is wrong with it."""
+
+
+class Journal:
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        self.path = path
+        self._file = file
+
+    def add(self, record: Header | Attempt) -> None:
+        """On the disk when it returns: what it says was paid for."""
+        self._file.write(record.model_dump_json().encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    @classmethod
+    @contextmanager
+    def create(cls, path: Path, header: Header) -> "Generator[Journal]":
+        with path.open("xb") as file:
+            journal = cls(path, file)
+            journal.add(header)
+            yield journal
+
+    @classmethod
+    @contextmanager
+    def resume(cls, path: Path) -> "Generator[Journal]":
+        """To go on behind its last whole line."""
+        with path.open("r+b") as file:
+            whole = file.read().rfind(b"\n") + 1
+            file.truncate(whole)
+            file.seek(whole)
+            yield cls(path, file)
+
+
+def read_journal(path: Path) -> tuple[Header, list[Attempt]]:
+    """A last line that was cut off is left out. Raises JournalError."""
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except OSError as error:
+        raise JournalError(f"{path}: it cannot be read: {error.strerror}") from None
+    try:
+        header = Header.model_validate(_object(path, 1, lines[0] if lines else b""))
+        attempts = [Attempt.model_validate(_object(path, at, line)) for at, line in enumerate(lines[1:], 2)]
+    except ValidationError as error:
+        raise JournalError(f"{path}: it is no journal of a bench: {_first(error)}") from None
+    _check_format(path, header.format)
+    latest = {(each.agent, each.task, each.repetition): each for each in attempts}
+    return header, list(latest.values())
+
+
+def read_report(path: Path) -> Report:
+    """A result file, or the folder that one is in. Raises JournalError."""
+    file = path / "result.json" if path.is_dir() else path
+    try:
+        told = json.loads(file.read_bytes())
+    except OSError as error:
+        raise JournalError(f"{file}: it cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise JournalError(f"{file}: it is no result of a bench: it is not JSON") from None
+    if isinstance(told, dict):
+        _check_format(file, told.get("format"))  # type: ignore[arg-type]
+    try:
+        return Report.model_validate(told)
+    except ValidationError as error:
+        raise JournalError(f"{file}: it is no result of a bench: {_first(error)}") from None
+
+
+def _object(path: Path, line: int, raw: bytes) -> Any:
+    try:
+        return json.loads(raw)
+    except ValueError:
+        raise JournalError(f"{path}:{line}: it is no journal of a bench: this is not JSON") from None
+
+
+def _check_format(path: Path, number: object) -> None:
+    if isinstance(number, int) and number > FORMAT:
+        raise JournalError(f"{path}: a newer version has written it (format {number}; this one reads {FORMAT})")
+
+
+def _first(error: ValidationError) -> str:
+    each = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, each['loc']))}: {each['msg'].lower()}"
+
+
+def write_file(path: Path, text: str | Iterable[str]) -> None:
+    """Whole or not at all: whoever reads it meanwhile has the one before."""
+    beside = path.with_name(f".{path.name}.part")
+    beside.write_text(text if isinstance(text, str) else "".join(text), encoding="utf-8")
+    beside.replace(path)

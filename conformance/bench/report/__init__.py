@@ -1,0 +1,62 @@
+"""The forms of a report."""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance.bench.journal import write_file
+from conformance.bench.report.html import html
+from conformance.bench.report.markdown import markdown
+from conformance.bench.result import Report
+
+__all__ = ("csv_text", "write_reports")
+
+_COLUMNS: Sequence[str] = (
+    "suite", "agent", "task", "repetition", "category", "difficulty", "outcome", "passed", "seconds", "first_output",
+    "steps", "artifacts", "input_tokens", "output_tokens", "total_tokens", "cost", "seed", "started_at", "why",
+)  # fmt: skip
+
+
+def write_reports(folder: Path, report: Report) -> None:
+    """All of them."""
+    write_file(folder / "result.json", report.model_dump_json(indent=1) + "\n")
+    write_file(folder / "result.csv", csv_text(report))
+    write_file(folder / "report.md", markdown(report))
+    write_file(folder / "report.html", html(report))
+
+
+def csv_text(report: Report) -> str:
+    """One row an attempt (RFC 4180)."""
+    about = {each.name: each for each in report.header.tasks}
+    made = io.StringIO()
+    rows = csv.DictWriter(made, _COLUMNS, restval="")
+    rows.writeheader()
+    for each in report.attempts:
+        rows.writerow(
+            {
+                "suite": report.header.suite,
+                "agent": _cell(each.agent),
+                "task": each.task,
+                "repetition": each.repetition,
+                "category": " ".join(about[each.task].category),
+                "difficulty": about[each.task].difficulty,
+                "outcome": each.outcome,
+                "passed": int(each.has_passed),
+                "seconds": each.seconds,
+                "first_output": "" if each.first_output is None else each.first_output,
+                "steps": len(each.step_seconds),
+                "artifacts": len(each.artifacts),
+                **{name: f"{number:g}" for name, number in each.usage.items() if name != "cost"},
+                "cost": "" if each.cost is None else each.cost,
+                "seed": each.seed,
+                "started_at": each.started_at,
+                "why": _cell(each.why),
+            }
+        )
+    return made.getvalue()
+
+
+def _cell(text: str) -> str:
+    """A spreadsheet would take some of what agents say for a formula (OWASP, CSV injection)."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -1,0 +1,108 @@
+"""Plots as inline SVG: a row for each thing, its label at the left and its value in words at the right."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final
+
+__all__ = ("Change", "Span", "bars", "changes", "spans")
+
+_LABEL: Final = 200
+_PLOT: Final = 420
+_WORDS: Final = 180
+_ROW: Final = 22
+_LONGEST: Final = 30
+"""Characters of a label; the whole of it is shown by its tooltip."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A value between two others."""
+
+    label: str
+    low: float
+    value: float
+    high: float
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From one value to another."""
+
+    label: str
+    before: float
+    now: float
+    words: str
+    kind: str
+    """The class of its mark."""
+
+
+def spans(title: str, rows: Sequence[Span], most: float, axis: Callable[[float], str]) -> str:
+    """A mark at each value, and a line from its low to its high."""
+
+    def drawn(row: Span, y: float) -> Iterator[str]:
+        yield _line(_x(row.low, most), _x(row.high, most), y, "span")
+        yield f'<circle class="mark" cx="{_x(row.value, most):.1f}" cy="{y:.1f}" r="4"/>'
+
+    return _plot(
+        title, [(each.label, each.words, drawn(each, _middle(at))) for at, each in enumerate(rows)], most, axis
+    )
+
+
+def bars(title: str, rows: Sequence[tuple[str, float, str]], axis: Callable[[float], str]) -> str:
+    """Each a label, a value and its words."""
+    most = max((value for _, value, _ in rows), default=0) or 1
+
+    def drawn(value: float, y: float) -> Iterator[str]:
+        width = _x(value, most) - _LABEL
+        yield f'<rect class="mark" x="{_LABEL}" y="{y - 6:.1f}" width="{width:.1f}" height="12"/>'
+
+    made = [(label, words, drawn(value, _middle(at))) for at, (label, value, words) in enumerate(rows)]
+    return _plot(title, made, most, axis)
+
+
+def changes(title: str, rows: Sequence[Change], axis: Callable[[float], str]) -> str:
+    """Of rates: a ring at what was, a mark at what is."""
+
+    def drawn(row: Change, y: float) -> Iterator[str]:
+        yield _line(_x(row.before, 1), _x(row.now, 1), y, f"span {escape(row.kind)}")
+        yield f'<circle class="ring" cx="{_x(row.before, 1):.1f}" cy="{y:.1f}" r="5"/>'
+        yield f'<circle class="mark {escape(row.kind)}" cx="{_x(row.now, 1):.1f}" cy="{y:.1f}" r="4"/>'
+
+    return _plot(title, [(each.label, each.words, drawn(each, _middle(at))) for at, each in enumerate(rows)], 1, axis)
+
+
+def _plot(title: str, rows: Sequence[tuple[str, str, Iterable[str]]], most: float, axis: Callable[[float], str]) -> str:
+    height = _ROW * (len(rows) + 1)
+    parts = [f'<svg role="img" viewBox="0 0 {_LABEL + _PLOT + _WORDS} {height}"><title>{escape(title)}</title>']
+    parts += _axis(most, axis, height)
+    for at, (label, words, marks) in enumerate(rows):
+        y = _middle(at)
+        short = label if len(label) <= _LONGEST else f"{label[: _LONGEST - 1]}…"
+        parts.append(
+            f'<g><title>{escape(label)}: {escape(words)}</title><text x="0" y="{y + 4:.1f}">{escape(short)}</text>'
+        )
+        parts += marks
+        parts.append(f'<text x="{_LABEL + _PLOT + 12}" y="{y + 4:.1f}">{escape(words)}</text></g>')
+    return "\n".join([*parts, "</svg>"])
+
+
+def _axis(most: float, axis: Callable[[float], str], height: float) -> Iterator[str]:
+    for share in (0, 0.5, 1):
+        x = _x(share * most, most)
+        yield f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height - _ROW}"/>'
+        words = escape(axis(share * most))
+        yield f'<text class="tick" text-anchor="middle" x="{x:.1f}" y="{height - 7}">{words}</text>'
+
+
+def _line(x1: float, x2: float, y: float, kind: str) -> str:
+    return f'<line class="{kind}" x1="{x1:.1f}" x2="{x2:.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
+
+
+def _middle(row: int) -> float:
+    return _ROW * (row + 0.5)
+
+
+def _x(value: float, most: float) -> float:
+    return _LABEL + _PLOT * min(1.0, value / most if most else 0.0)

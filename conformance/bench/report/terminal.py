@@ -1,0 +1,70 @@
+"""The report on a terminal."""
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from conformance.bench.report import words
+from conformance.bench.result import Report
+
+__all__ = ("terminal",)
+
+_STYLES = {
+    "passed": "green",
+    "failed": "red",
+    "error": "red",
+    "timeout": "yellow",
+    "limit": "yellow",
+    "unreachable": "magenta",
+    "broken": "magenta",
+    "skipped": "dim",
+}
+_STYLE_OF = {mark: _STYLES[outcome] for outcome, mark in words.MARKS.items()}
+
+
+def terminal(report: Report) -> Iterator[RenderableType]:
+    """What is to be printed, piece by piece."""
+    for line in words.trouble(report):
+        yield Text(line, style="bold red")
+    yield _tasks(report)
+    yield _agents(report)
+    if report.comparisons:
+        yield Text("\n".join(words.sentences(report)))
+    if report.baseline is not None:
+        yield Text(f"Since {report.baseline.started_at}:", style="bold")
+        for line in words.changes(report.baseline):
+            yield Text(f"  {line}")
+
+
+def _table() -> Table:
+    return Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+
+
+def _tasks(report: Report) -> Table:
+    made = _table()
+    made.add_column("task", no_wrap=True)
+    for each in report.agents:
+        made.add_column(each.agent, justify="center", no_wrap=True)
+    for about in report.header.tasks:
+        made.add_row(about.name, *(_style_marks(words.marks(report, each.agent, about.name)) for each in report.agents))
+    return made
+
+
+def _style_marks(marks: str) -> Text:
+    made = Text()
+    for mark in marks:
+        made.append(mark, _STYLE_OF.get(mark, ""))
+    return made
+
+
+def _agents(report: Report) -> Table:
+    made = _table()
+    made.add_column("agent", no_wrap=True)
+    ks = words.shown_k(report)
+    for head in ("passed", "95 %", "score", *(f"pass^{k}" for k in ks), *words.MEASURES):
+        made.add_column(head, justify="right", no_wrap=True)
+    for each in report.agents:
+        made.add_row(each.agent, *words.row(report, each, ks))
+    return made

@@ -1,0 +1,143 @@
+"""A whole bench: from the agents and the tasks to a folder with a journal, a result and its reports."""
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from conformance.bench.attempt import Contender
+from conformance.bench.journal import Journal, JournalError, read_journal
+from conformance.bench.price import Prices
+from conformance.bench.report import write_reports
+from conformance.bench.result import AgentAbout, Attempt, Header, Machine, Report, Settings, TaskAbout
+from conformance.bench.run import Budget, Progress, run
+from conformance.bench.sandbox import Matcher
+from conformance.bench.suite import Suite
+from conformance.bench.summary import against, summarize
+from conformance.wire.exchange import Redactor
+
+__all__ = ("JOURNAL", "Session", "begin", "conduct", "differences")
+
+JOURNAL: Final = "journal.jsonl"
+"""In the folder of a bench."""
+_INTERRUPTED: Final = "it was interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    folder: Path
+    header: Header
+    suite: Suite
+    contenders: Sequence[Contender]
+    prices: Prices
+    budget: Budget
+    baseline: Report | None = None
+    baseline_file: str = ""
+    secrets: Sequence[str] = ()
+    """What was sent to agents' servers to be let in: if one says it again, it is not written down."""
+
+
+def begin(suite: Suite, agents: Sequence[AgentAbout], settings: Settings, *, suite_format: str = "babelgate") -> Header:
+    """What goes at the head of a new journal."""
+    return Header(
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        suite=suite.name,
+        source=suite.source,
+        suite_format=suite_format,
+        suite_hash=suite.hash,
+        description=suite.description,
+        notes=(*suite.notes, *(f"{asked.task.name}: {note}" for asked in suite.tasks for note in asked.notes)),
+        tasks=tuple(
+            TaskAbout(
+                name=asked.task.name,
+                hash=asked.hash,
+                category=asked.task.category,
+                difficulty=asked.task.difficulty,
+                weight=asked.task.weight,
+                depends_on=asked.task.depends_on,
+                description=asked.task.description or (asked.task.input or "")[:200],
+            )
+            for asked in suite.tasks
+        ),
+        agents=tuple(agents),
+        settings=settings,
+        machine=_machine(),
+    )
+
+
+def _machine() -> Machine:
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        memory = None
+    return Machine(
+        system=platform.platform(),
+        processor=platform.machine(),
+        cpus=os.cpu_count() or 1,
+        memory=memory,
+        python=platform.python_version(),
+        babelgate=importlib.metadata.version("babelgate"),
+    )
+
+
+def differences(header: Header, suite: Suite) -> list[str]:
+    """Why a bench cannot go on with this suite: it would mix what was asked before with what is asked now."""
+    before, now = ({about.name: about.hash for about in header.tasks}, {a.task.name: a.hash for a in suite.tasks})
+    changed = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    return [f"the task {name} is not what it was" for name in changed]
+
+
+async def conduct(session: Session, tell: Callable[[Progress], None]) -> Report:
+    """Go on where the folder's journal ends, or begin it. Where this is cancelled, the reports of what there is are
+    written all the same. Raises JournalError."""
+    path, redactor = session.folder / JOURNAL, Redactor(session.secrets)
+    header, done, stopped = session.header, list[Attempt](), _INTERRUPTED
+    async with Matcher() as matcher:
+        if path.exists():
+            header, done = read_journal(path)
+        else:
+            machine = header.machine.model_copy(update={"isolation": matcher.isolation})
+            header = header.model_copy(update={"machine": machine})
+        try:
+            with _journal(path, header) as journal:
+
+                def keep(made: Attempt) -> None:
+                    made = _redact(made, redactor)
+                    journal.add(made)
+                    done.append(made)
+
+                stopped = await run(
+                    session.suite,
+                    session.contenders,
+                    header.settings,
+                    session.prices,
+                    matcher=matcher,
+                    budget=session.budget,
+                    keep=keep,
+                    tell=tell,
+                    done=tuple(done),
+                )
+        finally:
+            report = summarize(header, done, stopped=stopped)
+            if session.baseline is not None:
+                report = against(report, session.baseline, session.baseline_file)
+            write_reports(session.folder, report)
+    return report
+
+
+def _redact(made: Attempt, redactor: Redactor) -> Attempt:
+    checks = tuple(each.model_copy(update={"why": redactor.text(each.why)}) for each in made.checks)
+    said = {"outputs": made.outputs, "artifacts": made.artifacts}
+    texts = {name: tuple(map(redactor.text, each)) for name, each in said.items()}
+    return made.model_copy(update={**texts, "checks": checks, "why": redactor.text(made.why)})
+
+
+def _journal(path: Path, header: Header):
+    try:
+        return Journal.resume(path) if path.exists() else Journal.create(path, header)
+    except OSError as error:
+        raise JournalError(f"{path}: it cannot be written: {error.strerror}") from None

@@ -1,0 +1,143 @@
+"""Judges whatever an agent speaks: `babelgate check`, without the command line."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from importlib.metadata import version
+from typing import Any, Protocol
+
+from conformance.baseline import apply
+from conformance.judge import judge
+from conformance.probe import NotSpoken, Opened, Options
+from conformance.report.model import Report, SetReport
+from conformance.requirement import Requirement, RequirementSet, load_set, set_names
+from conformance.verdict import Result
+from conformance.wire.http import Unanswered
+
+__all__ = ("Observer", "Selection", "SelectionError", "examine")
+
+
+class SelectionError(ValueError):
+    """What was asked for does not exist; the message says what there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is judged: everything that the agent turns out to speak, or less."""
+
+    protocol: str = ""
+    version: str = ""
+    only: Sequence[str] = ()
+    """Patterns of requirements: `stream.*`, `a2a-1.0/card.*`, `*/error.*`."""
+
+    def sets(self) -> Sequence[RequirementSet]:
+        """Raises SelectionError."""
+        every = [load_set(name) for name in set_names()]
+        chosen = [
+            each
+            for each in every
+            if self.protocol in ("", each.protocol, each.name) and self.version in ("", each.version)
+        ]
+        if not chosen:
+            there = ", ".join(f"{each.protocol} {each.version}" for each in every)
+            raise SelectionError(f"there is no {self.protocol} {self.version}".rstrip() + f"; there are {there}")
+        if self.only and not any(self.wants(requirement) for each in chosen for requirement in each.requirements):
+            raise SelectionError(f"no requirement is called {' or '.join(self.only)}; --list shows them")
+        return chosen
+
+    def wants(self, requirement: Requirement) -> bool:
+        return not self.only or any(
+            fnmatchcase(name, pattern) for pattern in self.only for name in (requirement.id, requirement.name)
+        )
+
+
+class Observer(Protocol):
+    """Who watches a run: the progress bar."""
+
+    def start_set(self, chosen: RequirementSet, opened: Opened[Any], number: int) -> None:
+        """The agent speaks a revision, of which so many requirements are judged now."""
+
+    def add_result(self, result: Result) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Nobody:
+    def start_set(self, chosen: RequirementSet, opened: Opened[Any], number: int) -> None:
+        pass
+
+    def add_result(self, result: Result) -> None:
+        pass
+
+
+@dataclass(slots=True)
+class _Found:
+    sets: list[SetReport] = field(default_factory=list[SetReport])
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+    silent: dict[str, Unanswered] = field(default_factory=dict[str, Unanswered])
+
+
+async def examine(
+    url: str,
+    selection: Selection,
+    options: Options,
+    *,
+    baseline: Mapping[str, str] | None = None,
+    observer: Observer | None = None,
+) -> Report:
+    """One revision after the other: what one does to the agent is not to disturb what another sees.
+
+    A report without sets says why none is spoken. Raises SelectionError, and Unanswered if nobody is at the URL.
+    """
+    started = time.monotonic()
+    watching = observer or _Nobody()
+    chosen = selection.sets()
+    is_told = bool(selection.protocol) and len(chosen) == 1
+    found = _Found()
+    for each in chosen:
+        await _judge_one(each, url, selection, options, watching, found, is_told=is_told)
+    if found.silent and not found.sets and not found.refused:
+        raise next(iter(found.silent.values()))
+    found.refused |= {name: str(error) for name, error in found.silent.items()}
+    return Report(
+        url=url,
+        sets=[apply(baseline or {}, each) for each in found.sets],
+        seconds=time.monotonic() - started,
+        version=version("babelgate"),
+        refused=found.refused,
+        secrets=_secrets(options),
+    )
+
+
+async def _judge_one(
+    chosen: RequirementSet,
+    url: str,
+    selection: Selection,
+    options: Options,
+    observer: Observer,
+    found: _Found,
+    *,
+    is_told: bool,
+) -> None:
+    try:
+        report = await judge(
+            chosen,
+            url,
+            options,
+            is_told=is_told,
+            selected=selection.wants,
+            on_start=lambda opened, number: observer.start_set(chosen, opened, number),
+            on_result=observer.add_result,
+        )
+    except NotSpoken as error:
+        found.refused[chosen.name] = str(error)
+    except Unanswered as error:
+        found.silent[chosen.name] = error
+    else:
+        found.sets.append(report)
+
+
+def _secrets(options: Options) -> list[str]:
+    """The values of the given headers, and what follows the scheme in them."""
+    values = [*options.headers.values(), *options.other_headers.values()]
+    return [*values, *(value.partition(" ")[2] for value in values)]

@@ -1,0 +1,73 @@
+"""An agent of A2A as probes see it, and how another one of the same server is found."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from conformance.probe import Context
+from conformance.protocols.a2a.binding import Binding
+from conformance.protocols.a2a.discovery import Found, sibling_of
+from conformance.verdict import NotApplicable, NotObserved, Prerequisite
+from conformance.wire.exchange import as_list
+from conformance.wire.http import Wire
+
+__all__ = ("Agent", "Ctx", "agent_for", "media_parts", "message")
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    url: str
+    """That the card was found by."""
+    found: Found
+    """The card, or what was looked at in vain."""
+    bindings: tuple[Binding, ...]
+    """Those over HTTP of the revision, in the card's order; each once."""
+    reopen: Callable[[Wire, str], Awaitable["Agent"]]
+    """The same at another URL. Raises Prerequisite if there is no card."""
+
+    @property
+    def card(self) -> Any:
+        """As it is; None if there is none."""
+        return self.found.card
+
+    def __getitem__(self, name: str) -> Binding:
+        for binding in self.bindings:
+            if binding.name == name:
+                return binding
+        raise Prerequisite(
+            f"an interface {name} of {self.url}", [each.name for each in self.bindings], self.found.exchange
+        )
+
+
+Ctx = Context[Agent]
+
+
+async def agent_for(ctx: Ctx, behaviour: str) -> Agent:
+    """The agent that shows a behaviour. Raises NotObserved if nobody said how it is brought about, NotApplicable if it
+    is said never to do it."""
+    trigger = ctx.triggers[behaviour]
+    if trigger.is_never:
+        raise NotApplicable(f"its owner says that the agent never {behaviour_text(behaviour)}")
+    if not trigger.is_given and behaviour != "plain":
+        raise NotObserved("nobody said how the agent is brought to do it", behaviour)
+    return await ctx.once(_sibling, trigger.agent) if trigger.agent else ctx.target
+
+
+def behaviour_text(behaviour: str) -> str:
+    return f"does what the trigger {behaviour} is for"
+
+
+async def _sibling(ctx: Ctx, name: str) -> Agent:
+    url = sibling_of(ctx.target.url, name)
+    return ctx.target if url == ctx.target.url else await ctx.target.reopen(ctx.wire, url)
+
+
+def message(text: str, **members: Any) -> dict[str, Any]:
+    """A message of the user, with an id of its own, in the words of 1.0."""
+    return {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}], **members}
+
+
+def media_parts(task: Any) -> list[Any]:
+    """The parts of all artifacts of a task."""
+    return [part for artifact in as_list(task.get("artifacts")) for part in as_list(artifact.get("parts"))]

@@ -1,0 +1,155 @@
+"""One binding of one revision: an operation by its name of 1.0, its parameters and results in the words of 1.0.
+
+Probes of what both revisions ask are thus written once. The messages on the wire are those of the revision; they are
+recorded, and held against its schemas, before anything is translated.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from conformance.wire.exchange import Exchange, Frame, as_list, dig
+from conformance.wire.http import Stream, Wire
+
+__all__ = ("CODES", "INTERRUPTED", "TERMINAL", "Binding", "EventStream", "Reply", "is_reason", "reason_of", "state_of")
+
+CODES: Final[Mapping[int, str]] = {
+    -32700: "PARSE_ERROR",
+    -32600: "INVALID_REQUEST",
+    -32601: "METHOD_NOT_FOUND",
+    -32602: "INVALID_PARAMS",
+    -32603: "INTERNAL",
+    -32001: "TASK_NOT_FOUND",
+    -32002: "TASK_NOT_CANCELABLE",
+    -32003: "PUSH_NOTIFICATION_NOT_SUPPORTED",
+    -32004: "UNSUPPORTED_OPERATION",
+    -32005: "CONTENT_TYPE_NOT_SUPPORTED",
+    -32006: "INVALID_AGENT_RESPONSE",
+    -32007: "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
+    -32008: "EXTENSION_SUPPORT_REQUIRED",
+    -32009: "VERSION_NOT_SUPPORTED",
+}
+"""The code of an error in JSON-RPC, and its reason, which in REST stands in the ErrorInfo (1.0, 5.4)."""
+
+TERMINAL: Final = frozenset({"TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED"})
+INTERRUPTED: Final = frozenset({"TASK_STATE_INPUT_REQUIRED", "TASK_STATE_AUTH_REQUIRED"})
+
+
+def state_of(task: Any) -> str:
+    """Of a task or a status update, by its name in 1.0: how it is spelled is the affair of one requirement."""
+    state = str(dig(task, "status", "state"))
+    return state if state.startswith("TASK_STATE_") else f"TASK_STATE_{state.upper().replace('-', '_')}"
+
+
+_STATUSES: Final[Mapping[str, tuple[int, ...]]] = {
+    "TASK_NOT_FOUND": (404,),
+    "TASK_NOT_CANCELABLE": (400, 409),
+    "CONTENT_TYPE_NOT_SUPPORTED": (400, 415),
+}
+"""Of REST, in 1.0.1 and 1.0.0; of every other error of A2A it is 400."""
+
+
+def is_reason(reply: "Reply", reason: str) -> bool:
+    """The error is this one. One of REST that lacks its reason is judged by its status: what it lacks is the affair of
+    one requirement, and not of all."""
+    statuses = [f"HTTP {status}" for status in _STATUSES.get(reason, (400,))]
+    return reply.reason == reason or reply.reason in statuses
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    exchange: Exchange
+    result: Any
+    """Of the operation, or None."""
+    reason: str
+    """Of the error: one of CODES, or whatever the agent says; nothing if there is no error."""
+
+    @property
+    def task(self) -> Any:
+        """Of a send."""
+        return dig(self.result, "task")
+
+    @property
+    def message(self) -> Any:
+        return dig(self.result, "message")
+
+    @property
+    def reason_or_result(self) -> Any:
+        """What a failure shows."""
+        return self.reason or self.result
+
+
+class EventStream:
+    """The events of a stream: each a StreamResponse. In 0.3 a status update has `final` beside what 1.0 has."""
+
+    def __init__(self, stream: Stream, payload: Callable[[Frame], Any], reply: Callable[[Exchange], Reply]) -> None:
+        self.stream = stream
+        self._payload = payload
+        self._reply = reply
+
+    @property
+    def exchange(self) -> Exchange:
+        return self.stream.exchange
+
+    @property
+    def reply(self) -> Reply:
+        """An answer that is no stream."""
+        return self._reply(self.exchange)
+
+    @property
+    def payloads(self) -> list[Any]:
+        """The events so far; None for one that is no StreamResponse."""
+        return [self._payload(frame) for frame in self.exchange.frames]
+
+    async def next(self, bound: float | None = None) -> Any:
+        """The next StreamResponse, None at the end. Raises Unanswered."""
+        frame = await self.stream.next(bound)
+        return None if frame is None else self._payload(frame)
+
+
+class Binding(Protocol):
+    @property
+    def name(self) -> str:
+        """As cards have it: JSONRPC, HTTP+JSON."""
+        ...
+
+    @property
+    def is_first_generation(self) -> bool:
+        """0.3, and not 1.0."""
+        ...
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def wire(self) -> Wire: ...
+
+    async def call(
+        self,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        is_valid: bool = True,
+        headers: Mapping[str, str] | None = None,
+        is_anonymous: bool = False,
+        bound: float | None = None,
+    ) -> Reply: ...
+
+    def stream(
+        self,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        is_valid: bool = True,
+        headers: Mapping[str, str] | None = None,
+        is_anonymous: bool = False,
+    ) -> AbstractAsyncContextManager[EventStream]: ...
+
+
+def reason_of(error: Any) -> str:
+    """The reason in the ErrorInfo of an error's details."""
+    for detail in as_list(dig(error, "details")) or as_list(dig(error, "data")):
+        if str(dig(detail, "@type")).endswith("google.rpc.ErrorInfo"):
+            return str(dig(detail, "reason"))
+    return ""

@@ -1,0 +1,55 @@
+"""Where the card of an agent is: below its own URL, or at the origin."""
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from conformance.wire.exchange import Exchange, as_object
+from conformance.wire.http import Receives, Unanswered, Wire
+
+__all__ = ("WELL_KNOWN", "Found", "find_card", "origin_of", "sibling_of")
+
+WELL_KNOWN = "/.well-known/agent-card.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A card, or what was looked at in vain."""
+
+    exchange: Exchange
+    card: Any
+    """A JSON object, or None."""
+
+
+async def find_card(wire: Wire, url: str, *, version: str, receives: Receives) -> Found:
+    """`url` is an agent's base, its endpoint, its origin, or that of the card itself. Raises Unanswered if nobody is
+    there at all."""
+    places = (url.rstrip("/") + WELL_KNOWN, origin_of(url) + WELL_KNOWN)
+    asked = [url] if url.endswith(".json") else list(dict.fromkeys(places))
+    headers = {"Accept": "application/json", "A2A-Version": version}
+    silence: Unanswered | None = None
+    last: Exchange | None = None
+    for each in asked:
+        try:
+            exchange = await wire.request("GET", each, sends=None, receives=receives, headers=headers)
+        except Unanswered as error:
+            silence = error
+            continue
+        last = exchange
+        if exchange.status == 200 and (card := as_object(exchange.json)) is not None:
+            return Found(exchange, card)
+    if last is None:
+        assert silence is not None
+        raise silence
+    return Found(last, None)
+
+
+def origin_of(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc, "", "", ""))
+
+
+def sibling_of(url: str, agent: str) -> str:
+    """The URL of another agent of a server that has them side by side: `…/echo` → `…/ask`."""
+    head, _, _ = url.removesuffix(WELL_KNOWN).rstrip("/").rpartition("/")
+    return f"{head}/{agent}"

@@ -1,0 +1,103 @@
+"""The JSON-RPC binding of either revision."""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.protocols.a2a.binding import CODES, EventStream, Reply
+from conformance.wire.exchange import Exchange, Frame, NotJson, as_object, dig
+from conformance.wire.http import Wire
+from conformance.wire.jsonrpc import JsonRpc
+
+__all__ = ("Dialect", "JsonRpcBinding")
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a revision writes what 1.0 says."""
+
+    is_first_generation: bool
+    method: Callable[[str], str]
+    """The method of an operation."""
+    params: Callable[[str, Mapping[str, Any]], dict[str, Any]]
+    """(operation, parameters of 1.0): those of the revision."""
+    result: Callable[[str, Any], Any]
+    """(operation, result of the revision): that of 1.0."""
+    event: Callable[[Any], Any]
+    """(result in an event of a stream): a StreamResponse."""
+
+
+class JsonRpcBinding:
+    name = "JSONRPC"
+
+    def __init__(self, wire: Wire, url: str, dialect: Dialect, headers: Mapping[str, str]) -> None:
+        self.wire = wire
+        self.url = url
+        self.dialect = dialect
+        self.rpc = JsonRpc(wire, url, headers)
+
+    @property
+    def is_first_generation(self) -> bool:
+        return self.dialect.is_first_generation
+
+    async def call(
+        self,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        is_valid: bool = True,
+        headers: Mapping[str, str] | None = None,
+        is_anonymous: bool = False,
+        bound: float | None = None,
+    ) -> Reply:
+        answer = await self.rpc.call(
+            self.dialect.method(operation),
+            self.dialect.params(operation, params),
+            is_valid=is_valid,
+            headers=headers,
+            is_anonymous=is_anonymous,
+            bound=bound,
+        )
+        return self._reply(operation, answer.exchange)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        operation: str,
+        params: Mapping[str, Any],
+        *,
+        is_valid: bool = True,
+        headers: Mapping[str, str] | None = None,
+        is_anonymous: bool = False,
+    ) -> AsyncGenerator[EventStream]:
+        async with self.rpc.stream(
+            self.dialect.method(operation),
+            self.dialect.params(operation, params),
+            is_valid=is_valid,
+            headers=headers,
+            is_anonymous=is_anonymous,
+        ) as stream:
+            yield EventStream(stream, self._payload, lambda exchange: self._reply(operation, exchange))
+
+    def _payload(self, frame: Frame) -> Any:
+        try:
+            return self.dialect.event(dig(frame.json, "result"))
+        except NotJson:
+            return None
+
+    def _reply(self, operation: str, exchange: Exchange) -> Reply:
+        body = exchange.json
+        if exchange.is_stream and exchange.frames:
+            # An error of a stream may be its first event.
+            try:
+                body = exchange.frames[0].json
+            except NotJson:
+                body = None
+        error = dig(body, "error")
+        if error is not None:
+            code = dig(error, "code")
+            return Reply(exchange, None, CODES.get(code, str(code)) if isinstance(code, int) else str(code))
+        if "result" not in (as_object(body) or {}):
+            return Reply(exchange, None, f"HTTP {exchange.status} without a result")
+        return Reply(exchange, self.dialect.result(operation, dig(body, "result")), "")

@@ -1,0 +1,95 @@
+"""Who may see what: of agents that declare security."""
+
+from typing import Final
+
+from conformance.probe import Probes
+from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from conformance.protocols.a2a.binding import state_of
+from conformance.protocols.a2a.probes.push import webhook
+from conformance.protocols.a2a.scenes import check_refusal, each_binding, long_task, plain, plain_task
+from conformance.verdict import NotObserved, check
+
+__all__ = ("other", "probes")
+
+probes: Final = Probes[Agent]()
+
+
+def other(ctx: Ctx) -> dict[str, str]:
+    if not ctx.options.other_headers:
+        raise NotObserved("nobody gave the keys of a second caller: --other-header")
+    return dict(ctx.options.other_headers)
+
+
+@probes.add
+@each_binding
+async def strangers_are_turned_away(ctx: Ctx, binding: str) -> None:
+    await ctx.once(plain, binding)
+    agent = await agent_for(ctx, "plain")
+    params = {"message": message(ctx.triggers["plain"].text)}
+    reply = await agent[binding].call("SendMessage", params, is_valid=False, is_anonymous=True)
+    status = reply.exchange.status
+    check(bool(reply.reason), "a request without credentials fails", reply.reason_or_result, reply.exchange)
+    check(status in (401, 403), "status 401 or 403", status, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def strangers_are_told_how_to_come_in(ctx: Ctx, binding: str) -> None:
+    await ctx.once(plain, binding)
+    agent = await agent_for(ctx, "plain")
+    params = {"message": message(ctx.triggers["plain"].text)}
+    reply = await agent[binding].call("SendMessage", params, is_valid=False, is_anonymous=True)
+    got = reply.exchange.header("www-authenticate")
+    check(bool(got), "WWW-Authenticate beside 401", got, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def anothers_task_is_not_found(ctx: Ctx, binding: str) -> None:
+    headers = other(ctx)
+    sent = await ctx.once(plain_task, binding)
+    agent = await agent_for(ctx, "plain")
+    check_refusal(await agent[binding].call("GetTask", {"id": sent.task["id"]}, headers=headers), "TASK_NOT_FOUND")
+
+
+@probes.add
+@each_binding
+async def anothers_task_cannot_be_cancelled(ctx: Ctx, binding: str) -> None:
+    headers = other(ctx)
+    async with long_task(ctx, binding) as long:
+        check_refusal(await long.binding.call("CancelTask", {"id": long.id}, headers=headers), "TASK_NOT_FOUND")
+        state = state_of(await long.get())
+        check(state != "TASK_STATE_CANCELED", "a task that goes on", state)
+
+
+@probes.add
+@each_binding
+async def anothers_task_takes_no_message(ctx: Ctx, binding: str) -> None:
+    headers = other(ctx)
+    sent = await ctx.once(plain_task, binding)
+    agent = await agent_for(ctx, "plain")
+    intruding = message("Hello", taskId=sent.task["id"])
+    check_refusal(await agent[binding].call("SendMessage", {"message": intruding}, headers=headers), "TASK_NOT_FOUND")
+
+
+@probes.add
+@each_binding
+async def anothers_task_cannot_be_subscribed_to(ctx: Ctx, binding: str) -> None:
+    headers = other(ctx)
+    sent = await ctx.once(plain_task, binding)
+    agent = await agent_for(ctx, "plain")
+    async with agent[binding].stream("SubscribeToTask", {"id": sent.task["id"]}, headers=headers) as stream:
+        if stream.exchange.is_stream:
+            await stream.next()
+        check_refusal(stream.reply, "TASK_NOT_FOUND")
+
+
+@probes.add
+@each_binding
+async def anothers_task_is_not_pushed(ctx: Ctx, binding: str) -> None:
+    headers = other(ctx)
+    sent = await ctx.once(plain_task, binding)
+    agent = await agent_for(ctx, "plain")
+    params = {"taskId": sent.task["id"], "url": await ctx.once(webhook, binding)}
+    reply = await agent[binding].call("CreateTaskPushNotificationConfig", params, headers=headers)
+    check_refusal(reply, "TASK_NOT_FOUND")

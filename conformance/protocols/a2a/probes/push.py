@@ -1,0 +1,290 @@
+"""Push notifications: configs, and what is delivered by them."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
+
+from conformance.probe import Probes
+from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from conformance.protocols.a2a.binding import Binding, Reply, state_of
+from conformance.protocols.a2a.scenes import check_refusal, each_binding, final_reply, long_task, plain_task
+from conformance.verdict import NotObserved, Prerequisite, check
+from conformance.wire.exchange import Exchange, as_list, dig
+from conformance.wire.receiver import Hook, receiver
+
+__all__ = ("probes", "webhook")
+
+probes: Final = Probes[Agent]()
+
+_ELSEWHERE: Final = "https://example.com/babelgate/webhook"
+"""RFC 2606 keeps the name for examples; nothing is delivered to it, since its tasks have ended."""
+_SECRET: Final = "babelgate-push-credentials"
+_TOKEN: Final = "babelgate-push-token"
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    binding: Binding
+    task: str
+    url: str
+    config: Any
+    exchange: Exchange
+
+
+async def create(binding: Binding, task: str, url: str, **members: Any) -> Reply:
+    return await binding.call("CreateTaskPushNotificationConfig", {"taskId": task, "url": url, **members})
+
+
+async def fresh(ctx: Ctx, binding: str) -> Reply:
+    """A task of its own, which has ended."""
+    await ctx.once(plain_task, binding)
+    return await final_reply(ctx, binding, "plain")
+
+
+async def webhook(ctx: Ctx, binding: str) -> str:
+    """An address that the agent takes: this machine, or for agents that refuse those that are not public, another. No
+    delivery is expected there, since what can be done to configs is shown on a task that has ended."""
+    sent = await fresh(ctx, binding)
+    agent = await agent_for(ctx, "plain")
+    near = f"http://{ctx.options.callback_host}:9/babelgate"
+    reply = await create(agent[binding], sent.task["id"], near, id="babelgate-0")
+    return near if not reply.reason else _ELSEWHERE
+
+
+async def create_config(ctx: Ctx, binding: str) -> Configured:
+    url = await ctx.once(webhook, binding)
+    sent = await fresh(ctx, binding)
+    agent = await agent_for(ctx, "plain")
+    reply = await create(agent[binding], sent.task["id"], url, id=f"babelgate-{uuid4().hex[:8]}", token=_TOKEN)
+    check(not reply.reason, "a push notification config is taken", reply.reason, reply.exchange)
+    return Configured(agent[binding], sent.task["id"], url, reply.result, reply.exchange)
+
+
+async def list_configs(made: Configured) -> list[Any]:
+    reply = await made.binding.call("ListTaskPushNotificationConfigs", {"taskId": made.task})
+    check(not reply.reason, "the configs of a task can be listed", reply.reason, reply.exchange)
+    return as_list(dig(reply.result, "configs"))
+
+
+@probes.add
+@each_binding
+async def config_is_taken(ctx: Ctx, binding: str) -> None:
+    made = await ctx.subject(create_config, binding)
+    got = dig(made.config, "url")
+    check(got == made.url, f"the config with its url, {made.url}", made.config, made.exchange)
+
+
+@probes.add
+@each_binding
+async def config_has_an_id(ctx: Ctx, binding: str) -> None:
+    sent = await fresh(ctx, binding)
+    agent = await agent_for(ctx, "plain")
+    reply = await create(agent[binding], sent.task["id"], await ctx.once(webhook, binding))
+    check(not reply.reason, "a config without an id is taken", reply.reason, reply.exchange)
+    check(bool(dig(reply.result, "id")), "the config has an id", reply.result, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def config_can_be_read(ctx: Ctx, binding: str) -> None:
+    """The second of two: the first one is what is given by those who do not look at the id."""
+    await ctx.once(create_config, binding)
+    made = await create_config(ctx, binding)
+    second = await create(made.binding, made.task, f"{made.url}/2")
+    if second.reason:
+        raise Prerequisite("a second config", second.reason, second.exchange)
+    expected = (dig(second.result, "id"), f"{made.url}/2")
+    params = {"taskId": made.task, "id": str(expected[0])}
+    reply = await made.binding.call("GetTaskPushNotificationConfig", params)
+    check(not reply.reason, "a config can be read", reply.reason, reply.exchange)
+    got = (dig(reply.result, "id"), dig(reply.result, "url"))
+    check(got == expected, f"id and url as they were set, {expected}", reply.result, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def config_is_listed(ctx: Ctx, binding: str) -> None:
+    made = await ctx.once(create_config, binding)
+    ids = [dig(each, "id") for each in await list_configs(made)]
+    check(dig(made.config, "id") in ids, f"the config {dig(made.config, 'id')}", ids)
+
+
+@probes.add
+@each_binding
+async def several_configs_are_kept(ctx: Ctx, binding: str) -> None:
+    await ctx.once(create_config, binding)
+    made = await create_config(ctx, binding)
+    second = await create(made.binding, made.task, f"{made.url}/2", id="second")
+    check(not second.reason, "a second config of a task is taken", second.reason, second.exchange)
+    ids = [dig(each, "id") for each in await list_configs(made)]
+    check({dig(made.config, "id"), "second"} <= set(ids), "both configs", ids)
+
+
+async def delete_config(ctx: Ctx, binding: str) -> tuple[Configured, Reply]:
+    made = await create_config(ctx, binding)
+    params = {"taskId": made.task, "id": str(dig(made.config, "id"))}
+    reply = await made.binding.call("DeleteTaskPushNotificationConfig", params)
+    check(not reply.reason, "a config can be deleted", reply.reason, reply.exchange)
+    return made, reply
+
+
+@probes.add
+@each_binding
+async def deleted_config_is_gone(ctx: Ctx, binding: str) -> None:
+    made, _ = await ctx.subject(delete_config, binding)
+    ids = [dig(each, "id") for each in await list_configs(made)]
+    check(dig(made.config, "id") not in ids, f"no config {dig(made.config, 'id')}", ids)
+
+
+@probes.add
+@each_binding
+async def deleting_twice_is_deleting_once(ctx: Ctx, binding: str) -> None:
+    made, _ = await ctx.once(delete_config, binding)
+    params = {"taskId": made.task, "id": str(dig(made.config, "id"))}
+    reply = await made.binding.call("DeleteTaskPushNotificationConfig", params)
+    check(not reply.reason, "success, as the first time", reply.reason, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def config_of_an_unknown_task_is_refused(ctx: Ctx, binding: str) -> None:
+    made = await ctx.once(create_config, binding)
+    check_refusal(await create(made.binding, str(uuid4()), made.url), "TASK_NOT_FOUND")
+
+
+@probes.add
+@each_binding
+async def unknown_config_is_refused(ctx: Ctx, binding: str) -> None:
+    made = await ctx.once(create_config, binding)
+    params = {"taskId": made.task, "id": str(uuid4())}
+    check_refusal(await made.binding.call("GetTaskPushNotificationConfig", params))
+
+
+@probes.add
+@each_binding
+async def private_addresses_are_refused(ctx: Ctx, binding: str) -> None:
+    sent = await ctx.once(plain_task, binding)
+    await ctx.once(create_config, binding)
+    agent = await agent_for(ctx, "plain")
+    # The address at which clouds hand out credentials to whatever asks from inside.
+    check_refusal(await create(agent[binding], sent.task["id"], "http://169.254.169.254/latest/meta-data/"))
+
+
+# Deliveries
+
+
+@asynccontextmanager
+async def pushed_task(ctx: Ctx, binding: str) -> AsyncGenerator[Hook]:
+    """A task that is pushed to us while it runs to its end."""
+    agent = await agent_for(ctx, "plain")
+    async with receiver(ctx.wire, ctx.options.callback_host, "PushNotification") as hook:
+        config = {
+            "url": hook.url,
+            "token": _TOKEN,
+            "authentication": {"scheme": "Bearer", "credentials": _SECRET},
+        }
+        params = {
+            "message": message(ctx.triggers["plain"].text),
+            "configuration": {"taskPushNotificationConfig": config},
+        }
+        reply = await agent[binding].call("SendMessage", params)
+        if reply.reason:
+            raise NotObserved(
+                f"the agent does not push to {hook.url} ({reply.reason}); let it, or give --callback-host"
+            )
+        await hook.wait(1, ctx.options.timeout)
+        yield hook
+
+
+async def collect_deliveries(ctx: Ctx, binding: str) -> list[Exchange]:
+    """What is delivered of a task that ends, up to its end."""
+    async with pushed_task(ctx, binding) as hook:
+        number = 1
+        while await hook.wait(number, ctx.options.timeout):
+            body = hook.deliveries[number - 1].request_json
+            if "TASK_STATE" not in str(body) and "completed" not in str(body):
+                number += 1
+                continue
+            state = state_of(dig(body, "task") or dig(body, "statusUpdate") or body).upper().rpartition("_")[2]
+            if state in ("COMPLETED", "FAILED", "CANCELED", "REJECTED"):
+                break
+            number += 1
+        return list(hook.deliveries)
+
+
+async def first_delivery(ctx: Ctx, binding: str) -> Exchange:
+    found = await ctx.once(collect_deliveries, binding)
+    if not found:
+        raise Prerequisite(f"a delivery within {ctx.options.timeout:g} s")
+    return found[0]
+
+
+@probes.add
+@each_binding
+async def updates_are_delivered(ctx: Ctx, binding: str) -> None:
+    found = await ctx.subject(collect_deliveries, binding)
+    check(bool(found), f"a delivery within {ctx.options.timeout:g} s")
+    check(found[0].method == "POST", "a POST", found[0].method, found[0])
+
+
+@probes.add
+@each_binding
+async def the_end_is_delivered(ctx: Ctx, binding: str) -> None:
+    await first_delivery(ctx, binding)
+    found = await ctx.once(collect_deliveries, binding)
+    last = found[-1].request_json
+    state = state_of(dig(last, "task") or dig(last, "statusUpdate") or last)
+    is_end = state.upper().rpartition("_")[2] in ("COMPLETED", "FAILED", "CANCELED", "REJECTED")
+    check(is_end, "the end of the task as the last delivery", last, found[-1])
+
+
+@probes.add
+@each_binding
+async def deliveries_bear_the_credentials(ctx: Ctx, binding: str) -> None:
+    first = await first_delivery(ctx, binding)
+    got = first.request_header("authorization")
+    is_right = got is not None and got.lower() == f"bearer {_SECRET}"
+    check(is_right, "Authorization with scheme and credentials of the config", got, first)
+
+
+@probes.add
+@each_binding
+async def deliveries_bear_the_token(ctx: Ctx, binding: str) -> None:
+    first = await first_delivery(ctx, binding)
+    got = first.request_header("x-a2a-notification-token")
+    check(got == _TOKEN, "X-A2A-Notification-Token with the token of the config", got, first)
+
+
+@probes.add
+@each_binding
+async def deliveries_are_json(ctx: Ctx, binding: str) -> None:
+    first = await first_delivery(ctx, binding)
+    kind = (first.request_header("content-type") or "").partition(";")[0].strip().lower()
+    is_json = kind == "application/json" or kind.endswith("+json")
+    check(is_json, "Content-Type is JSON", kind, first)
+
+
+@probes.add
+@each_binding
+async def a_config_may_come_later(ctx: Ctx, binding: str) -> None:
+    async with (
+        receiver(ctx.wire, ctx.options.callback_host, "PushNotification") as hook,
+        long_task(ctx, binding) as long,
+    ):
+        reply = await create(long.binding, long.id, hook.url)
+        if reply.reason:
+            raise NotObserved(f"the agent does not push to {hook.url} ({reply.reason})")
+        await ctx.once(first_delivery, binding)
+        await long.binding.call("CancelTask", {"id": long.id})
+        came = await hook.wait(1, ctx.options.timeout)
+        check(came, f"a delivery within {ctx.options.timeout:g} s of the cancel")
+
+
+@probes.add
+@each_binding
+async def undeclared_push_is_refused(ctx: Ctx, binding: str) -> None:
+    sent = await ctx.once(plain_task, binding)
+    agent = await agent_for(ctx, "plain")
+    check_refusal(await create(agent[binding], sent.task["id"], _ELSEWHERE), "PUSH_NOTIFICATION_NOT_SUPPORTED")

@@ -1,0 +1,114 @@
+"""Tasks that wait for their caller."""
+
+from typing import Final
+
+from conformance.probe import Probes
+from conformance.protocols.a2a.agent import Agent, Ctx, agent_for
+from conformance.protocols.a2a.binding import INTERRUPTED, TERMINAL, state_of
+from conformance.protocols.a2a.scenes import answer_question, each_binding, final_reply, follow_up, get, stream_message
+from conformance.verdict import NotObserved, check
+from conformance.wire.exchange import as_list, dig
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Agent]()
+
+
+@probes.add
+@each_binding
+async def question_is_a_state(ctx: Ctx, binding: str) -> None:
+    sent = await ctx.subject(final_reply, binding, "question")
+    state = state_of(sent.task)
+    check(state == "TASK_STATE_INPUT_REQUIRED", "a task that needs input", state, sent.exchange)
+
+
+@probes.add
+@each_binding
+async def question_is_a_message(ctx: Ctx, binding: str) -> None:
+    sent = await ctx.once(final_reply, binding, "question")
+    parts = as_list(dig(sent.task, "status", "message", "parts"))
+    check(bool(parts), "the status has a message that says what is asked", dig(sent.task, "status"), sent.exchange)
+
+
+@probes.add
+@each_binding
+async def answer_goes_on_with_the_task(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(answer_question, binding, "question")
+    check(not seen.answer.reason, "the answer is taken", seen.answer.reason, seen.answer.exchange)
+    id = dig(seen.answer.task, "id")
+    check(id == seen.question.task["id"], f"the same task, {seen.question.task['id']}", id, seen.answer.exchange)
+
+
+@probes.add
+@each_binding
+async def answered_task_ends(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(answer_question, binding, "question")
+    state = state_of(seen.answer.task)
+    check(state == "TASK_STATE_COMPLETED", "a completed task", state, seen.answer.exchange)
+
+
+@probes.add
+@each_binding
+async def question_and_answer_are_in_the_history(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(answer_question, binding, "question")
+    check(not seen.answer.reason, "the answer is taken", seen.answer.reason, seen.answer.exchange)
+    task = await get(seen.agent, binding, seen.question.task["id"])
+    ids = [str(dig(each, "messageId")) for each in as_list(dig(task, "history"))]
+    sent = seen.answer.exchange.body.decode()
+    check(any(id in sent for id in ids), "the history has the caller's answer", ids)
+
+
+@probes.add
+@each_binding
+async def waiting_task_keeps_waiting(ctx: Ctx, binding: str) -> None:
+    agent = await agent_for(ctx, "question")
+    sent = await final_reply(ctx, binding, "question")
+    if state_of(sent.task) not in INTERRUPTED:
+        raise NotObserved("the agent did not ask", "question")
+    task = await get(agent, binding, sent.task["id"])
+    check(state_of(task) == state_of(sent.task), f"the state {state_of(sent.task)}", state_of(task))
+
+
+@probes.add
+@each_binding
+async def waiting_task_can_be_cancelled(ctx: Ctx, binding: str) -> None:
+    agent = await agent_for(ctx, "question")
+    sent = await final_reply(ctx, binding, "question")
+    if state_of(sent.task) not in INTERRUPTED:
+        raise NotObserved("the agent did not ask", "question")
+    reply = await agent[binding].call("CancelTask", {"id": sent.task["id"]})
+    state = reply.reason or state_of(reply.result)
+    check(state == "TASK_STATE_CANCELED", "a canceled task", state, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def authentication_is_a_state(ctx: Ctx, binding: str) -> None:
+    sent = await ctx.subject(final_reply, binding, "auth")
+    state = state_of(sent.task)
+    check(state == "TASK_STATE_AUTH_REQUIRED", "a task that needs authentication", state, sent.exchange)
+
+
+@probes.add
+@each_binding
+async def stream_shows_the_question(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(stream_message, binding, "question")
+    check("TASK_STATE_INPUT_REQUIRED" in seen.states, "the state that needs input", seen.states, seen.exchange)
+
+
+@probes.add
+@each_binding
+async def answer_can_be_streamed(ctx: Ctx, binding: str) -> None:
+    agent = await agent_for(ctx, "question")
+    sent = await final_reply(ctx, binding, "question")
+    if state_of(sent.task) not in INTERRUPTED:
+        raise NotObserved("the agent did not ask", "question")
+    answer = follow_up(sent.task, str(ctx.triggers["question"].answer))
+    async with agent[binding].stream("SendStreamingMessage", {"message": answer}) as stream:
+        while (event := await stream.next()) is not None:
+            told = dig(event, "task") or dig(event, "statusUpdate") or dig(event, "artifactUpdate")
+            id = dig(told, "id") or dig(told, "taskId")
+            check(id == sent.task["id"], f"events of the task {sent.task['id']}", event, stream.exchange)
+        states = [state_of(dig(each, "task") or dig(each, "statusUpdate")) for each in stream.payloads]
+        told_end = any(state in TERMINAL for state in states)
+        check(told_end, "the end of the task", stream.reply.reason or states, stream.exchange)

@@ -1,0 +1,70 @@
+"""What a server shows to those who mean no good."""
+
+from typing import Any, Final
+
+from conformance.leak import find_leak
+from conformance.probe import Probes
+from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from conformance.protocols.a2a.scenes import check_refusal, each_binding, plain
+from conformance.verdict import check
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Agent]()
+
+
+@probes.add
+@each_binding
+async def errors_show_nothing_of_the_inside(ctx: Ctx, binding: str) -> None:
+    await ctx.once(plain, binding)
+    agent = await agent_for(ctx, "plain")
+    wrong: dict[str, Any] = {"message": {"messageId": 1, "role": {"a": []}, "parts": "no", "contextId": [1]}}
+    empty: dict[str, Any] = {}
+    for params in (wrong, {"message": None}, empty):
+        reply = await agent[binding].call("SendMessage", params, is_valid=False)
+        found = find_leak(reply.exchange.content.decode(errors="replace"))
+        check(not found, "an error without a stack trace", found, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def wrong_types_are_refused_and_not_fatal(ctx: Ctx, binding: str) -> None:
+    await ctx.once(plain, binding)
+    agent = await agent_for(ctx, "plain")
+    wrong: dict[str, Any] = {"message": {"messageId": "1", "role": "ROLE_USER", "parts": "no parts"}}
+    reply = await agent[binding].call("SendMessage", wrong, is_valid=False)
+    is_right = bool(reply.reason) and reply.reason not in ("INTERNAL", "HTTP 500")
+    check(is_right, "an error that says it is the caller's", reply.reason_or_result, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def strange_ids_are_not_found(ctx: Ctx, binding: str) -> None:
+    await ctx.once(plain, binding)
+    agent = await agent_for(ctx, "plain")
+    ids = ["' OR 1=1 --", "a" * 5000, "\u202e\U0001f600", "%00"]
+    if agent[binding].name == "JSONRPC":  # in a URL they are paths, and lead elsewhere
+        ids += ["..", "../../../../etc/passwd", "..%2f..%2fetc%2fpasswd"]
+    for id in ids:
+        reply = await agent[binding].call("GetTask", {"id": id})
+        check_refusal(reply)
+        check((reply.exchange.status or 0) < 500, "no failure of the server", reply.exchange.status, reply.exchange)
+        found = find_leak(reply.exchange.content.decode(errors="replace"))
+        check(not found, "nothing of the inside", found, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def deep_json_kills_nobody(ctx: Ctx, binding: str) -> None:
+    await ctx.once(plain, binding)
+    agent = await agent_for(ctx, "plain")
+    depth = 900  # below the depth at which our own writer of JSON gives up
+    deep: object = 1
+    for _ in range(depth):
+        deep = [deep]
+    params = {"message": message("deep", metadata={"deep": deep})}
+    reply = await agent[binding].call("SendMessage", params, is_valid=False)
+    is_right = reply.reason != "INTERNAL" and reply.exchange.status != 500
+    check(is_right, "an answer that is no failure of the server", reply.reason_or_result, reply.exchange)
+    after = await agent[binding].call("SendMessage", {"message": message(ctx.triggers["plain"].text)})
+    check(not after.reason, "the server goes on", after.reason, after.exchange)

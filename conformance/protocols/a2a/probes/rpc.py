@@ -1,0 +1,161 @@
+"""JSON-RPC 2.0, as both revisions use it."""
+
+from typing import Any, Final
+from uuid import uuid4
+
+from conformance.probe import Probes
+from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from conformance.protocols.a2a.jsonrpc import JsonRpcBinding
+from conformance.protocols.a2a.scenes import plain, stream_message
+from conformance.verdict import check
+from conformance.wire.exchange import NotJson, as_object, dig
+from conformance.wire.jsonrpc import Answer
+
+__all__ = (
+    "probes",
+    "rpc_of",
+)
+
+probes: Final = Probes[Agent]()
+
+
+async def rpc_of(ctx: Ctx) -> JsonRpcBinding:
+    """The binding, of an agent that answers by it: what only refuses is dead."""
+    await ctx.once(plain, "JSONRPC")
+    binding = (await agent_for(ctx, "plain"))["JSONRPC"]
+    assert isinstance(binding, JsonRpcBinding)
+    return binding
+
+
+def code_is(answer: Answer, *codes: int) -> None:
+    expected = " or ".join(map(str, codes))
+    check(answer.code in codes, f"the error {expected}", answer.body or answer.exchange.status, answer.exchange)
+
+
+async def send_invalid(ctx: Ctx, params: Any) -> Answer:
+    """A send that is wrong on purpose."""
+    binding = await rpc_of(ctx)
+    return await binding.rpc.call(binding.dialect.method("SendMessage"), params, is_valid=False)
+
+
+@probes.add
+async def rpc_is_json(ctx: Ctx) -> None:
+    reply = await ctx.once(plain, "JSONRPC")
+    kind = reply.exchange.media_type
+    check(kind == "application/json", "Content-Type application/json", kind, reply.exchange)
+
+
+@probes.add
+async def rpc_gives_the_id_back(ctx: Ctx) -> None:
+    binding = await rpc_of(ctx)
+    sent = (await ctx.once(plain, "JSONRPC")).exchange
+    expected = dig(sent.request_json, "id")
+    check(dig(sent.json, "id") == expected, f"the id {expected!r}", dig(sent.json, "id"), sent)
+    method, params = binding.dialect.method("GetTask"), {"id": str(uuid4())}
+    for id in ("babelgate-1", 4711, "7"):
+        answer = await binding.rpc.call(method, params, id=id)
+        got = dig(answer.body, "id")
+        check(got == id and type(got) is type(id), f"the id {id!r}", got, answer.exchange)
+
+
+@probes.add
+async def broken_json_is_refused(ctx: Ctx) -> None:
+    binding = await rpc_of(ctx)
+    code_is(await binding.rpc.post(b'{"jsonrpc": "2.0", "id": 1,'), -32700)
+
+
+@probes.add
+async def answer_to_broken_json_has_a_null_id(ctx: Ctx) -> None:
+    binding = await rpc_of(ctx)
+    answer = await binding.rpc.post(b"{nothing")
+    body = as_object(answer.body) or {}
+    is_null = "id" in body and body["id"] is None
+    check(is_null, "an error with the id null", answer.body, answer.exchange)
+
+
+@probes.add
+async def request_without_version_is_refused(ctx: Ctx) -> None:
+    binding = await rpc_of(ctx)
+    method = binding.dialect.method("GetTask")
+    code_is(await binding.rpc.post({"id": 1, "method": method, "params": {"id": "x"}}), -32600)
+
+
+@probes.add
+async def request_without_method_is_refused(ctx: Ctx) -> None:
+    binding = await rpc_of(ctx)
+    code_is(await binding.rpc.post({"jsonrpc": "2.0", "id": 1, "params": {}}), -32600)
+
+
+@probes.add
+async def unknown_method_is_refused(ctx: Ctx) -> None:
+    binding = await rpc_of(ctx)
+    code_is(await binding.rpc.call("NoSuchMethod", {}, is_valid=False), -32601)
+
+
+@probes.add
+async def params_of_the_wrong_type_are_refused(ctx: Ctx) -> None:
+    code_is(await send_invalid(ctx, ["no", "object"]), -32602, -32600)
+
+
+@probes.add
+async def send_without_message_is_refused(ctx: Ctx) -> None:
+    code_is(await send_invalid(ctx, {"configuration": {}}), -32602)
+
+
+@probes.add
+async def get_without_id_is_refused(ctx: Ctx) -> None:
+    binding = await rpc_of(ctx)
+    code_is(await binding.rpc.call(binding.dialect.method("GetTask"), {}, is_valid=False), -32602)
+
+
+@probes.add
+async def message_without_its_id_is_refused(ctx: Ctx) -> None:
+    binding = await rpc_of(ctx)
+    wrong = binding.dialect.params("SendMessage", {"message": message("Hello")})
+    del wrong["message"]["messageId"]
+    code_is(await send_invalid(ctx, wrong), -32602)
+
+
+@probes.add
+async def message_without_role_is_refused(ctx: Ctx) -> None:
+    binding = await rpc_of(ctx)
+    wrong = binding.dialect.params("SendMessage", {"message": message("Hello")})
+    del wrong["message"]["role"]
+    code_is(await send_invalid(ctx, wrong), -32602)
+
+
+@probes.add
+async def message_without_parts_is_refused(ctx: Ctx) -> None:
+    binding = await rpc_of(ctx)
+    wrong = binding.dialect.params("SendMessage", {"message": message("Hello")})
+    wrong["message"]["parts"] = []
+    code_is(await send_invalid(ctx, wrong), -32602)
+
+
+@probes.add
+async def part_without_content_is_refused(ctx: Ctx) -> None:
+    binding = await rpc_of(ctx)
+    wrong = binding.dialect.params("SendMessage", {"message": message("Hello")})
+    wrong["message"]["parts"] = [{"babelgate": True}]
+    code_is(await send_invalid(ctx, wrong), -32602)
+
+
+@probes.add
+async def unknown_members_are_ignored(ctx: Ctx) -> None:
+    binding = await rpc_of(ctx)
+    params = binding.dialect.params("SendMessage", {"message": message(ctx.triggers["plain"].text)})
+    params["message"]["babelgateFuture"] = {"of": "another version"}
+    answer = await send_invalid(ctx, params)
+    check(answer.error is None, "success: a member of a later version is ignored", answer.body, answer.exchange)
+
+
+@probes.add
+async def events_have_the_id_of_the_request(ctx: Ctx) -> None:
+    seen = await ctx.once(stream_message, "JSONRPC", "plain")
+    expected = dig(seen.exchange.request_json, "id")
+    for frame in seen.exchange.frames:
+        try:
+            got = dig(frame.json, "id")
+        except NotJson:
+            got = None
+        check(got == expected, f"the id of the request, {expected}", got, seen.exchange)

@@ -1,0 +1,238 @@
+"""SendMessage, and the task it gives."""
+
+import asyncio
+from typing import Final
+from uuid import uuid4
+
+from conformance.probe import Probes
+from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from conformance.protocols.a2a.binding import INTERRUPTED, TERMINAL, state_of
+from conformance.protocols.a2a.scenes import (
+    check_refusal,
+    context_of,
+    each_binding,
+    final_reply,
+    follow_up,
+    long_task,
+    plain,
+    plain_task,
+)
+from conformance.verdict import Failed, Prerequisite, check
+from conformance.wire.exchange import as_list, dig
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Agent]()
+
+
+@probes.add
+@each_binding
+async def send_succeeds(ctx: Ctx, binding: str) -> None:
+    await ctx.subject(plain, binding)
+
+
+@probes.add
+@each_binding
+async def send_waits(ctx: Ctx, binding: str) -> None:
+    sent = await ctx.once(plain_task, binding)
+    state = state_of(sent.task)
+    check(state in TERMINAL | INTERRUPTED, "the task has ended or waits for its caller", state, sent.exchange)
+
+
+@probes.add
+@each_binding
+async def send_can_return_at_once(ctx: Ctx, binding: str) -> None:
+    try:
+        async with long_task(ctx, binding) as long:
+            state = state_of(long.task)
+            check(state in ("TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"), "the task is submitted or working", state)
+    except Prerequisite as error:
+        raise Failed(error.expected, error.got, error.exchange) from None
+
+
+@probes.add
+@each_binding
+async def send_gives_a_context(ctx: Ctx, binding: str) -> None:
+    sent = await ctx.once(plain, binding)
+    context = dig(sent.task, "contextId") or dig(sent.message, "contextId")
+    check(isinstance(context, str) and bool(context), "the answer has a contextId", context, sent.exchange)
+
+
+@probes.add
+@each_binding
+async def send_keeps_the_callers_context(ctx: Ctx, binding: str) -> None:
+    agent = await agent_for(ctx, "plain")
+    await ctx.once(plain, binding)
+    chosen = str(uuid4())
+    sent = await agent[binding].call("SendMessage", {"message": message(ctx.triggers["plain"].text, contextId=chosen)})
+    if sent.reason:
+        return  # an agent that cannot take the caller's context has to refuse the message
+    context = dig(sent.task, "contextId") or dig(sent.message, "contextId")
+    check(context == chosen, f"the contextId of the message, {chosen}, or an error", context, sent.exchange)
+
+
+@probes.add
+@each_binding
+async def send_goes_on_in_a_context(ctx: Ctx, binding: str) -> None:
+    first = await ctx.once(plain_task, binding)
+    agent = await agent_for(ctx, "plain")
+    context = context_of(first)
+    sent = await agent[binding].call("SendMessage", {"message": message(ctx.triggers["plain"].text, contextId=context)})
+    check(not sent.reason, "a message in the context of an earlier task succeeds", sent.reason, sent.exchange)
+    got = dig(sent.task, "contextId") or dig(sent.message, "contextId")
+    check(got == context, f"the contextId {context}", got, sent.exchange)
+    id = dig(sent.task, "id")
+    check(id != first.task["id"], "a task of its own, since the first one has ended", id, sent.exchange)
+
+
+@probes.add
+@each_binding
+async def tasks_have_ids_of_their_own(ctx: Ctx, binding: str) -> None:
+    first = await ctx.once(plain_task, binding)
+    agent = await agent_for(ctx, "plain")
+    sent = await agent[binding].call("SendMessage", {"message": message(ctx.triggers["plain"].text)})
+    id = dig(sent.task, "id")
+    check(id != first.task["id"], "another id than the first task's", id, sent.exchange)
+
+
+@probes.add
+@each_binding
+async def two_messages_at_once_are_two_tasks(ctx: Ctx, binding: str) -> None:
+    first = await final_reply(ctx, binding, "plain")
+    agent = await agent_for(ctx, "plain")
+    text, context = ctx.triggers["plain"].text, context_of(first)
+    sent = await asyncio.gather(
+        *(agent[binding].call("SendMessage", {"message": message(text, contextId=context)}) for _ in range(3))
+    )
+    for each in sent:
+        check(not each.reason, "each of three messages at once in one context succeeds", each.reason, each.exchange)
+    ids = [dig(each.task, "id") for each in sent]
+    check(len(set(map(str, ids))) == 3, "three tasks", ids, sent[-1].exchange)
+
+
+@probes.add
+@each_binding
+async def message_to_an_unknown_task_is_refused(ctx: Ctx, binding: str) -> None:
+    await ctx.once(plain, binding)
+    agent = await agent_for(ctx, "plain")
+    lost = message(ctx.triggers["plain"].text, taskId=str(uuid4()))
+    check_refusal(await agent[binding].call("SendMessage", {"message": lost}), "TASK_NOT_FOUND")
+
+
+@probes.add
+@each_binding
+async def message_to_an_ended_task_is_refused(ctx: Ctx, binding: str) -> None:
+    sent = await ctx.once(plain_task, binding)
+    agent = await agent_for(ctx, "plain")
+    chosen = agent[binding]
+    late = follow_up(sent.task, ctx.triggers["plain"].text)
+    # 0.3 has no error of its own for it; its SDK answers -32602, and 1.0 made it UnsupportedOperation.
+    others = ("INVALID_PARAMS", "INVALID_REQUEST") if chosen.is_first_generation else ()
+    check_refusal(await chosen.call("SendMessage", {"message": late}), "UNSUPPORTED_OPERATION", *others)
+
+
+@probes.add
+@each_binding
+async def task_and_foreign_context_are_refused(ctx: Ctx, binding: str) -> None:
+    agent = await agent_for(ctx, "question")
+    waiting = await ctx.once(waiting_task, binding)
+    wrong = follow_up(waiting, "Babelgate", contextId=str(uuid4()))
+    check_refusal(await agent[binding].call("SendMessage", {"message": wrong}))
+
+
+async def waiting_task(ctx: Ctx, binding: str) -> dict[str, object]:
+    """A task that has asked, and that nobody answers."""
+    asked = await final_reply(ctx, binding, "question")
+    state = state_of(asked.task)
+    check(state in INTERRUPTED, "the task waits for its caller", state, asked.exchange)
+    return asked.task
+
+
+@probes.add
+@each_binding
+async def context_is_inferred_from_the_task(ctx: Ctx, binding: str) -> None:
+    agent = await agent_for(ctx, "question")
+    asked = await final_reply(ctx, binding, "question")
+    check(state_of(asked.task) in INTERRUPTED, "the task waits for its caller", asked.task, asked.exchange)
+    answer = message(str(ctx.triggers["question"].answer), taskId=asked.task["id"])
+    reply = await agent[binding].call("SendMessage", {"message": answer})
+    check(not reply.reason, "an answer with the taskId alone succeeds", reply.reason, reply.exchange)
+    got = (dig(reply.task, "id"), dig(reply.task, "contextId"))
+    expected = (asked.task["id"], asked.task.get("contextId"))
+    check(got == expected, f"the task {expected[0]} in the context {expected[1]}", got, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def history_is_limited_in_the_answer(ctx: Ctx, binding: str) -> None:
+    agent = await agent_for(ctx, "question")
+    asked = await ctx.once(final_reply, binding, "question")
+    params = {"message": message(ctx.triggers["question"].text), "configuration": {"historyLength": 1}}
+    reply = await agent[binding].call("SendMessage", params)
+    check(not reply.reason, "SendMessage with historyLength succeeds", reply.reason, reply.exchange)
+    history = as_list(dig(reply.task, "history"))
+    check(len(history) <= 1, "at most one message of the history", history, reply.exchange)
+    check(asked.task is not None, "a task")
+
+
+@probes.add
+@each_binding
+async def failure_is_a_state(ctx: Ctx, binding: str) -> None:
+    sent = await ctx.subject(final_reply, binding, "fail")
+    state = state_of(sent.task)
+    check(state == "TASK_STATE_FAILED", "a task that has failed", state, sent.exchange)
+
+
+@probes.add
+@each_binding
+async def failure_has_a_reason(ctx: Ctx, binding: str) -> None:
+    sent = await ctx.once(final_reply, binding, "fail")
+    parts = as_list(dig(sent.task, "status", "message", "parts"))
+    check(bool(parts), "the status has a message that says why", dig(sent.task, "status"), sent.exchange)
+
+
+@probes.add
+@each_binding
+async def rejection_is_a_state(ctx: Ctx, binding: str) -> None:
+    sent = await ctx.subject(final_reply, binding, "reject")
+    state = state_of(sent.task)
+    check(state == "TASK_STATE_REJECTED", "a task that was rejected", state, sent.exchange)
+
+
+@probes.add
+@each_binding
+async def bare_message_has_a_context(ctx: Ctx, binding: str) -> None:
+    sent = await ctx.subject(final_reply, binding, "message")
+    check(sent.message is not None, "a message and no task", sent.result, sent.exchange)
+    context = dig(sent.message, "contextId")
+    check(isinstance(context, str) and bool(context), "the message has a contextId", sent.message, sent.exchange)
+
+
+@probes.add
+@each_binding
+async def the_agent_speaks_as_agent(ctx: Ctx, binding: str) -> None:
+    """In a status message, a history or a bare message, whichever the agent shows."""
+    sent = await ctx.once(final_reply, binding, "question" if "question" in ctx.triggers else "plain")
+    said = [sent.message] if sent.message else [dig(sent.task, "status", "message")]
+    for each in said:
+        if each is not None:
+            role = dig(each, "role")
+            check(role == "ROLE_AGENT", "what the agent says has the role of the agent", role, sent.exchange)
+
+
+@probes.add
+@each_binding
+async def the_user_is_in_the_history_as_user(ctx: Ctx, binding: str) -> None:
+    sent = await ctx.once(plain_task, binding)
+    ours = sent.exchange.body.decode()
+    for each in as_list(dig(sent.task, "history")):
+        if str(dig(each, "messageId")) in ours:
+            check(dig(each, "role") == "ROLE_USER", "our message has our role", each, sent.exchange)
+
+
+@probes.add
+@each_binding
+async def artifacts_have_ids_of_their_own(ctx: Ctx, binding: str) -> None:
+    sent = await ctx.once(plain_task, binding)
+    ids = [str(dig(each, "artifactId")) for each in as_list(dig(sent.task, "artifacts"))]
+    check(len(ids) == len(set(ids)), "no two artifacts of a task have one id", ids, sent.exchange)

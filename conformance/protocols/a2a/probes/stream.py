@@ -1,0 +1,219 @@
+"""SendStreamingMessage: which events come, and in which order."""
+
+from typing import Any, Final
+
+from conformance.probe import Probes
+from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from conformance.protocols.a2a.binding import INTERRUPTED, TERMINAL, EventStream, state_of
+from conformance.protocols.a2a.scenes import Streamed, each_binding, get, is_streaming, plain, stream_message
+from conformance.verdict import Failed, NotObserved, Prerequisite, check
+from conformance.wire.exchange import as_list, dig
+from conformance.wire.http import Unanswered
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Agent]()
+
+
+async def task_stream(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
+    """A stream that is about a task, and begins with it."""
+    seen = await ctx.once(stream_message, binding, behaviour)
+    if dig(seen.payloads[0], "message") is not None:
+        raise NotObserved("the agent answers with messages, not with tasks", behaviour)
+    if seen.task is None:
+        raise Prerequisite("a stream that begins with its task", seen.payloads[0], seen.exchange)
+    return seen
+
+
+async def first_of(stream: EventStream) -> Any:
+    """The task that a stream begins with. Raises Prerequisite."""
+    is_streaming(stream)
+    first = await stream.next()
+    if not isinstance(dig(first, "task", "id"), str):
+        raise Prerequisite("a stream that begins with its task", first, stream.exchange)
+    return first["task"]
+
+
+def artifact_texts(seen: Streamed) -> dict[str, str]:
+    """The text of each artifact, as the pieces of a stream add up to it."""
+    texts: dict[str, str] = {str(dig(each, "artifactId")): _text(each) for each in as_list(dig(seen.task, "artifacts"))}
+    for update in seen.updates:
+        artifact = dig(update, "artifact")
+        if artifact is not None:
+            id = str(dig(artifact, "artifactId"))
+            before = texts.get(id, "") if dig(update, "append") is True else ""
+            texts[id] = before + _text(artifact)
+    return texts
+
+
+def _text(artifact: Any) -> str:
+    return "".join(str(dig(part, "text") or "") for part in as_list(dig(artifact, "parts")))
+
+
+@probes.add
+@each_binding
+async def stream_is_an_event_stream(ctx: Ctx, binding: str) -> None:
+    agent = await agent_for(ctx, "plain")
+    await ctx.once(plain, binding)
+    params = {"message": message(ctx.triggers["plain"].text)}
+    async with agent[binding].stream("SendStreamingMessage", params) as stream:
+        check(stream.exchange.status == 200, "status 200", stream.exchange.status, stream.exchange)
+        check(stream.exchange.is_stream, "text/event-stream", stream.exchange.media_type, stream.exchange)
+        check(await stream.next() is not None, "an event", None, stream.exchange)
+
+
+@probes.add
+@each_binding
+async def stream_begins_with_the_task(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(stream_message, binding, "plain")
+    first = seen.payloads[0]
+    is_start = dig(first, "task") is not None or dig(first, "message") is not None
+    check(is_start, "the first event is a task or a message", first, seen.exchange)
+
+
+@probes.add
+@each_binding
+async def after_the_task_come_updates(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(task_stream, binding, "stream")
+    for each in seen.payloads[1:]:
+        check(dig(each, "message") is None, "status and artifact updates only", each, seen.exchange)
+
+
+@probes.add
+@each_binding
+async def stream_of_a_message_is_one_event(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(stream_message, binding, "message")
+    check(dig(seen.payloads[0], "message") is not None, "a message", seen.payloads[0], seen.exchange)
+    check(len(seen.payloads) == 1 and seen.exchange.is_ended, "nothing after it", seen.payloads, seen.exchange)
+
+
+@probes.add
+@each_binding
+async def stream_ends_with_the_task(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(task_stream, binding, "plain")
+    last = seen.states[-1] if seen.states else None
+    check(last in TERMINAL | INTERRUPTED, "the last state told has ended the task, or waits", last, seen.exchange)
+
+
+@probes.add
+@each_binding
+async def stream_is_closed_at_the_end(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(stream_message, binding, "plain")
+    check(seen.exchange.is_ended, "the agent closes the stream", seen.exchange.error, seen.exchange)
+    check(not seen.rest, "no unfinished event at the end", seen.rest, seen.exchange)
+
+
+@probes.add
+@each_binding
+async def nothing_comes_after_the_end(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(task_stream, binding, "stream")
+    told = [dig(each, "task") or dig(each, "statusUpdate") for each in seen.payloads]
+    ends = [at for at, each in enumerate(told) if state_of(each) in TERMINAL]
+    check(bool(ends), "a terminal state", seen.states, seen.exchange)
+    after = seen.payloads[ends[0] + 1 :]
+    check(not after, "no event after the first terminal state", after, seen.exchange)
+
+
+@probes.add
+@each_binding
+async def updates_are_about_the_task(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(task_stream, binding, "stream")
+    expected = (dig(seen.task, "id"), dig(seen.task, "contextId"))
+    for update in seen.updates:
+        got = (dig(update, "taskId"), dig(update, "contextId"))
+        check(got == expected, f"taskId and contextId of the task, {expected}", got, seen.exchange)
+
+
+@probes.add
+@each_binding
+async def stream_adds_up_to_the_task(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(task_stream, binding, "stream")
+    task = await get(await agent_for(ctx, "stream"), binding, str(dig(seen.task, "id")))
+    kept = {str(dig(each, "artifactId")): _text(each) for each in as_list(dig(task, "artifacts"))}
+    check(kept == artifact_texts(seen), f"the artifacts that were streamed, {artifact_texts(seen)}", kept)
+
+
+@probes.add
+@each_binding
+async def stream_and_task_end_alike(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(task_stream, binding, "stream")
+    task = await get(await agent_for(ctx, "stream"), binding, str(dig(seen.task, "id")))
+    last = seen.states[-1] if seen.states else None
+    check(state_of(task) == last, f"the last state that was streamed, {last}", state_of(task))
+
+
+@probes.add
+@each_binding
+async def pieces_are_appended_to_what_began(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(task_stream, binding, "stream")
+    begun = {str(dig(each, "artifactId")) for each in as_list(dig(seen.task, "artifacts"))}
+    for update in seen.updates:
+        id = dig(update, "artifact", "artifactId")
+        if id is None:
+            continue
+        is_first = str(id) not in begun
+        check(not (is_first and dig(update, "append") is True), "append only for an artifact that began", update)
+        begun.add(str(id))
+
+
+@probes.add
+@each_binding
+async def last_piece_says_so(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(task_stream, binding, "stream")
+    pieces: dict[str, list[Any]] = {}
+    for update in seen.updates:
+        id = dig(update, "artifact", "artifactId")
+        if id is not None:
+            pieces.setdefault(str(id), []).append(dig(update, "lastChunk"))
+    parted = {id: flags for id, flags in pieces.items() if len(flags) > 1}
+    if not parted:
+        raise NotObserved("no artifact came in pieces", "stream")
+    for id, flags in parted.items():
+        check(flags[-1] is True and True not in flags[:-1], f"lastChunk on the last piece of {id} alone", flags)
+
+
+@probes.add
+@each_binding
+async def streams_come_as_the_agent_works(ctx: Ctx, binding: str) -> None:
+    agent = await agent_for(ctx, "long")
+    params = {"message": message(ctx.triggers["long"].text)}
+    async with agent[binding].stream("SendStreamingMessage", params) as stream:
+        try:
+            task = await first_of(stream)
+        except Unanswered as error:
+            raise Failed("an event while the agent is at work", str(error), error.exchange) from None
+        state = state_of(await get(agent, binding, task["id"]))
+        check(state not in TERMINAL, "a task that is still at work", state, stream.exchange)
+    await agent[binding].call("CancelTask", {"id": task["id"]})
+
+
+@probes.add
+@each_binding
+async def failure_ends_the_stream(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(task_stream, binding, "fail")
+    last = seen.states[-1] if seen.states else None
+    check(last == "TASK_STATE_FAILED", "a failed task as the last state", last, seen.exchange)
+    check(seen.exchange.is_ended, "the agent closes the stream", seen.exchange.error, seen.exchange)
+
+
+@probes.add
+@each_binding
+async def one_working_task_has_one_end(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(task_stream, binding, "plain")
+    ends = [state for state in seen.states if state in TERMINAL]
+    check(len(ends) == 1, "one terminal state", seen.states, seen.exchange)
+
+
+@probes.add
+@each_binding
+async def a_reader_that_leaves_stops_nothing(ctx: Ctx, binding: str) -> None:
+    agent = await agent_for(ctx, "long")
+    params = {"message": message(ctx.triggers["long"].text)}
+    async with agent[binding].stream("SendStreamingMessage", params) as stream:
+        try:
+            task = await first_of(stream)
+        except Unanswered as error:
+            raise Prerequisite("an event while the agent is at work", str(error), error.exchange) from None
+    state = state_of(await get(agent, binding, task["id"]))
+    check(state in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"), "a task that goes on", state)
+    await agent[binding].call("CancelTask", {"id": task["id"]})

@@ -1,0 +1,110 @@
+"""SubscribeToTask, in 0.3 tasks/resubscribe."""
+
+from contextlib import suppress
+from typing import Final
+from uuid import uuid4
+
+from conformance.probe import Probes
+from conformance.protocols.a2a.agent import Agent, Ctx, agent_for
+from conformance.protocols.a2a.binding import EventStream, state_of
+from conformance.protocols.a2a.scenes import check_refusal, each_binding, is_streaming, long_task, plain, plain_task
+from conformance.verdict import check
+from conformance.wire.exchange import dig
+from conformance.wire.http import Unanswered
+
+__all__ = ("probes", "snapshot_probes")
+
+probes: Final = Probes[Agent]()
+snapshot_probes: Final = Probes[Agent]()
+"""What 1.0 asks beyond 0.3."""
+
+
+async def end_of(stream: EventStream) -> list[str]:
+    """The states that are told to the end."""
+    await stream.stream.rest_of_it()
+    told = [dig(each, "task") or dig(each, "statusUpdate") for each in stream.payloads]
+    return [state_of(each) for each in told if each is not None]
+
+
+@snapshot_probes.add
+@each_binding
+async def subscription_begins_with_the_task(ctx: Ctx, binding: str) -> None:
+    async with long_task(ctx, binding) as long, long.binding.stream("SubscribeToTask", {"id": long.id}) as stream:
+        is_streaming(stream)
+        first = await stream.next()
+        check(dig(first, "task", "id") == long.id, "the task, as it is now", first, stream.exchange)
+
+
+@probes.add
+@each_binding
+async def task_at_work_can_be_subscribed_to(ctx: Ctx, binding: str) -> None:
+    async with long_task(ctx, binding) as long, long.binding.stream("SubscribeToTask", {"id": long.id}) as stream:
+        check(stream.exchange.status == 200, "status 200", stream.exchange.status, stream.exchange)
+        check(stream.exchange.is_stream, "a stream of events", stream.reply.reason_or_result, stream.exchange)
+
+
+@probes.add
+@each_binding
+async def subscription_is_closed_at_the_end(ctx: Ctx, binding: str) -> None:
+    async with long_task(ctx, binding) as long, long.binding.stream("SubscribeToTask", {"id": long.id}) as stream:
+        is_streaming(stream)
+        await long.binding.call("CancelTask", {"id": long.id})
+        with suppress(Unanswered):
+            await end_of(stream)
+        check(stream.exchange.is_ended, "the agent closes the stream", stream.exchange.error, stream.exchange)
+
+
+@snapshot_probes.add
+@each_binding
+async def ended_task_cannot_be_subscribed_to(ctx: Ctx, binding: str) -> None:
+    sent = await ctx.once(plain_task, binding)
+    agent = await agent_for(ctx, "plain")
+    async with agent[binding].stream("SubscribeToTask", {"id": sent.task["id"]}) as stream:
+        check_refusal(await first_reply(stream), "UNSUPPORTED_OPERATION")
+
+
+async def first_reply(stream: EventStream):
+    """What the request is answered: an error may be the answer, or the first event of a stream."""
+    if stream.exchange.is_stream:
+        await stream.next()
+    return stream.reply
+
+
+@probes.add
+@each_binding
+async def unknown_task_cannot_be_subscribed_to(ctx: Ctx, binding: str) -> None:
+    await ctx.once(plain, binding)
+    agent = await agent_for(ctx, "plain")
+    async with agent[binding].stream("SubscribeToTask", {"id": str(uuid4())}) as stream:
+        check_refusal(await first_reply(stream), "TASK_NOT_FOUND")
+
+
+@probes.add
+@each_binding
+async def all_subscribers_are_told_the_same(ctx: Ctx, binding: str) -> None:
+    async with long_task(ctx, binding) as long:
+        async with (
+            long.binding.stream("SubscribeToTask", {"id": long.id}) as one,
+            long.binding.stream("SubscribeToTask", {"id": long.id}) as other,
+        ):
+            is_streaming(one)
+            is_streaming(other)
+            await long.binding.call("CancelTask", {"id": long.id})
+            first, second = await end_of(one), await end_of(other)
+        check(
+            bool(first) and first[-1:] == second[-1:], f"the states told to the first, {first}", second, other.exchange
+        )
+
+
+@probes.add
+@each_binding
+async def a_subscriber_that_leaves_disturbs_no_other(ctx: Ctx, binding: str) -> None:
+    async with long_task(ctx, binding) as long, long.binding.stream("SubscribeToTask", {"id": long.id}) as staying:
+        is_streaming(staying)
+        async with long.binding.stream("SubscribeToTask", {"id": long.id}) as leaving:
+            is_streaming(leaving)
+        state = state_of(await long.get())
+        check(state in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"), "a task that goes on", state)
+        await long.binding.call("CancelTask", {"id": long.id})
+        states = await end_of(staying)
+        check("TASK_STATE_CANCELED" in states, "the end of the task", states, staying.exchange)

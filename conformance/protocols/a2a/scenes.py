@@ -1,0 +1,226 @@
+"""What several probes look at, played once for each binding."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from conformance.probe import Probe
+from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from conformance.protocols.a2a.binding import INTERRUPTED, TERMINAL, Binding, EventStream, Reply, is_reason, state_of
+from conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite, check
+from conformance.wire.exchange import Exchange, dig
+from conformance.wire.http import Unanswered
+
+__all__ = (
+    "Asked",
+    "Long",
+    "Streamed",
+    "answer_question",
+    "check_refusal",
+    "each_binding",
+    "final_reply",
+    "follow_up",
+    "get",
+    "is_streaming",
+    "long_task",
+    "plain",
+    "plain_task",
+    "reply_to",
+    "stream_message",
+)
+
+
+def each_binding(probe: Callable[[Ctx, str], Awaitable[None]]) -> Probe[Agent]:
+    """A probe of what does not depend on the binding: it is run by each that the agent has, to the last, and says in
+    which one it failed. What one binding does not show another may."""
+
+    @wraps(probe)
+    async def run(ctx: Ctx) -> None:
+        unseen: list[NotObserved | NotApplicable] = []
+        failed: list[Failed] = []
+        for binding in ctx.target.bindings:
+            try:
+                await probe(ctx, binding.name)
+            except Failed as error:
+                failed.append(type(error)(f"{error.expected} ({binding.name})", error.got, error.exchange))
+            except Unanswered as error:
+                failed.append(Failed(f"an answer: {error} ({binding.name})", None, error.exchange))
+            except (NotObserved, NotApplicable) as error:
+                unseen.append(error)
+        if failed:
+            # What went wrong by itself tells more than what was missing before.
+            raise next((each for each in failed if not isinstance(each, Prerequisite)), failed[0])
+        if unseen and len(unseen) == len(ctx.target.bindings):
+            raise unseen[0]
+
+    return run
+
+
+async def reply_to(ctx: Ctx, binding: str, behaviour: str, **configuration: Any) -> Reply:
+    """What a message is answered that brings about a behaviour. Raises Failed if it is refused."""
+    agent = await agent_for(ctx, behaviour)
+    chosen = agent[binding]
+    if chosen.is_first_generation:
+        # 0.3 does not say whether a send waits that does not say it.
+        configuration.setdefault("returnImmediately", False)
+    params: dict[str, Any] = {"message": message(ctx.triggers[behaviour].text)}
+    if configuration:
+        params["configuration"] = configuration
+    reply = await chosen.call("SendMessage", params)
+    check(not reply.reason, "SendMessage succeeds", reply.reason, reply.exchange)
+    check(reply.task is not None or reply.message is not None, "SendMessage gives a task or a message", reply.result)
+    return reply
+
+
+async def final_reply(ctx: Ctx, binding: str, behaviour: str) -> Reply:
+    """The same as a scene."""
+    return await reply_to(ctx, binding, behaviour)
+
+
+async def plain(ctx: Ctx, binding: str) -> Reply:
+    """A message that is answered at once, with a task or a message."""
+    return await ctx.subject(final_reply, binding, "plain")
+
+
+async def plain_task(ctx: Ctx, binding: str) -> Reply:
+    """A message that is answered with a task, which has ended by now."""
+    reply = await ctx.once(plain, binding)
+    if reply.task is None:
+        raise NotObserved("the agent answers with messages, not with tasks", "plain")
+    check(isinstance(dig(reply.task, "id"), str), "the task has an id", reply.task, reply.exchange)
+    return reply
+
+
+def is_streaming(stream: EventStream) -> None:
+    """Raises Prerequisite."""
+    if not stream.exchange.is_stream:
+        raise Prerequisite("a stream of events", stream.reply.reason_or_result, stream.exchange)
+
+
+def context_of(reply: Reply) -> str:
+    """Of the task that a send gave. Raises Prerequisite."""
+    context = dig(reply.task, "contextId")
+    if not isinstance(context, str):
+        raise Prerequisite("a task in a context", reply.reason_or_result, reply.exchange)
+    return context
+
+
+async def get(agent: Agent, binding: str, id: str, **params: Any) -> Any:
+    """The task. Raises Prerequisite."""
+    reply = await agent[binding].call("GetTask", {"id": id, **params})
+    if reply.reason:
+        raise Prerequisite(f"an answer to GetTask of {id}", reply.reason, reply.exchange)
+    return reply.result
+
+
+def check_refusal(reply: Reply, *reasons: str) -> None:
+    """Raises Failed if the error is not one of these; any is right if none is named."""
+    expected = f"the error {' or '.join(reasons)}" if reasons else "an error"
+    is_right = any(is_reason(reply, reason) for reason in reasons) if reasons else bool(reply.reason)
+    check(is_right, expected, reply.reason_or_result, reply.exchange)
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A stream that was read to its end."""
+
+    exchange: Exchange
+    payloads: list[Any]
+    rest: str
+    """What was left of an unfinished event."""
+
+    @property
+    def task(self) -> Any:
+        """That it begins with."""
+        return dig(self.payloads[0], "task")
+
+    @property
+    def updates(self) -> list[Any]:
+        """The status and artifact updates."""
+        found = [dig(each, "statusUpdate") or dig(each, "artifactUpdate") for each in self.payloads]
+        return [each for each in found if each is not None]
+
+    @property
+    def states(self) -> list[str]:
+        told = [dig(each, "task") or dig(each, "statusUpdate") for each in self.payloads]
+        return [state_of(each) for each in told if each is not None]
+
+
+async def stream_message(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
+    """A message whose answer is streamed."""
+    agent = await agent_for(ctx, behaviour)
+    params = {"message": message(ctx.triggers[behaviour].text)}
+    async with agent[binding].stream("SendStreamingMessage", params) as stream:
+        check(stream.exchange.status == 200, "the stream begins with status 200", stream.exchange.status)
+        check(stream.exchange.is_stream, "the stream is of type text/event-stream", stream.exchange.media_type)
+        with suppress(Unanswered):  # a stream that is not ended is one probe's affair
+            await stream.stream.rest_of_it()
+        check(bool(stream.payloads), "the stream has events")
+        return Streamed(stream.exchange, stream.payloads, stream.stream.rest)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A task that asked its caller something, and went on with the answer."""
+
+    agent: Agent
+    question: Reply
+    answer: Reply
+
+
+async def answer_question(ctx: Ctx, binding: str, behaviour: str) -> Asked:
+    """A question and its answer; whether the answer was taken is for the probes to say."""
+    agent = await agent_for(ctx, behaviour)
+    question = await ctx.once(final_reply, binding, behaviour)
+    if question.task is None:
+        raise Failed("a task that waits for its caller", question.result, question.exchange)
+    answer = follow_up(question.task, str(ctx.triggers[behaviour].answer))
+    return Asked(agent, question, await agent[binding].call("SendMessage", {"message": answer}))
+
+
+def follow_up(task: Mapping[str, Any], text: str, **members: Any) -> dict[str, Any]:
+    """A message that belongs to a task."""
+    ids = {"taskId": task["id"], "contextId": task.get("contextId")}
+    return message(text, **{name: value for name, value in {**ids, **members}.items() if value is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class Long:
+    """A task at work."""
+
+    agent: Agent
+    binding: Binding
+    task: Any
+
+    @property
+    def id(self) -> str:
+        return self.task["id"]
+
+    async def get(self) -> Any:
+        return await get(self.agent, self.binding.name, self.id)
+
+
+@asynccontextmanager
+async def long_task(ctx: Ctx, binding: str, **configuration: Any) -> AsyncGenerator[Long]:
+    """A task that is at work when the block begins; it is cancelled at its end."""
+    agent = await agent_for(ctx, "long")
+    chosen = agent[binding]
+    params = {
+        "message": message(ctx.triggers["long"].text),
+        "configuration": {"returnImmediately": True, **configuration},
+    }
+    try:
+        reply = await chosen.call("SendMessage", params)
+    except Unanswered as error:
+        raise Prerequisite("an answer at once to a message that asks for it", str(error), error.exchange) from None
+    if reply.reason or reply.task is None:
+        raise Prerequisite("a task at once for a message that asks for it", reply.reason_or_result, reply.exchange)
+    if state_of(reply.task) in TERMINAL | INTERRUPTED:
+        raise NotObserved("the agent was done at once; what keeps it busy?", "long")
+    try:
+        yield Long(agent, chosen, reply.task)
+    finally:
+        with suppress(Unanswered):
+            await chosen.call("CancelTask", {"id": reply.task["id"]})

@@ -1,0 +1,43 @@
+"""A2A 0.2.5 to 0.3: JSON-RPC."""
+
+from typing import Final
+
+from conformance.probe import Probes, Suite
+from conformance.protocols.a2a.agent import Agent
+from conformance.protocols.a2a.probes import (
+    cancel,
+    card,
+    content,
+    get,
+    owner,
+    push,
+    question,
+    robust,
+    rpc,
+    send,
+    stream,
+    subscribe,
+)
+from conformance.protocols.a2a.v0 import shape
+from conformance.protocols.a2a.v0.opening import open_agent
+
+__all__ = ("SUITE",)
+
+SUITE: Final[Suite[Agent]] = Suite(
+    open_agent,
+    Probes(
+        cancel.probes,
+        card.probes,
+        content.probes,
+        get.probes,
+        owner.probes,
+        push.probes,
+        question.probes,
+        robust.probes,
+        rpc.probes,
+        send.probes,
+        shape.probes,
+        stream.probes,
+        subscribe.probes,
+    ),
+)

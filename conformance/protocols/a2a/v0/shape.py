@@ -1,0 +1,172 @@
+"""What 0.3 has and 1.0 has no more: `final`, the card's url and transports, errors and results of its own form."""
+
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from conformance.probe import Probes
+from conformance.protocols.a2a.agent import Agent, Ctx, message
+from conformance.protocols.a2a.binding import TERMINAL, state_of
+from conformance.protocols.a2a.discovery import origin_of
+from conformance.protocols.a2a.jsonrpc import JsonRpcBinding
+from conformance.protocols.a2a.probes.card import card_of
+from conformance.protocols.a2a.probes.push import create_config
+from conformance.protocols.a2a.probes.rpc import rpc_of
+from conformance.protocols.a2a.probes.stream import task_stream
+from conformance.protocols.a2a.scenes import stream_message
+from conformance.protocols.a2a.v0.opening import DIALECT
+from conformance.protocols.a2a.v0.translation import result_of
+from conformance.verdict import NotObserved, check
+from conformance.wire.exchange import as_list, as_object, dig
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Agent]()
+_RPC: Final = "JSONRPC"
+
+
+def is_final(event: Any) -> bool:
+    return dig(event, "statusUpdate", "final") is True
+
+
+@probes.add
+async def last_update_is_final(ctx: Ctx) -> None:
+    seen = await ctx.once(task_stream, _RPC, "stream")
+    check(is_final(seen.payloads[-1]), "a status update with final: true at the end", seen.payloads[-1], seen.exchange)
+
+
+@probes.add
+async def only_the_last_update_is_final(ctx: Ctx) -> None:
+    seen = await ctx.once(task_stream, _RPC, "stream")
+    early = [each for each in seen.payloads[:-1] if is_final(each)]
+    check(not early, "final: true on the last event alone", early, seen.exchange)
+
+
+@probes.add
+async def failure_is_final(ctx: Ctx) -> None:
+    seen = await ctx.once(task_stream, _RPC, "fail")
+    check(is_final(seen.payloads[-1]), "a status update with final: true at the end", seen.payloads[-1], seen.exchange)
+
+
+@probes.add
+async def question_is_final(ctx: Ctx) -> None:
+    seen = await ctx.once(stream_message, _RPC, "question")
+    updates = [each for each in seen.payloads if state_of(dig(each, "statusUpdate")) == "TASK_STATE_INPUT_REQUIRED"]
+    if not updates:
+        raise NotObserved("the stream did not tell the question as a status update", "question")
+    check(is_final(updates[-1]), "final: true, since the stream goes no further", updates[-1], seen.exchange)
+
+
+@probes.add
+async def work_is_not_final(ctx: Ctx) -> None:
+    seen = await ctx.once(task_stream, _RPC, "stream")
+    for each in seen.payloads:
+        if is_final(each):
+            state = state_of(dig(each, "statusUpdate"))
+            check(state in TERMINAL, "final: true with a state that ends the task", each, seen.exchange)
+
+
+@probes.add
+async def results_are_bare(ctx: Ctx) -> None:
+    binding = await rpc_of(ctx)
+    answer = await binding.rpc.call("message/send", binding.dialect.params("SendMessage", _hello(ctx)))
+    kind = dig(answer.result, "kind")
+    check(kind in ("task", "message"), "the task or the message itself, with its kind", answer.result, answer.exchange)
+
+
+@probes.add
+async def blocking_may_be_false(ctx: Ctx) -> None:
+    binding = await rpc_of(ctx)
+    params = {**_hello(ctx), "configuration": {"returnImmediately": True}}
+    reply = await binding.call("SendMessage", params)
+    check(not reply.reason, "blocking: false is taken", reply.reason, reply.exchange)
+
+
+def _hello(ctx: Ctx) -> dict[str, Any]:
+    return {"message": message(ctx.triggers["plain"].text)}
+
+
+# The card
+
+
+@probes.add
+async def card_url_is_absolute(ctx: Ctx) -> None:
+    where = str(dig(card_of(ctx), "url"))
+    parts = urlsplit(where)
+    is_right = parts.scheme in ("http", "https") and bool(parts.netloc)
+    check(is_right, "an absolute http or https URL", where, ctx.target.found.exchange)
+
+
+@probes.add
+async def card_transports_are_known(ctx: Ctx) -> None:
+    card = card_of(ctx)
+    names = [dig(card, "preferredTransport") or "JSONRPC"]
+    names += [dig(each, "transport") for each in as_list(dig(card, "additionalInterfaces"))]
+    for name in names:
+        is_right = name in ("JSONRPC", "GRPC", "HTTP+JSON") or ":" in str(name)
+        check(is_right, "JSONRPC, GRPC, HTTP+JSON, or a URI", name, ctx.target.found.exchange)
+
+
+@probes.add
+async def card_url_has_one_transport(ctx: Ctx) -> None:
+    card = card_of(ctx)
+    where, preferred = dig(card, "url"), dig(card, "preferredTransport") or "JSONRPC"
+    faces = as_list(dig(card, "additionalInterfaces"))
+    same = [dig(each, "transport") for each in faces if dig(each, "url") == where]
+    check(
+        not same or preferred in same, f"the transport {preferred} for the card's url", same, ctx.target.found.exchange
+    )
+
+
+@probes.add
+async def card_url_is_among_the_interfaces(ctx: Ctx) -> None:
+    card = card_of(ctx)
+    urls = [dig(each, "url") for each in as_list(dig(card, "additionalInterfaces"))]
+    check(dig(card, "url") in urls, "the card's url among them", urls, ctx.target.found.exchange)
+
+
+@probes.add
+async def every_transport_answers(ctx: Ctx) -> None:
+    card = card_of(ctx)
+    for each in as_list(dig(card, "additionalInterfaces")):
+        if dig(each, "transport") != _RPC:
+            continue
+        other = JsonRpcBinding(ctx.wire, str(dig(each, "url")), DIALECT, {})
+        reply = await other.call("SendMessage", _hello(ctx))
+        check(not reply.reason, f"an answer of {other.url}", reply.reason, reply.exchange)
+
+
+@probes.add
+async def card_security_names_schemes(ctx: Ctx) -> None:
+    card = card_of(ctx)
+    schemes = as_object(dig(card, "securitySchemes")) or {}
+    asked = [*as_list(dig(card, "security"))]
+    asked += [each for skill in as_list(dig(card, "skills")) for each in as_list(dig(skill, "security"))]
+    for each in asked:
+        for name in as_object(each) or {}:
+            check(name in schemes, f"a scheme {name} in securitySchemes", list(schemes), ctx.target.found.exchange)
+
+
+@probes.add
+async def card_is_where_it_was(ctx: Ctx) -> None:
+    """0.2 looked for it at agent.json."""
+    card_of(ctx)
+    found = ctx.target.found.exchange.url
+    old = found.replace("agent-card.json", "agent.json")
+    places = (old, f"{origin_of(found)}/.well-known/agent.json")
+    for place in dict.fromkeys(places):
+        exchange = await ctx.wire.request("GET", place, sends=None, receives=None)
+        if exchange.status == 200 and as_object(exchange.json) is not None:
+            return
+    raise NotObserved("there is no card at /.well-known/agent.json, where clients of 0.2 look")
+
+
+# Push notifications
+
+
+@probes.add
+async def config_can_be_read_without_its_id(ctx: Ctx) -> None:
+    made = await ctx.once(create_config, _RPC)
+    binding = await rpc_of(ctx)
+    answer = await binding.rpc.call("tasks/pushNotificationConfig/get", {"id": made.task})
+    config = result_of("GetTaskPushNotificationConfig", answer.result)
+    check(bool(dig(config, "url")), "a config of the task", answer.body, answer.exchange)

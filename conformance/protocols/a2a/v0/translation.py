@@ -1,0 +1,173 @@
+"""The words of 0.3 in those of 1.0, and back: for probes that both revisions share.
+
+What is not as specified is left as it is: the messages have been held against their schemas before.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from conformance.wire.exchange import as_list, as_object, dig
+
+__all__ = ("METHODS", "event_of", "method_of", "params_of", "result_of", "task_of")
+
+METHODS: Final[Mapping[str, str]] = {
+    "SendMessage": "message/send",
+    "SendStreamingMessage": "message/stream",
+    "GetTask": "tasks/get",
+    "CancelTask": "tasks/cancel",
+    "SubscribeToTask": "tasks/resubscribe",
+    "CreateTaskPushNotificationConfig": "tasks/pushNotificationConfig/set",
+    "GetTaskPushNotificationConfig": "tasks/pushNotificationConfig/get",
+    "ListTaskPushNotificationConfigs": "tasks/pushNotificationConfig/list",
+    "DeleteTaskPushNotificationConfig": "tasks/pushNotificationConfig/delete",
+    "GetExtendedAgentCard": "agent/getAuthenticatedExtendedCard",
+}
+
+
+def method_of(operation: str) -> str:
+    return METHODS.get(operation, operation)
+
+
+# From 1.0
+
+
+def params_of(operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    match operation:
+        case "SendMessage" | "SendStreamingMessage":
+            return _send_params(params)
+        case "CreateTaskPushNotificationConfig":
+            config = {name: value for name, value in params.items() if name != "taskId"}
+            return {"taskId": params.get("taskId"), "pushNotificationConfig": _config_to(config)}
+        case "GetTaskPushNotificationConfig" | "DeleteTaskPushNotificationConfig":
+            return {"id": params.get("taskId"), "pushNotificationConfigId": params.get("id")}
+        case "ListTaskPushNotificationConfigs":
+            return {"id": params.get("taskId")}
+        case _:
+            return dict(params)
+
+
+def _send_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    made = dict(params)
+    if as_object(params.get("message")) is not None:
+        made["message"] = _message_to(params["message"])
+    if (given := as_object(params.get("configuration"))) is not None:
+        configuration = dict(given)
+        if "returnImmediately" in configuration:
+            configuration["blocking"] = not configuration.pop("returnImmediately")
+        if (config := configuration.pop("taskPushNotificationConfig", None)) is not None:
+            configuration["pushNotificationConfig"] = _config_to(config)
+        made["configuration"] = configuration
+    return made
+
+
+def _message_to(message: Mapping[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {"kind": "message", **message}
+    if "role" in made:
+        made["role"] = {"ROLE_USER": "user", "ROLE_AGENT": "agent"}.get(str(made["role"]), made["role"])
+    if isinstance(made.get("parts"), list):  # or it is wrong on purpose
+        made["parts"] = [_part_to(as_object(part) or {}) for part in as_list(made["parts"])]
+    return made
+
+
+def _part_to(part: Mapping[str, Any]) -> dict[str, Any]:
+    rest = {"metadata": part["metadata"]} if "metadata" in part else {}
+    file = {new: part[old] for old, new in (("filename", "name"), ("mediaType", "mimeType")) if old in part}
+    if "raw" in part:
+        return {"kind": "file", "file": {"bytes": part["raw"], **file}, **rest}
+    if "url" in part:
+        return {"kind": "file", "file": {"uri": part["url"], **file}, **rest}
+    kind = next((name for name in ("text", "data") if name in part), None)
+    return {**({"kind": kind} if kind else {}), **part}
+
+
+def _config_to(config: Mapping[str, Any]) -> dict[str, Any]:
+    made = dict(config)
+    if (given := as_object(made.get("authentication"))) is not None:
+        authentication = dict(given)
+        authentication["schemes"] = [authentication.pop("scheme", "")]
+        made["authentication"] = authentication
+    return made
+
+
+# To 1.0
+
+
+def result_of(operation: str, result: Any) -> Any:
+    match operation:
+        case "SendMessage":
+            return {"message": _message_of(result)} if dig(result, "kind") == "message" else {"task": task_of(result)}
+        case "GetTask" | "CancelTask":
+            return task_of(result)
+        case "CreateTaskPushNotificationConfig" | "GetTaskPushNotificationConfig":
+            return _config_of(result)
+        case "ListTaskPushNotificationConfigs":
+            return {"configs": [_config_of(each) for each in as_list(result)]}
+        case _:
+            return result
+
+
+def event_of(result: Any) -> Any:
+    """A StreamResponse; its status updates have `final` beside what they have in 1.0."""
+    match dig(result, "kind"):
+        case "task":
+            return {"task": task_of(result)}
+        case "message":
+            return {"message": _message_of(result)}
+        case "status-update":
+            return {"statusUpdate": _with_status(result)}
+        case "artifact-update":
+            artifact = as_object(dig(result, "artifact"))
+            return {"artifactUpdate": {**result, "artifact": _with_parts(artifact or {})}}
+        case _:
+            return None
+
+
+def task_of(task: Any) -> Any:
+    if (given := as_object(task)) is None:
+        return task
+    made = _with_status(given)
+    if "artifacts" in given:
+        made["artifacts"] = [_with_parts(as_object(each) or {}) for each in as_list(given["artifacts"])]
+    if "history" in given:
+        made["history"] = [_message_of(each) for each in as_list(given["history"])]
+    return made
+
+
+def _with_status(given: Mapping[str, Any]) -> dict[str, Any]:
+    status = dict(as_object(given.get("status")) or {})
+    if isinstance(state := status.get("state"), str) and not state.startswith("TASK_STATE_"):
+        status["state"] = f"TASK_STATE_{state.upper().replace('-', '_')}"
+    if "message" in status:
+        status["message"] = _message_of(status["message"])
+    return {**given, "status": status}
+
+
+def _message_of(message: Any) -> Any:
+    if (given := as_object(message)) is None:
+        return message
+    made = _with_parts(given)
+    made["role"] = {"user": "ROLE_USER", "agent": "ROLE_AGENT"}.get(str(given.get("role")), given.get("role"))
+    return made
+
+
+def _with_parts(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {**given, "parts": [_part_of(each) for each in as_list(given.get("parts"))]}
+
+
+def _part_of(part: Any) -> Any:
+    if dig(part, "kind") != "file":
+        return part
+    file = as_object(dig(part, "file")) or {}
+    names = {"bytes": "raw", "uri": "url", "name": "filename", "mimeType": "mediaType"}
+    return {**part, **{names.get(name, name): value for name, value in file.items()}}
+
+
+def _config_of(config: Any) -> Any:
+    given = as_object(dig(config, "pushNotificationConfig"))
+    if given is None:
+        return config
+    made = {**given, "taskId": dig(config, "taskId")}
+    schemes = as_list(dig(given, "authentication", "schemes"))
+    if schemes:
+        made["authentication"] = {"scheme": schemes[0], "credentials": dig(given, "authentication", "credentials")}
+    return made

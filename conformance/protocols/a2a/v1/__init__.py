@@ -1,0 +1,47 @@
+"""A2A 1.0: JSON-RPC and REST."""
+
+from typing import Final
+
+from conformance.probe import Probes, Suite
+from conformance.protocols.a2a.agent import Agent
+from conformance.protocols.a2a.probes import (
+    cancel,
+    card,
+    content,
+    get,
+    owner,
+    push,
+    question,
+    robust,
+    rpc,
+    send,
+    stream,
+    subscribe,
+)
+from conformance.protocols.a2a.v1 import http, interfaces, listing, version
+from conformance.protocols.a2a.v1.opening import open_agent
+
+__all__ = ("SUITE",)
+
+SUITE: Final[Suite[Agent]] = Suite(
+    open_agent,
+    Probes(
+        cancel.probes,
+        card.probes,
+        content.probes,
+        get.probes,
+        http.probes,
+        interfaces.probes,
+        listing.probes,
+        owner.probes,
+        push.probes,
+        question.probes,
+        robust.probes,
+        rpc.probes,
+        send.probes,
+        stream.probes,
+        subscribe.probes,
+        subscribe.snapshot_probes,
+        version.probes,
+    ),
+)

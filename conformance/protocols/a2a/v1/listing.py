@@ -1,0 +1,235 @@
+"""ListTasks."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
+
+from conformance.probe import Probes
+from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from conformance.protocols.a2a.binding import Binding, Reply, state_of
+from conformance.protocols.a2a.probes.owner import other
+from conformance.protocols.a2a.scenes import context_of, each_binding, plain_task
+from conformance.verdict import NotObserved, check
+from conformance.wire.exchange import as_list, dig
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Agent]()
+_NUMBER: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """A context of its own, with some tasks in it, the oldest first."""
+
+    binding: Binding
+    context: str
+    tasks: list[Any]
+
+    @property
+    def ids(self) -> list[str]:
+        return [str(dig(each, "id")) for each in self.tasks]
+
+    async def list(self, **params: Any) -> Reply:
+        reply = await self.binding.call("ListTasks", {"contextId": self.context, **params})
+        check(not reply.reason, "ListTasks succeeds", reply.reason, reply.exchange)
+        return reply
+
+
+async def shelf(ctx: Ctx, binding: str) -> Shelf:
+    await ctx.once(plain_task, binding)
+    agent = await agent_for(ctx, "plain")
+    tasks: list[Any] = []
+    # The agent's own context, since one of the caller's may be refused.
+    start = await agent[binding].call("SendMessage", {"message": message(ctx.triggers["plain"].text)})
+    context = context_of(start)
+    tasks.append(start.task)
+    for _ in range(_NUMBER - 1):
+        sent = await agent[binding].call(
+            "SendMessage", {"message": message(ctx.triggers["plain"].text, contextId=context)}
+        )
+        check(sent.task is not None, "a task in the context", sent.reason_or_result, sent.exchange)
+        tasks.append(sent.task)
+    return Shelf(agent[binding], context, tasks)
+
+
+def ids_of(reply: Reply) -> list[str]:
+    return [str(dig(each, "id")) for each in as_list(dig(reply.result, "tasks"))]
+
+
+@probes.add
+@each_binding
+async def list_has_the_tasks(ctx: Ctx, binding: str) -> None:
+    kept = await ctx.once(shelf, binding)
+    reply = await kept.list()
+    check(set(kept.ids) <= set(ids_of(reply)), f"the tasks {kept.ids}", ids_of(reply), reply.exchange)
+
+
+@probes.add
+@each_binding
+async def list_is_of_the_context(ctx: Ctx, binding: str) -> None:
+    kept = await ctx.once(shelf, binding)
+    reply = await kept.list()
+    contexts = {str(dig(each, "contextId")) for each in as_list(dig(reply.result, "tasks"))}
+    check(contexts <= {kept.context}, f"tasks of the context {kept.context} alone", sorted(contexts), reply.exchange)
+
+
+@probes.add
+@each_binding
+async def list_of_an_unknown_context_is_empty(ctx: Ctx, binding: str) -> None:
+    kept = await ctx.once(shelf, binding)
+    reply = await kept.list(contextId=str(uuid4()))
+    check(ids_of(reply) == [], "no task", ids_of(reply), reply.exchange)
+
+
+@probes.add
+@each_binding
+async def list_is_of_the_state(ctx: Ctx, binding: str) -> None:
+    kept = await ctx.once(shelf, binding)
+    state = state_of(dig((await kept.list()).result, "tasks", 0))
+    reply = await kept.list(status=state)
+    check(set(ids_of(reply)) == set(kept.ids), f"the tasks that are {state}", ids_of(reply), reply.exchange)
+    none = await kept.list(status="TASK_STATE_REJECTED" if "REJECTED" not in state else "TASK_STATE_FAILED")
+    check(ids_of(none) == [], "no task of another state", ids_of(none), none.exchange)
+
+
+@probes.add
+@each_binding
+async def newest_tasks_come_first(ctx: Ctx, binding: str) -> None:
+    kept = await ctx.once(shelf, binding)
+    reply = await kept.list()
+    times = [str(dig(each, "status", "timestamp")) for each in as_list(dig(reply.result, "tasks"))]
+    if "None" in times:
+        raise NotObserved("the tasks have no timestamps to order them by")
+    check(times == sorted(times, reverse=True), "descending timestamps of the status", times, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def page_size_is_kept(ctx: Ctx, binding: str) -> None:
+    kept = await ctx.once(shelf, binding)
+    reply = await kept.list(pageSize=2)
+    check(len(ids_of(reply)) <= 2, "at most two tasks", ids_of(reply), reply.exchange)
+    check(dig(reply.result, "pageSize") == 2, "pageSize 2 in the answer", dig(reply.result, "pageSize"), reply.exchange)
+
+
+@probes.add
+@each_binding
+async def pages_give_each_task_once(ctx: Ctx, binding: str) -> None:
+    kept = await ctx.once(shelf, binding)
+    seen: list[str] = []
+    token = ""
+    for _ in range(_NUMBER + 2):
+        reply = await kept.list(pageSize=1, **({"pageToken": token} if token else {}))
+        seen += ids_of(reply)
+        token = str(dig(reply.result, "nextPageToken") or "")
+        if not token:
+            break
+    check(sorted(seen) == sorted(kept.ids), f"each of {kept.ids} once", seen)
+
+
+@probes.add
+@each_binding
+async def last_page_says_so(ctx: Ctx, binding: str) -> None:
+    kept = await ctx.once(shelf, binding)
+    reply = await kept.list(pageSize=100)
+    token = dig(reply.result, "nextPageToken")
+    check(token == "", "an empty nextPageToken", token, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def total_is_of_all_pages(ctx: Ctx, binding: str) -> None:
+    kept = await ctx.once(shelf, binding)
+    reply = await kept.list(pageSize=1)
+    total = dig(reply.result, "totalSize")
+    check(total == _NUMBER, f"totalSize {_NUMBER}", total, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def page_size_out_of_bounds_is_refused(ctx: Ctx, binding: str) -> None:
+    kept = await ctx.once(shelf, binding)
+    for size in (0, 101, -1):
+        params = {"contextId": kept.context, "pageSize": size}
+        bad_request(await kept.binding.call("ListTasks", params, is_valid=False))
+
+
+@probes.add
+@each_binding
+async def unknown_page_token_is_refused(ctx: Ctx, binding: str) -> None:
+    kept = await ctx.once(shelf, binding)
+    bad_request(await kept.binding.call("ListTasks", {"pageToken": "no token of yours"}))
+
+
+def bad_request(reply: Reply) -> None:
+    """Invalid parameters, for which REST has a status and no reason of its own."""
+    is_right = reply.reason == "INVALID_PARAMS" or (bool(reply.reason) and reply.exchange.status == 400)
+    check(is_right, "the error of invalid parameters", reply.reason_or_result, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def unknown_state_is_refused(ctx: Ctx, binding: str) -> None:
+    kept = await ctx.once(shelf, binding)
+    params = {"contextId": kept.context, "status": "TASK_STATE_DAYDREAMING"}
+    bad_request(await kept.binding.call("ListTasks", params, is_valid=False))
+
+
+@probes.add
+@each_binding
+async def artifacts_are_left_out(ctx: Ctx, binding: str) -> None:
+    kept = await ctx.once(shelf, binding)
+    reply = await kept.list()
+    for each in as_list(dig(reply.result, "tasks")):
+        check("artifacts" not in each, "tasks without the member artifacts", each, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def artifacts_are_included_if_wanted(ctx: Ctx, binding: str) -> None:
+    kept = await ctx.once(shelf, binding)
+    if not as_list(dig(kept.tasks[0], "artifacts")):
+        raise NotObserved("the agent gave no artifact", "plain")
+    reply = await kept.list(includeArtifacts=True)
+    for each in as_list(dig(reply.result, "tasks")):
+        check(bool(as_list(dig(each, "artifacts"))), "tasks with their artifacts", each, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def history_is_limited_in_lists(ctx: Ctx, binding: str) -> None:
+    kept = await ctx.once(shelf, binding)
+    reply = await kept.list(historyLength=0)
+    for each in as_list(dig(reply.result, "tasks")):
+        check(not as_list(dig(each, "history")), "tasks without history", each, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def list_is_of_the_time_since(ctx: Ctx, binding: str) -> None:
+    kept = await ctx.once(shelf, binding)
+    late = await kept.list(statusTimestampAfter="2999-01-01T00:00:00Z")
+    check(ids_of(late) == [], "no task of the future", ids_of(late), late.exchange)
+    early = await kept.list(statusTimestampAfter="2001-01-01T00:00:00Z")
+    check(set(ids_of(early)) == set(kept.ids), f"the tasks {kept.ids}", ids_of(early), early.exchange)
+
+
+@probes.add
+@each_binding
+async def anothers_tasks_are_not_listed(ctx: Ctx, binding: str) -> None:
+    headers = other(ctx)
+    kept = await ctx.once(shelf, binding)
+    reply = await kept.binding.call("ListTasks", {"contextId": kept.context}, headers=headers)
+    if not reply.reason:
+        check(ids_of(reply) == [], "no task of another caller", ids_of(reply), reply.exchange)
+
+
+@probes.add
+@each_binding
+async def lists_without_a_filter_are_ones_own(ctx: Ctx, binding: str) -> None:
+    headers = other(ctx)
+    kept = await ctx.once(shelf, binding)
+    reply = await kept.binding.call("ListTasks", {"pageSize": 100}, headers=headers)
+    found = set(ids_of(reply)) & set(kept.ids)
+    check(not found, "no task of another caller", sorted(found), reply.exchange)

@@ -1,0 +1,98 @@
+"""How an agent of 1.0 is found."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import urljoin
+
+from conformance.probe import NotSpoken, Opened, Options
+from conformance.protocols.a2a.agent import Agent
+from conformance.protocols.a2a.binding import Binding
+from conformance.protocols.a2a.discovery import Found, find_card
+from conformance.protocols.a2a.jsonrpc import Dialect, JsonRpcBinding
+from conformance.protocols.a2a.v1.rest import RestBinding
+from conformance.verdict import Prerequisite
+from conformance.wire.exchange import as_list, dig
+from conformance.wire.http import Wire
+
+__all__ = ("every_binding", "open_agent")
+
+DIALECT: Final = Dialect(
+    is_first_generation=False,
+    method=lambda operation: operation,
+    params=lambda operation, params: dict(params),
+    result=lambda operation, result: result,
+    event=lambda result: result,
+)
+
+
+async def open_agent(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Agent]:
+    agent = await _find_agent(wire, url)
+    if not agent.bindings:
+        why = "the card names no interface of version 1.x" if agent.card else "there is no agent card"
+        if not is_told:
+            raise NotSpoken(f"{why} ({agent.found.exchange})")
+        agent = Agent(agent.url, agent.found, (JsonRpcBinding(wire, url, DIALECT, headers_of(agent.card)),), _reopen)
+        because = f"it was said to speak it, though {why}"
+    else:
+        named = ", ".join(f"{each.name} at {each.url}" for each in agent.bindings)
+        because = f"the card at {agent.found.exchange.url} names {named}"
+    return Opened(agent, agent.bindings[0].url, because, capabilities_of(agent))
+
+
+async def _find_agent(wire: Wire, url: str) -> Agent:
+    found = await find_card(wire, url, version="1.0", receives={2: "AgentCard"})
+    return Agent(url.rstrip("/"), found, _bindings(wire, found), _reopen)
+
+
+async def _reopen(wire: Wire, url: str) -> Agent:
+    agent = await _find_agent(wire, url)
+    if not agent.bindings:
+        raise Prerequisite(f"an agent card at {url}, which the triggers name", None, agent.found.exchange)
+    return agent
+
+
+def _bindings(wire: Wire, found: Found) -> tuple[Binding, ...]:
+    """The first of each kind."""
+    made: dict[str, Binding] = {}
+    for binding in every_binding(wire, found):
+        made.setdefault(binding.name, binding)
+    return tuple(made.values())
+
+
+def every_binding(wire: Wire, found: Found) -> Iterator[Binding]:
+    """Those over HTTP, of versions 1.x."""
+    headers = headers_of(found.card)
+    for each in as_list(dig(found.card, "supportedInterfaces")):
+        where, name, version = (dig(each, key) for key in ("url", "protocolBinding", "protocolVersion"))
+        if isinstance(where, str) and str(version).startswith("1"):
+            absolute = urljoin(found.exchange.url, where)
+            if name == "JSONRPC":
+                yield JsonRpcBinding(wire, absolute, DIALECT, headers)
+            elif name == "HTTP+JSON":
+                yield RestBinding(wire, absolute, headers)
+
+
+def headers_of(card: Any) -> dict[str, str]:
+    """Of every request: the version, and the extensions that the card requires."""
+    extensions = as_list(dig(card, "capabilities", "extensions"))
+    required = [str(dig(each, "uri")) for each in extensions if dig(each, "required") is True]
+    return {"A2A-Version": "1.0", **({"A2A-Extensions": ",".join(required)} if required else {})}
+
+
+def capabilities_of(agent: Agent) -> frozenset[str]:
+    card: Any = agent.card
+    names = {"JSONRPC": "jsonrpc", "HTTP+JSON": "rest"}
+    declared = dig(card, "capabilities")
+    extensions = as_list(dig(declared, "extensions"))
+    versions = [str(dig(each, "protocolVersion")) for each in as_list(dig(card, "supportedInterfaces"))]
+    has = {
+        "streaming": dig(declared, "streaming") is True,
+        "push": dig(declared, "pushNotifications") is True,
+        "extended-card": dig(declared, "extendedAgentCard") is True,
+        "extensions": bool(extensions),
+        "required-extension": any(dig(each, "required") is True for each in extensions),
+        "security": bool(as_list(dig(card, "securityRequirements"))),
+        "signatures": bool(as_list(dig(card, "signatures"))),
+        "0.3": any(version.startswith("0.") for version in versions),
+    }
+    return frozenset({*(names[each.name] for each in agent.bindings), *(name for name, value in has.items() if value)})

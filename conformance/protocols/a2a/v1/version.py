@@ -1,0 +1,88 @@
+"""Versions, extensions, and what goes in headers."""
+
+from typing import Final
+from uuid import uuid4
+
+from conformance.probe import Probes
+from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from conformance.protocols.a2a.scenes import check_refusal, each_binding, plain
+from conformance.protocols.a2a.v1.opening import headers_of
+from conformance.verdict import check
+from conformance.wire.exchange import as_list, dig
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Agent]()
+
+
+@probes.add
+@each_binding
+async def unsupported_version_is_refused(ctx: Ctx, binding: str) -> None:
+    await ctx.once(plain, binding)
+    agent = await agent_for(ctx, "plain")
+    for version in ("9.9", "2.0"):
+        reply = await agent[binding].call("GetTask", {"id": str(uuid4())}, headers={"A2A-Version": version})
+        check_refusal(reply, "VERSION_NOT_SUPPORTED")
+
+
+@probes.add
+@each_binding
+async def missing_version_is_the_first_one(ctx: Ctx, binding: str) -> None:
+    await ctx.once(plain, binding)
+    agent = await agent_for(ctx, "plain")
+    reply = await agent[binding].call("GetTask", {"id": str(uuid4())}, headers={"A2A-Version": ""})
+    check_refusal(reply, "VERSION_NOT_SUPPORTED")
+
+
+@probes.add
+@each_binding
+async def patch_of_the_version_is_ignored(ctx: Ctx, binding: str) -> None:
+    await ctx.once(plain, binding)
+    agent = await agent_for(ctx, "plain")
+    reply = await agent[binding].call("GetTask", {"id": str(uuid4())}, headers={"A2A-Version": "1.0.7"})
+    check_refusal(reply)
+    check(reply.reason != "VERSION_NOT_SUPPORTED", "no matter of the version", reply.reason, reply.exchange)
+
+
+@probes.add
+async def version_may_be_in_the_query(ctx: Ctx) -> None:
+    await ctx.once(plain, "HTTP+JSON")
+    agent = await agent_for(ctx, "plain")
+    url = f"{agent['HTTP+JSON'].url}/tasks/{uuid4()}?A2A-Version=1.0"
+    headers = {name: value for name, value in headers_of(agent.card).items() if name != "A2A-Version"}
+    exchange = await ctx.wire.request("GET", url, sends=None, receives={4: "RestError"}, headers=headers)
+    check(exchange.status == 404, "status 404, for a task that there is not", exchange.status, exchange)
+
+
+@probes.add
+@each_binding
+async def unknown_extensions_are_ignored(ctx: Ctx, binding: str) -> None:
+    await ctx.once(plain, binding)
+    agent = await agent_for(ctx, "plain")
+    headers = {"A2A-Extensions": "https://example.com/babelgate/unheard-of"}
+    declared = as_list(dig(agent.card, "capabilities", "extensions"))
+    if uris := [str(dig(each, "uri")) for each in declared]:
+        headers["A2A-Extensions"] += "," + ",".join(uris)
+    params = {"message": message(ctx.triggers["plain"].text)}
+    reply = await agent[binding].call("SendMessage", params, headers=headers)
+    check(not reply.reason, "success", reply.reason, reply.exchange)
+
+
+@probes.add
+@each_binding
+async def required_extension_is_required(ctx: Ctx, binding: str) -> None:
+    await ctx.once(plain, binding)
+    params = {"message": message(ctx.triggers["plain"].text)}
+    reply = await ctx.target[binding].call("SendMessage", params, headers={"A2A-Extensions": ""})
+    check_refusal(reply, "EXTENSION_SUPPORT_REQUIRED")
+
+
+@probes.add
+@each_binding
+async def undeclared_streaming_is_refused(ctx: Ctx, binding: str) -> None:
+    await ctx.once(plain, binding)
+    params = {"message": message(ctx.triggers["plain"].text)}
+    async with ctx.target[binding].stream("SendStreamingMessage", params) as stream:
+        if stream.exchange.is_stream:
+            await stream.next()
+        check_refusal(stream.reply, "UNSUPPORTED_OPERATION")

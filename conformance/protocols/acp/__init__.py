@@ -1,0 +1,25 @@
+"""ACP 0.2, the Agent Communication Protocol: agents, runs and sessions as resources."""
+
+from typing import Final
+
+from conformance.probe import Probes, Suite
+from conformance.protocols.acp import agents, awaits, cancel, errors, events, failures, owner, runs, sessions, streams
+from conformance.protocols.acp.target import Server, open_server
+
+__all__ = ("SUITE",)
+
+SUITE: Final[Suite[Server]] = Suite(
+    open_server,
+    Probes(
+        agents.probes,
+        runs.probes,
+        streams.probes,
+        events.probes,
+        awaits.probes,
+        cancel.probes,
+        failures.probes,
+        sessions.probes,
+        errors.probes,
+        owner.probes,
+    ),
+)

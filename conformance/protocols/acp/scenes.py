@@ -1,0 +1,197 @@
+"""What several probes look at, played once each."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from conformance.protocols.acp.target import Ctx, Server, message, run_id_of, trigger_of
+from conformance.verdict import check
+from conformance.wire.exchange import Exchange, NotJson, as_list, dig
+from conformance.wire.http import Stream
+
+__all__ = (
+    "TERMINAL",
+    "Ran",
+    "Streamed",
+    "answer_to",
+    "awaiting",
+    "cancel_run",
+    "events_of",
+    "list_agents",
+    "long_run",
+    "read",
+    "resume_run",
+    "run_behaviour",
+    "run_question",
+    "run_to_failure",
+    "stream_run",
+    "text_of",
+    "types_of",
+    "wait_for_end",
+    "wait_for_status",
+)
+
+TERMINAL: Final = ("completed", "failed", "cancelled")
+_LOOK_EVERY: Final = 0.1
+"""Seconds: a run that was started asynchronously can only be looked at again and again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    exchange: Exchange
+    run: Any
+    """As the POST answered it."""
+
+    @property
+    def id(self) -> str:
+        return run_id_of(self.exchange)
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    exchange: Exchange
+    events: Sequence[Any]
+    is_whole: bool
+    """It came to its end by itself, and no event was left open."""
+    comments: int
+    id: str
+
+    @property
+    def types(self) -> list[Any]:
+        return types_of(self.events)
+
+    def runs(self) -> list[Any]:
+        """The run of each event that has one."""
+        return [dig(event, "run") for event in self.events if dig(event, "run") is not None]
+
+
+async def list_agents(ctx: Ctx) -> Exchange:
+    exchange = await ctx.target.agents()
+    check(exchange.status == 200, "agents are listed with status 200", exchange.status, exchange)
+    agents = as_list(dig(exchange.json, "agents"))
+    check(bool(agents) and isinstance(dig(agents, 0, "name"), str), "an array agents with names", agents, exchange)
+    return exchange
+
+
+async def run_behaviour(ctx: Ctx, behaviour: str) -> Ran:
+    """A run that is waited for."""
+    exchange = await ctx.target.create({**trigger_of(ctx, behaviour), "mode": "sync"})
+    check(exchange.status == 200, "a run is created with status 200", exchange.status, exchange)
+    run_id_of(exchange)
+    return Ran(exchange, exchange.json)
+
+
+async def stream_run(ctx: Ctx, behaviour: str) -> Streamed:
+    async with ctx.target.stream_run("createRun.request", trigger_of(ctx, behaviour), "runs") as stream:
+        return await read(stream)
+
+
+async def read(stream: Stream) -> Streamed:
+    """A stream to its end. Raises Failed if there is none."""
+    exchange = stream.exchange
+    check(exchange.status == 200, "a stream is answered with status 200", exchange.status, exchange)
+    check(exchange.is_stream, "Content-Type text/event-stream", exchange.media_type, exchange)
+    await stream.rest_of_it()
+    events = events_of(exchange)
+    run_id = next((id for id in (dig(event, "run", "run_id") for event in events) if isinstance(id, str)), None)
+    check(run_id is not None, "an event with a run", events, exchange)
+    return Streamed(exchange, events, exchange.is_ended and not stream.rest, stream.comments, str(run_id))
+
+
+def events_of(exchange: Exchange) -> list[Any]:
+    """What is no JSON is told by the schemas."""
+    events: list[Any] = []
+    for frame in exchange.frames:
+        try:
+            events.append(frame.json)
+        except NotJson:
+            events.append(None)
+    return events
+
+
+def types_of(events: Sequence[Any]) -> list[Any]:
+    return [dig(event, "type") for event in events]
+
+
+async def awaiting(ctx: Ctx) -> Ran:
+    """A run that asks its caller; the first that asked."""
+    return await run_question(ctx)
+
+
+async def run_question(ctx: Ctx) -> Ran:
+    """One that no other probe looks at."""
+    done = await run_behaviour(ctx, "question")
+    check(dig(done.run, "status") == "awaiting", "the run is awaiting", done.run, done.exchange)
+    return done
+
+
+def answer_to(ctx: Ctx, run_id: str) -> dict[str, Any]:
+    """A resume without its mode, in the form of the document."""
+    text = str(ctx.triggers["question"].answer)
+    return {"run_id": run_id, "await_resume": {"type": "message", "message": message(text)}}
+
+
+async def resume_run(ctx: Ctx) -> Ran:
+    """The answered run, waited for."""
+    done = await run_question(ctx)
+    exchange = await ctx.target.resume(done.id, {**answer_to(ctx, done.id), "mode": "sync"})
+    check(exchange.status == 200, "a resume is answered with status 200", exchange.status, exchange)
+    run_id_of(exchange)
+    return Ran(exchange, exchange.json)
+
+
+async def run_to_failure(ctx: Ctx) -> Ran:
+    return await run_behaviour(ctx, "fail")
+
+
+@asynccontextmanager
+async def long_run(ctx: Ctx) -> AsyncGenerator[Ran]:
+    """A run that is at work, which is cancelled after the block."""
+    exchange = await ctx.target.create({**trigger_of(ctx, "long"), "mode": "async"})
+    check(exchange.status == 202, "an async run is answered with status 202", exchange.status, exchange)
+    made = Ran(exchange, exchange.json)
+    try:
+        yield made
+    finally:
+        await ctx.target.cancel(made.id)
+
+
+async def cancel_run(ctx: Ctx) -> tuple[Exchange, Streamed]:
+    """The answer to the cancel of a run that was at work, and the run's stream."""
+    async with ctx.target.stream_run("createRun.request", trigger_of(ctx, "long"), "runs") as stream:
+        run_id = ""
+        while (frame := await stream.next()) is not None:
+            event = frame.json
+            run_id = dig(event, "run", "run_id") or run_id
+            if dig(event, "type") == "run.in-progress":
+                break
+        check(bool(run_id), "an event with a run", None, stream.exchange)
+        exchange = await ctx.target.cancel(run_id)
+        check(exchange.status == 202, "a cancel is answered with status 202", exchange.status, exchange)
+        return exchange, await read(stream)
+
+
+async def wait_for_end(server: Server, run_id: str, bound: float) -> Exchange:
+    """The run once it has ended. Raises Failed if it has not within so many seconds."""
+    exchange = await wait_for_status(server, run_id, bound, *TERMINAL)
+    check(dig(exchange.json, "status") in TERMINAL, "the run comes to an end", exchange.json, exchange)
+    return exchange
+
+
+async def wait_for_status(server: Server, run_id: str, bound: float, *until: str) -> Exchange:
+    """The run as soon as it has one of the statuses, or as it is when the time is over."""
+    deadline = asyncio.get_running_loop().time() + bound
+    while True:
+        exchange = await server.run(run_id)
+        check(exchange.status == 200, "a run is shown with status 200", exchange.status, exchange)
+        if dig(exchange.json, "status") in until or asyncio.get_running_loop().time() > deadline:
+            return exchange
+        await asyncio.sleep(_LOOK_EVERY)
+
+
+def text_of(messages: Any) -> str:
+    """The inline text of messages."""
+    parts = [part for each in as_list(messages) for part in as_list(dig(each, "parts"))]
+    return "".join(text for text in (dig(part, "content") for part in parts) if isinstance(text, str))

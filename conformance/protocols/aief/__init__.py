@@ -1,0 +1,14 @@
+"""AIEF's Agent Protocol v1: tasks, steps and artifacts below `/ap/v1`."""
+
+from typing import Final
+
+from conformance.probe import Probes, Suite
+from conformance.protocols.aief import artifacts, errors, files, lists, steps, tasks
+from conformance.protocols.aief.target import Agent, open_agent
+
+__all__ = ("SUITE",)
+
+SUITE: Final[Suite[Agent]] = Suite(
+    open_agent,
+    Probes(tasks.probes, steps.probes, lists.probes, artifacts.probes, files.probes, errors.probes),
+)

@@ -1,0 +1,139 @@
+"""Probes of files that callers upload."""
+
+from typing import Final
+
+from conformance.probe import Probes
+from conformance.protocols.aief.scenes import new_task, upload_file
+from conformance.protocols.aief.target import Agent, Ctx, items_of, unknown_id
+from conformance.verdict import check
+from conformance.wire.exchange import dig
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Agent]()
+
+
+@probes.add
+async def file_is_uploaded(ctx: Ctx) -> None:
+    stored = await ctx.once(upload_file)
+    name = dig(stored.artifact, "file_name")
+    check(name == "bytes.bin", "the file_name bytes.bin", stored.artifact, stored.exchange)
+
+
+@probes.add
+async def upload_is_not_the_agents(ctx: Ctx) -> None:
+    stored = await ctx.once(upload_file)
+    by_agent = dig(stored.artifact, "agent_created")
+    check(by_agent is False, "agent_created is false", stored.artifact, stored.exchange)
+
+
+@probes.add
+async def upload_keeps_its_path(ctx: Ctx) -> None:
+    stored = await ctx.once(upload_file)
+    path = str(dig(stored.artifact, "relative_path")).strip("/")
+    check(path == "data/raw", "the relative_path data/raw", stored.artifact, stored.exchange)
+
+
+@probes.add
+async def upload_is_listed(ctx: Ctx) -> None:
+    stored = await ctx.once(upload_file)
+    exchange = await ctx.target.artifacts(stored.task_id)
+    ids = [dig(each, "artifact_id") for each in items_of(exchange, "artifacts")]
+    check(exchange.status == 200, "artifacts are listed with status 200", exchange.status, exchange)
+    check(dig(stored.artifact, "artifact_id") in ids, "the upload is among them", ids, exchange)
+
+
+@probes.add
+async def upload_is_part_of_its_task(ctx: Ctx) -> None:
+    stored = await ctx.once(upload_file)
+    exchange = await ctx.target.task(stored.task_id)
+    ids = [dig(each, "artifact_id") for each in dig(exchange.json, "artifacts") or ()]
+    check(dig(stored.artifact, "artifact_id") in ids, "the upload is among the task's artifacts", ids, exchange)
+
+
+@probes.add
+async def upload_comes_back_byte_for_byte(ctx: Ctx) -> None:
+    stored = await ctx.once(upload_file)
+    exchange = await ctx.target.download(stored.task_id, dig(stored.artifact, "artifact_id"))
+    check(exchange.status == 200, "the file is given with status 200", exchange.status, exchange)
+    check(exchange.content == stored.content, f"its {len(stored.content)} bytes", repr(exchange.content), exchange)
+
+
+@probes.add
+async def download_is_an_octet_stream(ctx: Ctx) -> None:
+    stored = await ctx.once(upload_file)
+    exchange = await ctx.target.download(stored.task_id, dig(stored.artifact, "artifact_id"))
+    check(exchange.status == 200, "the file is given with status 200", exchange.status, exchange)
+    kind = exchange.media_type
+    check(kind == "application/octet-stream", "Content-Type application/octet-stream", kind, exchange)
+
+
+@probes.add
+async def empty_file_is_a_file(ctx: Ctx) -> None:
+    stored = await ctx.once(upload_file)
+    sent = await ctx.target.upload(stored.task_id, b"", "empty.txt")
+    check(sent.status == 200, "an empty file is taken", sent.status, sent)
+    exchange = await ctx.target.download(stored.task_id, str(dig(sent.json, "artifact_id")))
+    check(
+        exchange.status == 200 and exchange.content == b"", "an empty answer of status 200", exchange.status, exchange
+    )
+
+
+@probes.add
+async def long_file_comes_back_whole(ctx: Ctx) -> None:
+    stored = await ctx.once(upload_file)
+    content = bytes(range(251)) * 4200  # a little more than a megabyte, and no power of two
+    sent = await ctx.target.upload(stored.task_id, content, "long.bin")
+    check(sent.status == 200, "a file of a megabyte is taken", sent.status, sent)
+    exchange = await ctx.target.download(stored.task_id, str(dig(sent.json, "artifact_id")))
+    check(exchange.content == content, f"its {len(content)} bytes", len(exchange.content), exchange)
+
+
+@probes.add
+async def file_name_may_hold_any_letters(ctx: Ctx) -> None:
+    stored = await ctx.once(upload_file)
+    sent = await ctx.target.upload(stored.task_id, b"x", "Übersicht 表.txt")
+    check(sent.status == 200, "a name with letters beyond ASCII is taken", sent.status, sent)
+    name = dig(sent.json, "file_name")
+    check(name == "Übersicht 表.txt", "the file_name as it was sent", name, sent)
+
+
+@probes.add
+async def files_of_one_name_are_two_files(ctx: Ctx) -> None:
+    task_id = await new_task(ctx.target, "Hello")
+    sent = [await ctx.target.upload(task_id, content, "same.txt") for content in (b"first", b"second")]
+    for each in sent:
+        check(each.status == 200, "a file is uploaded", each.status, each)
+    ids = [str(dig(each.json, "artifact_id")) for each in sent]
+    check(ids[0] != ids[1], "two uploads have two ids", ids, sent[1])
+    got = [(await ctx.target.download(task_id, each)).content for each in ids]
+    check(got == [b"first", b"second"], "each has its own bytes", [repr(each) for each in got])
+
+
+@probes.add
+async def upload_without_a_file_is_refused(ctx: Ctx) -> None:
+    stored = await ctx.once(upload_file)
+    exchange = await ctx.target.upload(stored.task_id, None)
+    check(400 <= (exchange.status or 0) < 500, "a form without a file is refused", exchange.status, exchange)
+
+
+@probes.add
+async def upload_to_an_unknown_task_is_not_found(ctx: Ctx) -> None:
+    await ctx.once(upload_file)
+    exchange = await ctx.target.upload(unknown_id(), b"x")
+    check(exchange.status == 404, "the status 404", exchange.status, exchange)
+
+
+@probes.add
+async def unknown_artifact_is_not_found(ctx: Ctx) -> None:
+    stored = await ctx.once(upload_file)
+    exchange = await ctx.target.download(stored.task_id, unknown_id())
+    check(exchange.status == 404, "the status 404", exchange.status, exchange)
+
+
+@probes.add
+async def artifact_of_another_task_is_not_found(ctx: Ctx) -> None:
+    stored = await ctx.once(upload_file)
+    other = await new_task(ctx.target, "Hello")
+    exchange = await ctx.target.download(other, dig(stored.artifact, "artifact_id"))
+    check(exchange.status == 404, "the file is not found below another task", exchange.status, exchange)

@@ -1,0 +1,85 @@
+"""Probes of files that agents make and take, and of names that would lead out of where files lie."""
+
+from typing import Final
+
+from conformance.probe import Probes
+from conformance.protocols.aief.scenes import Executed, execute, new_task, upload_file
+from conformance.protocols.aief.target import Agent, Ctx, agent_for, items_of
+from conformance.verdict import check
+from conformance.wire.exchange import dig
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Agent]()
+
+_GIVEN: Final = b"Nothing but this.\n"
+
+
+@probes.add
+async def file_of_the_agent_is_in_its_step(ctx: Ctx) -> None:
+    done = await ctx.once(_make_file)
+    made = [each for each in dig(done.step, "artifacts") or () if dig(each, "agent_created") is True]
+    check(bool(made), "an artifact with agent_created true", done.step, done.exchange)
+
+
+@probes.add
+async def file_of_the_agent_is_listed(ctx: Ctx) -> None:
+    done = await ctx.once(_make_file)
+    exchange = await done.agent.artifacts(done.task_id, page_size=100)
+    made = [each for each in items_of(exchange, "artifacts") if dig(each, "agent_created") is True]
+    check(bool(made), "an artifact with agent_created true is among the task's", exchange.json, exchange)
+
+
+@probes.add
+async def file_of_the_agent_can_be_had(ctx: Ctx) -> None:
+    done = await ctx.once(_make_file)
+    listed = items_of(await done.agent.artifacts(done.task_id, page_size=100), "artifacts")
+    made = [each for each in listed if dig(each, "agent_created") is True]
+    check(bool(made), "an artifact with agent_created true", listed, done.exchange)
+    for each in made:
+        exchange = await done.agent.download(done.task_id, str(dig(each, "artifact_id")))
+        check(exchange.status == 200, "each file of the agent is given", exchange.status, exchange)
+
+
+@probes.add
+async def agent_is_given_the_upload(ctx: Ctx) -> None:
+    done = await ctx.once(_make_file)
+    listed = items_of(await done.agent.artifacts(done.task_id, page_size=100), "artifacts")
+    made = [each for each in listed if dig(each, "agent_created") is True]
+    got = [(await done.agent.download(done.task_id, str(dig(each, "artifact_id")))).content for each in made]
+    check(_GIVEN in got, "the agent gives back what it was given", [repr(each[:80]) for each in got], done.exchange)
+
+
+@probes.add
+async def file_name_leads_nowhere(ctx: Ctx) -> None:
+    stored = await ctx.once(upload_file)
+    sent = await ctx.target.upload(stored.task_id, b"out", "../../judge-out.txt")
+    if sent.status != 200:
+        check(400 <= (sent.status or 0) < 500, "a name that leads out is refused, or made harmless", sent.status, sent)
+        return
+    name = str(dig(sent.json, "file_name"))
+    check("/" not in name and "\\" not in name, "a file_name without a path", name, sent)
+    got = await ctx.target.download(stored.task_id, str(dig(sent.json, "artifact_id")))
+    shown = got.header("content-disposition") or ""
+    check("../" not in shown, "a download that names no path", shown, got)
+
+
+@probes.add
+async def relative_path_leads_nowhere(ctx: Ctx) -> None:
+    stored = await ctx.once(upload_file)
+    sent = await ctx.target.upload(stored.task_id, b"out", "judge-out.txt", "../../..")
+    if sent.status != 200:
+        check(400 <= (sent.status or 0) < 500, "a path that leads out is refused, or made harmless", sent.status, sent)
+        return
+    path = dig(sent.json, "relative_path")
+    check(".." not in str(path).split("/"), "a relative_path that stays inside", path, sent)
+
+
+async def _make_file(ctx: Ctx) -> Executed:
+    """A step of an agent that was given a file and makes one."""
+    agent = await agent_for(ctx, "files")
+    text = ctx.triggers["files"].text
+    task_id = await new_task(agent, text)
+    sent = await agent.upload(task_id, _GIVEN, "given.txt")
+    check(sent.status == 200, "a file is uploaded", sent.status, sent)
+    return await execute(agent, task_id, text)

@@ -1,0 +1,144 @@
+"""What several probes look at, played once each."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from conformance.protocols.aief.target import Agent, Ctx, agent_for
+from conformance.verdict import NotObserved, check
+from conformance.wire.exchange import Exchange, dig
+
+__all__ = (
+    "INPUT",
+    "Executed",
+    "Played",
+    "Stored",
+    "create_task",
+    "execute",
+    "execute_step",
+    "new_task",
+    "page_of_tasks",
+    "play_past_end",
+    "play_task",
+    "play_to_end",
+    "upload_file",
+)
+
+_MOST_STEPS: Final = 25
+"""An agent that is not through by then is taken not to end at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    agent: Agent
+    task_id: str
+    exchange: Exchange
+    step: Any
+    """As the POST answered it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A task that was stepped until its last step."""
+
+    agent: Agent
+    task_id: str
+    steps: list[Any]
+    exchanges: list[Exchange]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    task_id: str
+    exchange: Exchange
+    artifact: Any
+    content: bytes
+
+
+INPUT: Final = {"input": "Hello", "additional_input": {"deep": {"list": [1, None, "ä"]}, "is_set": True}}
+
+
+async def create_task(ctx: Ctx) -> Exchange:
+    """A task with every member that a request may have."""
+    exchange = await ctx.target.create_task({**INPUT, "input": ctx.triggers["plain"].text})
+    check(exchange.status == 200, "a task is created with status 200", exchange.status, exchange)
+    check(isinstance(dig(exchange.json, "task_id"), str), "the task has a task_id", exchange.json, exchange)
+    return exchange
+
+
+async def new_task(agent: Agent, text: str) -> str:
+    """A task that no other probe looks at. Raises Failed."""
+    exchange = await agent.create_task({"input": text})
+    task_id = dig(exchange.json, "task_id")
+    check(exchange.status == 200 and isinstance(task_id, str), "a task is created", exchange.json, exchange)
+    return task_id
+
+
+async def execute(agent: Agent, task_id: str, text: str | None, bound: float | None = None) -> Executed:
+    exchange = await agent.execute_step(task_id, {"input": text} if text is not None else None, bound=bound)
+    check(exchange.status == 200, "a step is executed with status 200", exchange.status, exchange)
+    check(isinstance(dig(exchange.json, "step_id"), str), "the step has a step_id", exchange.json, exchange)
+    return Executed(agent, task_id, exchange, exchange.json)
+
+
+async def execute_step(ctx: Ctx) -> Executed:
+    """The first step of a task."""
+    agent = await agent_for(ctx, "plain")
+    text = ctx.triggers["plain"].text
+    return await execute(agent, await new_task(agent, text), text)
+
+
+async def play_task(ctx: Ctx, behaviour: str) -> Played:
+    """All steps of a task, none with an input of its own but the first."""
+    agent = await agent_for(ctx, behaviour)
+    text = ctx.triggers[behaviour].text
+    task_id = await new_task(agent, text)
+    steps: list[Any] = []
+    exchanges: list[Exchange] = []
+    for number in range(_MOST_STEPS):
+        done = await execute(agent, task_id, text if number == 0 else None)
+        steps.append(done.step)
+        exchanges.append(done.exchange)
+        if dig(done.step, "is_last") is True:
+            break
+    return Played(agent, task_id, steps, exchanges)
+
+
+async def play_to_end(ctx: Ctx) -> Executed:
+    """The last step of a task of its own."""
+    agent = await agent_for(ctx, "plain")
+    text = ctx.triggers["plain"].text
+    task_id = await new_task(agent, text)
+    done = await execute(agent, task_id, text)
+    for _ in range(_MOST_STEPS - 1):
+        if dig(done.step, "is_last") is True:
+            break
+        done = await execute(agent, task_id, None)
+    return done
+
+
+async def play_past_end(ctx: Ctx) -> Executed:
+    """One more step after the last."""
+    done = await ctx.once(play_to_end)
+    if dig(done.step, "is_last") is not True:
+        raise NotObserved("the agent does not come to its last step")
+    exchange = await done.agent.execute_step(done.task_id, {"input": ctx.triggers["plain"].text})
+    return Executed(done.agent, done.task_id, exchange, exchange.json)
+
+
+async def upload_file(ctx: Ctx) -> Stored:
+    """A file that holds every byte."""
+    content = bytes(range(256)) + b"\r\n--not the boundary--\r\n"
+    task_id = await new_task(ctx.target, "Hello")
+    exchange = await ctx.target.upload(task_id, content, "bytes.bin", "data/raw")
+    check(exchange.status == 200, "an upload is answered with status 200", exchange.status, exchange)
+    check(isinstance(dig(exchange.json, "artifact_id"), str), "it has an artifact_id", exchange.json, exchange)
+    return Stored(task_id, exchange, exchange.json, content)
+
+
+async def page_of_tasks(ctx: Ctx) -> Exchange:
+    """Two tasks at least, one a page."""
+    for _ in range(2):
+        await new_task(ctx.target, "Hello")
+    exchange = await ctx.target.tasks(current_page=1, page_size=1)
+    check(exchange.status == 200, "tasks are listed with status 200", exchange.status, exchange)
+    return exchange

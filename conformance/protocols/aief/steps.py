@@ -1,0 +1,230 @@
+"""Probes of steps."""
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+from conformance.probe import Probes
+from conformance.protocols.aief.scenes import Executed, execute, execute_step, new_task, play_past_end, play_task
+from conformance.protocols.aief.target import Agent, Ctx, agent_for, items_of
+from conformance.verdict import NotObserved, check
+from conformance.wire.exchange import dig
+from conformance.wire.http import Unanswered
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Agent]()
+
+_LOOK_EVERY: Final = 0.1
+"""Seconds: the protocol has no events, so whoever wants to see a step at work has to look again."""
+
+
+@probes.add
+async def step_is_executed(ctx: Ctx) -> None:
+    await ctx.once(execute_step)
+
+
+@probes.add
+async def executed_step_is_completed(ctx: Ctx) -> None:
+    done = await ctx.once(execute_step)
+    check(dig(done.step, "status") == "completed", "the status completed", done.step, done.exchange)
+
+
+@probes.add
+async def step_names_its_task(ctx: Ctx) -> None:
+    done = await ctx.once(execute_step)
+    check(dig(done.step, "task_id") == done.task_id, f"the task_id {done.task_id}", done.step, done.exchange)
+
+
+@probes.add
+async def step_keeps_its_input(ctx: Ctx) -> None:
+    done = await ctx.once(execute_step)
+    given = ctx.triggers["plain"].text
+    check(dig(done.step, "input") == given, f"the step's input is {given!r}", done.step, done.exchange)
+
+
+@probes.add
+async def step_has_an_output(ctx: Ctx) -> None:
+    done = await ctx.once(play_task, "plain")
+    texts = [dig(step, "output") for step in done.steps]
+    check(any(isinstance(text, str) and text for text in texts), "an output that is not empty", done.steps)
+
+
+@probes.add
+async def step_needs_no_body(ctx: Ctx) -> None:
+    await ctx.once(execute_step)
+    agent = await agent_for(ctx, "plain")
+    exchange = await agent.execute_step(await new_task(agent, ctx.triggers["plain"].text))
+    check(exchange.status == 200, "a step without a body is executed", exchange.status, exchange)
+
+
+@probes.add
+async def step_is_found_again(ctx: Ctx) -> None:
+    done = await ctx.once(execute_step)
+    step_id = dig(done.step, "step_id")
+    exchange = await done.agent.step(done.task_id, step_id)
+    check(exchange.status == 200, "the step is found with status 200", exchange.status, exchange)
+    check(dig(exchange.json, "step_id") == step_id, f"the step {step_id}", exchange.json, exchange)
+
+
+@probes.add
+async def step_is_found_as_it_was_answered(ctx: Ctx) -> None:
+    done = await ctx.once(execute_step)
+    exchange = await done.agent.step(done.task_id, dig(done.step, "step_id"))
+    for name in ("status", "output", "is_last"):
+        check(dig(exchange.json, name) == dig(done.step, name), f"{name} as it was answered", exchange.json, exchange)
+
+
+@probes.add
+async def first_step_is_planned(ctx: Ctx) -> None:
+    await ctx.once(execute_step)
+    agent = await agent_for(ctx, "plain")
+    exchange = await agent.steps(await new_task(agent, ctx.triggers["plain"].text))
+    steps = items_of(exchange, "steps")
+    check(bool(steps), "a new task lists the step that will be first", exchange.json, exchange)
+    check(dig(steps, 0, "status") == "created", "it is created", steps[0], exchange)
+
+
+@probes.add
+async def planned_step_keeps_its_id(ctx: Ctx) -> None:
+    await ctx.once(execute_step)
+    agent = await agent_for(ctx, "plain")
+    task_id = await new_task(agent, ctx.triggers["plain"].text)
+    planned = dig(items_of(await agent.steps(task_id), "steps"), 0, "step_id")
+    if planned is None:
+        raise NotObserved("a new task lists no step")
+    done = await execute(agent, task_id, ctx.triggers["plain"].text)
+    check(dig(done.step, "step_id") == planned, f"the step {planned}, which was listed", done.step, done.exchange)
+
+
+@probes.add
+async def agent_comes_to_an_end(ctx: Ctx) -> None:
+    done = await ctx.once(play_task, "plain")
+    is_last = dig(done.steps[-1], "is_last")
+    check(is_last is True, f"is_last within {len(done.steps)} steps", done.steps[-1], done.exchanges[-1])
+
+
+@probes.add
+async def only_the_last_step_is_last(ctx: Ctx) -> None:
+    done = await ctx.once(play_task, "plain")
+    listed = items_of(await done.agent.steps(done.task_id, page_size=100), "steps")
+    last = [dig(step, "step_id") for step in listed if dig(step, "is_last") is True]
+    check(last == [dig(done.steps[-1], "step_id")], "of the steps that are listed one is the last", listed)
+
+
+@probes.add
+async def step_after_the_last_is_taken(ctx: Ctx) -> None:
+    done = await ctx.once(play_past_end)
+    check(done.exchange.status == 200, "one more step is answered with 200", done.exchange.status, done.exchange)
+
+
+@probes.add
+async def steps_have_ids_of_their_own(ctx: Ctx) -> None:
+    several = await ctx.once(play_task, "steps" if "steps" in ctx.triggers else "plain")
+    other = await ctx.once(execute_step)
+    ids = [str(dig(each, "step_id")) for each in (*several.steps, other.step)]
+    check(len(ids) == len(set(ids)), f"{len(ids)} steps have {len(ids)} ids", ids, other.exchange)
+
+
+@probes.add
+async def steps_at_once_are_two_steps(ctx: Ctx) -> None:
+    await ctx.once(execute_step)
+    agent = await agent_for(ctx, "plain")
+    text = ctx.triggers["plain"].text
+    task_id = await new_task(agent, text)
+    answers = await asyncio.gather(*(agent.execute_step(task_id, {"input": text}) for _ in range(2)))
+    for each in answers:
+        check(each.status == 200, "each of two steps at once is answered with 200", each.status, each)
+    ids = [dig(each.json, "step_id") for each in answers]
+    check(ids[0] != ids[1], "they are two steps", ids, answers[1])
+
+
+@probes.add
+async def question_is_not_the_last_step(ctx: Ctx) -> None:
+    asked = await ctx.once(_run_question)
+    check(dig(asked.step, "status") == "completed", "the status completed", asked.step, asked.exchange)
+    check(dig(asked.step, "is_last") is False, "is_last is false: the agent waits", asked.step, asked.exchange)
+
+
+@probes.add
+async def question_is_told(ctx: Ctx) -> None:
+    asked = await ctx.once(_run_question)
+    check(bool(dig(asked.step, "output")), "the question stands in the output", asked.step, asked.exchange)
+
+
+@probes.add
+async def answer_goes_into_the_next_step(ctx: Ctx) -> None:
+    asked = await ctx.once(_run_question)
+    answer = str(ctx.triggers["question"].answer)
+    done = await execute(asked.agent, asked.task_id, answer)
+    check(dig(done.step, "is_last") is True, "the answered agent comes to its end", done.step, done.exchange)
+    output = str(dig(done.step, "output"))
+    check(answer in output, f"an output that makes use of the answer {answer!r}", done.step, done.exchange)
+
+
+@probes.add
+async def failure_is_told(ctx: Ctx) -> None:
+    agent = await agent_for(ctx, "fail")
+    text = ctx.triggers["fail"].text
+    exchange = await agent.execute_step(await new_task(agent, text), {"input": text})
+    if exchange.status == 200:
+        told = dig(exchange.json, "additional_output") or dig(exchange.json, "output")
+        check(dig(exchange.json, "is_last") is True, "the step that failed is the last", exchange.json, exchange)
+        check(bool(told), "it says what went wrong", exchange.json, exchange)
+    else:
+        check((exchange.status or 0) >= 400, "an error", exchange.status, exchange)
+        check(bool(exchange.content), "the error says something", exchange.status, exchange)
+
+
+@probes.add
+async def failed_step_does_not_run_for_ever(ctx: Ctx) -> None:
+    agent = await agent_for(ctx, "fail")
+    text = ctx.triggers["fail"].text
+    task_id = await new_task(agent, text)
+    await agent.execute_step(task_id, {"input": text})
+    listed = await agent.steps(task_id, page_size=100)
+    running = [each for each in items_of(listed, "steps") if dig(each, "status") == "running"]
+    check(listed.status == 200, "its steps are listed", listed.status, listed)
+    check(not running, "no step is still running", running, listed)
+
+
+@probes.add
+async def step_at_work_is_shown_as_running(ctx: Ctx) -> None:
+    agent = await agent_for(ctx, "long")
+    text = ctx.triggers["long"].text
+    task_id = await new_task(agent, text)
+    is_over = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(_execute_until(agent, task_id, text, ctx.options.timeout / 2, is_over))
+        seen = await _watch(agent, task_id, is_over)
+        working.cancel()
+    check("running" in seen, "a step of a task at work is running", sorted(seen))
+
+
+async def _watch(agent: Agent, task_id: str, is_over: asyncio.Event) -> set[str]:
+    """The states in which a task's steps were seen until one was running, or the call for it was over."""
+    seen: set[str] = set()
+    while not is_over.is_set() and "running" not in seen:
+        listed = await agent.steps(task_id, page_size=100)
+        seen |= {str(dig(each, "status")) for each in items_of(listed, "steps")}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_EVERY):
+                await is_over.wait()
+    return seen
+
+
+async def _execute_until(agent: Agent, task_id: str, text: str, bound: float, is_over: asyncio.Event) -> None:
+    """Execute a step, and wait no longer than `bound` seconds for its end."""
+    try:
+        await agent.execute_step(task_id, {"input": text}, bound=bound)
+    except Unanswered:
+        return
+    finally:
+        is_over.set()
+
+
+async def _run_question(ctx: Ctx) -> Executed:
+    """The step in which the agent asks."""
+    agent = await agent_for(ctx, "question")
+    text = ctx.triggers["question"].text
+    return await execute(agent, await new_task(agent, text), text)

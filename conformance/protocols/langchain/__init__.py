@@ -1,0 +1,1 @@
+"""Threads, runs and a store: LangChain's Agent Protocol in both of its layouts, and LangGraph Platform."""

@@ -1,0 +1,30 @@
+"""LangChain's Agent Protocol 0.1.6, in the layout of its OpenAPI document and in that of its README."""
+
+from typing import Final
+
+from conformance.probe import Probes, Suite
+from conformance.protocols.langchain.agent_protocol import agents, below, listing, outcome, patch
+from conformance.protocols.langchain.agent_protocol.opening import open_server
+from conformance.protocols.langchain.probes import cancel, commands, errors, history, runs, store, streams, threads
+from conformance.protocols.langchain.server import Server
+
+__all__ = ("SUITE",)
+
+SUITE: Final[Suite[Server]] = Suite(
+    open_server,
+    Probes(
+        agents.probes,
+        threads.probes,
+        patch.probes,
+        history.probes,
+        runs.probes,
+        outcome.probes,
+        listing.probes,
+        below.probes,
+        cancel.probes,
+        streams.probes,
+        commands.probes,
+        store.probes,
+        errors.probes,
+    ),
+)

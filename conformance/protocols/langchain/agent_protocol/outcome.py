@@ -1,0 +1,104 @@
+"""Probes of how runs end, and of what is left then."""
+
+import asyncio
+import time
+from typing import Final
+
+from conformance.probe import Probes
+from conformance.protocols.langchain.scenes import at_work, run_and_wait, run_until_failure, run_until_question
+from conformance.protocols.langchain.server import Ctx, Server, trigger_for
+from conformance.verdict import NotObserved, check
+from conformance.wire.exchange import dig
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Server]()
+
+_LOOK_EVERY: Final = 0.1
+"""Seconds: nothing tells that a thread is gone."""
+
+
+@probes.add
+async def run_that_asks_is_interrupted(ctx: Ctx) -> None:
+    for layout in ctx.target.layouts:
+        done = await ctx.once(run_until_question, layout)
+        status = dig(done.exchange.json, "run", "status")
+        check(status == "interrupted", f"the status interrupted ({layout.name})", done.exchange.json, done.exchange)
+
+
+@probes.add
+async def run_that_failed_is_in_error(ctx: Ctx) -> None:
+    for layout in ctx.target.layouts:
+        done = await ctx.once(run_until_failure, layout)
+        status = dig(done.exchange.json, "run", "status")
+        check(status == "error", f"the status error ({layout.name})", done.exchange.json, done.exchange)
+
+
+@probes.add
+async def answer_of_a_wait_has_the_run(ctx: Ctx) -> None:
+    for layout in ctx.target.layouts:
+        done = await ctx.once(run_and_wait, layout)
+        run = dig(done.exchange.json, "run")
+        check(dig(run, "thread_id") == done.thread_id, f"its thread ({layout.name})", run, done.exchange)
+        check(dig(run, "status") == "success", "the status success", run, done.exchange)
+
+
+@probes.add
+async def values_hold_no_messages(ctx: Ctx) -> None:
+    for layout in ctx.target.layouts:
+        done = await ctx.once(run_and_wait, layout)
+        thread = await ctx.target.thread(done.thread_id)
+        check(bool(ctx.target.messages(thread.json)), f"messages of the thread ({layout.name})", thread.json, thread)
+        told = "messages beside the values, and not in them"
+        check("messages" not in (dig(thread.json, "values") or {}), told, thread.json, thread)
+
+
+@probes.add
+async def busy_thread_is_a_conflict(ctx: Ctx) -> None:
+    for layout in ctx.target.layouts:
+        async with at_work(ctx, layout) as (thread_id, _, __):
+            for way in ("", "wait"):
+                exchange = await ctx.target.create(layout, thread_id, ctx.target.body(trigger_for(ctx, "long")), way)
+                check(exchange.status == 409, f"the status 409 ({layout.name})", exchange.status, exchange)
+
+
+@probes.add
+async def thread_of_its_own_is_deleted(ctx: Ctx) -> None:
+    """That of a run without a thread."""
+    thread_id = await _run_alone(ctx, "delete")
+    exchange = await ctx.target.thread(thread_id)
+    deadline = time.monotonic() + ctx.options.timeout / 2
+    while exchange.status == 200 and time.monotonic() < deadline:  # the document does not say when
+        await asyncio.sleep(_LOOK_EVERY)
+        exchange = await ctx.target.thread(thread_id)
+    check(exchange.status == 404, "the thread of the run is gone", exchange.status, exchange)
+
+
+@probes.add
+async def thread_of_its_own_is_kept(ctx: Ctx) -> None:
+    thread_id = await _run_alone(ctx, "keep")
+    exchange = await ctx.target.thread(thread_id)
+    check(exchange.status == 200, "the thread of the run is there", exchange.status, exchange)
+
+
+async def _run_alone(ctx: Ctx, on_completion: str) -> str:
+    """The thread that was made for a run."""
+    layout = ctx.target.layouts[0]
+    await ctx.once(run_and_wait, layout)
+    body = ctx.target.body(trigger_for(ctx, "plain"), on_completion=on_completion)
+    exchange = await ctx.target.create(layout, None, body, "wait")
+    check(exchange.status == 200, "a run without a thread is answered with 200", exchange.status, exchange)
+    thread_id = dig(exchange.json, "run", "thread_id")
+    if not isinstance(thread_id, str):
+        raise NotObserved("the run does not tell of its thread")
+    return thread_id
+
+
+@probes.add
+async def run_needs_no_agent(ctx: Ctx) -> None:
+    for layout in ctx.target.layouts:
+        await ctx.once(run_and_wait, layout)
+        body = {name: value for name, value in ctx.target.body(trigger_for(ctx, "plain")).items() if name != "agent_id"}
+        exchange = await ctx.target.create(layout, await ctx.target.new_thread(), body, "wait")
+        told = f"the default agent runs, with status 200 ({layout.name})"
+        check(exchange.status == 200 and dig(exchange.json, "run", "status") is not None, told, exchange.json, exchange)

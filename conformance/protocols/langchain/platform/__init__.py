@@ -1,0 +1,42 @@
+"""LangGraph Platform, as langgraph-api 0.16 serves it and langgraph-sdk 0.4 calls it."""
+
+from typing import Final
+
+from conformance.probe import Probes, Suite
+from conformance.protocols.langchain.platform import (
+    assistants,
+    beside,
+    listing,
+    outcome,
+    questions,
+    resuming,
+    state,
+    told,
+)
+from conformance.protocols.langchain.platform.opening import open_server
+from conformance.protocols.langchain.probes import cancel, commands, errors, history, runs, store, streams, threads
+from conformance.protocols.langchain.server import Server
+
+__all__ = ("SUITE",)
+
+SUITE: Final[Suite[Server]] = Suite(
+    open_server,
+    Probes(
+        assistants.probes,
+        threads.probes,
+        listing.probes,
+        history.probes,
+        state.probes,
+        runs.probes,
+        outcome.probes,
+        questions.probes,
+        beside.probes,
+        cancel.probes,
+        streams.probes,
+        told.probes,
+        resuming.probes,
+        commands.probes,
+        store.probes,
+        errors.probes,
+    ),
+)

@@ -1,0 +1,36 @@
+"""Finds out what a server of LangGraph Platform has."""
+
+from typing import Final
+
+from conformance.probe import NotSpoken, Opened, Options
+from conformance.protocols.langchain.server import PLATFORM, Layout, Server, base_of
+from conformance.wire.exchange import as_list, dig
+from conformance.wire.http import Wire
+
+__all__ = ("LAYOUT", "open_server")
+
+LAYOUT: Final = Layout("LangGraph", is_below=True, waited="Values", wait="join", tuples="messages-tuple")
+_NOBODY: Final = "00000000-0000-4000-8000-000000000000"
+
+
+async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
+    """`url` is what `/threads` is added to; an assistant of it may be named by `/assistants/{assistant_id}`."""
+    base, agent = base_of(url, "assistants")
+    body = {"limit": 100}
+    found = await wire.request("POST", f"{base}/assistants/search", sends=None, receives=None, body=body)
+    listed = [each for each in as_list(found.json) if isinstance(dig(each, "assistant_id"), str)]
+    if not listed and not is_told:
+        raise NotSpoken(f"POST /assistants/search gives no assistants ({found})")
+    first = str(dig(listed, 0, "assistant_id")) if listed else ""
+    server = Server(wire, base, PLATFORM, (LAYOUT,), {}, agent or first)
+    capabilities = {"second-caller"} if options.other_headers else set[str]()
+    namespaces = await server.ask("POST", "/store/namespaces", {"limit": 1})
+    if namespaces.status == 200:
+        capabilities.add("store")
+    thread_id = dig((await server.ask("POST", "/threads", {})).json, "thread_id") or _NOBODY
+    url = server.url(f"/threads/{thread_id}/commands")
+    # What is no command is answered with an error of commands, and not of requests.
+    command = await wire.request("POST", url, sends=None, receives=None, body={})
+    if command.status not in (404, 405, 501):
+        capabilities.add("commands")
+    return Opened(server, base, f"{found} gives {len(listed)} assistants", frozenset(capabilities))

@@ -1,0 +1,140 @@
+"""Probes of what the answers to runs say, in their bodies and in their headers."""
+
+from typing import Final
+
+from conformance.probe import Probes
+from conformance.protocols.langchain.platform.opening import LAYOUT
+from conformance.protocols.langchain.scenes import (
+    run_and_wait,
+    run_in_background,
+    run_of,
+    run_until_failure,
+    stream_run,
+)
+from conformance.protocols.langchain.server import Ctx, Server, is_refused, trigger_for, unknown_id
+from conformance.verdict import check
+from conformance.wire.exchange import Exchange, dig
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Server]()
+
+
+@probes.add
+async def answer_says_where_the_run_is(ctx: Ctx) -> None:
+    done = await ctx.once(run_in_background, LAYOUT)
+    where = done.created.header("content-location")
+    wanted = LAYOUT.one(done.thread_id, done.run_id)
+    check((where or "").endswith(wanted), f"Content-Location: {wanted}", where, done.created)
+
+
+@probes.add
+async def answer_of_a_wait_says_where_to_go_on(ctx: Ctx) -> None:
+    """The SDK asks there again where the connection is cut."""
+    done = await ctx.once(run_and_wait, LAYOUT)
+    _check_locations(done.exchange, "join")
+
+
+@probes.add
+async def stream_says_where_to_go_on(ctx: Ctx) -> None:
+    """The SDK takes a broken stream up there, and reads the ids of the thread and the run from Content-Location."""
+    done = await ctx.once(stream_run, LAYOUT, "values")
+    _check_locations(done.exchange, "stream")
+
+
+def _check_locations(exchange: Exchange, way: str) -> None:
+    run = exchange.header("content-location")
+    check(run is not None and "/runs/" in run, "Content-Location with the path of the run", run, exchange)
+    where = exchange.header("location")
+    check(where == f"{run}/{way}", f"Location: {run}/{way}", where, exchange)
+
+
+@probes.add
+async def failure_is_told_by_a_wait(ctx: Ctx) -> None:
+    done = await ctx.once(run_until_failure, LAYOUT)
+    error = dig(done.exchange.json, "__error__")
+    check(
+        isinstance(dig(error, "error"), str), "__error__ with the name of the error", done.exchange.json, done.exchange
+    )
+    check(isinstance(dig(error, "message"), str), "and its message", done.exchange.json, done.exchange)
+
+
+@probes.add
+async def failure_is_told_by_the_run(ctx: Ctx) -> None:
+    trigger = trigger_for(ctx, "fail")
+    thread_id = await ctx.target.new_thread()
+    created = await ctx.target.create(LAYOUT, thread_id, ctx.target.body(trigger))
+    exchange = await ctx.target.run_to_end(LAYOUT, thread_id, run_of(created))
+    check(dig(exchange.json, "status") == "error", "the status error", exchange.json, exchange)
+
+
+@probes.add
+async def failure_is_told_by_the_thread(ctx: Ctx) -> None:
+    done = await ctx.once(run_until_failure, LAYOUT)
+    exchange = await ctx.target.thread(done.thread_id)
+    error = dig(exchange.json, "error")
+    check(isinstance(dig(error, "error"), str), "error with its name", exchange.json, exchange)
+    check(isinstance(dig(error, "message"), str), "and its message", exchange.json, exchange)
+
+
+@probes.add
+async def run_tells_its_input(ctx: Ctx) -> None:
+    done = await ctx.once(run_in_background, LAYOUT)
+    wanted = ctx.target.body(trigger_for(ctx, "plain"))["input"]
+    found = dig(done.created.json, "kwargs", "input")
+    check(found == wanted, "kwargs.input as it was sent", done.created.json, done.created)
+
+
+@probes.add
+async def run_without_a_thread_can_be_streamed(ctx: Ctx) -> None:
+    await ctx.once(stream_run, LAYOUT, "values")
+    body = ctx.target.body(trigger_for(ctx, "plain"), stream_mode=["values"])
+    async with ctx.target.stream(LAYOUT, None, body) as stream:
+        frames = await stream.rest_of_it()
+    names = [frame.event for frame in frames]
+    check(stream.exchange.status == 200, "the status 200", stream.exchange.status, stream.exchange)
+    check("values" in names, "events named values", names, stream.exchange)
+
+
+@probes.add
+async def webhook_leads_to_no_private_place(ctx: Ctx) -> None:
+    """To where clouds tell the keys of a machine to whoever asks from it."""
+    await ctx.once(run_and_wait, LAYOUT)
+    thread_id = await ctx.target.new_thread()
+    body = ctx.target.body(trigger_for(ctx, "plain"), webhook="http://169.254.169.254/latest/meta-data/")
+    exchange = await ctx.target.create(LAYOUT, thread_id, body)
+    check(is_refused(exchange), "a webhook at 169.254.169.254 is refused", exchange.status, exchange)
+
+
+@probes.add
+async def webhook_is_a_url(ctx: Ctx) -> None:
+    await ctx.once(run_and_wait, LAYOUT)
+    body = ctx.target.body(trigger_for(ctx, "plain"), webhook="file:///etc/passwd")
+    exchange = await ctx.target.create(LAYOUT, await ctx.target.new_thread(), body)
+    check(is_refused(exchange), "a webhook that is no http URL is refused", exchange.status, exchange)
+
+
+@probes.add
+async def run_below_another_thread_is_not_found(ctx: Ctx) -> None:
+    done = await ctx.once(run_in_background, LAYOUT)
+    other = await ctx.target.new_thread()
+    exchange = await ctx.target.run(LAYOUT, other, done.run_id)
+    check(exchange.status == 404, "the status 404", exchange.status, exchange)
+
+
+@probes.add
+async def unknown_run_has_no_answer(ctx: Ctx) -> None:
+    """Langgraph-api 0.16 says so in the body, with status 200."""
+    done = await ctx.once(run_in_background, LAYOUT)
+    exchange = await ctx.target.wait(LAYOUT, done.thread_id, unknown_id())
+    is_told = exchange.status == 404 or dig(exchange.json, "__error__", "error") is not None
+    check(is_told, "the status 404, or __error__", exchange.json, exchange)
+
+
+@probes.add
+async def context_takes_the_place_of_configurable(ctx: Ctx) -> None:
+    await ctx.once(run_and_wait, LAYOUT)
+    thread_id = await ctx.target.new_thread()
+    both = {"config": {"configurable": {"user": "a"}}, "context": {"user": "b"}}
+    exchange = await ctx.target.create(LAYOUT, thread_id, ctx.target.body(trigger_for(ctx, "plain"), **both))
+    check(exchange.status == 400, "the status 400", exchange.status, exchange)

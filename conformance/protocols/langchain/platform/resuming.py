@@ -1,0 +1,128 @@
+"""Probes of streams that are taken up again."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from conformance.probe import Probes
+from conformance.protocols.langchain.platform.opening import LAYOUT
+from conformance.protocols.langchain.scenes import at_work
+from conformance.protocols.langchain.server import Ctx, Server, speaking_trigger, trigger_for
+from conformance.verdict import NotObserved, check
+from conformance.wire.exchange import Exchange, Frame, dig
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Server]()
+
+_MODES: Final = ["values", "updates", "tasks", "checkpoints", "debug"]
+"""Several that tell of the same moments."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    path: str
+    """At which the stream can be taken up."""
+    exchange: Exchange
+
+    @property
+    def frames(self) -> list[Frame]:
+        return self.exchange.frames
+
+
+async def _keep_stream(ctx: Ctx) -> _Kept:
+    """A whole run, streamed so that it can be taken up again."""
+    thread_id = await ctx.target.new_thread()
+    body = ctx.target.body(speaking_trigger(ctx), stream_mode=_MODES, stream_resumable=True)
+    async with ctx.target.stream(LAYOUT, thread_id, body) as stream:
+        frames = await stream.rest_of_it()
+    check(stream.exchange.status == 200, "a stream with status 200", stream.exchange.status, stream.exchange)
+    run_id = str(dig(frames[0].json if frames else None, "run_id"))
+    return _Kept(LAYOUT.one(thread_id, run_id, "stream"), stream.exchange)
+
+
+async def _take_up(ctx: Ctx, kept: _Kept, after: str) -> Exchange:
+    async with ctx.target.listen("GET", kept.path, headers={"Last-Event-ID": after}) as stream:
+        check(stream.exchange.status == 200, "a stream with status 200", stream.exchange.status, stream.exchange)
+        await stream.rest_of_it()
+    return stream.exchange
+
+
+@probes.add
+async def events_have_ids(ctx: Ctx) -> None:
+    kept = await ctx.subject(_keep_stream)
+    ids = [frame.id for frame in kept.frames]
+    check(bool(ids) and all(ids), "an id for every event", ids, kept.exchange)
+
+
+@probes.add
+async def ids_are_different(ctx: Ctx) -> None:
+    kept = await ctx.once(_keep_stream)
+    ids = [frame.id for frame in kept.frames]
+    check(len(ids) == len(set(ids)), "no id twice", ids, kept.exchange)
+
+
+@probes.add
+async def stream_is_replayed(ctx: Ctx) -> None:
+    kept = await ctx.once(_keep_stream)
+    again = await _take_up(ctx, kept, "-1")
+    wanted = [(frame.event, frame.data) for frame in kept.frames]
+    found = [(frame.event, frame.data) for frame in again.frames]
+    check(found == wanted, "the same events again", [event for event, _ in found], again)
+
+
+@probes.add
+async def stream_goes_on_after_an_event(ctx: Ctx) -> None:
+    kept = await ctx.once(_keep_stream)
+    # Another requirement says that no event shares its id; here those that do are one.
+    first = kept.frames[0].id
+    wanted = [frame.data for frame in kept.frames if frame.id != first]
+    if not wanted:
+        raise NotObserved("all events have the same id")
+    again = await _take_up(ctx, kept, first)
+    found = [frame.data for frame in again.frames]
+    check(found == wanted, f"the {len(wanted)} events after {first}", [each.event for each in again.frames], again)
+
+
+@probes.add
+async def stream_that_is_over_tells_nothing_new(ctx: Ctx) -> None:
+    kept = await ctx.once(_keep_stream)
+    async with ctx.target.listen("GET", kept.path) as stream:
+        await stream.rest_of_it()
+    names = [frame.event for frame in stream.exchange.frames if frame.event not in ("metadata", "end")]
+    check(stream.exchange.status == 200, "the status 200", stream.exchange.status, stream.exchange)
+    check(names == [], "nothing without Last-Event-ID", names, stream.exchange)
+
+
+@probes.add
+async def stream_is_taken_up_while_the_run_goes_on(ctx: Ctx) -> None:
+    async with at_work(ctx, LAYOUT, stream_mode=["values"], stream_resumable=True) as (thread_id, run_id, _):
+        path = LAYOUT.one(thread_id, run_id, "stream")
+        async with ctx.target.listen("GET", path, headers={"Last-Event-ID": "-1"}) as stream:
+            first = await stream.next()
+            is_first = first is not None and first.event == "metadata"
+            check(is_first, "what was told before, from the first event", first and first.event, stream.exchange)
+            await ctx.target.cancel(LAYOUT, thread_id, run_id)
+            await stream.rest_of_it()
+        check(stream.exchange.is_ended, "and then its end", None, stream.exchange)
+
+
+@probes.add
+async def listener_that_leaves_can_cancel(ctx: Ctx) -> None:
+    async with at_work(ctx, LAYOUT) as (thread_id, run_id, _):
+        path = LAYOUT.one(thread_id, run_id, "stream")
+        async with ctx.target.listen("GET", path, query={"cancel_on_disconnect": "true"}) as stream:
+            check(stream.exchange.status == 200, "a stream with status 200", stream.exchange.status, stream.exchange)
+        exchange = await ctx.target.run_to_end(LAYOUT, thread_id, run_id)
+        check(dig(exchange.json, "status") == "interrupted", "the run is interrupted", exchange.json, exchange)
+
+
+@probes.add
+async def listener_that_leaves_changes_nothing(ctx: Ctx) -> None:
+    async with at_work(ctx, LAYOUT) as (thread_id, run_id, _):
+        path = LAYOUT.one(thread_id, run_id, "stream")
+        async with ctx.target.listen("GET", path) as stream:
+            check(stream.exchange.status == 200, "a stream with status 200", stream.exchange.status, stream.exchange)
+        # Nothing tells that the server has noticed: a run of another thread gives it the time.
+        await ctx.target.create(LAYOUT, None, ctx.target.body(trigger_for(ctx, "plain")), "wait")
+        exchange = await ctx.target.run(LAYOUT, thread_id, run_id)
+        check(dig(exchange.json, "status") == "running", "the run goes on", exchange.json, exchange)

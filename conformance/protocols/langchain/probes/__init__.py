@@ -1,0 +1,1 @@
+"""Probes that the Agent Protocol and LangGraph Platform share."""

@@ -1,0 +1,180 @@
+"""Probes of commands to a thread, and of the stream of its events."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from conformance.probe import Probes
+from conformance.protocols.langchain.server import Ctx, Server, is_refused, json_of, speaking_trigger, trigger_for
+from conformance.trigger import Trigger
+from conformance.verdict import check
+from conformance.wire.exchange import Exchange, as_list, as_object, dig
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Server]()
+
+_ENDS: Final = ("completed", "failed", "interrupted")
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    thread_id: str
+    answer: Exchange
+    stream: Exchange
+    """Of its events, up to the end of the run."""
+
+    @property
+    def events(self) -> list[Any]:
+        return [json_of(frame) for frame in self.stream.frames]
+
+
+async def _start_run(ctx: Ctx, trigger: Trigger, *channels: str) -> _Started:
+    """A run that was started by a command, and all that its thread tells of it on some channels."""
+    server = ctx.target
+    thread_id = await server.new_thread()
+    body = server.body(trigger)
+    given_input = body.get("input") or {"messages": body.get("messages", [])}
+    asked = {server.spell("assistant_id"): body.get(server.dialect.agent, ""), "input": given_input}
+    answer = await _command(ctx, thread_id, 7, "run.start", asked)
+    check(answer.status == 200, "a command is answered with 200", answer.status, answer)
+    check(dig(answer.json, "type") == "success", "run.start succeeds", answer.json, answer)
+    return _Started(thread_id, answer, await _read_events(ctx, thread_id, {"channels": list(channels)}))
+
+
+async def _start_plain_run(ctx: Ctx) -> _Started:
+    return await _start_run(ctx, speaking_trigger(ctx), "lifecycle", "messages", "values")
+
+
+async def _start_asking_run(ctx: Ctx) -> _Started:
+    return await _start_run(ctx, trigger_for(ctx, "question"), "lifecycle", "input")
+
+
+async def _read_events(ctx: Ctx, thread_id: str, body: Any) -> Exchange:
+    """The events of a thread up to the end of its run."""
+    path = f"/threads/{thread_id}/{ctx.target.dialect.events}"
+    async with ctx.target.listen("POST", path, body, sends="EventStreamRequest.request", events="Event") as stream:
+        check(stream.exchange.status == 200, "a stream with status 200", stream.exchange.status, stream.exchange)
+        while (frame := await stream.next()) is not None:
+            event = json_of(frame)
+            if dig(event, "method") == "lifecycle" and dig(event, "params", "data", "event") in _ENDS:
+                break
+    return stream.exchange
+
+
+async def _command(ctx: Ctx, thread_id: str, id: int, method: str, params: Any) -> Exchange:
+    body = {"id": id, "method": method, "params": params}
+    path = f"/threads/{thread_id}/commands"
+    return await ctx.target.ask("POST", path, body, sends="Command.request", receives="CommandResponse")
+
+
+@probes.add
+async def command_starts_a_run(ctx: Ctx) -> None:
+    done = await ctx.subject(_start_plain_run)
+    run_id = dig(done.answer.json, "result", ctx.target.spell("run_id"))
+    check(isinstance(run_id, str), "the id of the run", done.answer.json, done.answer)
+
+
+@probes.add
+async def answer_names_its_command(ctx: Ctx) -> None:
+    done = await ctx.once(_start_plain_run)
+    check(dig(done.answer.json, "id") == 7, "the id of the command", done.answer.json, done.answer)
+
+
+@probes.add
+async def unknown_command_is_an_error(ctx: Ctx) -> None:
+    done = await ctx.once(_start_plain_run)
+    exchange = await _command(ctx, done.thread_id, 8, "no.such", {})
+    check(dig(exchange.json, "type") == "error", "an error", exchange.json, exchange)
+    check(dig(exchange.json, "error") == "unknown_command", "the code unknown_command", exchange.json, exchange)
+
+
+@probes.add
+async def events_tell_what_is_said(ctx: Ctx) -> None:
+    done = await ctx.once(_start_plain_run)
+    told = [dig(each, "params", "data", "event") for each in done.events if dig(each, "method") == "messages"]
+    check("message-start" in told, "the beginning of a message", told, done.stream)
+    check("message-finish" in told, "its end", told, done.stream)
+
+
+@probes.add
+async def events_are_in_order(ctx: Ctx) -> None:
+    done = await ctx.once(_start_plain_run)
+    numbers = [dig(each, "seq") for each in done.events]
+    is_rising = all(isinstance(one, int) and isinstance(two, int) and one < two for one, two in pairwise(numbers))
+    check(len(numbers) > 1 and is_rising, "seq rises from event to event", numbers, done.stream)
+
+
+@probes.add
+async def event_ids_are_different(ctx: Ctx) -> None:
+    done = await ctx.once(_start_plain_run)
+    ids = [dig(each, ctx.target.spell("event_id")) for each in done.events]
+    check(len(set(ids)) == len(ids), "each event has an id of its own", ids, done.stream)
+
+
+@probes.add
+async def events_are_replayed_from_a_number(ctx: Ctx) -> None:
+    done = await ctx.once(_start_plain_run)
+    first = dig(done.events, 0, "seq")
+    body = {"channels": ["lifecycle", "messages", "values"], "since": first}
+    again = await _read_events(ctx, done.thread_id, body)
+    numbers = [dig(json_of(frame), "seq") for frame in again.frames]
+    check(numbers == [dig(each, "seq") for each in done.events[1:]], "the events after it", numbers, again)
+
+
+@probes.add
+async def events_are_of_the_channels(ctx: Ctx) -> None:
+    done = await ctx.once(_start_plain_run)
+    exchange = await _read_events(ctx, done.thread_id, {"channels": ["lifecycle"]})
+    methods = [dig(json_of(frame), "method") for frame in exchange.frames]
+    check(set(methods) == {"lifecycle"}, "events of the channel lifecycle alone", methods, exchange)
+
+
+@probes.add
+async def stream_needs_a_channel(ctx: Ctx) -> None:
+    done = await ctx.once(_start_plain_run)
+    exchange = await ctx.target.ask("POST", f"/threads/{done.thread_id}/{ctx.target.dialect.events}", {"channels": []})
+    check(is_refused(exchange), "a stream without channels is refused", exchange.status, exchange)
+
+
+@probes.add
+async def events_of_the_root_have_an_empty_namespace(ctx: Ctx) -> None:
+    done = await ctx.once(_start_plain_run)
+    places = [dig(each, "params", "namespace") for each in done.events if dig(each, "method") == "lifecycle"]
+    check([] in [as_list(each) for each in places if isinstance(each, list)], "the namespace []", places, done.stream)
+
+
+@probes.add
+async def question_is_an_event(ctx: Ctx) -> None:
+    done = await ctx.once(_start_asking_run)
+    asked = _questions_of(done)
+    check(bool(asked), "an event input.requested", [dig(each, "method") for each in done.events], done.stream)
+    id = dig(asked, 0, ctx.target.spell("interrupt_id"))
+    check(isinstance(id, str), "the id of the question", asked, done.stream)
+    check("payload" in (as_object(asked[0]) or {}), "its payload", asked, done.stream)
+    ends = [dig(each, "params", "data", "event") for each in done.events if dig(each, "method") == "lifecycle"]
+    check(ends[-1:] == ["interrupted"], "the run ends as interrupted", ends, done.stream)
+
+
+@probes.add
+async def command_answers_a_question(ctx: Ctx) -> None:
+    """On a thread of its own."""
+    trigger = trigger_for(ctx, "question")
+    done = await _start_run(ctx, trigger, "lifecycle", "input")
+    spelled = ctx.target.spell("interrupt_id")
+    params: dict[str, Any] = {
+        spelled: dig(_questions_of(done), 0, spelled),
+        "namespace": [],
+        "response": trigger.answer,
+    }
+    answer = await _command(ctx, done.thread_id, 8, "input.respond", params)
+    check(dig(answer.json, "type") == "success", "input.respond succeeds", answer.json, answer)
+    last = max(seq for each in done.events if isinstance(seq := dig(each, "seq"), int))
+    told = await _read_events(ctx, done.thread_id, {"channels": ["lifecycle"], "since": last})
+    ends = [dig(json_of(frame), "params", "data", "event") for frame in told.frames]
+    check(ends[-1:] == ["completed"], "the run that goes on is completed", ends, told)
+
+
+def _questions_of(done: _Started) -> list[Any]:
+    """What the agent asks."""
+    return [dig(each, "params", "data") for each in done.events if dig(each, "method") == "input.requested"]

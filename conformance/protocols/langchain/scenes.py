@@ -1,0 +1,168 @@
+"""What several probes look at, played once each for a layout."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import uuid4
+
+from conformance.protocols.langchain.server import Ctx, Layout, speaking_trigger, trigger_for
+from conformance.verdict import NotObserved, check
+from conformance.wire.exchange import Exchange, Frame, dig
+from conformance.wire.http import Unanswered
+
+__all__ = (
+    "MARK",
+    "Background",
+    "Made",
+    "Streamed",
+    "Waited",
+    "at_work",
+    "create_marked_threads",
+    "create_thread",
+    "run_and_wait",
+    "run_in_background",
+    "run_of",
+    "run_until_failure",
+    "run_until_question",
+    "stream_run",
+)
+
+MARK: Final = "babelgate-check"
+"""The member of metadata by which a run of the judge finds its own things again."""
+_LOOK_EVERY: Final = 0.05
+"""Seconds: nothing tells that a run has left the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    thread_id: str
+    mark: str
+    exchange: Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """A run that was waited for by the request that created it."""
+
+    thread_id: str
+    exchange: Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    thread_id: str
+    run_id: str
+    mark: str
+    created: Exchange
+    waited: Exchange
+    run: Exchange
+    """Of the run, after its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    thread_id: str
+    exchange: Exchange
+
+    def of(self, event: str) -> list[Frame]:
+        """The frames of one kind of event, those of subgraphs among them."""
+        return [frame for frame in self.exchange.frames if frame.event.partition("|")[0] == event]
+
+
+async def create_thread(ctx: Ctx) -> Made:
+    """A thread with metadata."""
+    mark = uuid4().hex
+    body = {"metadata": {MARK: mark, "deep": {"list": [1, None, "ä"]}}}
+    exchange = await ctx.target.ask("POST", "/threads", body, sends="ThreadCreate.request", receives="Thread")
+    thread_id = dig(exchange.json, "thread_id")
+    check(exchange.status == 200, "a thread is created with status 200", exchange.status, exchange)
+    check(isinstance(thread_id, str), "it has a thread_id", exchange.json, exchange)
+    return Made(thread_id, mark, exchange)
+
+
+async def create_marked_threads(ctx: Ctx) -> tuple[str, list[str]]:
+    """Three threads with the same mark, and the mark."""
+    mark = uuid4().hex
+    return mark, [await ctx.target.new_thread(metadata={MARK: mark}) for _ in range(3)]
+
+
+async def run_and_wait(ctx: Ctx, layout: Layout, behaviour: str = "plain") -> Waited:
+    trigger = trigger_for(ctx, behaviour)
+    thread_id = await ctx.target.new_thread()
+    exchange = await ctx.target.create(layout, thread_id, ctx.target.body(trigger), "wait")
+    check(exchange.status == 200, "a run that is waited for is answered with 200", exchange.status, exchange)
+    return Waited(thread_id, exchange)
+
+
+async def run_until_question(ctx: Ctx, layout: Layout) -> Waited:
+    """The agent asks its caller."""
+    return await run_and_wait(ctx, layout, "question")
+
+
+async def run_until_failure(ctx: Ctx, layout: Layout) -> Waited:
+    return await run_and_wait(ctx, layout, "fail")
+
+
+async def run_in_background(ctx: Ctx, layout: Layout) -> Background:
+    """A run that nobody waits for at first."""
+    server, mark = ctx.target, uuid4().hex
+    thread_id = await server.new_thread()
+    body = server.body(trigger_for(ctx, "plain"), metadata={MARK: mark})
+    created = await server.create(layout, thread_id, body)
+    run_id = run_of(created)
+    over = await server.wait(layout, thread_id, run_id)
+    check(over.status == 200, "a run is waited for with status 200", over.status, over)
+    run = await server.run(layout, thread_id, run_id)
+    return Background(thread_id, run_id, mark, created, over, run)
+
+
+async def stream_run(ctx: Ctx, layout: Layout, mode: str, behaviour: str = "stream") -> Streamed:
+    """A whole run as a stream, in one mode."""
+    trigger = speaking_trigger(ctx) if behaviour == "stream" else trigger_for(ctx, behaviour)
+    thread_id = await ctx.target.new_thread()
+    async with ctx.target.stream(layout, thread_id, ctx.target.body(trigger, stream_mode=[mode])) as stream:
+        check(stream.exchange.status == 200, "a stream with status 200", stream.exchange.status, stream.exchange)
+        await stream.rest_of_it()
+    return Streamed(thread_id, stream.exchange)
+
+
+def run_of(exchange: Exchange) -> str:
+    """The id of a run that was created. Raises Failed."""
+    run_id = dig(exchange.json, "run_id")
+    check(exchange.status == 200, "a run is created with status 200", exchange.status, exchange)
+    check(isinstance(run_id, str), "it has a run_id", exchange.json, exchange)
+    return run_id
+
+
+@asynccontextmanager
+async def at_work(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerator[tuple[str, str, Exchange]]:
+    """A thread, a run of it that is at work, and how it was created. What is still at work afterwards is cancelled."""
+    server = ctx.target
+    trigger = trigger_for(ctx, "long")
+    thread_id = await server.new_thread()
+    created = await server.create(layout, thread_id, server.body(trigger, **fields))
+    run_id = run_of(created)
+    try:
+        await _wait_for_begin(ctx, layout, thread_id, run_id)
+        yield thread_id, run_id, created
+    finally:
+        with suppress(Unanswered):
+            await server.cancel(layout, thread_id, run_id)
+
+
+async def _wait_for_begin(ctx: Ctx, layout: Layout, thread_id: str, run_id: str) -> None:
+    """Until the run is no longer waiting to be started, where runs have a state of their own for it."""
+    deadline = time.monotonic() + ctx.options.timeout
+    while True:
+        exchange = await ctx.target.run(layout, thread_id, run_id)
+        status = dig(exchange.json, "status")
+        if status != "pending" or not ctx.target.dialect.has_input:
+            break
+        if time.monotonic() > deadline:
+            raise NotObserved("the run does not begin", "long")
+        await asyncio.sleep(_LOOK_EVERY)
+    if status not in ("pending", "running"):
+        raise NotObserved(f"the run has the status {status} at once: it is not at work for long", "long")

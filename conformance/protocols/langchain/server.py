@@ -1,0 +1,305 @@
+"""A server of threads and runs, and what its dialect calls things."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
+from uuid import uuid4
+
+from conformance.probe import Context
+from conformance.trigger import Trigger
+from conformance.verdict import NotApplicable, NotObserved, check
+from conformance.wire.exchange import Exchange, Frame, NotJson, as_list, dig
+from conformance.wire.http import Receives, Stream, Wire
+
+__all__ = (
+    "AGENT_PROTOCOL",
+    "PLATFORM",
+    "Ctx",
+    "Dialect",
+    "Layout",
+    "Server",
+    "base_of",
+    "ids_of",
+    "is_refused",
+    "json_of",
+    "speaking_trigger",
+    "text_of",
+    "trigger_for",
+    "unknown_id",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the runs of a thread are, and the definitions that their messages keep."""
+
+    name: str
+    is_below: bool
+    """`/threads/{thread_id}/runs/{run_id}`, and not `/runs/{run_id}`."""
+    run: str = "Run"
+    waited: str = "RunWaitResponse"
+    wait: str = "wait"
+    """The last step of the path at which a run is waited for."""
+    tuples: str = "messages"
+    """The stream mode for pieces of messages."""
+
+    def runs(self, thread_id: str | None, *way: str) -> str:
+        """`way`: `wait` or `stream`, or nothing."""
+        below = ("threads", thread_id) if self.is_below and thread_id else ()
+        return _path(*below, "runs", *way)
+
+    def one(self, thread_id: str, run_id: str, *way: str) -> str:
+        return _path(*(("threads", thread_id) if self.is_below else ()), "runs", run_id, *way)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    agent: str
+    """The member that names the agent of a run."""
+    speaker: tuple[str, str]
+    """The member of a message that says whose it is, and its value for the agent's."""
+    has_input: bool
+    """Messages are a member of the input and of the values, and none of the run and of the thread."""
+    cancelled: int
+    """The status of the answer to a cancel."""
+    waits_cancelled: int
+    """The same with wait=true."""
+    missing_item: int
+    """The status of the answer for an item that there is not; with 200 it is null."""
+    has_bare_namespaces: bool
+    """A list of namespaces is an array, and not an object that holds it."""
+    events: str
+    """The path of a thread's events, below the thread."""
+    is_camel: bool
+    """Members of commands and events are spelled in camelCase."""
+
+
+AGENT_PROTOCOL: Final = Dialect("agent_id", ("role", "assistant"), False, 204, 204, 404, True, "stream", True)
+PLATFORM: Final = Dialect("assistant_id", ("type", "ai"), True, 202, 200, 200, False, "stream/events", False)
+
+
+class Server:
+    def __init__(
+        self, wire: Wire, base: str, dialect: Dialect, layouts: Sequence[Layout], agents: Mapping[str, str], agent: str
+    ) -> None:
+        self.wire = wire
+        self.base = base
+        self.dialect = dialect
+        self.layouts = layouts
+        self.agents = agents
+        """Ids by names."""
+        self.agent = agent
+        """The id of the one that is judged where a trigger names none; empty: the server's default."""
+        # The layout of the README has a plain text for an error, the newer one an object.
+        has_texts = dialect is AGENT_PROTOCOL and all(layout.is_below for layout in layouts)
+        error = "ErrorText" if has_texts else "Error"
+        self.errors: Final[Mapping[int, str]] = dict.fromkeys((400, 404, 409, 422), error)
+
+    def url(self, path: str, query: Any = None) -> str:
+        return f"{self.base}{path}" + (f"?{urlencode(query, doseq=True)}" if query else "")
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        sends: str | None = None,
+        receives: str | None = None,
+        query: Any = None,
+        **options: Any,
+    ) -> Exchange:
+        """`receives` is of answers with status 200."""
+        return await self.wire.request(
+            method,
+            self.url(path, query),
+            sends=sends,
+            receives=self._receives(receives),
+            body=body,
+            **options,
+        )
+
+    def listen(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        sends: str | None = None,
+        events: str = "StreamData",
+        query: Any = None,
+        **options: Any,
+    ) -> AbstractAsyncContextManager[Stream]:
+        return self.wire.stream(
+            method,
+            self.url(path, query),
+            sends=sends,
+            receives=self._receives(None),
+            events=events,
+            body=body,
+            **options,
+        )
+
+    def _receives(self, schema: str | None) -> Receives:
+        return dict(self.errors) if schema is None else {200: schema, **self.errors}
+
+    # Threads
+
+    async def new_thread(self, **fields: Any) -> str:
+        """Raises Failed."""
+        exchange = await self.ask("POST", "/threads", fields, sends="ThreadCreate.request", receives="Thread")
+        thread_id = dig(exchange.json, "thread_id")
+        check(exchange.status == 200 and isinstance(thread_id, str), "a thread is created", exchange.status, exchange)
+        return thread_id
+
+    async def thread(self, thread_id: str, **options: Any) -> Exchange:
+        return await self.ask("GET", _path("threads", thread_id), receives="Thread", **options)
+
+    async def patch(self, thread_id: str, body: Any, **options: Any) -> Exchange:
+        return await self.ask(
+            "PATCH", _path("threads", thread_id), body, sends="ThreadPatch.request", receives="Thread", **options
+        )
+
+    async def history(self, thread_id: str, **query: Any) -> list[Any]:
+        """Raises Failed."""
+        path = _path("threads", thread_id, "history")
+        exchange = await self.ask("GET", path, receives="ThreadStates", query={"limit": 100, **query})
+        states = exchange.json
+        check(exchange.status == 200 and isinstance(states, list), "an array of states", states, exchange)
+        return as_list(states)
+
+    async def search_threads(self, **fields: Any) -> Exchange:
+        return await self.ask("POST", "/threads/search", fields, sends="ThreadSearch.request", receives="Threads")
+
+    # Runs
+
+    def body(self, trigger: Trigger, **fields: Any) -> dict[str, Any]:
+        """Of a run with the trigger's text."""
+        message = {"role": "user", "content": trigger.text}
+        asked: dict[str, Any] = (
+            {"input": {"messages": [message]}} if self.dialect.has_input else {"messages": [message]}
+        )
+        if trigger.data is not None:
+            asked = {"input": trigger.data}
+        agent = self.agents.get(trigger.agent, trigger.agent) or self.agent
+        named = {self.dialect.agent: agent} if agent else {}
+        return {**named, **asked, **fields}
+
+    def at(self, layout: Layout, thread_id: str | None, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The body of a run on a thread."""
+        return body if layout.is_below or thread_id is None else {**body, "thread_id": thread_id}
+
+    async def create(
+        self, layout: Layout, thread_id: str | None, body: Mapping[str, Any], way: str = "", **options: Any
+    ) -> Exchange:
+        """`way`: `wait`, or nothing for a run in the background."""
+        asked = {
+            "sends": "RunCreate.request" if options.pop("is_valid", True) else None,
+            "receives": layout.waited if way else layout.run,
+            **options,
+        }
+        path = layout.runs(thread_id, *([way] if way else []))
+        return await self.ask("POST", path, self.at(layout, thread_id, body), **asked)
+
+    def stream(
+        self, layout: Layout, thread_id: str | None, body: Mapping[str, Any], **options: Any
+    ) -> AbstractAsyncContextManager[Stream]:
+        path = layout.runs(thread_id, "stream")
+        return self.listen("POST", path, self.at(layout, thread_id, body), sends="RunCreate.request", **options)
+
+    async def run(self, layout: Layout, thread_id: str, run_id: str, **options: Any) -> Exchange:
+        return await self.ask("GET", layout.one(thread_id, run_id), receives=layout.run, **options)
+
+    async def wait(self, layout: Layout, thread_id: str, run_id: str, **options: Any) -> Exchange:
+        """Until the run has ended."""
+        return await self.ask("GET", layout.one(thread_id, run_id, layout.wait), receives=layout.waited, **options)
+
+    async def cancel(
+        self, layout: Layout, thread_id: str, run_id: str, options: Mapping[str, Any] | None = None, **query: Any
+    ) -> Exchange:
+        return await self.ask("POST", layout.one(thread_id, run_id, "cancel"), query=query, **(options or {}))
+
+    async def run_to_end(self, layout: Layout, thread_id: str, run_id: str) -> Exchange:
+        """The run, after its end."""
+        await self.wait(layout, thread_id, run_id)
+        return await self.run(layout, thread_id, run_id)
+
+    # What members are called, and what messages say
+
+    def spell(self, name: str) -> str:
+        """A member of commands and events."""
+        first, *rest = name.split("_")
+        return first + "".join(each.capitalize() for each in rest) if self.dialect.is_camel else name
+
+    def messages(self, shown: Any) -> list[Any]:
+        """Of a thread or a state."""
+        return as_list(dig(shown, *(("values", "messages") if self.dialect.has_input else ("messages",))))
+
+    def answers(self, messages: Sequence[Any]) -> list[str]:
+        """What the agent said of them."""
+        member, value = self.dialect.speaker
+        return [text_of(each) for each in messages if dig(each, member) == value]
+
+
+Ctx = Context[Server]
+
+
+def trigger_for(ctx: Ctx, behaviour: str) -> Trigger:
+    """What makes the agent show a behaviour. Raises NotObserved if nobody said how, NotApplicable if it never does."""
+    trigger = ctx.triggers[behaviour]
+    if trigger.is_never:
+        raise NotApplicable("its owner says that the agent never does it")
+    if not trigger.is_given and behaviour != "plain":
+        raise NotObserved("nobody said how the agent is brought to do it", behaviour)
+    return trigger
+
+
+def speaking_trigger(ctx: Ctx) -> Trigger:
+    """What makes the agent answer in several pieces, or answer at all."""
+    trigger = ctx.triggers["stream"]
+    return trigger if trigger.is_given and not trigger.is_never else trigger_for(ctx, "plain")
+
+
+def text_of(message: Any) -> str:
+    content = dig(message, "content")
+    if isinstance(content, str):
+        return content
+    return "".join(str(dig(block, "text") or "") for block in as_list(content))
+
+
+def json_of(frame: Frame | None) -> Any:
+    """The data of an event; None for what is no JSON, of which another requirement says so."""
+    try:
+        return frame.json if frame is not None else None
+    except NotJson:
+        return None
+
+
+def ids_of(exchange: Exchange, name: str) -> list[Any]:
+    """Of a list that is a bare array."""
+    return [dig(each, name) for each in as_list(exchange.json)]
+
+
+def is_refused(exchange: Exchange) -> bool:
+    return 400 <= (exchange.status or 0) < 500
+
+
+def unknown_id() -> str:
+    return str(uuid4())
+
+
+def base_of(url: str, *ends: str) -> tuple[str, str]:
+    """The URL without what the protocol adds to it, and the id of the agent that it names after one of `ends`."""
+    parts = urlsplit(url)
+    path, agent = parts.path.rstrip("/"), ""
+    for end in ends:
+        head, found, tail = path.partition(f"/{end}")
+        if found:
+            path, agent = head, tail.strip("/").split("/")[0]
+    return urlunsplit((parts.scheme, parts.netloc, path, "", "")), agent
+
+
+def _path(*steps: str) -> str:
+    return "".join(f"/{quote(step, safe='')}" for step in steps)

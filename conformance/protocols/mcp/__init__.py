@@ -1,0 +1,13 @@
+"""MCP 2025-11-25 by streamable HTTP, as far as tools go."""
+
+from typing import Final
+
+from conformance.probe import Probes, Suite
+from conformance.protocols.mcp import calls, lifecycle, sessions, tools, transport
+from conformance.protocols.mcp.target import Server, open_server
+
+__all__ = ("SUITE",)
+
+SUITE: Final[Suite[Server]] = Suite(
+    open_server, Probes(lifecycle.probes, transport.probes, sessions.probes, tools.probes, calls.probes)
+)

@@ -1,0 +1,229 @@
+"""Probes of calls of tools."""
+
+import asyncio
+import json
+from contextlib import suppress
+from typing import Any, Final
+from uuid import uuid4
+
+from jsonschema import Draft202012Validator, SchemaError, ValidationError
+
+from conformance.leak import find_leak
+from conformance.probe import Probes
+from conformance.protocols.mcp.scenes import Called, call_of, called, said, text_of
+from conformance.protocols.mcp.target import Ctx, Server, request
+from conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite, check
+from conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
+from conformance.wire.http import Unanswered
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Server]()
+
+_QUIET: Final = 1.0
+"""Seconds without a response to a call that was cancelled."""
+
+
+@probes.add
+async def tool_is_called(ctx: Ctx) -> None:
+    await ctx.subject(called)
+
+
+@probes.add
+async def result_has_content(ctx: Ctx) -> None:
+    done = await ctx.once(called)
+    content = as_list(dig(done.reply.result, "content"))
+    check(bool(content), "content", done.reply.result, done.reply.exchange)
+
+
+@probes.add
+async def result_is_no_error(ctx: Ctx) -> None:
+    done = await ctx.once(called)
+    check(dig(done.reply.result, "isError") is not True, "no isError", done.reply.result, done.reply.exchange)
+
+
+@probes.add
+async def structured_content_keeps_its_schema(ctx: Ctx) -> None:
+    done = await ctx.once(_structured)
+    value = dig(done.reply.result, "structuredContent")
+    check(as_object(value) is not None, "a structuredContent", done.reply.result, done.reply.exchange)
+    schema = dig(done.tool, "outputSchema")
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise Prerequisite(f"an outputSchema that is one: {error.message}", schema) from None
+    try:
+        Draft202012Validator(schema).validate(value)  # pyright: ignore[reportUnknownMemberType]
+    except ValidationError as error:
+        raise Failed(f"structuredContent that keeps outputSchema: {error.message}", value) from None
+
+
+@probes.add
+async def structured_content_is_told_as_text(ctx: Ctx) -> None:
+    done = await ctx.once(_structured)
+    value = dig(done.reply.result, "structuredContent")
+    check(value is not None, "a structuredContent", done.reply.result, done.reply.exchange)
+    texts = [_json_of(dig(each, "text")) for each in as_list(dig(done.reply.result, "content"))]
+    check(value in texts, f"a text with {json.dumps(value)[:80]}", done.reply.result, done.reply.exchange)
+
+
+@probes.add
+async def calls_at_once_are_answered_each(ctx: Ctx) -> None:
+    await ctx.once(called)
+    done = await asyncio.gather(*(said(ctx, "plain") for _ in range(5)))
+    for each in done:
+        got = dig(each.reply.response, "id")
+        check(got == each.reply.id, f"the id {each.reply.id}", each.reply.response, each.reply.exchange)
+        is_error = dig(each.reply.result, "isError")
+        check(is_error is not True, "a result", each.reply.result, each.reply.exchange)
+
+
+@probes.add
+async def unknown_tool_is_no_success(ctx: Ctx) -> None:
+    await ctx.once(called)
+    reply = await ctx.target.ask("tools/call", {"name": "no-such-tool-here", "arguments": {}})
+    is_failed = reply.error is not None or dig(reply.result, "isError") is True
+    check(is_failed, "an error", reply.response, reply.exchange)
+
+
+@probes.add
+async def unknown_tool_is_a_protocol_error(ctx: Ctx) -> None:
+    await ctx.once(called)
+    reply = await ctx.target.ask("tools/call", {"name": "no-such-tool-here", "arguments": {}})
+    check(reply.code == -32602, "the code -32602", reply.response, reply.exchange)
+
+
+@probes.add
+async def call_without_a_name_is_refused(ctx: Ctx) -> None:
+    await ctx.once(called)
+    reply = await ctx.target.ask("tools/call", {"arguments": {}}, is_valid=False)
+    is_refused = reply.error is not None or (reply.exchange.status or 0) >= 400
+    check(is_refused, "an error", reply.messages, reply.exchange)
+
+
+@probes.add
+async def arguments_are_checked(ctx: Ctx) -> None:
+    done = await ctx.once(_mistaken)
+    is_failed = done.reply.error is not None or dig(done.reply.result, "isError") is True
+    check(is_failed, "an error", done.reply.response, done.reply.exchange)
+
+
+@probes.add
+async def wrong_arguments_are_an_error_of_the_tool(ctx: Ctx) -> None:
+    done = await ctx.once(_mistaken)
+    is_error = dig(done.reply.result, "isError") is True and bool(text_of(done.reply.result))
+    check(is_error, "isError, and what is wrong", done.reply.response, done.reply.exchange)
+
+
+@probes.add
+async def failure_is_an_error_of_the_tool(ctx: Ctx) -> None:
+    await ctx.once(called)
+    done = await ctx.once(_failed)
+    check(dig(done.reply.result, "isError") is True, "isError", done.reply.response, done.reply.exchange)
+
+
+@probes.add
+async def failure_says_something(ctx: Ctx) -> None:
+    done = await ctx.once(_failed)
+    check(bool(text_of(done.reply.result)), "content with text", done.reply.result, done.reply.exchange)
+
+
+@probes.add
+async def failure_shows_no_code(ctx: Ctx) -> None:
+    done = await ctx.once(_failed)
+    found = find_leak(text_of(done.reply.result))
+    check(not found, "an error without a stack trace", found, done.reply.exchange)
+
+
+@probes.add
+async def progress_is_told_with_its_token(ctx: Ctx) -> None:
+    done = await ctx.once(_followed)
+    tokens = {str(dig(each, "params", "progressToken")) for each in done.reply.notifications("notifications/progress")}
+    check(tokens == {"judge-1"}, "progress with the token of the request", sorted(tokens), done.reply.exchange)
+
+
+@probes.add
+async def progress_grows(ctx: Ctx) -> None:
+    done = await ctx.once(_followed)
+    values = [dig(each, "params", "progress") for each in done.reply.notifications("notifications/progress")]
+    if not values:
+        raise NotObserved("the tool tells no progress", "steps")
+    is_right = all(isinstance(each, int | float) for each in values) and values == sorted(set(values))
+    check(is_right, "progress that grows", values, done.reply.exchange)
+
+
+@probes.add
+async def progress_is_over_with_the_response(ctx: Ctx) -> None:
+    done = await ctx.once(_followed)
+    methods = [dig(each, "method") for each in done.reply.messages]
+    check(methods[-1:] == [None], "the response last", done.reply.messages, done.reply.exchange)
+
+
+@probes.add
+async def progress_is_told_if_asked(ctx: Ctx) -> None:
+    done = await said(ctx, "steps", reads_all=True)
+    told = done.reply.notifications("notifications/progress")
+    check(not told, "no progress that nobody asked for", told, done.reply.exchange)
+
+
+@probes.add
+async def cancelled_call_is_not_answered(ctx: Ctx) -> None:
+    _, params = await call_of(ctx, "long")
+    body = request(f"judge-{uuid4().hex}", "tools/call", params)
+    async with ctx.target.posted(body, schema="tools.call.request") as stream:
+        exchange = await ctx.target.tell("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
+        check(exchange.status == 202, "the status 202", exchange.status, exchange)
+        told: list[Any] = []
+        with suppress(Unanswered):
+            while (frame := await stream.next(_QUIET)) is not None:
+                told.append(_json_of(frame.data))
+    responses = [each for each in told if dig(each, "method") is None]
+    check(not responses, "no response", responses, stream.exchange)
+
+
+@probes.add
+async def cancel_of_nothing_is_ignored(ctx: Ctx) -> None:
+    await ctx.once(called)
+    exchange = await ctx.target.tell("notifications/cancelled", {"requestId": "nobody-asked-this"})
+    check(exchange.status == 202, "the status 202", exchange.status, exchange)
+    reply = await ctx.target.ask("ping")
+    check(reply.result is not None, "a server that goes on", reply.response, reply.exchange)
+
+
+async def _structured(ctx: Ctx) -> Called:
+    done = await ctx.once(called)
+    if as_object(dig(done.tool, "outputSchema")) is None:
+        raise NotApplicable("the tool has no outputSchema")
+    return done
+
+
+async def _failed(ctx: Ctx) -> Called:
+    return await said(ctx, "fail")
+
+
+async def _mistaken(ctx: Ctx) -> Called:
+    """A call in which a member that the tool needs is of another type."""
+    await ctx.once(called)
+    tool, params = await call_of(ctx, "plain")
+    needed = as_list(dig(tool, "inputSchema", "required"))
+    wrong = next((name for name in needed if dig(tool, "inputSchema", "properties", name, "type") == "string"), None)
+    if wrong is None:
+        raise NotApplicable("the tool needs no text")
+    arguments = {**params["arguments"], wrong: {"not": ["text"]}}
+    reply = await ctx.target.ask("tools/call", {**params, "arguments": arguments})
+    return Called(tool, arguments, reply)
+
+
+async def _followed(ctx: Ctx) -> Called:
+    tool, params = await call_of(ctx, "steps")
+    meta = {"_meta": {"progressToken": "judge-1"}}
+    reply = await ctx.target.ask("tools/call", {**params, **meta}, reads_all=True)
+    check(as_object(reply.result) is not None, "a result", reply.response, reply.exchange)
+    return Called(tool, params["arguments"], reply)
+
+
+def _json_of(text: Any) -> Any:
+    try:
+        return parse_json(str(text))
+    except NotJson:
+        return text

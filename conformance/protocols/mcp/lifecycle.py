@@ -1,0 +1,72 @@
+"""Probes of how a session begins."""
+
+from typing import Any, Final
+
+from conformance.probe import Probes
+from conformance.protocols.mcp.target import HELLO, Ctx, Reply, Server, Session
+from conformance.verdict import check
+from conformance.wire.exchange import as_object, dig
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Server]()
+
+
+@probes.add
+async def hello_is_answered(ctx: Ctx) -> None:
+    hello = ctx.target.hello
+    check(as_object(hello.result) is not None, "a result", hello.response, hello.exchange)
+
+
+@probes.add
+async def version_is_the_one_asked_for(ctx: Ctx) -> None:
+    hello = ctx.target.hello
+    want = HELLO["protocolVersion"]
+    got = dig(hello.result, "protocolVersion")
+    check(got == want, f"the protocolVersion {want}", got, hello.exchange)
+
+
+@probes.add
+async def unknown_version_is_answered_with_another(ctx: Ctx) -> None:
+    reply = await _greeted(ctx, "1999-01-01")
+    got = dig(reply.result, "protocolVersion")
+    check(isinstance(got, str) and got != "1999-01-01", "a protocolVersion of the server's", reply.response)
+
+
+@probes.add
+async def older_version_is_spoken(ctx: Ctx) -> None:
+    reply = await _greeted(ctx, "2025-06-18")
+    got = dig(reply.result, "protocolVersion")
+    check(got == "2025-06-18", "the protocolVersion 2025-06-18", reply.response, reply.exchange)
+
+
+@probes.add
+async def tools_are_declared(ctx: Ctx) -> None:
+    hello = ctx.target.hello
+    declared = dig(hello.result, "capabilities")
+    check(as_object(dig(declared, "tools")) is not None, "the capability tools", declared, hello.exchange)
+
+
+@probes.add
+async def initialized_is_accepted(ctx: Ctx) -> None:
+    exchange = await ctx.target.tell("notifications/initialized")
+    check(exchange.status == 202, "the status 202", exchange.status, exchange)
+
+
+@probes.add
+async def accepted_notification_has_no_body(ctx: Ctx) -> None:
+    exchange = await ctx.target.tell("notifications/initialized")
+    check(exchange.status == 202 and not exchange.content, "no body", repr(exchange.content), exchange)
+
+
+@probes.add
+async def ping_is_answered(ctx: Ctx) -> None:
+    reply = await ctx.target.ask("ping")
+    check(as_object(reply.result) is not None, "a result", reply.response, reply.exchange)
+
+
+async def _greeted(ctx: Ctx, version: str) -> Reply:
+    check(ctx.target.hello.result is not None, "initialize is answered", ctx.target.hello.response)
+    fresh = Session(ctx.wire, ctx.target.url, None, version, ctx.target.ids)
+    params: dict[str, Any] = {**HELLO, "protocolVersion": version}
+    return await fresh.ask("initialize", params, headers={"MCP-Protocol-Version": ""})

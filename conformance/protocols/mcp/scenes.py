@@ -1,0 +1,79 @@
+"""What several probes look at, played once each."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.protocols.mcp.target import Ctx, Reply
+from conformance.verdict import NotApplicable, NotObserved, check
+from conformance.wire.exchange import as_list, as_object, dig
+
+__all__ = ("Called", "arguments_for", "call_of", "called", "listed", "said", "text_of", "tool_named")
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    tool: Any
+    arguments: dict[str, Any]
+    reply: Reply
+
+
+async def listed(ctx: Ctx) -> list[Any]:
+    """The tools of all pages."""
+    tools: list[Any] = []
+    cursor: Any = None
+    for _ in range(20):
+        reply = await ctx.target.ask("tools/list", None if cursor is None else {"cursor": cursor})
+        page = dig(reply.result, "tools")
+        check(isinstance(page, list), "an array tools", reply.response, reply.exchange)
+        tools += as_list(page)
+        cursor = dig(reply.result, "nextCursor")
+        if cursor is None:
+            break
+    check(bool(tools), "a tool", tools)
+    return tools
+
+
+async def tool_named(ctx: Ctx, behaviour: str) -> Any:
+    """The tool that shows a behaviour: the one that the trigger names, or the first. Raises NotObserved."""
+    trigger = ctx.triggers[behaviour]
+    if trigger.is_never:
+        raise NotApplicable("its owner says that no tool does it")
+    if not trigger.is_given and behaviour != "plain":
+        raise NotObserved("nobody said which tool does it", behaviour)
+    tools = await ctx.once(listed)
+    if not trigger.agent:
+        return tools[0]
+    found = next((each for each in tools if dig(each, "name") == trigger.agent), None)
+    check(found is not None, f"a tool {trigger.agent}", [dig(each, "name") for each in tools])
+    return found
+
+
+def arguments_for(ctx: Ctx, behaviour: str, tool: Any) -> dict[str, Any]:
+    """Those of the trigger, or its text for every text that the tool needs."""
+    trigger = ctx.triggers[behaviour]
+    if as_object(trigger.data) is not None:
+        return dict(trigger.data)
+    wanted = as_object(dig(tool, "inputSchema", "properties")) or {}
+    needed = [str(name) for name in as_list(dig(tool, "inputSchema", "required"))]
+    return {name: trigger.text for name in needed if dig(wanted, name, "type") == "string"}
+
+
+async def call_of(ctx: Ctx, behaviour: str) -> tuple[Any, dict[str, Any]]:
+    """The tool, and the params of a call of it."""
+    tool = await tool_named(ctx, behaviour)
+    return tool, {"name": dig(tool, "name"), "arguments": arguments_for(ctx, behaviour, tool)}
+
+
+async def said(ctx: Ctx, behaviour: str, **options: Any) -> Called:
+    tool, params = await call_of(ctx, behaviour)
+    reply = await ctx.target.ask("tools/call", params, **options)
+    check(as_object(reply.result) is not None, "a result", reply.response, reply.exchange)
+    return Called(tool, params["arguments"], reply)
+
+
+async def called(ctx: Ctx) -> Called:
+    return await said(ctx, "plain")
+
+
+def text_of(result: Any) -> str:
+    return "".join(str(dig(each, "text")) for each in as_list(dig(result, "content")) if dig(each, "type") == "text")

@@ -1,0 +1,177 @@
+"""A server of MCP: one URL, and a session for each client that has said hello."""
+
+import itertools
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from conformance.probe import Context, NotSpoken, Opened, Options
+from conformance.verdict import check
+from conformance.wire.exchange import Exchange, NotJson, as_object, dig, parse_json
+from conformance.wire.http import Stream, Wire
+
+__all__ = ("HELLO", "VERSION", "Ctx", "Reply", "Server", "Session", "messages_of", "open_server", "request")
+
+VERSION: Final = "2025-11-25"
+HELLO: Final[Mapping[str, Any]] = {
+    "protocolVersion": VERSION,
+    "capabilities": {},
+    "clientInfo": {"name": "babelgate-check", "version": "1"},
+}
+_ACCEPT: Final = "application/json, text/event-stream"
+_RESULTS: Final[Mapping[str, str]] = {
+    "initialize": "InitializeResult",
+    "ping": "EmptyResult",
+    "tools/list": "ListToolsResult",
+    "tools/call": "CallToolResult",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came for one request: notifications, and the response if there was one."""
+
+    exchange: Exchange
+    messages: Sequence[Any]
+    id: Any
+
+    @property
+    def response(self) -> Any:
+        return next((each for each in self.messages if _is_response(each)), None)
+
+    @property
+    def result(self) -> Any:
+        return dig(self.response, "result")
+
+    @property
+    def error(self) -> Any:
+        return dig(self.response, "error")
+
+    @property
+    def code(self) -> Any:
+        return dig(self.response, "error", "code")
+
+    def notifications(self, method: str) -> list[Any]:
+        return [each for each in self.messages if dig(each, "method") == method]
+
+
+class Session:
+    def __init__(self, wire: Wire, url: str, id: str | None, version: str, ids: "itertools.count[int]") -> None:
+        self.wire = wire
+        self.url = url
+        self.id = id
+        """None: the server gives none."""
+        self.version = version
+        self.ids = ids
+
+    @property
+    def headers(self) -> dict[str, str]:
+        made = {"Accept": _ACCEPT, "MCP-Protocol-Version": self.version}
+        return made if self.id is None else {**made, "Mcp-Session-Id": self.id}
+
+    async def ask(self, method: str, params: Any = None, *, is_valid: bool = True, **options: Any) -> Reply:
+        """A request, and everything up to its response."""
+        body = request(options.pop("id", None) or next(self.ids), method, params)
+        return await self.post(body, schema=f"{method}.request".replace("/", ".") if is_valid else None, **options)
+
+    async def tell(self, method: str, params: Any = None) -> Exchange:
+        body = {"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})}
+        return (await self.post(body, schema="notification.request")).exchange
+
+    async def post(self, body: Any, *, schema: str | None = None, reads_all: bool = False, **options: Any) -> Reply:
+        async with self.posted(body, schema=schema, **options) as stream:
+            exchange = stream.exchange
+            while (frame := await stream.next()) is not None:
+                if not reads_all and _is_response(_parsed(frame.data)):
+                    break
+        reply = Reply(exchange, messages_of(exchange), dig(body, "id"))
+        name = _RESULTS.get(str(dig(body, "method")))
+        if name is not None and schema is not None and reply.result is not None:
+            self.wire.hold(exchange, name, reply.result)
+        return reply
+
+    @asynccontextmanager
+    async def posted(
+        self,
+        body: Any,
+        *,
+        schema: str | None,
+        headers: Mapping[str, str] | None = None,
+        content: bytes | None = None,
+        is_anonymous: bool = False,
+    ) -> AsyncGenerator[Stream]:
+        sent = {**self.headers, "Content-Type": "application/json", **(headers or {})}
+        async with self.wire.stream(
+            "POST",
+            self.url,
+            sends=schema,
+            receives={200: "JsonRpcMessage"},
+            events="JsonRpcMessage",
+            body=body,
+            content=content,
+            headers={name: value for name, value in sent.items() if value},
+            is_anonymous=is_anonymous,
+        ) as stream:
+            yield stream
+
+
+class Server(Session):
+    """With the session in which most probes ask."""
+
+    def __init__(self, wire: Wire, url: str, hello: Reply, ids: "itertools.count[int]") -> None:
+        version = dig(hello.result, "protocolVersion")
+        session_id = hello.exchange.header("mcp-session-id")
+        super().__init__(wire, url, session_id, version if isinstance(version, str) else VERSION, ids)
+        self.hello = hello
+
+    async def enter(self, **options: Any) -> tuple[Session, Reply]:
+        """One more session."""
+        fresh = Session(self.wire, self.url, None, VERSION, self.ids)
+        hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""}, **options)
+        session = Server(self.wire, self.url, hello, self.ids)
+        check(hello.result is not None, "initialize is answered with a result", hello.response, hello.exchange)
+        await session.tell("notifications/initialized")
+        return session, hello
+
+
+Ctx = Context[Server]
+
+
+async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
+    ids = itertools.count(1)
+    fresh = Session(wire, url, None, VERSION, ids)
+    hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""})
+    if not is_told and not isinstance(dig(hello.result, "protocolVersion"), str):
+        raise NotSpoken(f"initialize is not answered with a protocolVersion ({hello.exchange})")
+    server = Server(wire, url, hello, ids)
+    if hello.result is not None:
+        await server.tell("notifications/initialized")
+    capabilities = {"second-caller"} if options.other_headers else set[str]()
+    if server.id is not None:
+        capabilities.add("session")
+    because = f"{hello.exchange} answers initialize with the protocolVersion {server.version}"
+    return Opened(server, url, because, frozenset(capabilities))
+
+
+def request(id: Any, method: str, params: Any = None) -> dict[str, Any]:
+    made = {"jsonrpc": "2.0", "id": id, "method": method}
+    return made if params is None else {**made, "params": params}
+
+
+def messages_of(exchange: Exchange) -> list[Any]:
+    if exchange.is_stream:
+        return [_parsed(frame.data) for frame in exchange.frames]
+    return [exchange.json] if exchange.content else []
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return parse_json(text)
+    except NotJson:
+        return None
+
+
+def _is_response(message: Any) -> bool:
+    found = as_object(message) or {}
+    return "result" in found or "error" in found

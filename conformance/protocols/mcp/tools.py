@@ -1,0 +1,83 @@
+"""Probes of the list of tools."""
+
+import re
+from typing import Any, Final
+
+from jsonschema import Draft7Validator, Draft202012Validator, SchemaError
+
+from conformance.probe import Probes
+from conformance.protocols.mcp.scenes import listed
+from conformance.protocols.mcp.target import Ctx, Server
+from conformance.verdict import Failed, NotApplicable, check
+from conformance.wire.exchange import as_list, as_object, dig
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Server]()
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+@probes.add
+async def tools_are_listed(ctx: Ctx) -> None:
+    await ctx.subject(listed)
+
+
+@probes.add
+async def names_of_tools_are_unique(ctx: Ctx) -> None:
+    names = [str(dig(each, "name")) for each in await ctx.once(listed)]
+    check(len(names) == len(set(names)), "each name once", names)
+
+
+@probes.add
+async def names_of_tools_are_plain(ctx: Ctx) -> None:
+    names = [str(dig(each, "name")) for each in await ctx.once(listed)]
+    odd = [each for each in names if not _NAME.fullmatch(each)]
+    check(not odd, "names of ASCII letters, digits, _ - and .", odd)
+
+
+@probes.add
+async def schemas_of_tools_are_schemas(ctx: Ctx) -> None:
+    for tool in await ctx.once(listed):
+        for member in ("inputSchema", "outputSchema"):
+            schema = as_object(dig(tool, member))
+            if schema is None:
+                check(member == "outputSchema" and dig(tool, member) is None, f"an {member}", tool)
+            else:
+                _check_schema(schema)
+
+
+@probes.add
+async def list_is_the_same_again(ctx: Ctx) -> None:
+    tools = await ctx.once(listed)
+    again = await listed(ctx)
+    names = [[dig(each, "name") for each in page] for page in (tools, again)]
+    check(names[0] == names[1], "the same tools in the same order", names)
+
+
+@probes.add
+async def pages_hold_every_tool_once(ctx: Ctx) -> None:
+    first = await ctx.target.ask("tools/list")
+    cursor = dig(first.result, "nextCursor")
+    check(isinstance(dig(first.result, "tools"), list), "an array tools", first.response, first.exchange)
+    if cursor is None:
+        raise NotApplicable("all tools are on one page")
+    second = await ctx.target.ask("tools/list", {"cursor": cursor})
+    names = [[dig(each, "name") for each in as_list(dig(reply.result, "tools"))] for reply in (first, second)]
+    check(bool(names[1]) and not set(names[0]) & set(names[1]), "other tools on the next page", names, second.exchange)
+
+
+@probes.add
+async def unknown_cursor_is_refused(ctx: Ctx) -> None:
+    await ctx.once(listed)
+    reply = await ctx.target.ask("tools/list", {"cursor": "no-such-cursor"})
+    check(reply.code == -32602, "the code -32602", reply.response, reply.exchange)
+
+
+def _check_schema(schema: dict[str, Any]) -> None:
+    """By the dialect that it names, or that of the revision."""
+    dialect = Draft7Validator if "draft-07" in str(schema.get("$schema")) else Draft202012Validator
+    try:
+        dialect.check_schema(schema)
+    except SchemaError as error:
+        raise Failed(f"a JSON schema: {error.message}", schema) from None

@@ -1,0 +1,180 @@
+"""Probes of streamable HTTP and of JSON-RPC on it."""
+
+from typing import Final
+
+from conformance.leak import find_leak
+from conformance.probe import Probes
+from conformance.protocols.mcp.scenes import listed
+from conformance.protocols.mcp.target import Ctx, Reply, Server, request
+from conformance.verdict import NotApplicable, check
+from conformance.wire.exchange import dig
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Server]()
+
+
+@probes.add
+async def answer_is_json_or_a_stream(ctx: Ctx) -> None:
+    reply = await ctx.target.ask("ping")
+    kind = reply.exchange.media_type
+    check(reply.exchange.status == 200, "the status 200", reply.exchange.status, reply.exchange)
+    check(kind in ("application/json", "text/event-stream"), "one of the two media types", kind, reply.exchange)
+
+
+@probes.add
+async def response_has_the_id_of_its_request(ctx: Ctx) -> None:
+    await ctx.once(_pinged)
+    for id in ("a-b/c", 123456789):
+        reply = await ctx.target.ask("ping", id=id)
+        got = dig(reply.response, "id")
+        check(got == id and type(got) is type(id), f"the id {id!r}", reply.response, reply.exchange)
+
+
+@probes.add
+async def request_has_one_response(ctx: Ctx) -> None:
+    reply = await _listed_whole(ctx)
+    responses = [each for each in reply.messages if dig(each, "method") is None]
+    check(len(responses) == 1, "one response", reply.messages, reply.exchange)
+
+
+@probes.add
+async def stream_ends_after_the_response(ctx: Ctx) -> None:
+    reply = await _listed_whole(ctx)
+    check(reply.exchange.is_ended, "an answer that ends", reply.exchange.error, reply.exchange)
+
+
+@probes.add
+async def ids_of_events_are_unique(ctx: Ctx) -> None:
+    replies = [await _listed_whole(ctx), await _listed_whole(ctx)]
+    ids = [frame.id for reply in replies for frame in reply.exchange.frames if frame.id]
+    if not ids:
+        raise NotApplicable("events have no ids")
+    check(len(ids) == len(set(ids)), "ids that no other stream of the session has", ids, replies[1].exchange)
+
+
+@probes.add
+async def get_is_a_stream_or_refused(ctx: Ctx) -> None:
+    await ctx.once(_pinged)
+    headers = {**ctx.target.headers, "Accept": "text/event-stream"}
+    async with ctx.wire.stream(
+        "GET", ctx.target.url, sends=None, receives=None, events="JsonRpcMessage", headers=headers
+    ) as stream:
+        exchange = stream.exchange
+    is_right = exchange.status == 405 or (exchange.status == 200 and exchange.is_stream)
+    check(is_right, "a stream, or the status 405", [exchange.status, exchange.media_type], exchange)
+
+
+@probes.add
+async def other_methods_are_refused(ctx: Ctx) -> None:
+    await ctx.once(_pinged)
+    exchange = await ctx.wire.request("PUT", ctx.target.url, sends=None, receives=None, headers=ctx.target.headers)
+    check(exchange.status == 405, "the status 405", exchange.status, exchange)
+
+
+@probes.add
+async def unknown_version_in_the_header_is_refused(ctx: Ctx) -> None:
+    await ctx.once(_pinged)
+    reply = await ctx.target.ask("ping", is_valid=False, headers={"MCP-Protocol-Version": "1999-01-01"})
+    check(reply.exchange.status == 400, "the status 400", reply.exchange.status, reply.exchange)
+
+
+@probes.add
+async def version_may_be_left_out_of_the_headers(ctx: Ctx) -> None:
+    await ctx.once(_pinged)
+    reply = await ctx.target.ask("ping", headers={"MCP-Protocol-Version": ""})
+    check(reply.result is not None, "a result", reply.response, reply.exchange)
+
+
+@probes.add
+async def foreign_origin_is_refused(ctx: Ctx) -> None:
+    await ctx.once(_pinged)
+    reply = await ctx.target.ask("ping", is_valid=False, headers={"Origin": "https://attacker.example"})
+    check(reply.exchange.status == 403, "the status 403", reply.exchange.status, reply.exchange)
+
+
+@probes.add
+async def caller_that_takes_no_stream_is_refused_or_answered(ctx: Ctx) -> None:
+    await ctx.once(_pinged)
+    reply = await ctx.target.ask("ping", is_valid=False, headers={"Accept": "application/json"})
+    kind = reply.exchange.media_type
+    is_right = reply.exchange.status in (400, 406) or (reply.exchange.status == 200 and kind == "application/json")
+    check(is_right, "JSON, or the status 406", [reply.exchange.status, kind], reply.exchange)
+
+
+@probes.add
+async def broken_json_is_refused(ctx: Ctx) -> None:
+    reply = await ctx.once(_broken)
+    status = reply.exchange.status or 0
+    check(400 <= status < 500, "a refusal with a 4xx", reply.exchange.status, reply.exchange)
+
+
+@probes.add
+async def broken_json_is_a_parse_error(ctx: Ctx) -> None:
+    reply = await ctx.once(_broken)
+    check(reply.code == -32700, "the code -32700", reply.messages, reply.exchange)
+
+
+@probes.add
+async def batch_is_refused(ctx: Ctx) -> None:
+    await ctx.once(_pinged)
+    reply = await ctx.target.post([request(1, "ping"), request(2, "ping")])
+    check(400 <= (reply.exchange.status or 0) < 500, "a refusal with a 4xx", reply.exchange.status, reply.exchange)
+
+
+@probes.add
+async def unknown_method_is_not_found(ctx: Ctx) -> None:
+    reply = await ctx.target.ask("no/such/method", is_valid=False)
+    check(reply.code == -32601, "the code -32601", reply.response, reply.exchange)
+
+
+@probes.add
+async def what_is_no_request_is_refused(ctx: Ctx) -> None:
+    await ctx.once(_pinged)
+    reply = await ctx.target.post({"jsonrpc": "1.0", "id": 1, "method": 7})
+    is_refused = reply.code == -32600 or 400 <= (reply.exchange.status or 0) < 500
+    check(is_refused, "an error, or a 4xx", reply.messages, reply.exchange)
+    check(reply.result is None, "no result", reply.messages, reply.exchange)
+
+
+@probes.add
+async def errors_show_no_code(ctx: Ctx) -> None:
+    await ctx.once(_pinged)
+    for reply in (
+        await ctx.once(_broken),
+        await ctx.target.ask("tools/call", {"name": ["x"], "arguments": 7}, is_valid=False),
+        await ctx.target.ask("tools/list", {"cursor": {"a": []}}, is_valid=False),
+    ):
+        shown = reply.exchange.content.decode(errors="replace") + "".join(each.raw for each in reply.exchange.frames)
+        found = find_leak(shown)
+        check(not found, "an error without a stack trace", found, reply.exchange)
+
+
+@probes.add
+async def deep_json_kills_nobody(ctx: Ctx) -> None:
+    await ctx.once(_pinged)
+    deep: object = 1
+    for _ in range(900):
+        deep = [deep]
+    reply = await ctx.target.ask("ping", {"deep": deep}, is_valid=False)
+    check((reply.exchange.status or 0) < 500, "no failure of the server", reply.exchange.status, reply.exchange)
+    after = await ctx.target.ask("ping")
+    check(after.result is not None, "a server that goes on", after.response, after.exchange)
+
+
+async def _pinged(ctx: Ctx) -> Reply:
+    reply = await ctx.target.ask("ping")
+    check(reply.result is not None, "ping is answered with a result", reply.response, reply.exchange)
+    return reply
+
+
+async def _listed_whole(ctx: Ctx) -> Reply:
+    """The answer to its end."""
+    await ctx.once(listed)
+    return await ctx.target.ask("tools/list", reads_all=True)
+
+
+async def _broken(ctx: Ctx) -> Reply:
+    await ctx.once(_pinged)
+    reply: Reply = await ctx.target.post(None, content=b'{"jsonrpc": "2.0", ')
+    return reply

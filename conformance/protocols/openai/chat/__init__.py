@@ -1,0 +1,21 @@
+"""OpenAI's chat completions."""
+
+from typing import Final
+
+from conformance.probe import Opened, Options, Probes, Suite
+from conformance.protocols.openai import common
+from conformance.protocols.openai.chat import answers, calls, errors, streams
+from conformance.protocols.openai.target import Server, base_of, open_at
+from conformance.wire.http import Wire
+
+__all__ = ("SUITE",)
+
+
+async def _open(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
+    names = ("createChatCompletion.request", "ChatCompletion", "ChatCompletionChunk")
+    return await open_at(Server(wire, base_of(url), "chat/completions", *names), options, is_told)
+
+
+SUITE: Final[Suite[Server]] = Suite(
+    _open, Probes(common.models, common.probes, answers.probes, streams.probes, calls.probes, errors.probes)
+)

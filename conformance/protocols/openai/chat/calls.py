@@ -1,0 +1,130 @@
+"""Probes of calls of the caller's tools."""
+
+from typing import Any, Final
+
+from conformance.probe import Probes
+from conformance.protocols.openai.chat.scenes import TOOL, body_of, called, offer, said, streamed_call
+from conformance.protocols.openai.target import TOOL_NAME, Ctx, Server
+from conformance.verdict import Failed, check
+from conformance.wire.exchange import Exchange, NotJson, as_list, as_object, dig, parse_json
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Server]()
+
+
+@probes.add
+async def tool_is_called(ctx: Ctx) -> None:
+    exchange = await ctx.subject(called)
+    check(bool(_calls(exchange)), "a message with tool_calls", exchange.json, exchange)
+
+
+@probes.add
+async def call_ends_the_answer(ctx: Ctx) -> None:
+    exchange = await ctx.once(called)
+    reason = dig(exchange.json, "choices", 0, "finish_reason")
+    check(reason == "tool_calls", "the finish_reason tool_calls", reason, exchange)
+
+
+@probes.add
+async def call_names_an_offered_tool(ctx: Ctx) -> None:
+    exchange = await ctx.once(called)
+    names = {str(dig(each, "function", "name")) for each in _calls(exchange)}
+    check(names == {TOOL_NAME}, f"calls of {TOOL_NAME}", sorted(names), exchange)
+
+
+@probes.add
+async def arguments_are_json(ctx: Ctx) -> None:
+    exchange = await ctx.once(called)
+    calls = _calls(exchange)
+    check(bool(calls), "a call", exchange.json, exchange)
+    for each in calls:
+        _arguments(dig(each, "function", "arguments"), exchange)
+
+
+@probes.add
+async def calls_have_ids_of_their_own(ctx: Ctx) -> None:
+    first, second = await ctx.once(called), await said(ctx, offer(ctx))
+    ids = [dig(each, "id") for exchange in (first, second) for each in _calls(exchange)]
+    check(bool(ids) and all(ids) and len(ids) == len(set(map(str, ids))), "each call with an id", ids, second)
+
+
+@probes.add
+async def result_goes_on(ctx: Ctx) -> None:
+    exchange = await ctx.once(called)
+    body = offer(ctx)
+    calls = _calls(exchange)
+    check(bool(calls), "a call", exchange.json, exchange)
+    asked = dig(exchange.json, "choices", 0, "message")
+    results = [{"role": "tool", "tool_call_id": dig(each, "id"), "content": "Sunny."} for each in calls]
+    body["messages"] += [{"role": "assistant", "content": None, "tool_calls": dig(asked, "tool_calls")}, *results]
+    answer = await said(ctx, body)
+    check(bool(dig(answer.json, "choices", 0, "message", "content")), "an answer with text", answer.json, answer)
+
+
+@probes.add
+async def nothing_is_called_if_forbidden(ctx: Ctx) -> None:
+    await ctx.once(called)
+    exchange = await said(ctx, offer(ctx, tool_choice="none"))
+    check(not _calls(exchange), "no tool_calls", exchange.json, exchange)
+
+
+@probes.add
+async def named_tool_is_called(ctx: Ctx) -> None:
+    await ctx.once(called)
+    choice = {"type": "function", "function": {"name": TOOL_NAME}}
+    exchange = await said(ctx, body_of(ctx, tools=[TOOL], tool_choice=choice))
+    names = [dig(each, "function", "name") for each in _calls(exchange)]
+    check(names == [TOOL_NAME], f"a call of {TOOL_NAME}", exchange.json, exchange)
+
+
+@probes.add
+async def call_is_streamed(ctx: Ctx) -> None:
+    done = await ctx.subject(streamed_call)
+    check(bool(_pieces(done.deltas)), "deltas with tool_calls", done.deltas, done.exchange)
+
+
+@probes.add
+async def streamed_calls_are_numbered(ctx: Ctx) -> None:
+    done = await ctx.once(streamed_call)
+    indices = list(dict.fromkeys(str(dig(each, "index")) for each in _pieces(done.deltas)))
+    check(bool(indices) and indices == list(map(str, range(len(indices)))), "indices from 0", indices, done.exchange)
+
+
+@probes.add
+async def streamed_call_is_named_once(ctx: Ctx) -> None:
+    done = await ctx.once(streamed_call)
+    pieces = [each for each in _pieces(done.deltas) if dig(each, "index") == 0]
+    for path in (("id",), ("function", "name")):
+        told = [value for value in (dig(each, *path) for each in pieces) if value]
+        check(len(told) == 1, f"{path[-1]} in one delta of a call", told, done.exchange)
+
+
+@probes.add
+async def streamed_arguments_are_json(ctx: Ctx) -> None:
+    done = await ctx.once(streamed_call)
+    pieces = [dig(each, "function", "arguments") for each in _pieces(done.deltas) if dig(each, "index") == 0]
+    _arguments("".join(each for each in pieces if isinstance(each, str)), done.exchange)
+
+
+@probes.add
+async def streamed_call_ends_the_answer(ctx: Ctx) -> None:
+    done = await ctx.once(streamed_call)
+    reasons = [dig(each, "finish_reason") for each in done.choices]
+    check(reasons[-1:] == ["tool_calls"], "finish_reason tool_calls last", reasons, done.exchange)
+
+
+def _calls(exchange: Exchange) -> list[Any]:
+    return as_list(dig(exchange.json, "choices", 0, "message", "tool_calls"))
+
+
+def _pieces(deltas: list[Any]) -> list[Any]:
+    return [each for delta in deltas for each in as_list(dig(delta, "tool_calls"))]
+
+
+def _arguments(text: Any, exchange: Exchange) -> None:
+    try:
+        value = parse_json(str(text))
+    except NotJson as error:
+        raise Failed(f"arguments as JSON: {error}", text, exchange) from None
+    check(isinstance(dig(as_object(value), "city"), str), "arguments with a city", text, exchange)

@@ -1,0 +1,111 @@
+"""What several probes look at, played once each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.protocols.openai.target import (
+    PARAMETERS,
+    TOOL_NAME,
+    Ctx,
+    read,
+    trigger_of,
+)
+from conformance.verdict import check
+from conformance.wire.exchange import Exchange, as_list, as_object, dig
+
+__all__ = (
+    "TOOL",
+    "Streamed",
+    "answered",
+    "body_of",
+    "called",
+    "check_sum",
+    "offer",
+    "said",
+    "streamed",
+    "streamed_call",
+    "text_of",
+    "user",
+)
+
+TOOL: Mapping[str, Any] = {
+    "type": "function",
+    "function": {"name": TOOL_NAME, "description": "The weather of a city.", "parameters": PARAMETERS},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    exchange: Exchange
+    chunks: Sequence[Any]
+    is_whole: bool
+
+    @property
+    def choices(self) -> list[Any]:
+        return [choice for chunk in self.chunks for choice in as_list(dig(chunk, "choices"))]
+
+    @property
+    def deltas(self) -> list[Any]:
+        return [dig(choice, "delta") for choice in self.choices]
+
+    @property
+    def text(self) -> str:
+        return "".join(each for each in (dig(delta, "content") for delta in self.deltas) if isinstance(each, str))
+
+
+def user(text: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def body_of(ctx: Ctx, behaviour: str = "plain", **members: Any) -> dict[str, Any]:
+    model, text = trigger_of(ctx, behaviour)
+    return {"model": model, "messages": [user(text)], **members}
+
+
+def offer(ctx: Ctx, **members: Any) -> dict[str, Any]:
+    """A request that makes the model call the tool that it offers."""
+    return body_of(ctx, "calls", tools=[TOOL], **members)
+
+
+async def said(ctx: Ctx, body: Any) -> Exchange:
+    """An answer with a choice. Raises Failed."""
+    exchange = await ctx.target.post(body)
+    check(exchange.status == 200, "an answer with status 200", exchange.status, exchange)
+    message = dig(exchange.json, "choices", 0, "message")
+    check(as_object(message) is not None, "a choice with a message", exchange.json, exchange)
+    return exchange
+
+
+async def answered(ctx: Ctx) -> Exchange:
+    return await said(ctx, body_of(ctx))
+
+
+async def called(ctx: Ctx) -> Exchange:
+    return await said(ctx, offer(ctx))
+
+
+async def _stream(ctx: Ctx, body: Any) -> Streamed:
+    async with ctx.target.stream(body) as stream:
+        chunks = await read(stream)
+        return Streamed(stream.exchange, chunks, stream.exchange.is_ended and not stream.rest)
+
+
+async def streamed(ctx: Ctx, with_usage: bool = False) -> Streamed:
+    more: dict[str, Any] = {"stream_options": {"include_usage": True}} if with_usage else {}
+    return await _stream(ctx, body_of(ctx, **more))
+
+
+async def streamed_call(ctx: Ctx) -> Streamed:
+    return await _stream(ctx, offer(ctx))
+
+
+def text_of(exchange: Exchange) -> str:
+    content = dig(exchange.json, "choices", 0, "message", "content")
+    return content if isinstance(content, str) else ""
+
+
+def check_sum(usage: Any, exchange: Exchange) -> None:
+    parts = [dig(usage, name) for name in ("prompt_tokens", "completion_tokens")]
+    is_sum = all(isinstance(each, int) for each in parts) and sum(parts) == dig(usage, "total_tokens")
+    check(is_sum, "total_tokens = prompt_tokens + completion_tokens", usage, exchange)

@@ -1,0 +1,38 @@
+"""OpenAI's responses, in the open form that Open Responses gives them."""
+
+from dataclasses import replace
+from typing import Final
+
+from conformance.probe import Opened, Options, Probes, Suite
+from conformance.protocols.openai import common
+from conformance.protocols.openai.responses import answers, background, calls, errors, stored, streams
+from conformance.protocols.openai.target import Server, base_of, open_at
+from conformance.wire.exchange import as_object, dig
+from conformance.wire.http import Wire
+
+__all__ = ("SUITE",)
+
+
+async def _open(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
+    server = Server(wire, base_of(url), "responses", "createResponse.request", "Response", "Event")
+    opened = await open_at(server, options, is_told)
+    # Open Responses has nothing to read a response with; OpenAI's servers and many others do.
+    url = server.below("responses", "resp_00000000000000000000000000000000")
+    unknown = await wire.request("GET", url, sends=None, receives=None)
+    if unknown.status == 404 and as_object(dig(unknown.json, "error")) is not None:
+        return replace(opened, capabilities=opened.capabilities | {"stored"})
+    return opened
+
+
+SUITE: Final[Suite[Server]] = Suite(
+    _open,
+    Probes(
+        common.probes,
+        answers.probes,
+        streams.probes,
+        calls.probes,
+        stored.probes,
+        background.probes,
+        errors.probes,
+    ),
+)

@@ -1,0 +1,91 @@
+"""Probes of responses that are made in the background: of servers that keep responses."""
+
+import asyncio
+from typing import Final
+
+from conformance.probe import Probes
+from conformance.protocols.openai.responses.scenes import answered, body_of, text_of
+from conformance.protocols.openai.target import Ctx, Server, refused
+from conformance.verdict import NotApplicable, check
+from conformance.wire.exchange import Exchange, dig
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Server]()
+
+_AT_WORK: Final = ("queued", "in_progress")
+_LOOK_EVERY: Final = 0.1
+"""Seconds."""
+
+
+@probes.add
+async def background_is_answered_at_once(ctx: Ctx) -> None:
+    exchange = await ctx.once(_begun)
+    check(dig(exchange.json, "background") is True, "background is true", exchange.json, exchange)
+    status = dig(exchange.json, "status")
+    check(status in _AT_WORK, "the status queued or in_progress", status, exchange)
+
+
+@probes.add
+async def background_comes_to_its_end(ctx: Ctx) -> None:
+    exchange = await ctx.once(_begun)
+    done = await _watched(ctx, str(dig(exchange.json, "id")))
+    check(dig(done.json, "status") == "completed", "the status completed", dig(done.json, "status"), done)
+    check(bool(text_of(done.json)), "a message with output_text", dig(done.json, "output"), done)
+
+
+@probes.add
+async def background_is_cancelled(ctx: Ctx) -> None:
+    id, exchange = await ctx.once(_cancelled)
+    check(exchange.status == 200, "the status 200", exchange.status, exchange)
+    done = await _watched(ctx, id)
+    check(dig(done.json, "status") == "cancelled", "the status cancelled", dig(done.json, "status"), done)
+
+
+@probes.add
+async def background_is_cancelled_twice(ctx: Ctx) -> None:
+    id, first = await ctx.once(_cancelled)
+    check(first.status == 200, "the status 200", first.status, first)
+    again = await _cancel(ctx, id)
+    check(again.status == 200, "the status 200 again", again.status, again)
+    check(dig(again.json, "id") == id, f"the response {id}", again.json, again)
+
+
+@probes.add
+async def foreground_is_not_cancelled(ctx: Ctx) -> None:
+    await ctx.once(_begun)
+    first = await ctx.once(answered)
+    refused(await _cancel(ctx, str(dig(first.json, "id"))))
+
+
+async def _begun(ctx: Ctx, behaviour: str = "plain") -> Exchange:
+    await ctx.once(answered)
+    exchange = await ctx.target.post(body_of(ctx, behaviour, background=True))
+    if 400 <= (exchange.status or 0) < 500:
+        raise NotApplicable("the server makes no response in the background")
+    check(exchange.status == 200, "the status 200", exchange.status, exchange)
+    return exchange
+
+
+async def _cancelled(ctx: Ctx) -> tuple[str, Exchange]:
+    """The answer to the cancel of a response that takes long."""
+    exchange = await _begun(ctx, "long")
+    id = str(dig(exchange.json, "id"))
+    return id, await _cancel(ctx, id)
+
+
+async def _cancel(ctx: Ctx, id: str) -> Exchange:
+    url = ctx.target.below("responses", id, "cancel")
+    receives = {200: "Response", 4: "ErrorResponse", 5: "ErrorResponse"}
+    return await ctx.wire.request("POST", url, sends=None, receives=receives)
+
+
+async def _watched(ctx: Ctx, id: str) -> Exchange:
+    """The response once it is at work no longer, or as it is when the time is over."""
+    deadline = asyncio.get_running_loop().time() + ctx.options.timeout
+    while True:
+        exchange = await ctx.target.get(ctx.target.below("responses", id), "Response")
+        check(exchange.status == 200, "the response is shown", exchange.status, exchange)
+        if dig(exchange.json, "status") not in _AT_WORK or asyncio.get_running_loop().time() > deadline:
+            return exchange
+        await asyncio.sleep(_LOOK_EVERY)

@@ -1,0 +1,90 @@
+"""Probes of what is refused, and of models that fail."""
+
+from typing import Any, Final
+
+from conformance.probe import Probes
+from conformance.protocols.openai.responses.scenes import Streamed, answered, body_of, message, streamed
+from conformance.protocols.openai.target import Ctx, Server, events_of, refused
+from conformance.verdict import check
+from conformance.wire.exchange import as_object, dig
+
+__all__ = ("probes",)
+
+probes: Final = Probes[Server]()
+
+
+@probes.add
+async def request_needs_a_model(ctx: Ctx) -> None:
+    await _refused(ctx, model=None)
+
+
+@probes.add
+async def input_is_text_or_items(ctx: Ctx) -> None:
+    await _refused(ctx, input=7)
+
+
+@probes.add
+async def unknown_items_are_refused(ctx: Ctx) -> None:
+    await _refused(ctx, input=[{"type": "smell", "smell": "roses"}])
+
+
+@probes.add
+async def unknown_roles_are_refused(ctx: Ctx) -> None:
+    await _refused(ctx, input=[message("narrator", "Hello")])
+
+
+@probes.add
+async def unknown_parts_are_refused(ctx: Ctx) -> None:
+    await _refused(ctx, input=[message("user", [{"type": "smell", "smell": "roses"}])])
+
+
+@probes.add
+async def temperature_has_a_most(ctx: Ctx) -> None:
+    await _refused(ctx, temperature=5)
+
+
+@probes.add
+async def unknown_model_is_refused(ctx: Ctx) -> None:
+    await ctx.once(answered)
+    refused(await ctx.target.post(body_of(ctx, model="no-such-model-here")), 400, 404)
+
+
+@probes.add
+async def failure_is_told(ctx: Ctx) -> None:
+    await ctx.once(answered)
+    exchange = await ctx.target.post(body_of(ctx, "fail"))
+    error = as_object(dig(exchange.json, "error"))
+    is_failed = exchange.status == 200 and dig(exchange.json, "status") == "failed"
+    check((exchange.status or 0) >= 500 or is_failed, "a 5xx, or a response that failed", exchange.json, exchange)
+    check(error is not None, "an error object", exchange.json, exchange)
+
+
+@probes.add
+async def failure_of_a_stream_is_told(ctx: Ctx) -> None:
+    await ctx.once(streamed)
+    async with ctx.target.stream(body_of(ctx, "fail")) as stream:
+        exchange = stream.exchange
+        await stream.rest_of_it()
+    if not exchange.is_stream:
+        check((exchange.status or 0) >= 500, "a 5xx", exchange.status, exchange)
+        return
+    done = Streamed(exchange, events_of(exchange), exchange.is_ended)
+    failed: list[Any] = done.of("response.failed")
+    check(bool(failed), "response.failed", done.types, exchange)
+    check(as_object(dig(failed[0], "response", "error")) is not None, "its error", failed[0], exchange)
+    check("response.completed" not in done.types, "no response.completed", done.types, exchange)
+
+
+@probes.add
+async def ids_of_responses_lead_nowhere(ctx: Ctx) -> None:
+    await ctx.once(answered)
+    for odd in ("../../etc/passwd", "0" * 2000, "' OR 1=1 --"):
+        exchange = await ctx.wire.request("GET", ctx.target.below("responses", odd), sends=None, receives=None)
+        refused(exchange)
+
+
+async def _refused(ctx: Ctx, **members: Any) -> None:
+    """A request with a member that is wrong, or missing (None)."""
+    await ctx.once(answered)
+    body = {name: value for name, value in body_of(ctx, **members).items() if value is not None}
+    refused(await ctx.target.post(body, is_valid=False), 400, 422)

@@ -1,0 +1,115 @@
+"""What several probes look at, played once each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.protocols.openai.target import DONE, PARAMETERS, TOOL_NAME, Ctx, read, trigger_of
+from conformance.verdict import check
+from conformance.wire.exchange import Exchange, as_list, dig
+
+__all__ = (
+    "TERMINAL",
+    "TOOL",
+    "Streamed",
+    "answered",
+    "body_of",
+    "called",
+    "calls_of",
+    "message",
+    "offer",
+    "said",
+    "streamed",
+    "streamed_call",
+    "text_of",
+)
+
+TOOL: Mapping[str, Any] = {
+    "type": "function",
+    "name": TOOL_NAME,
+    "description": "The weather of a city.",
+    "parameters": PARAMETERS,
+    "strict": True,
+}
+TERMINAL = ("response.completed", "response.failed", "response.incomplete")
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    exchange: Exchange
+    events: Sequence[Any]
+    is_whole: bool
+
+    @property
+    def types(self) -> list[Any]:
+        return [dig(event, "type") for event in self.events]
+
+    @property
+    def last(self) -> Any:
+        """The response of the last event."""
+        return dig(list(self.events), -1, "response")
+
+    def of(self, *types: str) -> list[Any]:
+        return [event for event in self.events if dig(event, "type") in types]
+
+
+def message(role: str, content: Any) -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": content}
+
+
+def body_of(ctx: Ctx, behaviour: str = "plain", **members: Any) -> dict[str, Any]:
+    model, text = trigger_of(ctx, behaviour)
+    return {"model": model, "input": text, **members}
+
+
+def offer(ctx: Ctx, **members: Any) -> dict[str, Any]:
+    """A request that makes the model call the tool that it offers."""
+    return body_of(ctx, "calls", tools=[TOOL], **members)
+
+
+async def said(ctx: Ctx, body: Any) -> Exchange:
+    """A response. Raises Failed."""
+    exchange = await ctx.target.post(body)
+    check(exchange.status == 200, "a response with status 200", exchange.status, exchange)
+    check(isinstance(dig(exchange.json, "id"), str), "a response with an id", exchange.json, exchange)
+    return exchange
+
+
+async def answered(ctx: Ctx) -> Exchange:
+    return await said(ctx, body_of(ctx))
+
+
+async def called(ctx: Ctx) -> Exchange:
+    return await said(ctx, offer(ctx))
+
+
+async def _stream(ctx: Ctx, body: Any) -> Streamed:
+    async with ctx.target.stream(body) as stream:
+        events = await read(stream)
+        return Streamed(stream.exchange, events, stream.exchange.is_ended and not stream.rest)
+
+
+async def streamed(ctx: Ctx) -> Streamed:
+    return await _stream(ctx, body_of(ctx))
+
+
+async def streamed_call(ctx: Ctx) -> Streamed:
+    return await _stream(ctx, offer(ctx))
+
+
+def messages_of(response: Any) -> list[Any]:
+    return [item for item in as_list(dig(response, "output")) if dig(item, "type") == "message"]
+
+
+def calls_of(response: Any) -> list[Any]:
+    return [item for item in as_list(dig(response, "output")) if dig(item, "type") == "function_call"]
+
+
+def text_of(response: Any) -> str:
+    parts = [part for each in messages_of(response) for part in as_list(dig(each, "content"))]
+    return "".join(str(dig(part, "text")) for part in parts if dig(part, "type") == "output_text")
+
+
+def ends_with_done(exchange: Exchange) -> bool:
+    marks = [frame.data for frame in exchange.frames if frame.data == DONE]
+    return len(marks) == 1 and exchange.frames[-1].data == DONE

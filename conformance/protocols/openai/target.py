@@ -1,0 +1,145 @@
+"""A server of OpenAI's API: models at one base URL, told apart by their names in the bodies of requests."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from conformance.probe import Context, NotSpoken, Opened, Options
+from conformance.verdict import NotApplicable, NotObserved, check
+from conformance.wire.exchange import Exchange, NotJson, as_list, dig
+from conformance.wire.http import Stream, Wire
+
+__all__ = ("DONE", "PARAMETERS", "TOOL_NAME", "Ctx", "Server", "events_of", "open_at", "read", "refused", "trigger_of")
+
+DONE: Final = "[DONE]"
+TOOL_NAME: Final = "get_weather"
+PARAMETERS: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+"""Of the tool that is offered where the model is to call one."""
+_ERRORS: Final[Mapping[int, str]] = {4: "ErrorResponse", 5: "ErrorResponse"}
+_PATHS: Final = ("chat", "responses", "models", "completions")
+"""What a URL below a server's base may go on with."""
+
+
+class Server:
+    """One path of the API; `answer` and `event` are the definitions of what it gives."""
+
+    def __init__(self, wire: Wire, base: str, path: str, request: str, answer: str, event: str) -> None:
+        self.wire = wire
+        self.base = base
+        """The URL to which `/models` is added."""
+        self.path = path
+        self.model = "gpt-4o"
+        """That is judged where no trigger names another."""
+        self._request, self._answer, self._event = request, answer, event
+
+    @property
+    def url(self) -> str:
+        return f"{self.base}/{self.path}"
+
+    def below(self, *path: str) -> str:
+        return "/".join((self.base, *(quote(each, safe="") for each in path)))
+
+    async def post(self, body: Any, *, is_valid: bool = True, **options: Any) -> Exchange:
+        return await self.wire.request(
+            "POST",
+            self.url,
+            sends=self._request if is_valid else None,
+            receives={200: self._answer, **_ERRORS},
+            body=body,
+            **options,
+        )
+
+    async def get(self, url: str, receives: str | None, **options: Any) -> Exchange:
+        answers = dict(_ERRORS) if receives is None else {200: receives, **_ERRORS}
+        return await self.wire.request("GET", url, sends=None, receives=answers, **options)
+
+    @asynccontextmanager
+    async def stream(self, body: Any, **options: Any) -> AsyncGenerator[Stream]:
+        async with self.wire.stream(
+            "POST",
+            self.url,
+            sends=self._request,
+            receives={200: self._answer, **_ERRORS},
+            events=self._event,
+            body={**body, "stream": True},
+            # What the official clients send, although they want a stream.
+            headers={"Accept": "application/json"},
+            mark=DONE,
+            **options,
+        ) as stream:
+            yield stream
+
+
+Ctx = Context[Server]
+
+
+async def open_at(server: Server, options: Options, is_told: bool) -> Opened[Server]:
+    """Something is served at the path, beside a list of models, or with errors as OpenAI's servers have them."""
+    # Not held against anything: whether there is such a list is for the probes to say.
+    listed = await server.wire.request("GET", server.below("models"), sends=None, receives=None)
+    ids = [dig(each, "id") for each in as_list(dig(listed.json, "data"))]
+    named = [each for each in ids if isinstance(each, str)]
+    refused = await server.post({}, is_valid=False)
+    # JSON-RPC, too, has an error in an object, but without a type.
+    has_errors = isinstance(dig(refused.json, "error", "type"), str)
+    if (refused.status in (404, 405) or not (has_errors or named)) and not is_told:
+        raise NotSpoken(f"there are neither models ({listed}) nor a refusal of an empty request ({refused})")
+    server.model = named[0] if named else server.model
+    capabilities = {"second-caller"} if options.other_headers else set[str]()
+    if any(name.lower() == "authorization" for name in options.headers):
+        capabilities.add("keys")
+    because = f"{refused} refuses an empty request" if has_errors else f"{listed} lists {len(named)} models"
+    return Opened(server, server.url, because, frozenset(capabilities))
+
+
+def base_of(url: str) -> str:
+    parts = urlsplit(url)
+    steps = parts.path.rstrip("/").split("/")
+    at = next((index for index, step in enumerate(steps) if step in _PATHS), len(steps))
+    return urlunsplit((parts.scheme, parts.netloc, "/".join(steps[:at]), "", ""))
+
+
+def trigger_of(ctx: Ctx, behaviour: str) -> tuple[str, str]:
+    """The model and the text that bring it about. Raises NotObserved if nobody said how."""
+    trigger = ctx.triggers[behaviour]
+    if trigger.is_never:
+        raise NotApplicable("its owner says that the model never does it")
+    if not trigger.is_given and behaviour != "plain":
+        raise NotObserved("nobody said how the model is brought to do it", behaviour)
+    return trigger.agent or ctx.target.model, trigger.text
+
+
+async def read(stream: Stream) -> list[Any]:
+    """All events of a stream, as JSON. Raises Failed if it is none."""
+    exchange = stream.exchange
+    check(exchange.status == 200, "a stream is answered with status 200", exchange.status, exchange)
+    check(exchange.is_stream, "Content-Type text/event-stream", exchange.media_type, exchange)
+    await stream.rest_of_it()
+    events = events_of(exchange)
+    check(bool(events), "an event", None, exchange)
+    return events
+
+
+def events_of(exchange: Exchange) -> list[Any]:
+    """Without the mark of the end; what is no JSON is told by the schemas."""
+    events: list[Any] = []
+    for frame in exchange.frames:
+        try:
+            events.append(frame.json)
+        except NotJson:
+            if frame.data != DONE:
+                events.append(None)
+    return events
+
+
+def refused(exchange: Exchange, *statuses: int) -> None:
+    """Raises Failed unless it was refused as the caller's fault."""
+    wanted = " or ".join(map(str, statuses)) if statuses else "a 4xx"
+    is_right = exchange.status in statuses if statuses else 400 <= (exchange.status or 0) < 500
+    check(is_right, f"a refusal with {wanted}", exchange.status, exchange)

@@ -1,0 +1,129 @@
+"""`pytest --babelgate-url URL`: every requirement of what the agent at URL speaks is a test.
+
+The agent is judged once, before the first of these tests; each then says what was found of its requirement. What is
+missing for a mere look at the options is imported when it is needed, since pytest loads plugins at every start.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from conformance.report.model import Report, SetReport
+    from conformance.verdict import Result
+
+__all__ = ("RequirementItem",)
+
+
+_OPTIONS: Final = ("protocol", "version", "only", "header", "triggers", "baseline", "timeout")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("babelgate", "judge an agent: every requirement of the protocols it speaks is a test")
+    group.addoption("--babelgate-url", metavar="URL", help="the agent")
+    group.addoption("--babelgate-protocol", metavar="NAME", default="", help="judge it by this protocol alone")
+    group.addoption("--babelgate-version", metavar="VERSION", default="", help="and by this revision of it")
+    group.addoption("--babelgate-only", metavar="GLOB", action="append", default=[], help="only these requirements")
+    group.addoption("--babelgate-header", metavar="'NAME: VALUE'", action="append", default=[], help="keys")
+    group.addoption("--babelgate-triggers", metavar="FILE|PRESET", help="how it is made to show what is judged")
+    group.addoption("--babelgate-baseline", metavar="FILE", help="what is known not to be kept")
+    group.addoption("--babelgate-timeout", metavar="SECONDS", type=float, default=10.0, help="for one answer")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for level in ("must", "should", "may"):
+        config.addinivalue_line("markers", f"babelgate_{level}: a requirement of level {level} (babelgate)")
+    if config.getoption("--babelgate-url") and config.getoption("numprocesses", None):
+        # Each worker would judge the agent, all at the same time.
+        raise pytest.UsageError("--babelgate-url runs its probes side by side by itself: leave out -n")
+
+
+def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
+    url = config.getoption("--babelgate-url")
+    if not url:
+        return
+    report = _judge_url(config, url)
+    for each in report.sets:
+        made: Any = _Set
+        folder = made.from_parent(session, name=each.set.name, nodeid=f"babelgate::{each.set.name}")
+        for result in each.results:
+            kind: Any = RequirementItem
+            item: RequirementItem = kind.from_parent(folder, name=result.requirement.name)
+            item.set_result(result, each, report)
+            items.append(item)
+
+
+def _judge_url(config: pytest.Config, url: str) -> "Report":
+    import asyncio
+    from pathlib import Path
+
+    from conformance.baseline import BaselineError, read_baseline
+    from conformance.examine import Selection, SelectionError, examine
+    from conformance.probe import Options
+    from conformance.trigger import TriggerError, read_triggers
+    from conformance.wire.http import Unanswered
+
+    given: Any = {name: config.getoption(f"--babelgate-{name}") for name in _OPTIONS}
+    headers = dict(each.split(":", 1) for each in given["header"])
+    selection = Selection(given["protocol"], given["version"], tuple(given["only"]))
+    try:
+        options = Options(
+            headers={name.strip(): value.strip() for name, value in headers.items()},
+            triggers=read_triggers(given["triggers"]),
+            timeout=given["timeout"],
+        )
+        known = read_baseline(Path(given["baseline"])) if given["baseline"] else None
+        report = asyncio.run(examine(url, selection, options, baseline=known))
+    except (SelectionError, TriggerError, BaselineError) as error:
+        raise pytest.UsageError(str(error)) from None
+    except Unanswered as error:
+        raise pytest.UsageError(f"{url}: nobody answers there: {error}") from None
+    if not report.sets:
+        refused = "; ".join(f"{name}: {why}" for name, why in report.refused.items())
+        raise pytest.UsageError(f"{url}: it speaks nothing that can be judged: {refused}")
+    return report
+
+
+class _Set(pytest.Collector):
+    """One revision; its tests are made when the agent has been judged."""
+
+    def collect(self) -> list[pytest.Item]:
+        return []
+
+
+class NotKept(Exception):
+    """The text is the report of the requirement."""
+
+
+class RequirementItem(pytest.Item):
+    _result: "Result"
+    _set: "SetReport"
+    _report: "Report"
+
+    def set_result(self, result: "Result", of: "SetReport", report: "Report") -> None:
+        self._result, self._set, self._report = result, of, report
+        self.add_marker(f"babelgate_{result.requirement.level}")
+
+    def runtest(self) -> None:
+        from conformance.report.text import failure
+        from conformance.verdict import Verdict
+        from conformance.wire.exchange import Redactor
+
+        requirement = self._result.requirement
+        known = self._set.expected.get(requirement.id)
+        if known is not None:
+            pytest.xfail(known)
+        if requirement.id in self._set.stale:
+            raise NotKept("it is kept: take it out of the baseline")
+        if not self._result.is_kept:
+            raise NotKept("\n".join(failure(self._result, self._set, Redactor(self._report.secrets))))
+        if self._result.verdict is not Verdict.PASS:
+            pytest.skip(f"{self._result.verdict}: {self._result.expected}")
+
+    def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
+        if isinstance(excinfo.value, NotKept):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[str, int | None, str]:
+        return "babelgate", None, f"{self._set.set.name}: {self._result.requirement.text}"

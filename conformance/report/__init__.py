@@ -1,0 +1,28 @@
+"""What was found, for people and for programs: one model, and a module for each form it is given."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from conformance.report.badge import badge
+from conformance.report.ctrf import ctrf
+from conformance.report.document import document
+from conformance.report.html import html
+from conformance.report.junit import junit
+from conformance.report.markdown import markdown
+from conformance.report.model import Report
+
+__all__ = ("FORMS", "render")
+
+FORMS: Final[Mapping[str, Callable[[Report], str]]] = {
+    "json": document,
+    "junit": junit,
+    "ctrf": ctrf,
+    "markdown": markdown,
+    "html": html,
+    "badge": badge,
+}
+"""Every form that a report can be written in."""
+
+
+def render(report: Report, form: str) -> str:
+    return FORMS[form](report)

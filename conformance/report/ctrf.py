@@ -1,0 +1,56 @@
+"""The report in the Common Test Report Format: https://ctrf.io/docs/specification/overview"""
+
+import json
+from typing import Any, Final
+
+from conformance.report.model import Report, SetReport
+from conformance.verdict import Result, Verdict
+from conformance.wire.exchange import Redactor
+
+__all__ = ("ctrf",)
+
+_STATUS: Final = {
+    Verdict.PASS: "passed",
+    Verdict.FAIL: "failed",
+    Verdict.WARNING: "other",
+    Verdict.NOT_OBSERVED: "failed",
+    Verdict.NOT_APPLICABLE: "skipped",
+    Verdict.HARNESS_ERROR: "failed",
+}
+
+
+def ctrf(report: Report) -> str:
+    redactor = Redactor(report.secrets)
+    tests = [_test(result, each, redactor) for each in report.sets for result in each.results]
+    statuses = [test["status"] for test in tests]
+    names = ("passed", "failed", "pending", "skipped", "other")
+    summary = {"tests": len(tests), **{name: statuses.count(name) for name in names}, "start": 0}
+    made = {
+        "reportFormat": "CTRF",
+        "specVersion": "0.0.0",
+        "results": {
+            "tool": {"name": "babelgate check", "version": report.version},
+            "summary": {**summary, "stop": round(report.seconds * 1000)},
+            "tests": tests,
+        },
+    }
+    return json.dumps(made, indent=2, ensure_ascii=False) + "\n"
+
+
+def _test(result: Result, report: SetReport, redactor: Redactor) -> dict[str, Any]:
+    requirement = result.requirement
+    status = _STATUS[result.verdict]
+    if status == "failed" and (result.is_kept or requirement.id in report.expected):
+        status = "other"
+    shown: dict[str, Any] = {
+        "name": requirement.id,
+        "status": status,
+        "duration": round(result.seconds * 1000),
+        "suite": [report.set.name, requirement.group],
+        "tags": [requirement.level],
+        "rawStatus": str(result.verdict),
+    }
+    if result.expected:
+        shown["message"] = redactor.text(result.expected)
+        shown["extra"] = {"text": requirement.text, "source": requirement.source, "hint": requirement.hint}
+    return shown

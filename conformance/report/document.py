@@ -1,0 +1,75 @@
+"""The report as JSON, by the schema in `report.schema.json`. It holds all that the other forms hold."""
+
+import json
+from typing import Any
+
+from conformance.report.model import Report, SetReport
+from conformance.verdict import Result
+from conformance.wire.exchange import Redactor
+
+__all__ = ("as_json", "document")
+
+
+def document(report: Report) -> str:
+    return json.dumps(as_json(report), indent=2, ensure_ascii=False) + "\n"
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    redactor = Redactor(report.secrets)
+    return {
+        "judge": {"name": "babelgate", "version": report.version},
+        "url": redactor.text(report.url),
+        "conformant": report.is_conformant,
+        "seconds": round(report.seconds, 3),
+        "sets": [_set(each, redactor) for each in report.sets],
+        "refused": {name: redactor.text(why) for name, why in report.refused.items()},
+    }
+
+
+def _set(report: SetReport, redactor: Redactor) -> dict[str, Any]:
+    return {
+        "set": report.set.name,
+        "protocol": report.set.protocol,
+        "version": report.set.version,
+        "title": report.set.title,
+        "endpoint": redactor.text(report.endpoint),
+        "because": redactor.text(report.because),
+        "capabilities": sorted(report.capabilities),
+        "conformant": report.is_conformant,
+        "passed": report.passes,
+        "applicable": report.applicable,
+        "counts": {str(verdict): number for verdict, number in report.counts().items()},
+        "messages": report.messages,
+        "seconds": round(report.seconds, 3),
+        "stale": list(report.stale),
+        "results": [_result(each, report, redactor) for each in report.results],
+    }
+
+
+def _result(result: Result, report: SetReport, redactor: Redactor) -> dict[str, Any]:
+    requirement = result.requirement
+    shown: dict[str, Any] = {
+        "id": requirement.id,
+        "level": requirement.level,
+        "section": requirement.section,
+        "source": requirement.source,
+        "text": requirement.text,
+        "verdict": str(result.verdict),
+        "seconds": round(result.seconds, 3),
+    }
+    if requirement.capability:
+        shown["capability"] = requirement.capability
+    if result.expected:
+        shown["expected"] = redactor.text(result.expected)
+    if result.got is not None:
+        shown["got"] = redactor.value(result.got)
+    if not result.is_kept or str(result.verdict) == "warning":
+        shown["hint"] = requirement.hint
+    if result.trigger:
+        shown["trigger"] = result.trigger
+    if result.is_prerequisite:
+        shown["prerequisite"] = True
+    if requirement.id in report.expected:
+        shown["known"] = report.expected[requirement.id]
+    shown["exchanges"] = [redactor.exchange(each) for each in result.exchanges]
+    return shown

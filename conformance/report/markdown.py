@@ -1,0 +1,60 @@
+"""The report for a pull request: what stands against conformance first, the rest folded."""
+
+from collections.abc import Iterator
+
+from conformance.report.model import Report, SetReport
+from conformance.report.text import MARKS, summary
+from conformance.verdict import Verdict
+from conformance.wire.exchange import Redactor
+
+__all__ = ("markdown",)
+
+
+def markdown(report: Report) -> str:
+    return "\n".join(_lines(report)) + "\n"
+
+
+def _lines(report: Report) -> Iterator[str]:
+    redactor = Redactor(report.secrets)
+    yield f"## {'✓' if report.is_conformant else '✗'} {_plain(redactor.text(summary(report)))}"
+    for each in report.sets:
+        yield ""
+        yield from _set(each, redactor)
+
+
+def _set(report: SetReport, redactor: Redactor) -> Iterator[str]:
+    yield f"### {report.set.title}: {report.passes} of {report.applicable} requirements of level must are kept"
+    yield ""
+    against = list(report.against())
+    if against:
+        yield "| requirement | what is the matter | what to change |"
+        yield "|---|---|---|"
+        for result in against:
+            requirement = result.requirement
+            why = f"**{result.verdict}**: {_cell(requirement.text)} Expected: {_cell(redactor.text(result.expected))}"
+            yield f"| [{requirement.id}]({requirement.source}) | {why} | {_cell(requirement.hint)} |"
+        yield ""
+    for id in report.stale:
+        yield f"- `{id}` is expected not to be kept, and is: take it out of the baseline"
+    if report.stale:
+        yield ""
+    yield f"<details><summary>All {len(report.results)} requirements</summary>"
+    yield ""
+    yield "| | requirement | level | |"
+    yield "|---|---|---|---|"
+    for result in report.results:
+        requirement = result.requirement
+        note = "" if result.verdict is Verdict.PASS else _cell(redactor.text(f"{result.verdict}: {result.expected}"))
+        if requirement.id in report.expected:
+            note = f"expected: {_cell(report.expected[requirement.id])}"
+        yield f"| {MARKS[result.verdict]} | [{requirement.name}]({requirement.source}) | {requirement.level} | {note} |"
+    yield ""
+    yield "</details>"
+
+
+def _plain(text: str) -> str:
+    return text.replace("<", "&lt;")
+
+
+def _cell(text: str) -> str:
+    return _plain(" ".join(text.split())).replace("|", "\\|")

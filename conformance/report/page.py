@@ -1,0 +1,28 @@
+"""The frame of a report that is one HTML page: it loads nothing, runs no script and tells nobody where it was read."""
+
+from collections.abc import Iterable
+from html import escape
+from importlib.resources import files
+
+__all__ = ("page",)
+
+
+def page(title: str, body: Iterable[str], *, more_style: str = "") -> str:
+    """`body` is HTML, escaped by whoever made it."""
+    style = (files("conformance") / "report" / "page.css").read_text(encoding="utf-8") + more_style
+    lines = "\n".join(body)
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{escape(title)}</title>
+<style>{style}</style>
+</head>
+<body>
+{lines}
+</body>
+</html>
+"""

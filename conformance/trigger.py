@@ -1,0 +1,124 @@
+"""How the agent is made to show what is judged: for each behaviour a text that brings it about, and where the server
+has several agents, the one that does it.
+
+A file of triggers, or a preset (`presets/<name>.yaml`), is a mapping of behaviours:
+
+    plain: Hello                                  # a text
+    question: {text: Book me a flight, answer: Rome}
+    long: {text: "30", agent: slow}               # another agent of the same server
+    auth: null                                    # the agent never does it, and nothing is judged by it
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final, cast
+
+import yaml
+
+__all__ = ("BEHAVIOURS", "Trigger", "TriggerError", "Triggers", "preset_names", "read_triggers")
+
+BEHAVIOURS: Final[Mapping[str, str]] = {
+    "plain": "answers and is done",
+    "stream": "answers in several pieces",
+    "question": "asks its caller something, and goes on when it is answered",
+    "questions": "asks two things at once",
+    "approval": "asks for an approval whose answer has a schema",
+    "auth": "asks its caller to authenticate",
+    "fail": "fails",
+    "reject": "declines to do it",
+    "long": "works for at least ten seconds, so that it can be watched and cancelled",
+    "silence": "says nothing for some seconds in the middle of its answer",
+    "files": "gives a file, and gives back what files it is given",
+    "data": "answers with structured data",
+    "steps": "tells what it is about to do while it works",
+    "tools": "uses a tool of its own",
+    "calls": "calls a tool that its caller offers",
+    "message": "answers with a mere message where the protocol has messages beside tasks",
+}
+"""What the probes may want to see."""
+
+
+class TriggerError(ValueError):
+    """A file of triggers is wrong; the message names the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    text: str
+    agent: str = ""
+    """Of the same server; none: the one that is judged."""
+    answer: Any = "Babelgate"
+    """To the question."""
+    data: Any = None
+    """Structured input beside the text, for agents that want it."""
+    is_given: bool = True
+    """False: nobody gave it, so nobody says that the agent will do it."""
+    is_never: bool = False
+    """The agent's owner says that it never does this, where the protocol leaves it the choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Triggers:
+    given: Mapping[str, Trigger] = field(default_factory=dict[str, Trigger])
+
+    def __contains__(self, behaviour: str) -> bool:
+        return behaviour in self.given
+
+    def __getitem__(self, behaviour: str) -> Trigger:
+        """What was given, or a greeting."""
+        if behaviour not in BEHAVIOURS:
+            raise KeyError(behaviour)
+        return self.given.get(behaviour, Trigger("Hello", is_given=False))
+
+    def with_texts(self, texts: Mapping[str, str]) -> "Triggers":
+        """Those of a file, with the texts of the command line over them."""
+        merged = dict(self.given)
+        for behaviour, text in texts.items():
+            if behaviour not in BEHAVIOURS:
+                raise TriggerError(f"{behaviour}: no such behaviour; there are {', '.join(BEHAVIOURS)}")
+            merged[behaviour] = replace(merged.get(behaviour, Trigger(text)), text=text, is_never=False)
+        return Triggers(merged)
+
+
+_PRESETS: Final = files("conformance") / "presets"
+
+
+def preset_names() -> tuple[str, ...]:
+    return tuple(sorted(each.name.removesuffix(".yaml") for each in _PRESETS.iterdir() if each.name.endswith(".yaml")))
+
+
+def read_triggers(source: str | None) -> Triggers:
+    """A preset, or a file. Raises TriggerError."""
+    if source is None:
+        return Triggers()
+    try:
+        if source in preset_names():
+            text = (_PRESETS / f"{source}.yaml").read_text(encoding="utf-8")
+        else:
+            text = Path(source).read_text(encoding="utf-8")
+        given: Any = yaml.safe_load(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise TriggerError(f"{source}: neither a file nor a preset ({', '.join(preset_names())}): {error}") from None
+    except yaml.YAMLError as error:
+        raise TriggerError(f"{source}: {' '.join(str(error).split())}") from None
+    if not isinstance(given, dict):
+        raise TriggerError(f"{source}: a file of triggers is a mapping of behaviours to texts")
+    entries = cast("dict[Any, Any]", given)
+    return Triggers({str(name): _trigger(f"{source}: {name}", str(name), each) for name, each in entries.items()})
+
+
+def _trigger(place: str, behaviour: str, given: Any) -> Trigger:
+    if behaviour not in BEHAVIOURS:
+        raise TriggerError(f"{place}: no such behaviour; there are {', '.join(BEHAVIOURS)}")
+    if isinstance(given, str):
+        return Trigger(given)
+    if given is None:
+        return Trigger("", is_never=True)
+    if not isinstance(given, dict) or not isinstance(cast("dict[str, Any]", given).get("text"), str):
+        raise TriggerError(f"{place}: give a text, or a mapping with text and, if you like, agent, answer, data")
+    entry = cast("dict[str, Any]", given)
+    if unknown := entry.keys() - {"text", "agent", "answer", "data"}:
+        raise TriggerError(f"{place}: {', '.join(sorted(unknown))}: no such member")
+    return Trigger(**entry)

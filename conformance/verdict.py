@@ -1,0 +1,85 @@
+"""What can be said of a requirement after its probe. A probe says it by returning, or by raising one of these."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from conformance.requirement import Requirement
+from conformance.wire.exchange import Exchange
+
+__all__ = ("Failed", "NotApplicable", "NotObserved", "Prerequisite", "Result", "Verdict", "check")
+
+
+class Verdict(StrEnum):
+    PASS = "pass"
+    FAIL = "fail"
+    """Not kept; or what it needs beforehand could not be had, which is a fault of the agent too."""
+    WARNING = "warning"
+    """A `should` or `may` that was not kept."""
+    NOT_OBSERVED = "not observed"
+    """The agent could not be made to show it: of a `must`, nobody can say that it is kept."""
+    NOT_APPLICABLE = "not applicable"
+    """The agent does not declare the capability, or the requirement cannot be tested from outside."""
+    HARNESS_ERROR = "harness error"
+    """Our own fault: an exception in a probe, or a request of ours that breaks its schema."""
+
+
+class Failed(Exception):
+    """The requirement is not kept.
+
+    `got` is shown as JSON. Without `exchange` the last one of the probe is shown as the evidence.
+    """
+
+    def __init__(self, expected: str, got: Any = None, exchange: Exchange | None = None) -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.got = got
+        self.exchange = exchange
+
+
+class Prerequisite(Failed):
+    """What the requirement needs first could not be had, so it is not kept either; another one says what is wrong."""
+
+
+class NotObserved(Exception):
+    """The agent keeps to the rules but did not do what the probe wanted to see. `trigger`: which would help."""
+
+    def __init__(self, why: str, trigger: str = "") -> None:
+        super().__init__(why)
+        self.trigger = trigger
+
+
+class NotApplicable(Exception):
+    """The requirement says nothing of this agent."""
+
+
+def check(is_kept: bool, expected: str, got: Any = None, exchange: Exchange | None = None) -> None:
+    """Raises Failed. `expected` says what should be so."""
+    if not is_kept:
+        raise Failed(expected, got, exchange)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    requirement: Requirement
+    verdict: Verdict
+    expected: str = ""
+    """Of a failure: what should have been so; of any other verdict: its reason."""
+    got: Any = None
+    exchange: Exchange | None = None
+    """The evidence."""
+    trigger: str = ""
+    """Of what was not observed: the trigger that may help."""
+    is_prerequisite: bool = False
+    """It failed because of something that another requirement is about."""
+    exchanges: Sequence[Exchange] = field(default_factory=list[Exchange])
+    """Everything that was said for this requirement."""
+    seconds: float = 0.0
+
+    @property
+    def is_kept(self) -> bool:
+        """Nothing about it stands against conformance."""
+        if self.requirement.level != "must":
+            return self.verdict is not Verdict.HARNESS_ERROR
+        return self.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE)

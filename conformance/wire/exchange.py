@@ -1,0 +1,201 @@
+"""One request and all that came back, as evidence."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from conformance.wire.schema import Violation
+
+__all__ = ("Exchange", "Frame", "Message", "NotJson", "Redactor", "as_list", "as_object", "dig", "parse_json")
+
+_SECRET_HEADERS: Final = frozenset(
+    {
+        *("authorization", "proxy-authorization", "cookie", "set-cookie"),
+        *("x-api-key", "api-key", "x-a2a-notification-token"),
+    }
+)
+_SHOWN: Final = 20_000
+"""Characters of a body or frame that a report shows."""
+
+
+class NotJson(ValueError):
+    """The text is no JSON, or JSON with NaN, or no UTF-8."""
+
+
+def _refuse(constant: str) -> Any:
+    raise NotJson(f"{constant} is no JSON")
+
+
+def parse_json(content: bytes | str) -> Any:
+    """Raises NotJson."""
+    try:
+        return json.loads(content, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise NotJson(str(error)) from None
+
+
+def as_object(value: Any) -> dict[str, Any] | None:
+    """The value if it is a JSON object."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+
+
+def as_list(value: Any) -> list[Any]:
+    """The value if it is a JSON array, or an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def dig(value: Any, *path: str | int) -> Any:
+    """The member at the path, or None if there is none."""
+    for step in path:
+        if isinstance(step, int):
+            items = as_list(value)
+            value = items[step] if -len(items) <= step < len(items) else None
+        else:
+            value = (as_object(value) or {}).get(step)
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One server-sent event."""
+
+    at: float
+    """Seconds since the request."""
+    raw: str
+    data: str
+    event: str = ""
+    id: str = ""
+
+    @property
+    def json(self) -> Any:
+        """Raises NotJson."""
+        return parse_json(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of the protocol, and what its schema says of it."""
+
+    is_ours: bool
+    schema: str
+    violations: tuple[Violation, ...]
+    seen: frozenset[str]
+    """The definitions that it was held against."""
+
+
+@dataclass(slots=True, eq=False)
+class Exchange:
+    number: int
+    """In the order of the requests of a run."""
+    method: str
+    url: str
+    headers: list[tuple[str, str]]
+    body: bytes = b""
+    status: int | None = None
+    """None as long as, or if, no answer came."""
+    response_headers: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Spelled as the server spells them."""
+    content: bytes = b""
+    frames: list[Frame] = field(default_factory=list[Frame])
+    is_ended: bool = False
+    """The answer came to its end by itself: we did not hang up, and nothing was cut."""
+    error: str = ""
+    """Why there is no answer, or not all of it."""
+    seconds: float = 0.0
+    messages: list[Message] = field(default_factory=list[Message])
+
+    def header(self, name: str) -> str | None:
+        """Of the answer; several of the same name are joined by a comma."""
+        found = [value for key, value in self.response_headers if key.lower() == name.lower()]
+        return ", ".join(found) if found else None
+
+    def request_header(self, name: str) -> str | None:
+        """Of the request."""
+        return next((value for key, value in self.headers if key.lower() == name.lower()), None)
+
+    @property
+    def request_json(self) -> Any:
+        """The request's body, or None if it is no JSON."""
+        try:
+            return parse_json(self.body)
+        except NotJson:
+            return None
+
+    @property
+    def media_type(self) -> str:
+        """Of the answer, in lower case and without parameters."""
+        return (self.header("content-type") or "").partition(";")[0].strip().lower()
+
+    @property
+    def is_stream(self) -> bool:
+        return self.media_type == "text/event-stream"
+
+    @property
+    def json(self) -> Any:
+        """The answer's body, or None if it is no JSON; `is_json` tells whether it is."""
+        try:
+            return parse_json(self.content)
+        except NotJson:
+            return None
+
+    @property
+    def is_json(self) -> bool:
+        try:
+            parse_json(self.content)
+        except NotJson:
+            return False
+        return True
+
+    def __str__(self) -> str:
+        return f"#{self.number} {self.method} {self.url} → {self.status or self.error or 'no answer'}"
+
+
+class Redactor:
+    """Takes secrets out of what is shown: the values of headers that hold them, and the same text anywhere else."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._secrets = sorted({each for each in secrets if len(each) >= 4}, key=len, reverse=True)
+
+    def text(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "[redacted]")
+        return text
+
+    def value(self, value: Any) -> Any:
+        """JSON in, JSON out."""
+        return json.loads(self.text(json.dumps(value, default=str)))
+
+    def headers(self, headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        for name, value in headers:
+            yield name, "[redacted]" if name.lower() in _SECRET_HEADERS else self.text(value)
+
+    def exchange(self, exchange: Exchange) -> dict[str, Any]:
+        """As reports show it: JSON without secrets, with long texts cut."""
+        shown: dict[str, Any] = {
+            "number": exchange.number,
+            "request": {
+                "method": exchange.method,
+                "url": self.text(exchange.url),
+                "headers": [list(each) for each in self.headers(exchange.headers)],
+                "body": self._body(exchange.body),
+            },
+            "seconds": round(exchange.seconds, 3),
+        }
+        if exchange.status is not None:
+            shown["response"] = {
+                "status": exchange.status,
+                "headers": [list(each) for each in self.headers(exchange.response_headers)],
+                "body": self._body(exchange.content),
+                "events": [{"seconds": round(each.at, 3), "text": self._cut(each.raw)} for each in exchange.frames],
+            }
+        if exchange.error:
+            shown["error"] = self.text(exchange.error)
+        return shown
+
+    def _body(self, content: bytes) -> str:
+        return self._cut(content.decode("utf-8", errors="backslashreplace"))
+
+    def _cut(self, text: str) -> str:
+        text = self.text(text)
+        return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"

@@ -1,0 +1,292 @@
+"""The one place that sends requests. What is sent and what comes back is recorded and held against the schemas.
+
+Whoever asks says which definitions the request and the answer have to keep; `None` says, in so many words, that a
+message is none of the protocol's: a request that is broken on purpose, a page of a foreign server.
+"""
+
+import asyncio
+import contextlib
+import json
+import ssl
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from functools import cache
+from typing import Any, Final
+
+import httpx
+
+from conformance.wire.exchange import Exchange, Frame, Message, NotJson, parse_json
+from conformance.wire.schema import Schemas, Violation
+from conformance.wire.sse import EventReader
+
+__all__ = ("EXCHANGES", "Receives", "Stream", "Unanswered", "Wire")
+
+Receives = str | Mapping[int, str] | None
+"""A definition; or one for each status (200) or class of it (2, 4, 5)."""
+
+EXCHANGES: Final[ContextVar[list[Exchange]]] = ContextVar("exchanges")
+"""Where the requests of the running probe are noted, beside the list of all."""
+
+_BODY: Final = 32 * 2**20
+"""Bytes of an answer that are read."""
+_FRAMES: Final = 20_000
+"""Events of a stream that are read."""
+
+
+class Unanswered(Exception):
+    """No answer, or no more of it, within the time; or the connection was refused or cut."""
+
+    def __init__(self, why: str, exchange: Exchange) -> None:
+        super().__init__(why)
+        self.exchange = exchange
+
+
+class Wire:
+    """`schemas` are those of the set that is judged; without any, nothing is held against one."""
+
+    def __init__(
+        self, *, headers: Mapping[str, str] | None = None, timeout: float = 10.0, schemas: Schemas | None = None
+    ) -> None:
+        self.timeout = timeout
+        self.headers = dict(headers or {})
+        """Of every request: keys, mostly."""
+        self.schemas = schemas
+        self.exchanges: list[Exchange] = []
+        # An environment's proxy would be judged instead of the agent; redirects are an answer like any other.
+        self._http = httpx.AsyncClient(
+            trust_env=False,
+            verify=_tls(),
+            follow_redirects=False,
+            timeout=httpx.Timeout(timeout, pool=None),
+            # Each request has a connection of its own: one that met the end of an older one's would be lost, and look
+            # like a failure of the agent's.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+        )
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> "Wire":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        sends: str | None,
+        receives: Receives,
+        body: Any = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        is_anonymous: bool = False,
+        bound: float | None = None,
+    ) -> Exchange:
+        """The whole answer, whatever its status. `body` is sent as JSON, `content` as it is; `is_anonymous` leaves out
+        the headers of every request. Raises Unanswered."""
+        async with self.stream(
+            method,
+            url,
+            sends=sends,
+            receives=receives,
+            events=None,
+            body=body,
+            content=content,
+            headers=headers,
+            is_anonymous=is_anonymous,
+            bound=bound,
+        ) as stream:
+            await stream.read()
+        return stream.exchange
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        url: str,
+        *,
+        sends: str | None,
+        receives: Receives,
+        events: str | None,
+        body: Any = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        is_anonymous: bool = False,
+        bound: float | None = None,
+        mark: str = "",
+    ) -> AsyncGenerator["Stream"]:
+        """An answer that comes event by event; leaving the block hangs up. An answer that is no event stream is read
+        to its end, and has no events. `mark`: the data of the event that is no message but says that no more will
+        come. Raises Unanswered."""
+        sent = {**({} if is_anonymous else self.headers), **(headers or {})}
+        if content is None and body is not None:
+            content = json.dumps(body, ensure_ascii=False).encode()
+            if not any(name.lower() == "content-type" for name in sent):
+                sent["Content-Type"] = "application/json"
+        exchange = Exchange(len(self.exchanges) + 1, method, url, list(sent.items()), content or b"")
+        self.exchanges.append(exchange)
+        EXCHANGES.get([]).append(exchange)
+        if sends is not None:
+            self._hold(exchange, sends, body, is_ours=True)
+        started = time.monotonic()
+        bound = self.timeout if bound is None else bound
+        try:
+            try:
+                request = self._http.build_request(method, url, content=content, headers=sent)
+                async with asyncio.timeout(bound):
+                    response = await self._http.send(request, stream=True)
+            except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+                exchange.error = _reason(error, bound)
+                raise Unanswered(exchange.error, exchange) from None
+            exchange.status = response.status_code
+            exchange.response_headers = [
+                (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw
+            ]
+            try:
+                stream = Stream(self, exchange, response, started, bound, receives, events, mark)
+                if not exchange.is_stream or events is None:
+                    await stream.read()
+                yield stream
+            finally:
+                # Whatever the server does about it: it may hold the connection open.
+                with contextlib.suppress(httpx.HTTPError, TimeoutError):
+                    async with asyncio.timeout(bound):
+                        await response.aclose()
+        finally:
+            exchange.seconds = time.monotonic() - started
+
+    def hold(self, exchange: Exchange, schema: str, value: Any, *, is_ours: bool = False) -> None:
+        """A message that came by another way, a push notification for instance, against its schema."""
+        self._hold(exchange, schema, value, is_ours=is_ours)
+
+    def _hold(self, exchange: Exchange, schema: str, value: Any, *, is_ours: bool = False) -> None:
+        if self.schemas is not None:
+            violations, seen = self.schemas.holds(schema, value)
+            exchange.messages.append(Message(is_ours, schema, violations, seen))
+
+    def hold_text(self, exchange: Exchange, schema: str, content: bytes | str) -> None:
+        """What should be JSON and keep a schema."""
+        try:
+            value = parse_json(content)
+        except NotJson as error:
+            if self.schemas is not None:
+                violation = Violation((schema,), "(the whole)", f"no JSON: {error}")
+                exchange.messages.append(Message(False, schema, (violation,), frozenset({schema})))
+        else:
+            self._hold(exchange, schema, value)
+
+
+class Stream:
+    """The answer to a request. Events are told one by one, each within the time the wire has."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        exchange: Exchange,
+        response: httpx.Response,
+        started: float,
+        bound: float,
+        receives: Receives,
+        events: str | None,
+        mark: str = "",
+    ) -> None:
+        self.exchange = exchange
+        self._mark = mark
+        self._wire = wire
+        self._response = response
+        self._started = started
+        self._bound = bound
+        self._receives = receives
+        self._events = events
+        self._chunks = response.aiter_bytes()
+        self._reader = EventReader()
+        self._ready: list[Frame] = []
+        self._is_read = False
+
+    @property
+    def rest(self) -> str:
+        """Of a stream that has ended: an event that was begun and not ended."""
+        return self._reader.rest
+
+    @property
+    def comments(self) -> int:
+        """Lines that keep a connection alive, so far."""
+        return self._reader.comments
+
+    async def read(self) -> None:
+        """The whole of an answer that is no stream, or that is not read as one."""
+        if self._is_read:
+            return
+        self._is_read = True
+        content = bytearray()
+        while (chunk := await self._chunk(self._bound)) is not None:
+            content += chunk
+            if len(content) > _BODY:
+                self.exchange.error = f"longer than {_BODY} bytes: the rest was not read"
+                break
+        self.exchange.content = bytes(content)
+        schema = _schema_for(self._receives, self.exchange.status or 0)
+        if schema is not None:
+            self._wire.hold_text(self.exchange, schema, self.exchange.content)
+
+    async def next(self, bound: float | None = None) -> Frame | None:
+        """The next event, or None at the end. Raises Unanswered if none comes within the time."""
+        if not self.exchange.is_stream:
+            return None
+        while not self._ready:
+            chunk = await self._chunk(self._bound if bound is None else bound)
+            if chunk is None:
+                return None
+            try:
+                self._ready += self._reader.feed(chunk, time.monotonic() - self._started)
+            except UnicodeDecodeError as error:
+                self.exchange.error = f"no UTF-8: {error}"
+                raise Unanswered(self.exchange.error, self.exchange) from None
+        frame = self._ready.pop(0)
+        self.exchange.frames.append(frame)
+        if len(self.exchange.frames) > _FRAMES:
+            self.exchange.error = f"more than {_FRAMES} events: the rest was not read"
+            raise Unanswered(self.exchange.error, self.exchange)
+        if self._events is not None and not (self._mark and frame.data == self._mark):
+            self._wire.hold_text(self.exchange, self._events, frame.data)
+        return frame
+
+    async def rest_of_it(self) -> Sequence[Frame]:
+        """All events to the end. Raises Unanswered."""
+        while await self.next() is not None:
+            pass
+        return self.exchange.frames
+
+    async def _chunk(self, bound: float) -> bytes | None:
+        try:
+            async with asyncio.timeout(bound):
+                return await anext(self._chunks)
+        except StopAsyncIteration:
+            self.exchange.is_ended = True
+            return None
+        except (httpx.HTTPError, TimeoutError) as error:
+            self.exchange.error = _reason(error, bound)
+            raise Unanswered(self.exchange.error, self.exchange) from None
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """Made once: reading the certificates takes longer than many a request."""
+    return httpx.create_ssl_context(trust_env=False)
+
+
+def _schema_for(receives: Receives, status: int) -> str | None:
+    if receives is None or isinstance(receives, str):
+        return receives
+    return receives.get(status, receives.get(status // 100))
+
+
+def _reason(error: Exception, bound: float) -> str:
+    if isinstance(error, TimeoutError | httpx.TimeoutException):
+        return f"nothing came within {bound:g} s"
+    return str(error) or type(error).__name__

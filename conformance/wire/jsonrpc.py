@@ -1,0 +1,119 @@
+"""JSON-RPC 2.0 over HTTP. The definitions of a method are `<method>.request`, `.response` and, of streams, `.event`; a
+slash in its name is a dot in theirs."""
+
+import itertools
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.wire.exchange import Exchange, dig
+from conformance.wire.http import Stream, Wire
+
+__all__ = ("Answer", "JsonRpc")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    exchange: Exchange
+
+    @property
+    def body(self) -> Any:
+        return self.exchange.json
+
+    @property
+    def result(self) -> Any:
+        return dig(self.body, "result")
+
+    @property
+    def error(self) -> Any:
+        return dig(self.body, "error")
+
+    @property
+    def code(self) -> Any:
+        return dig(self.body, "error", "code")
+
+    @property
+    def is_error(self) -> bool:
+        return self.error is not None
+
+
+def _schema_name(method: str) -> str:
+    return method.replace("/", ".")
+
+
+def _of_status(schema: str) -> Mapping[int, str]:
+    """Those who are not let in, and the like, are told so by HTTP before anything is read."""
+    return dict.fromkeys((2, 400, 5), schema)
+
+
+class JsonRpc:
+    def __init__(self, wire: Wire, url: str, headers: Mapping[str, str] | None = None) -> None:
+        self.wire = wire
+        self.url = url
+        self.headers = dict(headers or {})
+        self._ids = itertools.count(1)
+
+    async def call(
+        self,
+        method: str,
+        params: Any = None,
+        *,
+        is_valid: bool = True,
+        id: Any = None,
+        headers: Mapping[str, str] | None = None,
+        is_anonymous: bool = False,
+        bound: float | None = None,
+    ) -> Answer:
+        """`is_valid=False`: the request is broken on purpose, or its method unknown."""
+        exchange = await self.wire.request(
+            "POST",
+            self.url,
+            sends=f"{_schema_name(method)}.request" if is_valid else None,
+            receives=_of_status(f"{_schema_name(method)}.response" if is_valid else "JsonRpcResponse"),
+            body=self._envelope(method, params, id),
+            headers={**self.headers, **(headers or {})},
+            is_anonymous=is_anonymous,
+            bound=bound,
+        )
+        return Answer(exchange)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        params: Any = None,
+        *,
+        is_valid: bool = True,
+        id: Any = None,
+        headers: Mapping[str, str] | None = None,
+        is_anonymous: bool = False,
+    ) -> AsyncGenerator[Stream]:
+        async with self.wire.stream(
+            "POST",
+            self.url,
+            sends=f"{_schema_name(method)}.request" if is_valid else None,
+            receives=_of_status("JsonRpcResponse"),
+            events=f"{_schema_name(method)}.event",
+            body=self._envelope(method, params, id),
+            headers={"Accept": "text/event-stream", **self.headers, **(headers or {})},
+            is_anonymous=is_anonymous,
+        ) as stream:
+            yield stream
+
+    async def post(self, content: Any) -> Answer:
+        """Something that is no request of JSON-RPC: text as it is, anything else as JSON."""
+        exchange = await self.wire.request(
+            "POST",
+            self.url,
+            sends=None,
+            receives=_of_status("JsonRpcResponse"),
+            body=None if isinstance(content, bytes) else content,
+            content=content if isinstance(content, bytes) else None,
+            headers={"Content-Type": "application/json", **self.headers},
+        )
+        return Answer(exchange)
+
+    def _envelope(self, method: str, params: Any, id: Any) -> dict[str, Any]:
+        made: dict[str, Any] = {"jsonrpc": "2.0", "id": next(self._ids) if id is None else id, "method": method}
+        return made if params is None else {**made, "params": params}

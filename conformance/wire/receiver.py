@@ -1,0 +1,126 @@
+"""A server of our own that agents call: for webhooks. What comes is kept and held against a schema."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import uuid4
+
+from conformance.wire.exchange import Exchange
+from conformance.wire.http import EXCHANGES, Wire
+
+__all__ = ("Hook", "receiver")
+
+_LONGEST: Final = 8 * 2**20
+"""Bytes of one delivery."""
+_ACCEPTING: Final = 5
+"""Turns of the loop in which asyncio makes a connection of an accepted socket: more than it takes."""
+_BOUND: Final = 10.0
+"""Seconds within which a caller must have said what it wants."""
+
+
+@dataclass(slots=True, eq=False)
+class Hook:
+    """One address, and what was delivered to it so far."""
+
+    url: str
+    deliveries: list[Exchange] = field(default_factory=list[Exchange])
+    """Their `headers` and `body` are the agent's, the answer is ours."""
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    status: int = 200
+    """What we answer."""
+
+    async def wait(self, number: int, bound: float) -> bool:
+        """Until there are so many deliveries; False if there are fewer when the time is over."""
+        deadline = asyncio.get_running_loop().time() + bound
+        while len(self.deliveries) < number:
+            self.news.clear()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self.news.wait()
+            except TimeoutError:
+                return False
+        return True
+
+
+@asynccontextmanager
+async def receiver(wire: Wire, host: str, schema: str | None) -> AsyncGenerator[Hook]:
+    """An address on this machine; deliveries to it have to keep the schema."""
+    path = f"/{uuid4().hex}"
+    exchanges = EXCHANGES.get([])
+    connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_BOUND):
+                await _serve(reader, writer)
+        except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, OSError):
+            pass  # whatever was not delivered in full was not delivered
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Not `serve` itself: a task that is cancelled before its first step would never close its connection.
+        task = asyncio.create_task(serve(reader, writer))  # noqa: TID251 - held in `connections`, awaited by `_close`
+        connections[task] = writer
+        task.add_done_callback(lambda ended: connections.pop(ended).close())
+
+    async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        method, target, _ = head[0].split(" ", 2)
+        headers = [
+            (name.strip(), value.strip()) for name, _, value in (line.partition(":") for line in head[1:] if line)
+        ]
+        body = await _body(reader, {name.lower(): value for name, value in headers})
+        status = hook.status if target == path else 404
+        writer.write(f"HTTP/1.1 {status} {'OK' if status < 300 else 'No'}\r\n".encode())
+        writer.write(b"Content-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        if target == path:
+            hooked = Exchange(len(wire.exchanges) + 1, method, hook.url, headers, body, status, is_ended=True)
+            wire.exchanges.append(hooked)
+            exchanges.append(hooked)
+            if schema is not None:
+                wire.hold_text(hooked, schema, body)
+            hook.deliveries.append(hooked)
+            hook.news.set()
+
+    server = await asyncio.start_server(accept, host, 0, limit=64 * 2**10)
+    hook = Hook(f"http://{host}:{server.sockets[0].getsockname()[1]}{path}")
+    try:
+        yield hook
+    finally:
+        # asyncio loses what was accepted a moment before its server is closed (3.11, `Server._attach`): so nothing more
+        # is accepted, what was becomes a connection, and only then the server is closed.
+        for listener in server.sockets:
+            asyncio.get_running_loop().remove_reader(listener)
+        for _ in range(_ACCEPTING):
+            await asyncio.sleep(0)
+        server.close()
+        await _close(connections)
+
+
+async def _close(connections: Mapping[asyncio.Task[None], asyncio.StreamWriter]) -> None:
+    """Deliveries that are under way are cut off, and their connections are closed when this returns."""
+    open_ones = dict(connections)
+    for task in open_ones:
+        task.cancel()
+    await asyncio.gather(*open_ones, return_exceptions=True)
+    for writer in open_ones.values():
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+    if headers.get("transfer-encoding", "").lower() == "chunked":
+        body = b""
+        while size := int((await reader.readline()).split(b";")[0], 16):
+            body += await reader.readexactly(size)
+            await reader.readline()
+            if len(body) > _LONGEST:
+                raise ValueError("a delivery without an end")
+        return body
+    length = int(headers.get("content-length", "0"))
+    if length > _LONGEST:
+        raise ValueError("a delivery too large")
+    return await reader.readexactly(length)

@@ -1,0 +1,116 @@
+"""Schemas of a protocol's messages: `schemas/<set>.yaml`, JSON Schema 2020-12, one definition a message or part of one.
+
+A violation belongs to the innermost definition in which it lies, so that a part without content is told of parts and
+not of the task that holds it; and it is told which definitions a message was held against at all.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final, cast
+
+import yaml
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.validators import extend  # pyright: ignore[reportUnknownVariableType]
+
+__all__ = ("Schemas", "Violation", "load_schemas")
+
+_PREFIX: Final = "#/$defs/"
+_SEEN: ContextVar[set[str]] = ContextVar("seen")
+_DEFINED: ContextVar[Mapping[str, Any]] = ContextVar("defined")
+"""The validators of all definitions, by name."""
+_SHOWN: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    definitions: tuple[str, ...]
+    """Where the broken rule stands: the innermost definition first, the message's own last."""
+    path: str
+    """Of the value that breaks it, within its message."""
+    text: str
+
+
+def _reference(_validator: Any, ref: str, instance: Any, _schema: Mapping[str, Any]) -> Iterator[ValidationError]:
+    """`$ref`, noting what it leads to. Every one leads to a definition, whose validator is there: looking it up by its
+    URI, as the general case has it, takes longer than many a validation."""
+    name = ref.removeprefix(_PREFIX)
+    _SEEN.get().add(name)
+    for error in _DEFINED.get()[name].iter_errors(instance):
+        error.definitions = (*getattr(error, "definitions", ()), name)
+        yield error
+
+
+_Validator: Final = cast("Any", extend(Draft202012Validator, {"$ref": _reference}))
+
+
+class Schemas:
+    """Raises ValueError for a file that is no JSON Schema, or in which a `$ref` leads nowhere."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        Draft202012Validator.check_schema(document)
+        self._definitions: Mapping[str, Any] = document["$defs"]
+        self._document = document
+        for ref in _references(document):
+            if ref.removeprefix(_PREFIX) not in self._definitions:
+                raise ValueError(f"{ref} leads nowhere")
+        self._validators: Mapping[str, Any] = {
+            name: _Validator(each, format_checker=Draft202012Validator.FORMAT_CHECKER)
+            for name, each in self._definitions.items()
+        }
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(self._definitions)
+
+    def holds(self, name: str, value: Any) -> tuple[tuple[Violation, ...], frozenset[str]]:
+        """What of the value breaks the definition, and the definitions that had a part in it. Raises KeyError."""
+        seen: set[str] = set()
+        tokens = _SEEN.set(seen), _DEFINED.set(self._validators)
+        try:
+            # By a reference, so that the definition is seen, and its violations are its own.
+            found = tuple(_violation(error) for error in _reference(None, name, value, {}))
+        finally:
+            _SEEN.reset(tokens[0])
+            _DEFINED.reset(tokens[1])
+        return found, frozenset(seen)
+
+    def uses(self, name: str) -> frozenset[str]:
+        """The definitions that one leads to, itself among them."""
+        found: set[str] = set()
+        waiting = [name]
+        while waiting:
+            here = waiting.pop()
+            if here not in found:
+                found.add(here)
+                waiting += [ref.removeprefix(_PREFIX) for ref in _references(self._definitions[here])]
+        return frozenset(found)
+
+
+def _references(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        for key, value in cast("dict[str, Any]", schema).items():
+            if key == "$ref":
+                yield value
+            else:
+                yield from _references(value)
+    elif isinstance(schema, list):
+        for each in cast("list[Any]", schema):
+            yield from _references(each)
+
+
+def _violation(error: Any) -> Violation:
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
+    text: str = error.message
+    if len(text) > _SHOWN:
+        # It begins with the whole value; the rule is at its end.
+        text = f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
+    return Violation(error.definitions, path.lstrip(".") or "(the whole)", text)
+
+
+@cache
+def load_schemas(set_name: str) -> Schemas:
+    text = (files("conformance") / "schemas" / f"{set_name}.yaml").read_text(encoding="utf-8")
+    return Schemas(yaml.safe_load(text))

@@ -1,0 +1,76 @@
+"""A reader of server-sent events, by the rules of the HTML standard, that keeps the text of each event as it came.
+
+https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from conformance.wire.exchange import Frame
+
+__all__ = ("EventReader",)
+
+_BOM: Final = "\ufeff"
+
+
+class EventReader:
+    """Bytes in, events out. Comments and events without data are not told, as the standard has it."""
+
+    def __init__(self) -> None:
+        self._bytes = b""
+        self._lines: list[str] = []
+        self._is_first = True
+        self.comments = 0
+
+    def feed(self, content: bytes, at: float) -> Iterator[Frame]:
+        """Raises UnicodeDecodeError for what is no UTF-8."""
+        self._bytes += content
+        while True:
+            line = self._line()
+            if line is None:
+                return
+            if line:
+                self._lines.append(line)
+            elif self._lines:
+                frame = _frame(self._lines, at)
+                self.comments += sum(1 for each in self._lines if each.startswith(":"))
+                self._lines = []
+                if frame is not None:
+                    yield frame
+
+    @property
+    def rest(self) -> str:
+        """An event that was begun and not ended."""
+        return "\n".join([*self._lines, self._bytes.decode(errors="backslashreplace")]).strip()
+
+    def _line(self) -> str | None:
+        ends = [at for at in (self._bytes.find(b"\n"), self._bytes.find(b"\r")) if at >= 0]
+        if not ends:
+            return None
+        end = min(ends)
+        width = 1
+        if self._bytes[end : end + 1] == b"\r":
+            if end + 1 == len(self._bytes):
+                return None  # its line feed may be on the way
+            width = 2 if self._bytes[end + 1 : end + 2] == b"\n" else 1
+        line = self._bytes[:end].decode("utf-8")
+        self._bytes = self._bytes[end + width :]
+        if self._is_first:
+            self._is_first = False
+            line = line.removeprefix(_BOM)
+        return line
+
+
+def _frame(lines: list[str], at: float) -> Frame | None:
+    data: list[str] = []
+    event = id = ""
+    for line in lines:
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if name == "data":
+            data.append(value)
+        elif name == "event":
+            event = value
+        elif name == "id":
+            id = value
+    return Frame(at, "\n".join(lines), "\n".join(data), event, id) if data else None
