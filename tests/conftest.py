@@ -1,17 +1,23 @@
 """What every suite shares: `pytest --accept` rewrites goldens and the list of skips instead of comparing with them."""
 
 import gc
+import logging
+import socket
 from collections.abc import Generator
+from pathlib import Path
+from typing import Any, NoReturn
 
 import hypothesis
 import pytest
 
 from tests.skip import SkipLock
+from tests.tier import TIERS, tier_of
 
 # How long an example takes tells of the machine, not of the code.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
+hypothesis.settings.register_profile("quick", parent=hypothesis.settings.get_profile("any machine"), max_examples=5)
 hypothesis.settings.load_profile("any machine")
 
 
@@ -31,10 +37,52 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quick", action="store_true", help="the tier `unit` alone, with few examples of each property")
     parser.addoption("--accept", action="store_true", help="rewrite the goldens; read the diff before you commit it")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function):
+            # pytest knows the fixtures of a test, and shows them nowhere else.
+            fixtures: dict[str, Any] = item._fixtureinfo.name2fixturedefs  # pyright: ignore[reportPrivateUsage]
+            modules = {each.func.__module__ for found in fixtures.values() for each in found} - {__name__}
+            item.add_marker(tier_of((*modules, item.obj.__module__)))
+
+
+@pytest.fixture(autouse=True)
+def offline_in_unit_tests(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test of the tier `unit` that opens a connection is in the wrong tier, and fails."""
+    if request.node.get_closest_marker("unit") is not None:
+        monkeypatch.setattr(socket.socket, "bind", _refuse_connection)
+        monkeypatch.setattr(socket.socket, "connect", _refuse_connection)
+
+
+def _refuse_connection(*_: object) -> NoReturn:
+    raise AssertionError("a test of the tier `unit` opens a connection: see tests/tier.py")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """A command that ran in this process, for an earlier test, has set up logging for all of it."""
+    logging.getLogger("babelgate").setLevel(logging.NOTSET)
+    logging.getLogger().setLevel(logging.WARNING)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Modules that --quick leaves out are not even imported."""
+    if not config.option.quick or not collection_path.name.startswith("test_"):
+        return None
+    module = ".".join(collection_path.relative_to(config.rootpath).with_suffix("").parts)
+    return None if tier_of([module]) == "unit" else True
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if config.option.quick:
+        config.option.markexpr = "unit and not slow"
+        hypothesis.settings.load_profile("quick")
+    for tier in TIERS:
+        config.addinivalue_line("markers", f"{tier}: the tier of a test, see tests/tier.py")
     if not hasattr(config, "workerinput"):  # reports of workers come here
         config.pluginmanager.register(SkipLock(config), "skip-lock")
 

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gateway.database import migrate, open_engine
+from gateway.storage.database import migrate, open_engine
 
 __all__ = ("make_database",)
 

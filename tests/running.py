@@ -8,13 +8,14 @@ from typing import Any
 
 import httpx
 
-from gateway.app import create_app, open_hub
-from gateway.callable import wrap
-from gateway.config import Settings
-from gateway.database import sqlite_path
-from gateway.fetch import Fetcher
+from gateway.agents.python.agent import wrap
+from gateway.agents.registry import Fronted, Registry, connect
+from gateway.http.app import create_app, open_hub
+from gateway.http.connection import protocol_options
+from gateway.http.outbound import Fetcher
 from gateway.hub import Hub
-from gateway.registry import Fronted, Registry, connect
+from gateway.settings.model import Settings
+from gateway.storage.database import sqlite_path
 from tests import loopback
 from tests.empty import make_database
 from tests.serving import serving
@@ -37,13 +38,15 @@ async def running(
     agents: Mapping[str, object] | None = None,
     *,
     fronted: Mapping[str, Fronted] | None = None,
+    configured: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Running]:
     """Serve Python callables and Agents by name (the demo agents if there are none), on a database in `folder`. The
-    same folder again is a restart. `settings` are those of babelgate.yaml; loopback may be fetched unless they say
-    otherwise."""
+    same folder again is a restart. `configured` = agents as babelgate.yaml has them, `settings` = the rest of it;
+    loopback may be fetched unless they say otherwise."""
     given: dict[str, Any] = {"database": f"sqlite:///{folder / 'gateway.db'}", "network": {"allow": ["127.0.0.0/8"]}}
-    loaded = Settings.model_validate({**given, **settings})
+    named = {} if configured is None else {"agents": configured}
+    loaded = Settings.model_validate({**given, **named, **settings})
     path = sqlite_path(loaded.database)
     if path is not None:
         make_database(path)
@@ -57,7 +60,7 @@ async def running(
     await hub.start()
     try:
         async with (
-            serving(create_app(hub, registry, loaded)) as url,
+            serving(create_app(hub, registry, loaded), **protocol_options(loaded)) as url,
             loopback.client(base_url=url, timeout=httpx.Timeout(30)) as http,
         ):
             try:

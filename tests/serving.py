@@ -13,6 +13,9 @@ import uvicorn
 
 __all__ = ("listen", "serving")
 
+ACCEPTING: Final = 5
+"""Turns of the loop in which asyncio makes a connection of an accepted socket, and one that was cut is closed: more
+than it takes."""
 BOUND: Final = 10.0
 """Seconds within which a server must have started, and within which it must have stopped."""
 
@@ -48,14 +51,20 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """At once: connections are cut, and what runs for them is waited for. uvicorn's own sleeps 0.1 s, which for a
         thousand servers are minutes."""
+        # asyncio loses what was accepted a moment before its server is closed (3.11, `Server._attach`): so nothing more
+        # is accepted, what was becomes a connection, and only then the server is closed.
+        for listener in sockets or ():
+            asyncio.get_running_loop().remove_reader(listener)
+        for _ in range(ACCEPTING):
+            for connection in list(self.server_state.connections):
+                transport: Any = getattr(connection, "transport", None)
+                if transport is not None:
+                    transport.abort()
+            await asyncio.sleep(0)
         for server in self.servers:
             server.close()
         for listener in sockets or ():
             listener.close()
-        for connection in list(self.server_state.connections):
-            transport: Any = getattr(connection, "transport", None)
-            if transport is not None:
-                transport.abort()
         if self.server_state.tasks:
             _, late = await asyncio.wait(self.server_state.tasks, timeout=BOUND / 2)
             for task in late:
@@ -64,18 +73,20 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def serving(app: Any, listener: socket.socket | None = None, *, lifespan: bool = False) -> AsyncGenerator[str]:
-    """The app's base URL. On the way out, connections that are still open are cut."""
+async def serving(
+    app: Any, listener: socket.socket | None = None, *, lifespan: bool = False, **options: Any
+) -> AsyncGenerator[str]:
+    """The app's base URL. On the way out, connections that are still open are cut. `options` are uvicorn's own."""
     listener = listener or listen()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        ws="websockets-sansio",
-        lifespan="on" if lifespan else "off",
-    )
+    given: dict[str, Any] = {
+        "log_config": None,
+        "access_log": False,
+        "proxy_headers": False,
+        "ws": "websockets-sansio",
+        "lifespan": "on" if lifespan else "off",
+    }
+    config = uvicorn.Config(app, **{**given, **options})
     server = _Server(config)
     running = asyncio.get_running_loop().create_task(server.serve([listener]), name="uvicorn")
     try:

@@ -4,12 +4,13 @@ of what may follow what.
 `records()` is the log of one task as the hub writes it; `features` narrows it to what a protocol carries.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 from uuid import UUID
 
+from hypothesis import assume
 from hypothesis import strategies as st
 
 from canonical import (
@@ -54,6 +55,7 @@ from canonical.event import (
     ThreadChanged,
     ToolEnded,
     ToolStarted,
+    UpstreamBound,
 )
 from canonical.message import Phase, Role
 from canonical.value import Json, JsonObject
@@ -72,6 +74,8 @@ __all__ = (
     "names",
     "parts",
     "records",
+    "started_over",
+    "taken_up",
     "texts",
 )
 
@@ -550,3 +554,108 @@ def records(
     answered. `questions` bounds how often it pauses, `max_length` what each activation says."""
     log = _Log(draw, features, agent, max_length, _numbered(draw))
     return log.whole(questions)
+
+
+_NEUTRAL = UpstreamBound(protocol="test", ids={})
+"""An event that nobody shows."""
+
+
+def _ends(log: list[Record], run_id: str | None) -> int:
+    """The place of the end of a run."""
+    return max(place for place, record in enumerate(log) if record.run_id == run_id)
+
+
+@st.composite
+def taken_up(draw: Draw) -> tuple[list[Record], list[Record]]:
+    """A log in which a run was cut off somewhere and taken up by an attempt that goes on; and the same log with an
+    event in place of that start that nobody shows."""
+    log: list[Record] = draw(records())
+    started = [place for place, record in enumerate(log) if isinstance(record.event, RunStarted)]
+    inside = [
+        place
+        for start in started
+        for place in range(start + 1, len(log))
+        if log[place].run_id in (log[start].run_id, None) and _ends(log, log[start].run_id) >= place
+    ]
+    assume(inside)
+    cut: int = draw(st.sampled_from(inside))
+    run_id = next(log[start].run_id for start in reversed(started) if start < cut)
+    attempt = 2
+    rest = [
+        replace(record, seq=record.seq + 1, attempt=attempt if record.run_id == run_id else record.attempt)
+        for record in log[cut:]
+    ]
+    gap = replace(log[cut], at=log[cut - 1].at, run_id=run_id, attempt=attempt, event=_NEUTRAL)
+    start = replace(gap, event=RunStarted(attempt=attempt, node="echo", goes_on=True))
+    return [*log[:cut], start, *rest], [*log[:cut], gap, *rest]
+
+
+@st.composite
+def started_over(draw: Draw) -> tuple[list[Record], list[Record]]:
+    """A log in which a run was cut off somewhere and started over, to say the same again under other ids; and the same
+    log with events that nobody shows in place of what is void."""
+    log: list[Record] = draw(records())
+    started = [place for place, record in enumerate(log) if isinstance(record.event, RunStarted)]
+    assume(started)
+    start: int = draw(st.sampled_from(started))
+    run_id = log[start].run_id
+    said = [r.event for r in log if r.run_id == run_id and isinstance(r.event, _SAID)]
+    cut: int = draw(st.integers(0, len(said)))
+    void = [*map(_renamed, said[:cut]), *map(_renamed, _closings(said[:cut]))]
+    place = start + 1 + isinstance(log[start + 1].event, TaskChanged)
+    after = log[place - 1]
+    inserted: list[Event] = [*void, RunStarted(attempt=2, node="echo")]
+    numbered = [
+        Record(after.seq + number, after.at, log[start].task_id, run_id, 1, event)
+        for number, event in enumerate(inserted, start=1)
+    ]
+    numbered[-1] = replace(numbered[-1], attempt=2)
+    rest = [replace(r, seq=r.seq + len(inserted), attempt=2 if r.run_id == run_id else r.attempt) for r in log[place:]]
+    neutral = [replace(record, event=_NEUTRAL) for record in numbered]
+    return [*log[:place], *numbered, *rest], [*log[:place], *neutral, *rest]
+
+
+_SAID = (
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    MessageEnded,
+    ToolStarted,
+    ToolEnded,
+    StepStarted,
+    StepEnded,
+    ArtifactAdded,
+)
+
+
+def _renamed(event: Event) -> Event:
+    names = {name: getattr(event, name, None) for name in ("message_id", "call_id", "step_id")}
+    return event.model_copy(update={name: f"void-{value}" for name, value in names.items() if value is not None})
+
+
+def _closings(said: Sequence[Event]) -> list[Event]:
+    """The ends of what is open after these events."""
+    parts: dict[tuple[str | None, int | None], Event] = {}
+    others: dict[tuple[str, str | None], Event] = {}
+    for event in said:
+        match event:
+            case PartAdded() if event.open:
+                parts[event.message_id, event.index] = PartEnded(message_id=event.message_id, index=event.index)
+            case PartEnded():
+                del parts[event.message_id, event.index]
+            case MessageStarted():
+                others["message", event.message_id] = MessageEnded(message_id=event.message_id)
+            case MessageEnded():
+                del others["message", event.message_id]
+            case ToolStarted():
+                others["tool", event.call_id] = ToolEnded(call_id=event.call_id, name=event.name)
+            case ToolEnded():
+                del others["tool", event.call_id]
+            case StepStarted():
+                others["step", event.step_id] = StepEnded(step_id=event.step_id, name=event.name)
+            case StepEnded():
+                del others["step", event.step_id]
+            case _:
+                pass
+    return [*parts.values(), *others.values()]

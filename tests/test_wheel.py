@@ -16,7 +16,19 @@ from tests.gateway.command import ROOT, babelgate, served
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 PACKAGES = ("canonical", "adapters", "gateway", "conformance")
-DATA = ("gateway/babelgate.schema.json", *(f"{package}/py.typed" for package in PACKAGES))
+DATA = (
+    "gateway/babelgate.schema.json",
+    "conformance/bench/result.schema.json",
+    "conformance/bench/task.schema.json",
+    "conformance/report/page.css",
+    "conformance/report/report.schema.json",
+    *(
+        str(path.relative_to(ROOT))
+        for folder in ("requirements", "schemas", "presets", "bench/suites")
+        for path in (ROOT / "conformance" / folder).glob("*.yaml")
+    ),
+    *(f"{package}/py.typed" for package in PACKAGES),
+)
 
 
 def pip(*arguments: str | Path) -> None:

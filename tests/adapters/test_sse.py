@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from litestar import Litestar, Request, Response, get
+from pydantic_core import from_json, to_json
 
 from adapters._sse import HEARTBEAT, Frame, Frames, event_stream, frame, read_frames
 from canonical import FaultCode, FaultError
@@ -29,6 +30,16 @@ def test_data_with_line_breaks_becomes_several_data_lines() -> None:
     assert frame(b"a\nb\r\nc") == b"data: a\ndata: b\ndata: c\n\n"
 
 
+@pytest.mark.parametrize("break_", ["\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
+def test_no_reader_finds_a_line_break_inside_of_the_data(break_: str) -> None:
+    """httpx's `aiter_lines`, and with it the official A2A and ACP clients, splits lines as `str.splitlines` does."""
+    value = {f"name{break_}": f"{break_}a{break_}b{break_}"}
+    written = frame(to_json(value)).decode()
+    assert [line for line in written.splitlines() if line] == [written.removesuffix("\n\n")]
+    [read] = Frames().all([written.encode()])
+    assert from_json(read.data) == value
+
+
 def test_an_id_cannot_break_out_of_its_line() -> None:
     assert frame(b"x", id="1\ndata: evil") == b"id: 1 data: evil\ndata: x\n\n"
 
@@ -44,6 +55,10 @@ READINGS = {
     "a byte order mark": (b"\xef\xbb\xbfdata: a\n\n", [Frame(b"a")]),
     "unknown fields": (b"retry: 5\nwhat: x\nnoise\ndata: a\n\n", [Frame(b"a")]),
     "an event without data": (b"event: x\n\ndata: a\n\n", [Frame(b"a")]),
+    "characters at which only a text has a new line": (
+        "data: a\x0bb\x0cc\x1cd\x1de\x1ef\x85g\u2028h\u2029i\n\n".encode(),
+        [Frame("a\x0bb\x0cc\x1cd\x1de\x1ef\x85g\u2028h\u2029i".encode())],
+    ),
     "an unfinished end": (b"data: a\n\ndata: b\n", [Frame(b"a")]),
 }
 
@@ -65,9 +80,10 @@ def test_any_bytes_can_be_read(chunks: list[bytes]) -> None:
     Frames().all(chunks)
 
 
-@given(st.text(alphabet=st.characters(exclude_characters="\r\n", codec="utf-8")))
+@given(st.text(alphabet=st.characters(codec="utf-8")))
 def test_what_is_written_is_read(text: str) -> None:
-    assert Frames().all([frame(text.encode())]) == [Frame(text.encode())]
+    [read] = Frames().all([frame(to_json(text))])
+    assert from_json(read.data) == text
 
 
 def test_an_event_over_the_limit_is_a_fault_of_the_agent() -> None:

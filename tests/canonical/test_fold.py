@@ -25,6 +25,7 @@ from canonical.event import (
     InterruptAnswered,
     InterruptRaised,
     LossNoted,
+    MessageEnded,
     MessageStarted,
     PartAdded,
     PartDelta,
@@ -168,9 +169,24 @@ def test_a_run_is_pending_then_running_then_what_its_end_says():
     seen.apply(Record(3, 30, "t", "r", 2, LossNoted(feature="fork", how="gone")))
     seen.apply(Record(4, 40, "t", "r", 2, RunEnded(output={"a": 1}, usage={"tokens": 3})))
     run = seen.runs["r"]
-    assert (run.status, run.reason, run.ended_at, run.ended) == ("success", RunReason.DONE, 40, True)
+    assert (run.status, run.reason, run.ended_at, run.has_ended) == ("success", RunReason.DONE, 40, True)
     assert (run.output, run.usage, run.loss) == ({"a": 1}, {"tokens": 3}, (Loss(feature="fork", how="gone"),))
     assert (run.first_seq, run.last_seq) == (1, 4)
+
+
+def test_of_a_run_that_names_what_is_void_all_else_stands():
+    seen = fold(
+        RunCreated(run_id="r", messages=(Message(message_id="i", role="user"),)),
+        MessageStarted(message_id="m"),
+        MessageEnded(message_id="m"),
+        ArtifactAdded(artifact_id="f", part=TextPart(text="x")),
+        MessageStarted(message_id="n"),
+        LossNoted(feature="step", how="gone"),
+        RunStarted(attempt=2, void=("n",)),
+    )
+    assert [message.message_id for message in seen.messages()] == ["i", "m"]
+    assert list(seen.artifacts) == ["f"]
+    assert seen.runs["r"].loss
 
 
 def test_what_a_run_said_before_it_was_started_over_is_void():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from canonical import History, Message, RunStatus
+from canonical import Message, RunStatus, StateHistory
 from canonical.event import (
     Event,
     InterruptAnswered,
@@ -33,7 +33,7 @@ class Log:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self.history = History("thread")
+        self.history = StateHistory("thread")
 
     def say(self, event: Event, run: str | None = None, task: str | None = None, attempt: int = 1) -> Any:
         seq = len(self.records) + 1
@@ -93,7 +93,7 @@ def test_an_input_and_a_stop_make_a_revision_each(log: Log):
 def test_whoever_reads_the_log_again_finds_the_same_revisions(log: Log):
     log.turn("r", "hi", "hello")
     log.turn("s", "more", "sure")
-    assert History("thread", records=log.records).all() == log.history.all()
+    assert StateHistory("thread", records=log.records).all() == log.history.all()
 
 
 def test_a_second_turn_adds_to_the_first(log: Log):
@@ -260,7 +260,7 @@ def test_values_inside_an_agent_are_not_the_threads(log: Log):
 def test_the_state_of_a_long_thread_is_read_in_one_walk(log: Log):
     for number in range(300):
         log.turn(f"r{number}", "hi", "hello", data={"n": number})
-    head = History("thread", records=log.records).head
+    head = StateHistory("thread", records=log.records).head
     assert head is not None
     assert (len(head.messages), head.values) == (600, {"n": 299})
 

@@ -1,5 +1,6 @@
 """Messages and parts."""
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -48,3 +49,9 @@ def test_a_message_cannot_be_changed():
 def test_parts_with_equal_content_are_equal_also_with_bytes():
     assert FilePart(name="a", inline=b"1") == FilePart(name="a", inline=b"1")
     assert FilePart(name="a", inline=b"1") != FilePart(name="a", inline=b"2")
+
+
+def test_a_deep_copy_of_what_holds_values_shares_them() -> None:
+    part = DataPart(data={"many": ["a", {"b": None}]})
+    copied = deepcopy({"parts": [part]})
+    assert copied["parts"][0] is part

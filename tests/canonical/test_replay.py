@@ -1,7 +1,8 @@
 """Saying it again."""
 
 import hashlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from canonical.event import (
     Custom,
     InterruptAnswered,
     InterruptRaised,
+    LossNoted,
     MessageEnded,
     MessageStarted,
     PartAdded,
@@ -25,8 +27,12 @@ from canonical.event import (
     StepEnded,
     StepStarted,
     TaskChanged,
+    ToolEnded,
+    ToolStarted,
+    UpstreamBound,
 )
-from canonical.replay import Said, said_by_agent, same_event, story_of, unseen
+from canonical.message import ReasoningPart, RefusalPart
+from canonical.replay import Diverged, ReplayCursor, agent_events, same_event, standing, story_of
 from tests import strategies
 
 IDS = ("message_id", "index", "call_id", "step_id", "artifact_id", "interrupt_id", "checkpoint_id")
@@ -42,57 +48,101 @@ def without_ids(event: Event) -> Event:
     return event.model_copy(update=update)
 
 
-async def stream(events: Iterable[Event]) -> AsyncIterator[Event]:
-    for event in events:
-        yield event
-
-
-async def rest(events: Iterable[Event], said: list[Event]) -> list[Event]:
-    return [event async for event in unseen(stream(events), said)]
+def rest(events: Iterable[Event], said: Sequence[Event], **how: bool) -> list[Event]:
+    """What of the events is new."""
+    before = ReplayCursor(said, **how)
+    new = [news for event in events for news in before.news(event)]
+    before.end()
+    return new
 
 
 @given(strategies.agent_events(), st.data())
-async def test_exactly_the_repeated_start_is_dropped(events: list[Event], data: st.DataObject):
+def test_exactly_the_repeated_start_is_dropped(events: list[Event], data: st.DataObject):
     cut = data.draw(st.integers(0, len(events)))
-    assert await rest(events, events[:cut]) == events[cut:]
+    assert rest(events, events[:cut]) == events[cut:]
+
+
+def cut(draw: Any, events: Iterable[Event]) -> list[Event]:
+    """The same, with the text of each part cut somewhere else."""
+    pieces: list[Event] = []
+    for event in content(events):
+        if not isinstance(event, PartDelta):
+            pieces.append(event)
+            continue
+        places = sorted(draw(st.sets(st.integers(1, max(1, len(event.text) - 1)), max_size=3)))
+        bounds = [0, *(place for place in places if place < len(event.text)), len(event.text)]
+        pieces += [event.model_copy(update={"text": event.text[a:b]}) for a, b in pairwise(bounds)]
+    return pieces
+
+
+def content(events: Iterable[Event]) -> list[Event]:
+    """The same, with the text of each part in one delta."""
+    made: list[Event] = []
+    for event in events:
+        texts: list[Event] = []
+        if isinstance(event, PartDelta):
+            texts = [event] if event.text else []
+        elif isinstance(event, PartAdded) and isinstance(event.part, TextPart | ReasoningPart | RefusalPart):
+            made.append(event.model_copy(update={"part": event.part.model_copy(update={"text": ""}), "open": True}))
+            texts = [PartDelta(message_id=event.message_id, index=event.index, text=event.part.text)]
+            texts = texts if event.part.text else []
+        else:
+            made.append(event)
+        if texts and isinstance(made[-1], PartDelta):
+            made[-1] = made[-1].model_copy(update={"text": made[-1].text + event.text})  # type: ignore[union-attr]
+        else:
+            made += texts
+        if isinstance(event, PartAdded) and made[-1] is not event and not event.open:
+            made.append(PartEnded(message_id=event.message_id, index=event.index))
+    return made
 
 
 @given(strategies.agent_events(), st.data())
-async def test_the_start_is_known_again_without_the_ids_that_the_hub_gave(events: list[Event], data: st.DataObject):
+def test_text_is_known_again_however_it_is_cut(events: list[Event], data: st.DataObject):
+    before = cut(data.draw, events)
+    before = before[: data.draw(st.integers(0, len(before)))]
+    again = data.draw(st.sampled_from([events, cut(data.draw, events)]))
+    assert content([*before, *rest(again, before, closed=False)]) == content(events)
+    nameless = [without_ids(event) for event in again]
+    assert len(rest(nameless, before, closed=False)) == len(rest(again, before, closed=False))
+
+
+@given(strategies.agent_events(), st.data())
+def test_the_start_is_known_again_without_the_ids_that_the_hub_gave(events: list[Event], data: st.DataObject):
     cut = data.draw(st.integers(0, len(events)))
     again = [without_ids(event) for event in events]
-    assert await rest(again, events[:cut]) == again[cut:]
+    assert rest(again, events[:cut]) == again[cut:]
 
 
 @given(strategies.agent_events(), st.data())
-async def test_other_words_are_a_divergence(events: list[Event], data: st.DataObject):
+def test_other_words_are_a_divergence(events: list[Event], data: st.DataObject):
     cut = data.draw(st.integers(0, len(events)))
     other = Custom(name="other than everything", value=["other"])
     said = [*events[:cut], Custom(name="said"), *events[cut:]]
     with pytest.raises(FaultError) as raised:
-        await rest([*events[:cut], other, *events[cut:]], said)
+        rest([*events[:cut], other, *events[cut:]], said)
     assert raised.value.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
 
 
-async def test_to_end_before_everything_was_repeated_is_a_divergence():
+def test_to_end_before_everything_was_repeated_is_a_divergence():
     said: list[Event] = [Custom(name="a"), Custom(name="b")]
     with pytest.raises(FaultError, match="ended after 1 of the 2 events") as raised:
-        await rest([Custom(name="a")], said)
+        rest([Custom(name="a")], said)
     assert raised.value.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
 
 
-async def test_what_only_the_hub_closed_need_not_be_repeated():
+def test_what_only_the_hub_closed_need_not_be_repeated():
     opened: list[Event] = [MessageStarted(), PartAdded(part=TextPart(text="a"), open=True), StepStarted(name="s")]
     asked = InterruptRaised(message=Message.of("?"))
     closed: list[Event] = [PartEnded(message_id="m", index=0), MessageEnded(message_id="m"), StepEnded(name="s")]
     live = Custom(name="live")
-    assert await rest([*opened, asked, live], [*opened, asked, *closed]) == [live]
-    assert await rest([*opened, asked], [*opened, asked, *closed]) == []
+    assert rest([*opened, asked, live], [*opened, asked, *closed]) == [live]
+    assert rest([*opened, asked], [*opened, asked, *closed]) == []
 
 
-async def test_closings_of_the_agents_own_are_repeated_and_dropped():
+def test_closings_of_the_agents_own_are_repeated_and_dropped():
     said: list[Event] = [MessageStarted(), PartAdded(part=TextPart(text="a"), open=True), PartEnded(), MessageEnded()]
-    assert await rest([*said, Custom()], said) == [Custom()]
+    assert rest([*said, Custom()], said) == [Custom()]
 
 
 @pytest.mark.parametrize(
@@ -126,11 +176,11 @@ def test_a_file_said_again_is_the_same_if_its_bytes_are():
 
 @given(strategies.records())
 def test_what_an_agent_said_is_all_but_the_hubs_own_words(records: list[Record]):
-    said = said_by_agent(records)
+    said = agent_events(records)
     of_hub = {"thread_changed", "task_created", "run_created", "run_started", "task_changed", "run_ended"}
     assert said == [r.event for r in records if r.event.kind not in of_hub | {"interrupt_answered", "run_removed"}]
     runs = [record.run_id for record in records if isinstance(record.event, RunCreated)]
-    assert [event for run_id in runs for event in said_by_agent(records, run_id)] == said
+    assert [event for run_id in runs for event in agent_events(records, run_id)] == said
 
 
 @given(strategies.records())
@@ -142,8 +192,8 @@ def test_the_story_of_a_question_is_everything_since_the_input(records: list[Rec
         assert story is not None
         assert story.first == inputs[0]
         assert [event for event in story.said if isinstance(event, InterruptRaised)][-1].ask is not None
-        until = said_by_agent(records).index(question)
-        assert list(story.said)[: until + 1] == said_by_agent(records)[: until + 1]
+        until = agent_events(records).index(question)
+        assert list(story.said)[: until + 1] == agent_events(records)[: until + 1]
         assert all(event in questions for event in story.said if isinstance(event, InterruptRaised))
 
 
@@ -197,7 +247,159 @@ def test_records_that_do_not_tell_have_no_story():
 
 
 def test_nothing_said_before_makes_everything_live():
-    said = Said(())
-    assert said.repeats(Custom()) is None
+    said = ReplayCursor(())
+    assert said.news(Custom()) == [Custom()]
     assert said.over
     said.end()
+
+
+# What is cut off is not closed
+
+
+@pytest.mark.parametrize(
+    ("said", "again", "new"),
+    [
+        (["a"], ["a"], []),
+        (["ab"], ["a", "bc"], ["c"]),
+        (["a", "b"], ["abc", "d"], ["c", "d"]),
+        (["a"], ["", "a", "b"], ["b"]),
+    ],
+)
+def test_only_the_rest_of_a_text_is_new(said: list[str], again: list[str], new: list[str]):
+    opened: list[Event] = [
+        MessageStarted(message_id="m"),
+        PartAdded(message_id="m", index=0, part=TextPart(text=""), open=True),
+    ]
+    before = [*opened, *(PartDelta(message_id="m", index=0, text=text) for text in said)]
+    told = ReplayCursor(before, closed=False)
+    events: list[Event] = [
+        MessageStarted(),
+        PartAdded(part=TextPart(text=""), open=True),
+        *(PartDelta(text=text) for text in again),
+    ]
+    assert [news for event in events for news in told.news(event)] == [PartDelta(text=text) for text in new]
+
+
+def test_a_part_that_was_cut_off_and_is_given_whole_is_told_to_its_end():
+    said: list[Event] = [
+        MessageStarted(message_id="m"),
+        PartAdded(message_id="m", index=0, part=TextPart(text="Hel"), open=True),
+    ]
+    told = ReplayCursor(said, closed=False)
+    assert told.news(MessageStarted()) == []
+    assert told.news(PartAdded(part=TextPart(text="Hello"))) == [
+        PartDelta(message_id="m", index=0, text="lo"),
+        PartEnded(message_id="m", index=0),
+    ]
+    told.end()
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        [MessageStarted(), PartAdded(part=TextPart(text="Hal"), open=True)],
+        [MessageStarted(), PartAdded(part=TextPart(text="Hel"), open=True), PartEnded()],
+        [MessageStarted(), PartAdded(part=ReasoningPart(text="Hel"), open=True)],
+        [MessageStarted(), PartAdded(part=TextPart(text="Hel", media_type="text/html"), open=True)],
+        [MessageStarted(name="other")],
+        [Custom()],
+    ],
+)
+def test_what_differs_is_known_as_soon_as_it_is_said(again: list[Event]):
+    said = [MessageStarted(message_id="m"), PartAdded(message_id="m", index=0, part=TextPart(text="Hello"), open=True)]
+    told = ReplayCursor(said, closed=False)
+    for event in again[:-1]:
+        assert told.news(event) == []
+    with pytest.raises(Diverged):
+        told.news(again[-1])
+
+
+def test_a_text_that_has_ended_does_not_grow():
+    said: list[Event] = [MessageStarted(), PartAdded(part=TextPart(text="a")), MessageEnded()]
+    told = ReplayCursor(said, closed=False)
+    assert told.news(MessageStarted()) == []
+    with pytest.raises(Diverged, match="more than"):
+        told.news(PartAdded(part=TextPart(text="ab"), open=True))
+
+
+def test_ids_that_an_agent_gives_anew_are_those_of_the_log():
+    said: list[Event] = [
+        ToolStarted(call_id="t1", name="look"),
+        StepStarted(step_id="s1", name="plan"),
+        ArtifactAdded(artifact_id="a1", part=TextPart(text="1"), last=False),
+        ArtifactAdded(artifact_id="a1", part=TextPart(text="2"), append=True, last=False),
+        MessageStarted(message_id="m1"),
+    ]
+    again: list[Event] = [
+        ToolStarted(call_id="t2", name="look"),
+        StepStarted(step_id="s2", name="plan"),
+        ArtifactAdded(artifact_id="a2", part=TextPart(text="1"), last=False),
+        ArtifactAdded(artifact_id="a2", part=TextPart(text="2"), append=True, last=False),
+        MessageStarted(message_id="m2"),
+        MessageEnded(message_id="m2"),
+        ArtifactAdded(artifact_id="a2", part=TextPart(text="3"), append=True),
+        ToolEnded(call_id="t2", name="look"),
+        StepEnded(step_id="s2", name="plan"),
+    ]
+    assert rest(again, said, closed=False, renames=True) == [
+        MessageEnded(message_id="m1"),
+        ArtifactAdded(artifact_id="a1", part=TextPart(text="3"), append=True),
+        ToolEnded(call_id="t1", name="look"),
+        StepEnded(step_id="s1", name="plan"),
+    ]
+    with pytest.raises(Diverged):
+        rest(again, said, closed=False)
+
+
+def test_facts_beside_what_is_said_are_in_no_order_with_it():
+    said: list[Event] = [
+        UpstreamBound(protocol="p", ids={"run": "1"}),
+        LossNoted(feature="step", how="none"),
+        Custom(name="a"),
+    ]
+    bound = UpstreamBound(protocol="p", ids={"run": "2"})
+    assert rest([Custom(name="a"), bound, LossNoted(feature="step", how="none"), Custom(name="b")], said) == [
+        bound,
+        Custom(name="b"),
+    ]
+
+
+# What stands
+
+
+@given(strategies.records())
+def test_of_a_run_that_was_never_started_over_everything_stands(records: list[Record]):
+    assert standing(records) == records
+
+
+def test_what_was_said_before_a_run_was_started_over_does_not_stand():
+    log: list[tuple[str | None, int, Event]] = [
+        ("r1", 0, RunCreated(run_id="r1")),
+        ("r1", 1, RunStarted()),
+        ("r1", 1, Custom(name="1")),
+        ("r2", 1, Custom(name="other")),
+        ("r1", 2, RunStarted(attempt=2, goes_on=True)),
+        ("r1", 2, Custom(name="2")),
+        ("r1", 2, RunStarted(attempt=2)),
+        ("r1", 2, Custom(name="3")),
+        ("r1", 3, RunStarted(attempt=3, goes_on=True)),
+        ("r1", 3, Custom(name="4")),
+    ]
+    records = [Record(seq, seq, "t", *each) for seq, each in enumerate(log, start=1)]
+    assert [e.name for e in agent_events(records, "r1") if isinstance(e, Custom)] == ["3", "4"]
+    assert [e.name for e in agent_events(records) if isinstance(e, Custom)] == ["other", "3", "4"]
+    assert len([r for r in standing(records) if isinstance(r.event, RunStarted)]) == 4
+
+
+def test_of_a_run_that_names_what_is_void_all_else_stands():
+    log: list[tuple[int, Event]] = [
+        (1, MessageStarted(message_id="a")),
+        (1, MessageEnded(message_id="a")),
+        (1, MessageStarted(message_id="b")),
+        (1, PartAdded(message_id="b", index=0, part=TextPart(text="b"))),
+        (1, Custom(name="c")),
+        (1, MessageEnded(message_id="b")),
+        (2, RunStarted(attempt=2, void=("b",))),
+    ]
+    records = [Record(seq, seq, "t", "r1", *each) for seq, each in enumerate(log, start=1)]
+    assert [record.seq for record in standing(records)] == [1, 2, 5, 7]

@@ -11,7 +11,7 @@ import pytest
 
 from canonical import DataPart
 from conformance.contract import Dialogue, Heard, check_agent
-from gateway.callable import wrap
+from gateway.agents.python.agent import wrap
 
 PAGE = Path(__file__).parents[2] / "docs" / "agents.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)

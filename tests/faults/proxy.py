@@ -13,7 +13,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 __all__ = (
+    "Changed",
     "Cut",
+    "Endless",
     "HalfAnswered",
     "HalfAsked",
     "Instead",
@@ -74,9 +76,13 @@ class Link:
         await asyncio.shield(self._left)
 
     async def tell(self, data: bytes) -> None:
+        await self.write(data)
+        self.passed += data
+
+    async def write(self, data: bytes) -> None:
+        """What nobody needs to remember."""
         self._writer.write(data)
         await self._writer.drain()
-        self.passed += data
 
     async def pass_on(self, after: int | bytes | None = None) -> bool:
         """The answer, up to so many bytes or to the end of a word in it; false if it ended before."""
@@ -201,6 +207,55 @@ class Instead(Trouble):
             await (await link.ask()).read()
         struck()
         await link.tell(self.answer)
+
+
+@dataclass(frozen=True)
+class Changed(Trouble):
+    """The server's own answer, with something done to its body."""
+
+    change: Callable[[bytes], bytes]
+
+    async def befall(self, link: Link, struck: Callable[[], None]) -> None:
+        far, answer = await link.ask(), b""
+        while data := await far.read():
+            answer += data
+        head, _, body = answer.partition(b"\r\n\r\n")
+        if _CHUNKED.search(head + b"\r\n"):
+            body = _whole(body)
+        kept = [line for line in head.split(b"\r\n") if not line.lower().startswith(_FRAMING)]
+        struck()
+        await link.write(b"\r\n".join([*kept, b"Connection: close", b"", b""]) + self.change(body))
+
+
+_FRAMING: Final = (b"content-length:", b"transfer-encoding:", b"connection:")
+
+
+def _whole(chunks: bytes) -> bytes:
+    found = b""
+    while chunks:
+        size, _, rest = chunks.partition(b"\r\n")
+        length = int(size, 16)
+        found, chunks = found + rest[:length], rest[length + 2 :]
+        if not length:
+            break
+    return found
+
+
+@dataclass(frozen=True)
+class Endless(Trouble):
+    """Other bytes than the answer, and then always the same ones, for as long as somebody takes them; `most` is a
+    backstop."""
+
+    start: bytes
+    again: bytes
+    most: int = 4 * 2**30
+
+    async def befall(self, link: Link, struck: Callable[[], None]) -> None:
+        struck()
+        await link.tell(self.start)
+        piece = self.again * (65536 // len(self.again) + 1)
+        for _ in range(self.most // len(piece)):
+            await link.write(piece)
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ import adapters.a2a.client as a2a
 import adapters.acp.client as acp
 from adapters import UPSTREAMS
 from adapters._upstream import Upstream
-from adapters.langchain.client import following
+from adapters.langchain.client import resume
 from canonical import Answers, Ask, Fold, Invocation, Message, Receipt, Record, Run, Scope, Submission
 from canonical.event import PartAdded, PartDelta
-from gateway import fleet as fleets
-from gateway.config import Settings
-from gateway.fleet import Breaker, Fleet, Server, fleet
-from gateway.registry import Fronted, Registry, connect
+from gateway.agents import failover as fleets
+from gateway.agents.failover import Breaker, Server, ServerPool, fleet
+from gateway.agents.registry import Fronted, Registry, connect
+from gateway.settings.model import Settings
 from tests.adapters.openai.model import Answer, serve
 from tests.faults.proxy import Proxy, proxied
 from tests.gateway.invariant import check_log
@@ -187,7 +187,7 @@ class Stage:
 
     def health(self, agent: str) -> list[str]:
         """Of its servers."""
-        return list(cast("Fleet", self.fronted[agent].agent).health.values())
+        return list(cast("ServerPool", self.fronted[agent].agent).health.values())
 
     async def ready(self, agent: str) -> str:
         """What the gateway tells of it."""
@@ -250,7 +250,7 @@ async def serves(stage: Stage, agent: str) -> None:
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten what is waited between the tries to find a server again."""
-    for module in (a2a, acp, following):
+    for module in (a2a, acp, resume):
         monkeypatch.setattr(module, "FIRST_WAIT", 0.01)
         monkeypatch.setattr(module, "LAST_WAIT", 0.05)
     monkeypatch.setattr(fleets, "_PAUSES", (0.01, 0.02))

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.config import Settings
-from gateway.fleet import Fleet
-from gateway.registry import connect
+from gateway.agents.failover import ServerPool
+from gateway.agents.registry import connect
+from gateway.settings.model import Settings
 from tests.faults.proxy import Cut, Stall, status
 from tests.faults.stage import BOUND, REATTACHING, WIRES, Stage, hurry, keeps_the_laws, words_of
 from tests.running import running
@@ -125,7 +125,7 @@ async def test_a_gateway_that_is_back_before_the_server_is_finds_the_run_again(
     async with running(tmp_path, fronted={"held": fronted}) as front.front:
         try:
             async with asyncio.timeout(BOUND):
-                while list(cast("Fleet", fronted.agent).health.values()) != ["failing"]:  # noqa: ASYNC110
+                while list(cast("ServerPool", fronted.agent).health.values()) != ["failing"]:  # noqa: ASYNC110
                     await asyncio.sleep(0)
         finally:
             await proxy.open()

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from adapters.acp.client import Client
-from gateway.config import Settings
-from gateway.fleet import Server, fleet
-from gateway.registry import Fronted, connect
+from gateway.agents.failover import Server, fleet
+from gateway.agents.registry import Fronted, connect
+from gateway.settings.model import Settings
 from tests.faults.proxy import Cut, Proxy, Stall, Trouble, status
 from tests.faults.stage import BOUND, COOLDOWN, WIRES, Stage, hurry, keeps_the_laws, serves, words_of
 from tests.gateway.heard import hearing
@@ -178,7 +178,7 @@ async def test_a_call_of_a_server_that_is_left_alone_fails_at_once(
     while stage.health(agent) != ["open"]:
         await stage.run(agent, stage.text())
     await proxy.open()
-    monkeypatch.setattr("gateway.fleet._PAUSES", (4.0,))
+    monkeypatch.setattr("gateway.agents.failover._PAUSES", (4.0,))
     receipt = await stage.submit(agent, stage.text())
     try:
         found = await stage.ended(receipt, within=2)

@@ -33,7 +33,12 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
 
 
 def babelgate(
-    folder: Path, *arguments: str, stdin: str = "", program: Sequence[str] = PROGRAM, **variables: str
+    folder: Path,
+    *arguments: str,
+    stdin: str = "",
+    program: Sequence[str] = PROGRAM,
+    bound: float = BOUND,
+    **variables: str,
 ) -> "subprocess.CompletedProcess[str]":
     """Run it to its end."""
     return subprocess.run(
@@ -43,7 +48,7 @@ def babelgate(
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=BOUND,
+        timeout=bound,
         check=False,
     )
 
@@ -80,6 +85,18 @@ class Served:
         assert match is not None, self.lines
         self.url = match[1]
 
+    def logged(self, word: str) -> str:
+        """The next line of stderr that holds the word."""
+        while True:
+            try:
+                line = self._stderr.get(timeout=BOUND)
+            except Empty:
+                raise AssertionError(f"{word} was not logged in {BOUND} s; so far: {self._log}") from None
+            assert line is not None, f"{word} was not logged: {self._log}"
+            self._log.append(line)
+            if word in line:
+                return line
+
     @property
     def table(self) -> str:
         return "\n".join(self.lines)
@@ -109,10 +126,12 @@ def _pump(stream: Iterable[str], put: Callable[[str | None], None]) -> None:
 
 
 @contextmanager
-def served(folder: Path, *arguments: str, program: Sequence[str] = PROGRAM, **variables: str) -> Generator[Served]:
-    """`babelgate serve` on a free port, ready to be called."""
+def served(
+    folder: Path, *arguments: str, program: Sequence[str] = PROGRAM, command: str = "serve", **variables: str
+) -> Generator[Served]:
+    """`babelgate serve`, or another command that serves, on a free port, ready to be called."""
     process = subprocess.Popen(
-        [*program, "serve", "--port", "0", *arguments],
+        [*program, command, "--port", "0", *arguments],
         cwd=folder,
         env=_environment(variables),
         stdout=subprocess.PIPE,

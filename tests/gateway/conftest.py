@@ -1,5 +1,17 @@
-"""Fixtures of the gateway's tests."""
+"""Fixtures of the gateway's tests, and the event loops that they run on."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
 
 from tests.gateway.hubs import hubs
 
-__all__ = ("hubs",)
+__all__ = ("hubs", "pytest_asyncio_loop_factories")
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Any]:
+    """A module that says `LOOPS` is run on each of them."""
+    module = item.getparent(pytest.Module)
+    return getattr(module.obj if module else None, "LOOPS", {"asyncio": asyncio.new_event_loop})

@@ -37,10 +37,10 @@ async def talking(url: str, path: str, **options: Any) -> AsyncGenerator[Socket]
         yield Socket(connection)
 
 
-async def refusal(url: str, path: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+async def refusal(url: str, path: str, headers: Mapping[str, str] | None = None, **options: Any) -> httpx.Response:
     """What is answered to a handshake that is refused."""
     with pytest.raises(InvalidStatus) as caught:
-        async with connected(url, path, additional_headers=headers):
+        async with connected(url, path, additional_headers=headers, **options):
             pass
     response = caught.value.response
     headers = dict(response.headers.raw_items())

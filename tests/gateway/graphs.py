@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypedDict
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langgraph.config import get_stream_writer
 from langgraph.func import entrypoint, task  # pyright: ignore[reportMissingTypeStubs]
@@ -19,7 +19,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph  # pyright: ig
 from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel
 
-__all__ = ("GRAPHS", "Model")
+__all__ = ("GRAPHS", "Model", "State", "builder", "chat", "new", "words")
 
 
 class Model(BaseChatModel):
@@ -155,6 +155,23 @@ def blocks() -> Any:
         AIMessageChunk(content=[{"type": "reasoning", "reasoning": "m.", "index": 0}]),
         AIMessageChunk(content=[{"type": "text", "text": "Yes", "index": 1}]),
         AIMessageChunk(content=[{"type": "text", "text": "!", "index": 1}]),
+    ]
+    model = Model(answers=[pieces])
+
+    async def answer(state: State) -> Any:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    return builder(State, {"answer": answer})
+
+
+def cites() -> Any:
+    """Its model cites what it has read, and refuses the rest, each in pieces."""
+    cited = {"type": "citation", "url": "https://example.com/rain", "title": "Rain", "start_index": 0, "end_index": 7}
+    pieces = [
+        AIMessageChunk(content=[{"type": "text", "text": "It ", "index": 0}]),
+        AIMessageChunk(content=[{"type": "text", "text": "rains", "index": 0}]),
+        AIMessageChunk(content=[{"type": "text", "text": "", "annotations": [cited], "index": 0}]),
+        *[AIMessageChunk(content=[{"type": "refusal", "refusal": each, "index": 1}]) for each in ("No ", "more", ".")],
     ]
     model = Model(answers=[pieces])
 
@@ -315,6 +332,46 @@ def within() -> Any:
     return builder(Listed, {"first": writes({"items": ["a"]}), "inner": inner})
 
 
+def report() -> Any:
+    """Says what it does under a name as it goes, streams what its model says, and calls a tool by hand."""
+    model = Model(answers=[words("Hello", " big", " world")])
+
+    async def tell(state: State) -> Any:
+        get_stream_writer()({"name": "progress", "step": "tell"})
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    def look(_: State) -> Any:
+        get_stream_writer()({"name": "progress", "step": "look"})
+        get_stream_writer()("not named")
+        call = {"id": "call_1", "name": "search", "args": {"q": "v3"}}
+        return {"messages": [AIMessage("", tool_calls=[call], id="a1"), ToolMessage("found", tool_call_id="call_1")]}
+
+    return builder(State, {"tell": tell, "look": look, "close": writes({"messages": [AIMessage("Bye.", id="a2")]})})
+
+
+def hire() -> Any:
+    """Calls an agent that has a name of its own, as a tool; a node comes after it."""
+    model = Model(answers=[words("Found", " it.")])
+
+    async def research(state: State) -> Any:
+        return {"messages": [await model.ainvoke(state["messages"])]}
+
+    agent = builder(State, {"model": research}).compile().with_config(metadata={"lc_agent_name": "researcher"})
+
+    def choose(_: State) -> Any:
+        return command(goto=Send("work", {"tool_call": {"id": "call_1", "name": "task", "args": {}}}))
+
+    async def work(_: Any) -> Any:
+        return {"messages": (await agent.ainvoke({"messages": [HumanMessage("Look.")]}))["messages"][-1:]}
+
+    made = new(State)
+    for name, node in (("choose", choose), ("work", work), ("after", writes({"count": 1}))):
+        made.add_node(name, node)
+    made.add_edge(START, "choose")
+    made.add_edge("work", "after")
+    return made
+
+
 # Not drawn, but written
 
 
@@ -368,11 +425,14 @@ GRAPHS: dict[str, Any] = {
     "ask": ask,
     "blocks": blocks,
     "chat": chat,
+    "cites": cites,
     "endless": endless,
     "fail": fail,
     "fan": fan,
     "flow": flow,
+    "hire": hire,
     "joke": joke,
+    "report": report,
     "several": several,
     "steps": steps,
     "structured": structured,

@@ -42,12 +42,13 @@ from canonical.event import (
     TaskChanged,
 )
 from canonical.state import TERMINAL
-from gateway.blob import Blobs
-from gateway.command import Bounds
-from gateway.fetch import Fetcher
+from gateway.clock import Clock
+from gateway.http.outbound import Fetcher
 from gateway.hub import Hub
-from gateway.ledger import Ledger
-from gateway.webhook import WriterFactory
+from gateway.runs.submission import Bounds
+from gateway.runs.webhooks import WriterFactory
+from gateway.storage.blobs import Blobs
+from gateway.storage.transaction import Ledger
 from tests.empty import make_database
 from tests.gateway.invariant import check_database
 
@@ -198,6 +199,8 @@ class Limits:
     event: int = 8 * 2**20
     ephemeral_ttl: float = 60
     input_ttl: float = 604800
+    input: int = 8 * 2**20
+    metadata: int = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +225,7 @@ class Agents:
             raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {name}")
         return self._agents[name]
 
-    async def reached(self, name: str) -> Fronted:
+    async def get_reachable(self, name: str) -> Fronted:
         return self.get(name)
 
     def all(self) -> Sequence[Fronted]:
@@ -262,8 +265,9 @@ class House:
         *agents: Fronted,
         limits: Limits | None = None,
         bounds: Bounds | None = None,
-        clock: Callable[[], int] | None = None,
+        clock: Clock | None = None,
         writers: Mapping[str, WriterFactory] | None = None,
+        webhook_protocols: Mapping[str, str] | None = None,
         name: str = "hub.db",
     ) -> Hub:
         """A hub that is not started yet."""
@@ -277,6 +281,7 @@ class House:
             bounds=bounds or Bounds(),
             fetcher=Fetcher(["127.0.0.0/8"]),
             writers=writers or {},
+            webhook_protocols=webhook_protocols or {},
             clock=clock,
         )
         self._hubs.append(hub)
@@ -293,7 +298,7 @@ class House:
         await self._stop(hub)
 
     async def _stop(self, hub: Hub) -> None:
-        if hub.journal.closed or not hub.instance:
+        if hub.journal.is_closed or not hub.instance:
             return
         try:
             await check_invariants(hub, self.folder / "blobs")

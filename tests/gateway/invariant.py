@@ -32,11 +32,11 @@ from canonical.event import (
     ToolStarted,
 )
 from canonical.state import ENDED, TERMINAL, WAITING, may_become, run_may_become
-from gateway.journal import read_page
-from gateway.ledger import INTERRUPT, RUN, TASK, THREAD
-from gateway.recorder import files_of
-from gateway.sql import table_of
-from gateway.table import BlobUseRow, InterruptRow, RunRow, TaskRow, ThreadRow
+from gateway.runs.event_check import files_of
+from gateway.storage.journal import read_page
+from gateway.storage.statements import table_of
+from gateway.storage.tables import BlobUseRow, InterruptRow, RunRow, TaskRow, ThreadRow
+from gateway.storage.transaction import INTERRUPT, RUN, TASK, THREAD
 
 __all__ = ("check_database", "check_log", "log_of")
 
@@ -92,7 +92,8 @@ class _Walk:
     at: int = 0
     tasks: dict[str, TaskState] = field(default_factory=dict[str, TaskState])
     runs: dict[str, RunStatus] = field(default_factory=dict[str, RunStatus])
-    attempts: dict[str, int] = field(default_factory=dict[str, int])
+    attempts: dict[str, RunStarted] = field(default_factory=dict[str, RunStarted])
+    """By run, its last start."""
     task_of: dict[str, str] = field(default_factory=dict[str, str])
     idle: set[str] = field(default_factory=set[str])
     """Runs without activation: an answer that leaves other questions open starts and pauses in one commit."""
@@ -129,8 +130,13 @@ class _Walk:
             assert after in ENDED, record
         if isinstance(event, RunStarted):
             after = RunStatus.RUNNING
-            assert event.attempt == record.attempt == self.attempts.get(run_id, 0) + 1, f"{record}: wrong attempt"
-            self.attempts[run_id] = event.attempt
+            last = self.attempts.get(run_id, RunStarted(attempt=0))
+            # One that went on may turn out to say something else.
+            number = last.attempt if last.goes_on and not event.goes_on else last.attempt + 1
+            assert event.attempt == record.attempt == number, f"{record}: wrong attempt"
+            if event.starts_over:
+                assert self.open[run_id] == _Open(), f"{record}: it starts over and leaves open {self.open[run_id]}"
+            self.attempts[run_id] = event
             others = [other for other, status in self.runs.items() if status is RunStatus.RUNNING and other != run_id]
             assert not others or run_id in self.idle, f"{record}: {others} are running"
         if after is not None:
@@ -138,7 +144,7 @@ class _Walk:
             self.runs[run_id] = after
         elif not isinstance(event, InterruptAnswered):
             assert before is RunStatus.RUNNING, f"{record}: the run is {before}"
-            assert record.attempt == self.attempts[run_id], f"{record}: an old attempt"
+            assert record.attempt == self.attempts[run_id].attempt, f"{record}: an old attempt"
         self.open[run_id].follow(record)
 
     def _task(self, record: Record) -> None:

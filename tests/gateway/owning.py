@@ -1,7 +1,7 @@
 """A gateway with two owners, and things that belong to one of them."""
 
 from base64 import b64encode
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
@@ -15,7 +15,8 @@ from canonical.value import JsonObject
 from tests import loopback
 from tests.gateway.heard import Heard, hearing
 from tests.gateway.hubs import check_invariants
-from tests.gateway.route import Protocol
+from tests.gateway.knowledge import knowledge
+from tests.gateway.route import AGENT_SLOT, ROUTES, Protocol
 from tests.gateway.shape import is_endless
 from tests.gateway.valid import PUSH, V1
 from tests.running import Running, running
@@ -117,6 +118,8 @@ class Made:
     later: str
     """A run there that has not begun yet."""
     config_id: str = "p1"
+    offered: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    """Of each protocol of another package: what stands for the parameters of its routes."""
 
     def slots(self, protocol: Protocol) -> dict[str, str]:
         if protocol == "aief":
@@ -130,6 +133,8 @@ class Made:
                 "assistant_id": "ask",
                 "namespace": "a",
             }
+        if protocol in self.offered:
+            return dict(self.offered[protocol])
         return {
             "agent": "ask",
             "name": "ask",
@@ -143,16 +148,29 @@ class Made:
 
     def hidden(self, text: str) -> str:
         """A text in which each id is its name."""
-        for each in sorted(fields(self), key=lambda each: each.name != "resource_id"):  # others are within it
-            if each.name != "config_id":
-                text = text.replace(getattr(self, each.name), f"<{each.name}>")
+        for each in sorted(_ids(), key=lambda name: name != "resource_id"):  # others are within it
+            text = text.replace(getattr(self, each), f"<{each}>")
+        for protocol, slots in self.offered.items():
+            for name in slots.keys() - AGENT_SLOT:
+                text = text.replace(slots[name], f"<{protocol}: {name}>")
         return text
 
 
+def _ids() -> Sequence[str]:
+    return [each.name for each in fields(Made) if each.name not in ("config_id", "offered")]
+
+
 def unknown() -> Made:
-    ids = {each.name: str(uuid4()) for each in fields(Made) if each.name != "config_id"}
+    ids = {name: str(uuid4()) for name in _ids()}
+    offered = {name: _unknown_slots(name) for name in knowledge()}
     changed = {"resource_id": f"{uuid4()}.0", "blob": sha256(uuid4().bytes).hexdigest()}
-    return Made(**{**ids, **changed, "context_id": f"context-{uuid4()}", "label": f"label-{uuid4()}"})
+    named = {"context_id": f"context-{uuid4()}", "label": f"label-{uuid4()}"}
+    return Made(**{**ids, **changed, **named}, offered=offered)
+
+
+def _unknown_slots(protocol: str) -> Mapping[str, str]:
+    slots = {slot for route in ROUTES if route.protocol == protocol for slot in route.slots}
+    return {slot: "echo" if slot in AGENT_SLOT else str(uuid4()) for slot in slots}
 
 
 def message(**fields: Any) -> JsonObject:
@@ -193,6 +211,7 @@ async def make(client: httpx.AsyncClient) -> Made:
         context_id=context_id,
         **await make_steps(client),
         **await make_thread(client),
+        offered={name: await each.make(client) for name, each in knowledge().items()},
     )
 
 
@@ -246,6 +265,8 @@ async def look(client: httpx.AsyncClient, made: Made) -> str:
         f"/threads/{made.later_thread}/runs/{made.later}",
         f"/store/items?key=k&namespace={made.label}.notes&refresh_ttl=false",
     ]
+    for name, each in knowledge().items():
+        looks += each.look(made.offered[name])
     answers = [await client.get(path, headers=V1) for path in looks]
     assert [answer.status_code for answer in answers] == [200] * len(looks), [answer.text for answer in answers]
     return "\n".join(answer.text for answer in answers)

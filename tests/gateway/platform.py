@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.graph import front
+from gateway.agents.langgraph.agent import front
 from tests.gateway.graphs import GRAPHS
 from tests.running import Running, running
 

@@ -7,9 +7,10 @@ from typing import Any, Final, Literal, cast
 
 from litestar.routes import HTTPRoute
 
-from gateway.app import create_app
-from gateway.config import Settings
-from gateway.registry import Registry
+from gateway.agents.registry import Registry
+from gateway.http.app import create_app
+from gateway.settings.model import Settings
+from tests.gateway.knowledge import prefixed
 
 __all__ = (
     "AGENT_SLOT",
@@ -27,21 +28,25 @@ __all__ = (
     "words_of",
 )
 
-Protocol = Literal["acp", "a2a", "aief", "langchain", "own"]
-Words = Literal[
-    "acp",
-    "rpc",
-    "rest",
-    "rest-0.3",
-    "aief",
-    "langgraph",
-    "langgraph-command",
-    "agent-protocol",
-    "agent-protocol-command",
-    "own",
-]
+Protocol = Literal["acp", "a2a", "aief", "langchain", "own"] | str
+"""Or the name of one that another package offers."""
+Words = (
+    Literal[
+        "acp",
+        "rpc",
+        "rest",
+        "rest-0.3",
+        "aief",
+        "langgraph",
+        "langgraph-command",
+        "agent-protocol",
+        "agent-protocol-command",
+        "own",
+    ]
+    | str
+)
 """Whose error body: ACP's, A2A's in JSON-RPC, in REST 1.0 and in REST 0.3, AIEF's, LangGraph's, the Agent Protocol's,
-that of a command in either of these, or the gateway's own."""
+that of a command in either of these, or the gateway's own; or, by its name, those of a protocol of another package."""
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 AGENT_SLOT: Final = frozenset({"agent", "name", "agent_id", "assistant_id"})
@@ -112,7 +117,7 @@ def protocol_of(path: str) -> Protocol:
         return "aief"
     if re.match(r"/(agent-protocol|agents|assistants|info|ok|runs|store|threads)(/|$)", path):
         return "langchain"
-    return "own"
+    return prefixed(path) or "own"
 
 
 def words_of(method: str, path: str) -> Words:

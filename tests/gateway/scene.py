@@ -14,6 +14,7 @@ from tests.gateway.stage import Moment, Puppet, Puppets, Stage
 from tests.pairs.a2a import JsonRpc10
 from tests.pairs.acp import Acp
 from tests.pairs.caller import Caller, Feed, Seen
+from tests.pairs.langgraph import AgentProtocol, LangGraph
 
 __all__ = ("Company", "Part", "Scene", "nothing", "together", "was_cut")
 
@@ -109,20 +110,22 @@ class Part:
         async with Acp(self.caller.http, self.agent).replay(self.task_id) as feed:
             return await feed.end()
 
-    async def check_going_on(self) -> None:
-        """A reader that comes back is told exactly the rest, without a gap and without a repetition."""
+    async def check_going_on(self, words: int = 3) -> None:
+        """A reader that comes back is told exactly the rest, without a gap and without a repetition; the agent says so
+        many words."""
         puppet = self.puppet
         assert self.feed is not None and puppet is not None
         async with self.caller.come_back(self.feed) as back:
-            puppet.say(3)
+            puppet.say(words)
             puppet.end()
             seen = await back.end()
         assert seen.state == "completed", seen
         async with self.caller.replay(self.task_id) as whole:
             assert await whole.end() == seen
         assert self.feed.frames + back.frames == whole.frames
-        assert seen.text.endswith(puppet.said)
-        assert puppet.attempt > 1 or seen.text == puppet.said
+        assert seen.text == puppet.said
+        looked, later = (await self.caller.look(self.task_id)).lasting, self.caller.later(seen)
+        assert looked == later, f"{self.caller.name}, {self.agent}: {looked} != {later}"
 
     async def check_shown(self) -> None:
         """What was shown before is the start of what is shown now, byte by byte."""
@@ -231,8 +234,14 @@ class Company(Scene):
         self.queue = self.cast("single", 7, Acp)
         self.streams = self.cast("paced", 8)
         self.cancelled = [Part(Acp(stage.http, "paced"), f"cancelled-{number}") for number in range(3)]
-        self.again = self.cast("again", 5)
-        self.far = self.cast("far", 6)
+        self.again = self.cast(
+            "again", 8, Acp, Acp, JsonRpc10, JsonRpc10, LangGraph, LangGraph, AgentProtocol, AgentProtocol
+        )
+        self.far = [
+            *self.cast("far", 4, Acp, JsonRpc10, LangGraph, AgentProtocol),
+            *self.cast("far-a2a", 2, JsonRpc10, LangGraph),
+            *self.cast("far-langgraph", 4, Acp, JsonRpc10, LangGraph, AgentProtocol),
+        ]
         self.late = [Part(Acp(stage.http, "echo"), f"late-{number}") for number in range(6)]
         self.parts += [*self.cancelled, *self.late]
 
@@ -300,10 +309,15 @@ class Company(Scene):
         assert ran == [part.text for part in self.queue]
 
     async def check_going_on(self, attempt: int) -> None:
-        """What may be started again is, and says everything again. What goes on elsewhere is heard to its end."""
-        for part in self.again:
+        """What may be started again is: it says everything again, and more or less than before, and the last attempt
+        holds. What goes on elsewhere is heard to its end."""
+        going: list[Awaitable[None]] = [part.check_going_on() for part in self.far]
+        for number, part in enumerate(self.again):
+            assert part.puppet is not None
+            more = len(part.puppet.words) + 3
             part.puppet = await self.puppets.called(part.text, attempt)
-        await together([part.check_going_on() for part in (*self.again, *self.far)])
+            going.append(part.check_going_on(more if number % 2 else 1))
+        await together(going)
 
     async def check_last_moment(self) -> None:
         """Of what was done while the kill came, all is there that was acknowledged."""

@@ -7,6 +7,7 @@ from typing import Any, Final, cast
 
 import httpx
 
+from tests.gateway.knowledge import knowledge
 from tests.gateway.route import Words, is_waiting
 
 __all__ = ("MAX_ERROR", "check_error", "check_reply", "error_of", "is_endless", "not_found")
@@ -19,7 +20,7 @@ _LEAKS: Final = re.compile(r'Traceback|File "|\.py\b|<html|<!doctype|site-packag
 _ACP_CODES: Final = {
     400: {"invalid_input"},
     401: {"invalid_input"},
-    403: {"server_error"},
+    403: {"server_error", "invalid_input"},
     404: {"not_found"},
     405: {"server_error"},
     409: {"invalid_input"},
@@ -32,7 +33,7 @@ _RPC_REASONS: Final = {
     -32600: {"INVALID_REQUEST", "TOO_LARGE"},
     -32601: {"METHOD_NOT_FOUND", "NOT_FOUND"},
     -32602: {"INVALID_PARAMS"},
-    -32000: {"UNAUTHENTICATED"},
+    -32000: {"UNAUTHENTICATED", "FORBIDDEN"},
     -32001: {"TASK_NOT_FOUND"},
     -32002: {"TASK_NOT_CANCELABLE"},
     -32004: {"UNSUPPORTED_OPERATION"},
@@ -44,6 +45,7 @@ _RPC_REASONS: Final = {
 _REST: Final = {
     400: {"INVALID_ARGUMENT", "FAILED_PRECONDITION"},
     401: {"UNAUTHENTICATED"},
+    403: {"PERMISSION_DENIED"},
     404: {"NOT_FOUND"},
     405: {"UNIMPLEMENTED"},
     409: {"ABORTED"},
@@ -51,10 +53,11 @@ _REST: Final = {
 }
 """google.rpc.Code by status (A2A 1.0.1, 11.6)."""
 
-_AIEF: Final = {401, 404, 405, 409, 413, 422}
+_AIEF: Final = {401, 403, 404, 405, 409, 413, 422}
 _LANGCHAIN: Final = {
     400: {"invalid"},
     401: {"unauthenticated"},
+    403: {"forbidden"},
     404: {"not_found"},
     405: {"method_not_allowed"},
     409: {"conflict", "not_awaiting", "task_ended"},
@@ -82,7 +85,10 @@ def check_error(words: Words, response: httpx.Response) -> None:
     """The answer is an error in these words, and tells nothing of what is inside."""
     text = response.text
     assert not _LEAKS.search(text), f"the answer leaks: {text[:300]}"
-    assert len(response.content) <= MAX_ERROR, f"{len(response.content)} bytes of error"
+    echoed = (
+        len(json.dumps(_envelope(response).get("id"))) if words == "rpc" else 0
+    )  # JSON-RPC 2.0, 5: the id, as it is
+    assert len(response.content) - echoed <= MAX_ERROR, f"{len(response.content)} bytes of error"
     # 501 is how the SDK of A2A 0.3 says UnsupportedOperation in REST.
     assert response.status_code < 500 or (words, response.status_code) == ("rest-0.3", 501), text[:300]
     _CHECKS[words](response)
@@ -93,8 +99,8 @@ def error_of(words: Words, response: httpx.Response) -> bool:
     is joined, because it has answered before it knows."""
     if response.status_code >= 400:
         return True
-    if words == "rpc":
-        return "error" in _envelope(response)
+    if words == "rpc":  # what has no id is not answered (JSON-RPC 2.0, 4.1)
+        return response.status_code != 204 and "error" in _envelope(response)
     if words in ("langgraph-command", "agent-protocol-command"):
         return check_reply(_json(response))["type"] == "error"
     return words in ("langgraph", "agent-protocol") and _late(response) is not None
@@ -174,7 +180,7 @@ def _rpc(response: httpx.Response) -> None:
     reply = _keys(_envelope(response), {"jsonrpc", "id", "error"})
     assert reply["jsonrpc"] == "2.0"
     assert reply["id"] is None or isinstance(reply["id"], str | int | float)
-    assert response.status_code in (200, 400, 401, 404, 413), response.status_code
+    assert response.status_code in (200, 400, 401, 403, 404, 413), response.status_code
     error = _keys(reply["error"], {"code", "message"}, frozenset({"data"}))
     assert error["code"] in _RPC_REASONS, error
     _message(error["message"])
@@ -303,4 +309,5 @@ _CHECKS: Final[Mapping[Words, Callable[[httpx.Response], None]]] = {
     "agent-protocol": _agent_protocol,
     "agent-protocol-command": _agent_protocol_command,
     "own": _own,
+    **{name: each.check_error for name, each in knowledge().items()},
 }

@@ -15,6 +15,7 @@ from canonical.value import Json
 from tests.gateway.heard import hearing
 from tests.gateway.hostile import LIMIT, UNKNOWN
 from tests.gateway.hubs import check_invariants
+from tests.gateway.knowledge import knowledge_of
 from tests.gateway.route import Route, protocol_of, words_of
 from tests.gateway.shape import check_error, error_of, is_endless
 from tests.gateway.valid import PUSH, V1, VALID, command, rpc
@@ -52,6 +53,8 @@ async def besieged(folder: Path) -> AsyncGenerator[Running]:
 
 async def there(gateway: Running, path: str) -> Mapping[str, str]:
     """Ids of new things of the protocol whose path it is: most of them a question that waits for its answer."""
+    if (known := knowledge_of(path)) is not None:
+        return await known.make(gateway.http)
     match protocol_of(path):
         case "aief":
             return await _aief(gateway.http)
@@ -160,6 +163,8 @@ async def works(gateway: Running, path: str) -> None:
         "/acp/runs", json={"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": words}]}]}
     )
     assert said.json()["output"][0]["parts"][0]["content"] == words
+    if (known := knowledge_of(path)) is not None:
+        assert await known.echo(http, words) == words
     match protocol_of(path):
         case "a2a":
             message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": words}]}

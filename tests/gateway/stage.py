@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 import httpx
 from sqlalchemy import Connection
 
-from gateway.database import open_engine
+from gateway.storage.database import open_engine
 from tests import loopback
 from tests.gateway.command import ROOT
 from tests.gateway.hubs import within
@@ -173,6 +173,14 @@ class Nursery:
             ready = ready or "Ctrl-C" in line
         return pid, url
 
+    async def begin(self, folder: Path) -> int:
+        """A gateway that may not listen yet: its process."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{folder}\n".encode())
+        while not (line := await self._line()).startswith('{"pid"'):
+            pass
+        return json.loads(line)["pid"]
+
     async def ended(self) -> int | None:
         """By which signal."""
         while not (line := await self._line()).startswith('{"signal"'):
@@ -207,8 +215,11 @@ async def nursery() -> AsyncGenerator[Nursery]:
 class Stage:
     """One folder, with one gateway at a time on it."""
 
-    def __init__(self, folder: Path, nursery: Nursery, settings: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, nursery: Nursery, settings: Mapping[str, Any], port: int | None = None) -> None:
+        """`port` = the one that all of its gateways listen on; without it each takes a free one."""
         self.folder = folder
+        if port is not None:
+            (folder / "port").write_text(str(port))
         self.http = loopback.client()
         """Of the gateway that was started last."""
         self._nursery = nursery
@@ -233,6 +244,12 @@ class Stage:
         if self._pid is not None:
             os.kill(self._pid, signal.SIGKILL)
             self._pid = None
+
+    async def kill_while_it_starts(self, seconds: float) -> None:
+        """So long after it began."""
+        self._pid = await self._nursery.begin(self.folder)
+        await asyncio.sleep(seconds)
+        await self.killed()
 
     async def killed(self) -> None:
         """Until it is dead. What it left is a database of which every invariant holds."""

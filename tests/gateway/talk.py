@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from canonical import Message
 from conformance.contract import Dialogue, Heard
-from gateway.callable import InProcess, wrap
+from gateway.agents.python.agent import InProcess, wrap
 
 __all__ = ("agent", "tell", "within")
 

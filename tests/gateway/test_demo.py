@@ -16,11 +16,11 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.replay import said_by_agent
+from canonical.replay import agent_events
 from conformance.contract import Dialogue, Heard, check_agent
 from conformance.contract.trial import STRANGE
 from gateway import demo
-from gateway.callable import wrap
+from gateway.agents.python.agent import wrap
 from tests.gateway.talk import within
 
 
@@ -162,4 +162,4 @@ async def test_fail_says_a_token_and_raises_with_the_callers_text():
     assert (heard.fault.code, heard.fault.message) == (FaultCode.AGENT_FAILED, "RuntimeError: because")
     (ended,) = (record.event for record in made.records if isinstance(record.event, RunEnded))
     assert ended.status is RunStatus.ERROR
-    assert len(said_by_agent(made.records)) == 4
+    assert len(agent_events(made.records)) == 4

@@ -24,7 +24,7 @@ from canonical import (
 )
 from canonical.event import Custom, MessageStarted, PartAdded, PartDelta, RunCreated, RunEnded, TaskChanged
 from gateway.hub import Hub
-from gateway.ledger import Ledger
+from gateway.storage.transaction import Ledger
 from tests.gateway.hubs import (
     OWNER,
     Echo,
@@ -312,7 +312,7 @@ async def test_a_full_disk_refuses_what_does_not_fit_and_everything_goes_on_when
         await submit(hub, "echo", LARGE)
     assert error.value.fault.code is FaultCode.INTERNAL
     assert "x" * 50 not in error.value.fault.message
-    assert hub.journal.failed is not None
+    assert hub.journal.failure is not None
     disk.empty()
     assert await hub.ready() is None
     await ends(hub, await submit(hub, "echo", LARGE))
@@ -350,7 +350,7 @@ async def test_an_end_that_cannot_be_stored_is_stored_as_soon_as_it_can(hubs: Ho
     await disk.fill()
     going.end(RunEnded(output=LARGE))
     await within(going.closed.wait())
-    await within(turned(lambda: hub.journal.failed is not None), "the end on its way to the disk")
+    await within(turned(lambda: hub.journal.failure is not None), "the end on its way to the disk")
     assert (await hub.run(OWNER, receipt.run_id)).status is RunStatus.RUNNING
     disk.empty()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED

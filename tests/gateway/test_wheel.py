@@ -54,7 +54,7 @@ def test_the_wheel_holds_the_packages_and_the_files_they_need_and_nothing_else(w
     info = {package for package in packages if package.endswith(".dist-info")}
     assert packages - info == {"adapters", "canonical", "conformance", "gateway"}
     needed = ("env.py", "script.py.mako", "versions/0001_journal.py")
-    assert {f"gateway/migrations/{name}" for name in needed} <= set(names)
+    assert {f"gateway/storage/migrations/{name}" for name in needed} <= set(names)
     assert "gateway/babelgate.schema.json" in names
     assert not any("__pycache__" in name or name.endswith(".pyc") for name in names)
     assert any(name.endswith("/licenses/LICENSE") for name in names)
@@ -64,7 +64,7 @@ def test_the_wheel_holds_the_packages_and_the_files_they_need_and_nothing_else(w
 
 def test_the_installed_wheel_serves(installed: Path, tmp_path: Path) -> None:
     program = (str(installed / "babelgate"),)
-    where = run(installed / "python", "-P", "-c", "import gateway.app; print(gateway.app.__file__)")
+    where = run(installed / "python", "-P", "-c", "import gateway.http.app; print(gateway.http.app.__file__)")
     assert where.startswith(str(installed.parent)), where
     with served(tmp_path, program=program, PYTHONPATH="") as running:
         body = {"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": "Hello"}]}]}

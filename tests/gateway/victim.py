@@ -80,7 +80,9 @@ def serve() -> None:
         pid = os.fork()
         if pid == 0:
             os.dup2(os.open(folder / "stderr.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 2)
-            main(["serve", "--port", "0", "--config", str(folder / "babelgate.yaml")])
+            port = folder / "port"
+            chosen = port.read_text() if port.exists() else "0"
+            main(["serve", "--port", chosen, "--config", str(folder / "babelgate.yaml")])
         print(json.dumps({"pid": pid}), flush=True)
         _, status = os.waitpid(pid, 0)
         print(json.dumps({"signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None}), flush=True)

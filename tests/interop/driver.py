@@ -31,6 +31,8 @@ SERVERS: Final = {
     "a2a-1.0": "a2a_server_1_0.py",
     "a2a-0.3": "a2a_server_0_3.py",
     "aief": "aief_server.py",
+    "graphserve": "graphserve_server.py",
+    "mcp": "mcp_server.py",
 }
 
 BOUND: Final = 30.0

@@ -30,9 +30,12 @@ IMPORTS: Final = {
     "a2a-1.0": "import a2a.client, a2a.server.routes",
     "a2a-0.3": "import a2a.client, a2a.server.apps",
     "acp": "import acp_sdk.client, acp_sdk.server",
+    "agbenchmark": "import agbenchmark.utils.data_types, pytest_asyncio",
     "aief": "import agent_protocol, agent_protocol_client, uvicorn",
+    "graphserve": "import graphserve, uvicorn",
     "langgraph": "import langgraph_api, langgraph_cli.cli, langgraph_runtime_inmem",
     "langgraph-sdk": "import langgraph_sdk",
+    "mcp": "import mcp.server.mcpserver, uvicorn",
 }
 """Each peer and what it must be able to import: a set of pins that installs may still not start."""
 

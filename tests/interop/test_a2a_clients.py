@@ -173,6 +173,14 @@ async def test_the_first_token_is_there_before_the_agent_goes_on(peer: Peer) -> 
     assert (state(task), text_of(task)) == ("completed", "first second")
 
 
+async def test_characters_at_which_texts_have_new_lines_pass_in_streams(peer: Peer) -> None:
+    said = "a\x0bb\x0cc\x1cd\x1de\x1ef\x85g\u2028h\u2029i"
+    async with peer.at("echo"):
+        events = await peer.client.call("stream", text=said)
+    assert "".join(token_of(event) or "" for event in events) == said
+    assert state(events[-1].get("statusUpdate") or events[-1]["update"]) == "completed"
+
+
 async def test_conversations_go_on_in_a_context_of_the_callers_own(peer: Peer) -> None:
     name = f"talk-{peer.name}-{peer.binding}-{peer.compat}"
     first = await peer.sent("echo", "one", context_id=name)

@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 from adapters.a2a import client as client_module
+from adapters.a2a.agents.interface import Interface
 from adapters.a2a.client import Client, discover
-from adapters.a2a.client.binding import Binding, bound
-from adapters.a2a.client.upstream import Upstream
-from adapters.a2a.interface import Interface
+from adapters.a2a.client.binding import Binding, create_binding
+from adapters.a2a.client.http import HttpClient
 from canonical import DataPart, Event, FilePart, Message, Record, RunStatus, TextPart
 from canonical.agent import DETACH
 from canonical.event import ArtifactAdded, MessageEnded, PartAdded, PartDelta, RunEnded, UpstreamBound
@@ -58,8 +58,8 @@ class Way:
     @asynccontextmanager
     async def binding(self, name: str) -> AsyncGenerator[Binding]:
         """The same without an agent's manners."""
-        upstream = Upstream()
-        yield bound(upstream, self.interface(name), "")
+        upstream = HttpClient()
+        yield create_binding(upstream, self.interface(name), "")
         await upstream.aclose()
 
     @asynccontextmanager

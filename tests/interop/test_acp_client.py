@@ -75,7 +75,8 @@ async def test_agents_are_listed_and_described(client: OfficialClient) -> None:
     agents = await client.call("agents")
     assert {"echo", "ask", "ask-twice"} <= {agent["name"] for agent in agents}
     assert (await client.call("agent", name="echo"))["input_content_types"]
-    assert (await client.call("agent", name="ask_twice"))["name"] == "ask-twice"
+    for name in ("ask_twice", "ask-twice"):
+        assert (await client.call("agent", name=name))["name"] == name
 
 
 async def test_a_sync_run(client: OfficialClient) -> None:
@@ -95,6 +96,13 @@ async def test_a_streamed_run_whose_events_are_the_list_of_events(client: Offici
     assert kinds(events)[-2:] == ["message.completed", "run.completed"]
     assert [e["part"]["content"] for e in events if e["type"] == "message.part"] == ["one", " two", " three"]
     assert await client.call("run_events", run_id=events[0]["run"]["run_id"]) == events
+
+
+async def test_characters_at_which_texts_have_new_lines_pass_in_streams(client: OfficialClient) -> None:
+    said = "a\x0bb\x0cc\x1cd\x1de\x1ef\x85g\u2028h\u2029i"
+    events = await client.call("run_stream", agent="echo", input=said)
+    assert kinds(events)[-1] == "run.completed"
+    assert texts(events[-1]["run"]["output"]) == [said]
 
 
 async def test_the_first_token_comes_before_the_agent_is_released(client: OfficialClient, gate: asyncio.Event) -> None:
@@ -166,7 +174,7 @@ async def test_files_go_in_and_out(client: OfficialClient) -> None:
     ]
     run = await client.call("run_sync", agent="files", input=[{"parts": parts}])
     named = {part["name"]: part["content"] for said in run["output"] for part in said["parts"]}
-    assert named == {"a.txt": "A note", "b.bin": "AAEC", "report.txt": "QSByZXBvcnQ="}
+    assert named == {"a.txt": "A note", "b.bin": "AAEC", "report.txt": "A report"}
 
 
 async def test_tool_calls_steps_and_data_are_read_by_the_client(client: OfficialClient) -> None:

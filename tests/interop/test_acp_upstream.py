@@ -11,9 +11,9 @@ import httpx
 import pytest
 import pytest_asyncio
 
+from adapters.acp.agents import upstream_name
 from adapters.acp.client import Client, discover
-from adapters.acp.manifest import upstream_name
-from gateway.registry import Fronted
+from gateway.agents.registry import Fronted
 from tests import loopback
 from tests.interop.driver import BOUND, OfficialClient, OfficialServer, start_client, start_server
 from tests.running import Running, running
@@ -59,7 +59,7 @@ def parts(run: Any) -> list[Any]:
 
 async def test_its_agents_are_there_with_their_own_words(client: OfficialClient) -> None:
     agents = {agent["name"]: agent for agent in await client.call("agents")}
-    assert {"echo", "ask", "ask-twice"} <= set(agents)
+    assert {"echo", "ask", "ask_twice"} <= set(agents)
     assert agents["echo"]["description"] == "Gives the caller's text back."
 
 

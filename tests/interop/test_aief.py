@@ -208,6 +208,15 @@ async def test_files_go_up_and_come_down(client: Client, tmp_path: Path) -> None
     assert names(task["artifacts"]) == names(listed)
 
 
+async def test_a_task_that_is_told_to_go_on_is_done_as_it_was_asked_for(client: Client) -> None:
+    """As the protocol's Postman collection has it: a "y" with every step until the last one, and then the files."""
+    task_id = await client.create("files", "A report")
+    while not (await client.step("files", task_id, "y"))["is_last"]:
+        pass
+    [artifact] = (await client.call("files", "list_agent_task_artifacts", task_id=task_id))["artifacts"]
+    assert (artifact["file_name"], await client.content("files", task_id, artifact)) == ("report.txt", b"A report")
+
+
 async def test_a_file_without_a_folder_has_none(client: Client, tmp_path: Path) -> None:
     task_id = await client.create("files", "x")
     (tmp_path / "a.txt").write_bytes(b"1")

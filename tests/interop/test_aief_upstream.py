@@ -15,7 +15,7 @@ from adapters.aief import Client, discover
 from canonical import FaultCode, FilePart, Message, TextPart
 from canonical.event import ArtifactAdded, StepStarted, UpstreamBound
 from conformance.contract import Heard, check_agent
-from gateway.registry import Fronted
+from gateway.agents.registry import Fronted
 from tests import loopback
 from tests.adapters.a2a.talk import Reminded, Talk
 from tests.interop.driver import BOUND, OfficialServer, start_server
@@ -148,3 +148,14 @@ async def test_a_conversation_goes_on_in_a_new_task_with_what_was_said(gateway: 
     assert first["output"] == "echo: One"
     # What was said comes first, and so its agent is none that the program has: it gives back what it was told.
     assert second["output"].endswith("agent: echo: One\n\necho: Two")
+
+
+async def test_the_files_of_a_task_are_there_after_its_last_step(gateway: Running) -> None:
+    """Asked for with a "y" a step, as the protocol's Postman collection does; the server's agent knows its task."""
+    task_id = (await gateway.http.post("/ap/v1/agent/tasks", json={"input": "files: A report"})).json()["task_id"]
+    path = f"/ap/v1/agent/tasks/{task_id}"
+    step = (await gateway.http.post(f"{path}/steps", json={"input": "y"})).json()
+    assert step["is_last"]
+    [artifact] = (await gateway.http.get(f"{path}/artifacts")).json()["artifacts"]
+    assert (artifact["file_name"], artifact["agent_created"]) == ("report.txt", True)
+    assert (await gateway.http.get(f"{path}/artifacts/{artifact['artifact_id']}")).content == b"A report"

@@ -88,6 +88,8 @@ class _View(View):
         self.run: dict[str, Any] = {}
         self.output: list[dict[str, Any]] = []
         self.open: dict[str, Any] | None = None
+        self.last = ""
+        """What was told of the run last."""
 
     def read(self, frame: Frame) -> None:
         told = json.loads(frame.bare)
@@ -108,6 +110,10 @@ class _View(View):
             case kind:
                 assert kind == ("run." + told["run"]["status"]), told
                 assert (kind == "run.created") == (self.run == {}), "a run is created once, and first"
+                if kind == "run.in-progress" == self.last:  # it starts over
+                    assert len(told["run"]["output"]) < len(self.output)
+                    self.output = [message for message in self.output if message in told["run"]["output"]]
+                self.last = kind
                 assert told["run"]["output"] == self.output, "a run's output is the sum of its messages"
                 self.run = told["run"]
 

@@ -13,8 +13,9 @@ import pytest
 from canonical import Carry, Feature, Run, Scope
 from canonical.event import RunStarted
 from docs.pairing import AGENTS, SERVERS, Cell, Side, cell
-from gateway.config import Settings
-from gateway.registry import Fronted, connect
+from gateway.agents.registry import Fronted, connect
+from gateway.settings.model import Settings
+from tests.gateway.knowledge import knowledge
 from tests.interop.driver import OfficialServer, start_server
 from tests.interop.langgraph_dev import langgraph_dev
 from tests.pairs.a2a import JsonRpc03, JsonRpc10, Rest03, Rest10
@@ -35,6 +36,7 @@ QUESTION: Final = Question("What is your name?")
 CALLERS: Final[tuple[type[Caller], ...]] = (
     *(Acp, JsonRpc03, JsonRpc10, Rest03, Rest10),
     *(Aief, LangGraph, AgentProtocol),
+    *(caller for each in knowledge().values() for caller in each.callers),
 )
 
 
@@ -145,7 +147,7 @@ async def in_process(folder: Path, kind: Kind) -> AsyncGenerator[House]:
 @asynccontextmanager
 async def compiled(folder: Path, kind: Kind) -> AsyncGenerator[House]:
     """Graphs, as their authors give them to the gateway."""
-    from gateway.graph import front as fronted
+    from gateway.agents.langgraph.agent import front as fronted
 
     players = Cast()
     made = {name: Fronted(*fronted(graph, name)) for name, graph in graphs(players).items()}
@@ -304,6 +306,7 @@ HOUSES: Final[Mapping[str, Kind]] = {
         _called(("echo", "ask", "files", "slow")),
         callers=ONE_EACH,
     ),
+    **{name: Kind(name, partial(behind, name, each.path)) for name, each in knowledge().items()},
 }
 """By the name of the server that has them."""
 

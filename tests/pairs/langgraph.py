@@ -7,6 +7,7 @@ and a task's stream is the streams of its runs, one after the other.
 from base64 import b64decode, b64encode
 from collections.abc import AsyncGenerator, Iterable, Mapping, Set
 from contextlib import AsyncExitStack, asynccontextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from json import loads
 from typing import Any, ClassVar, Final, Self
@@ -102,8 +103,12 @@ class _View(View):
         self.progress: list[str] = []
         self.chunks: dict[str, _Told] = {}
         """By the message's id: its chunks added up."""
+        self.taken_back: dict[str, _Told] = {}
+        """The same, of messages that were said before a run started over. Those that a state holds stand."""
         self.started: list[str] = []
         """Runs."""
+        self.before: list[tuple[_Told, list[str]]] = []
+        """What had been said when each of them started."""
         self.state = "submitted"
         self.questions: tuple[Question, ...] = ()
         self.fault = ""
@@ -116,8 +121,14 @@ class _View(View):
         match frame.event:
             case "metadata":
                 assert set(told) == {"run_id", "attempt"}
-                assert told["run_id"] == self.ids.run not in self.started, "a run starts once"
-                self.started.append(told["run_id"])
+                assert told["run_id"] == self.ids.run
+                if told["run_id"] in self.started:
+                    assert told["attempt"] > 1, "a run that starts again says so"
+                    self.told, self.progress = deepcopy(self.before[-1])
+                    self.taken_back, self.chunks = {**self.taken_back, **self.chunks}, {}
+                else:
+                    self.started.append(told["run_id"])
+                    self.before.append(deepcopy((self.told, self.progress)))
                 self.state, self.questions, self.values = "working", (), None
             case "messages":
                 chunk, about = told
@@ -141,6 +152,9 @@ class _View(View):
 
     def _values(self, values: Wire) -> None:
         for message in values.get("messages", ()):
+            if message["id"] in self.taken_back:
+                self.chunks[message["id"]] = self.taken_back.pop(message["id"])
+                self.told.add(message)
             if message["id"] in self.chunks:
                 whole = _Told()
                 whole.add(message)

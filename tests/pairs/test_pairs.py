@@ -1,6 +1,6 @@
 """Each thing that a run can do, seen by each protocol's caller, done by each kind of agent."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 from typing import Any, Final
 
@@ -130,7 +130,7 @@ async def test_two_questions_at_once_are_each_answered(house: House, caller: Cal
     assert seen == Seen("completed", text="Two questions. Ada said yes.")
 
 
-@pairs("login", shows=(Feature.AUTH_REQUEST,))
+@pairs("login", Feature.QUESTION, shows=(Feature.AUTH_REQUEST,))
 async def test_a_question_for_credentials_is_answered_like_any_other(house: House, caller: Caller) -> None:
     kept = Feature.AUTH_REQUEST in house.kind.keeps and caller.carries[Feature.AUTH_REQUEST].level == "full"
     whole = kept or house.cell(caller, Feature.AUTH_REQUEST).level == "full"
@@ -176,7 +176,7 @@ async def test_a_cancel_reaches_the_agent_and_ends_the_stream(house: House, call
     assert await caller.look(feed.ids.task) == left(house, caller, feed.seen)
 
 
-@pairs("ask", Feature.CANCEL)
+@pairs("ask", Feature.CANCEL, Feature.QUESTION)
 async def test_a_task_that_waits_for_an_answer_can_be_cancelled(house: House, caller: Caller) -> None:
     asked = await caller.send("go")
     await caller.give_up(asked)
@@ -247,6 +247,10 @@ async def test_what_a_protocol_cannot_show_is_named_as_lost_and_nothing_else_is(
     assert await caller.losses(seen.task_id) == {str(feature) for feature in expected}
 
 
+_AS_IT_CAME: Final[Mapping[str, Set[Feature]]] = {"acp": {Feature.TOOL_ACTIVITY}}
+"""What a protocol carries in part, and whole where the same one is spoken on both sides: its own form is passed on."""
+
+
 def named(house: House, caller: Caller, said: Set[Feature]) -> Iterator[Feature]:
     """What is told to be lost of what was said: what its server says that it could not say, and what the gateway says
     that the caller's protocol cannot show. What arrives as something else, or is shown in a place of its own, is not
@@ -254,6 +258,8 @@ def named(house: House, caller: Caller, said: Set[Feature]) -> Iterator[Feature]
     told = {"dropped", "lossy"} if caller.names_partial else {"dropped"}
     for feature in said:
         here, there = house.carries[feature], caller.carries[feature]
+        if here is there and feature in _AS_IT_CAME.get(caller.speaks, ()):
+            continue
         partly = there.level in told and feature is not Feature.USAGE
         if here.level in house.kind.tells or (here.level != "dropped" and (there.level == "dropped" or partly)):
             yield feature

@@ -141,6 +141,11 @@ def _sent(form: Form) -> Schema:
     return _task(form) if form == "0.3" else obj({"task": _task(form)})
 
 
+def _reply(form: Form) -> Schema:
+    """An answer that is a message, or the event that brings it."""
+    return _message(form) if form == "0.3" else obj({"message": _message(form)})
+
+
 def _page(form: Form) -> Schema:
     size = {"type": "integer", "minimum": 0}
     return obj({"tasks": items(_task(form)), "nextPageToken": TEXT, "pageSize": size, "totalSize": size})
@@ -237,6 +242,7 @@ _SCHEMAS = {
     "task": _task,
     "event": _event,
     "sent": _sent,
+    "reply": _reply,
     "page": _page,
     "push": _push,
     "pushes": _pushes,

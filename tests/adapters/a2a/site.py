@@ -13,7 +13,7 @@ import httpx
 from litestar import Litestar, Request, Response
 from litestar.exceptions import HTTPException
 
-from adapters._request import Caller
+from adapters._server.caller import Caller
 from adapters.a2a import adapter
 from canonical import (
     Artifact,
@@ -30,12 +30,12 @@ from canonical import (
 from canonical.event import Custom, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
 from canonical.message import AnnotationPart, ReasoningPart, RefusalPart
 from gateway import demo
-from gateway.blob import Blobs
-from gateway.callable import wrap
-from gateway.command import Bounds
-from gateway.fetch import Fetcher
+from gateway.agents.python.agent import wrap
+from gateway.agents.registry import Fronted, Registry
+from gateway.http.outbound import Fetcher
 from gateway.hub import Hub
-from gateway.registry import Fronted, Registry
+from gateway.runs.submission import Bounds
+from gateway.storage.blobs import Blobs
 from tests.bridge import Bridge
 
 __all__ = ("Site", "answer_of", "events_of", "message", "message_0_3", "opened", "until")
@@ -52,6 +52,8 @@ class Limits:
     event: int = 8 * 1024 * 1024
     ephemeral_ttl: float = 60
     input_ttl: float = 604800
+    input: int = 8 * 2**20
+    metadata: int = 2**20
 
 
 class Gates:
@@ -103,7 +105,13 @@ async def modes(call: Invocation) -> str:
     return ", ".join(accepted)
 
 
+def reject(text: str) -> str:
+    """Does not take the task on."""
+    raise FaultError(FaultCode.AGENT_FAILED, text, rejected=True)
+
+
 AGENTS: Mapping[str, Any] = {
+    "reject": reject,
     "modes": modes,
     "echo": demo.echo,
     "stream": demo.stream,
@@ -206,6 +214,7 @@ async def opened(folder: Path, agents: Mapping[str, Any] | None = None, **limits
         bounds=Bounds(),
         fetcher=fetcher,
         writers=adapter.webhooks,
+        webhook_protocols=dict.fromkeys(adapter.webhooks, adapter.name),
     )
     await hub.start()
     site: Site

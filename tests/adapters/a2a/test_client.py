@@ -12,7 +12,7 @@ import pytest
 from adapters._sse import frame
 from adapters.a2a import client as client_module
 from adapters.a2a.client import Client
-from adapters.a2a.client.upstream import Upstream
+from adapters.a2a.client.http import HttpClient
 from canonical import DataPart, Event, FaultCode, FaultError, FilePart, Invocation, Message, Record, TextPart
 from canonical.agent import DETACH
 from canonical.event import (
@@ -26,7 +26,7 @@ from canonical.event import (
     UpstreamBound,
 )
 from canonical.message import ReasoningPart
-from canonical.replay import unseen
+from canonical.replay import ReplayCursor
 from tests.adapters.a2a.far import CONTEXT, TASK, Body, Far, card_0_3, card_1_0, far_server
 
 BOUND = 10.0
@@ -557,7 +557,8 @@ async def test_a_run_is_told_again_as_the_log_has_it_and_goes_on_from_there(far:
     far.set("GetTask", whole("abc"))
     for count in range(1, len(first) - 1):
         before = first[:count]
-        new = [event async for event in unseen(agent.reattach(attached(before)), before)]
+        past = ReplayCursor(before, closed=False)
+        new = [news for event in await all_of(agent.reattach(attached(before))) for news in past.news(event)]
         assert said([*before, *new]) == "abc", count
     assert far.calls().count("SendStreamingMessage") == 1
 
@@ -665,8 +666,8 @@ async def test_a_server_that_does_not_answer_a_cancel_holds_nobody_up(
         (302, b"", FaultCode.AGENT_FAILED, "answered 302"),
         (200, b"Hello", FaultCode.AGENT_INVALID, "did not answer with JSON"),
         (200, b"[]", FaultCode.AGENT_INVALID, "an answer is no object"),
-        (200, b"{}", FaultCode.AGENT_INVALID, "did not tell of a task"),
-        (200, [], FaultCode.AGENT_INVALID, "did not tell of a task"),
+        (200, b"{}", FaultCode.AGENT_INVALID, "did not answer with a task"),
+        (200, [], FaultCode.AGENT_INVALID, "did not answer with a task"),
     ],
 )
 async def test_a_refusal_is_told_in_the_servers_words(
@@ -734,7 +735,7 @@ async def test_a_failed_task_is_the_agents_failure(far: Far, agent: Client) -> N
 async def test_an_answer_that_is_too_large_is_cut_short(
     far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Upstream, "answer_limit", 10)
+    monkeypatch.setattr(HttpClient, "answer_limit", 10)
     far.set("SendStreamingMessage", {"task": whole("ab" * 1000)})
     assert (await fault_of(agent.run(call())))[0] is FaultCode.AGENT_INVALID
 

@@ -13,9 +13,9 @@ import pytest
 from pydantic_core import to_json
 
 from adapters._sse import Frames, frame
-from adapters.a2a import codec, codec_0_3, codec_0_3_rest
-from adapters.a2a.dialect import Dialect
-from adapters.a2a.writer import EventWriter
+from adapters.a2a.codec import v0_3, v0_3_rest, v1_0
+from adapters.a2a.codec.dialect import Dialect
+from adapters.a2a.write.task_events import EventWriter
 from canonical import EVENT, FaultError, Record
 from canonical.event import RunCreated
 from tests.adapters.a2a.log import task_of
@@ -24,9 +24,9 @@ from tests.adapters.a2a.schema import check
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
 DIALECTS: dict[str, type[Dialect]] = {
-    "1.0": codec.Codec,
-    "0.3": codec_0_3.Codec,
-    "0.3-rest": codec_0_3_rest.Codec,
+    "1.0": v1_0.Codec,
+    "0.3": v0_3.Codec,
+    "0.3-rest": v0_3_rest.Codec,
 }
 
 

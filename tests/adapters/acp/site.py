@@ -12,12 +12,12 @@ import httpx
 
 from adapters._sse import Frames
 from gateway import demo
-from gateway.app import create_app, open_hub
-from gateway.callable import wrap
-from gateway.config import DEMO, Settings
-from gateway.fetch import Fetcher
+from gateway.agents.python.agent import wrap
+from gateway.agents.registry import Fronted, Registry
+from gateway.http.app import create_app, open_hub
+from gateway.http.outbound import Fetcher
 from gateway.hub import Hub
-from gateway.registry import Fronted, Registry
+from gateway.settings.model import DEMO, Settings
 from tests.bridge import client
 
 __all__ = ("BOUND", "NOBODY", "Site", "message", "opened", "texts")

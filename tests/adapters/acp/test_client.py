@@ -12,8 +12,8 @@ import pytest
 
 from adapters._sse import frame
 from adapters.acp import client as client_module
+from adapters.acp.agents import upstream_name
 from adapters.acp.client import Client, discover
-from adapters.acp.manifest import upstream_name
 from canonical import (
     Event,
     FaultCode,
@@ -223,6 +223,14 @@ async def test_what_an_input_cannot_say_is_noted_as_lost_also_when_it_is_told_ag
     far.set(f"GET /runs/{RUN}/events", {"events": PLAIN})
     again = await all_of(agent.reattach(call(messages=messages, upstream={"run": RUN, "session": SESSION})))
     assert again == first
+
+
+async def test_metadata_of_the_run_is_noted_as_lost_unless_it_came_by_acp(far: Far, agent: Client) -> None:
+    assert losses_in(await all_of(agent.run(call(metadata={"customer": 7})))) == ["metadata"]
+    assert "metadata" not in far.asked[0][2]
+    told = await all_of(agent.run(call(metadata={"customer": 7}, extra={"acp": {"metadata": {"customer": 7}}})))
+    assert losses_in(told) == []
+    assert far.asked[-1][2]["metadata"] == {"customer": 7}
 
 
 async def test_a_known_session_goes_on_and_no_transcript_is_sent(far: Far, agent: Client) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from adapters._body import parse_json
+from adapters._json import parse_json
 from adapters._sse import Frames, frame
 from adapters.acp import wire as w
-from adapters.acp.codec import View
-from adapters.acp.reader import EventReader, decode_event
-from adapters.acp.writer import EventWriter
+from adapters.acp.codec.messages import View
+from adapters.acp.read import EventReader, decode_event
+from adapters.acp.write.run_events import EventWriter
 from canonical import EVENT, FaultError, Record
 
 GOLDEN = Path(__file__).parents[2] / "golden"

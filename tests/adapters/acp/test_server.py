@@ -12,8 +12,8 @@ import httpx
 import pytest
 
 from adapters._sse import Frames
-from canonical import Ask, Invocation, Message, Scope, TextPart
-from canonical.event import TaskCreated
+from canonical import Ask, Invocation, Message, Scope, Submission, TextPart
+from canonical.event import Custom, TaskCreated
 from tests.adapters.acp.site import BOUND, NOBODY, Site, message, opened, texts
 
 
@@ -71,11 +71,16 @@ async def test_agents_are_advertised_as_labels_and_found_under_any_name_they_hav
         names = [agent["name"] for agent in (await site.get("/agents")).json()["agents"]]
         assert {"slow-echo", "a.b", "a-b"} <= set(names)
         assert "slow_echo" not in names
-        for name in ("slow_echo", "slow-echo"):
-            assert (await site.get(f"/agents/{name}")).json()["name"] == "slow-echo"
+        for name in ("slow_echo", "slow-echo"):  # it is called what the caller calls it
+            assert (await site.get(f"/agents/{name}")).json()["name"] == name
             run = await site.run(name)
-            assert run["agent_name"] == "slow-echo"
-            assert run["output"][0]["role"] == "agent/slow-echo"
+            for shown in (run, (await site.get(f"/runs/{run['run_id']}")).json()):
+                assert shown["agent_name"] == name
+                assert shown["output"][0]["role"] == f"agent/{name}"
+            assert {event["run"]["agent_name"] for event in await site.events(run["run_id"]) if "run" in event} == {
+                name
+            }
+            assert (await site.run(name, mode="async"))["agent_name"] == name
         assert re.fullmatch(r"user|agent(/[a-zA-Z0-9_\-]+)?", (await site.run("a.b"))["output"][0]["role"])
 
 
@@ -249,6 +254,43 @@ async def test_what_gets_lost_stands_in_a_header_of_unary_answers(site: Site) ->
     assert "babelgate-loss" not in (await site.create("echo")).headers
 
 
+async def test_events_that_only_a_stream_shows_are_told_to_be_no_part_of_a_run(tmp_path: Path) -> None:
+    async def moody(text: str) -> AsyncGenerator[Any]:
+        yield Custom(name="mood", value="good")
+        yield "Fine."
+
+    async with opened(tmp_path, {"moody": moody}) as site:
+        answer = await site.create("moody")
+        lost = 'custom="a generic event of streams and of the list of events, and no part of a run"'
+        run_id = answer.json()["run_id"]
+        assert answer.headers["babelgate-loss"] == lost
+        assert (await site.get(f"/runs/{run_id}")).headers["babelgate-loss"] == lost
+        listed = await site.get(f"/runs/{run_id}/events")
+        assert "babelgate-loss" not in listed.headers
+        assert [event["generic"] for event in listed.json()["events"] if event["type"] == "generic"] == [
+            {"name": "mood", "value": "good"}
+        ]
+
+
+async def test_metadata_of_a_callers_request_reaches_the_agent(tmp_path: Path) -> None:
+    async def tell(call: Invocation) -> str:
+        return str(call.metadata.get("customer"))
+
+    async with opened(tmp_path, {"tell": tell}) as site:
+        answer = await site.create("tell", metadata={"customer": 7})
+        assert texts(answer.json()["output"]) == ["7"]
+        assert "babelgate-loss" not in answer.headers
+        assert texts((await site.create("tell", metadata="none")).json()["output"]) == ["None"]
+
+
+async def test_a_run_of_another_protocol_tells_that_its_metadata_is_not_shown(site: Site) -> None:
+    said = (Message.of("Hello", "user"),)
+    made = await site.hub.submit("default", Submission(agent="echo", messages=said, metadata={"customer": 7}))
+    await site.until(made.task_id, "completed")
+    answer = await site.get(f"/runs/{made.task_id}")
+    assert answer.headers["babelgate-loss"] == 'metadata="neither runs nor messages have any"'
+
+
 async def test_a_run_of_any_protocol_is_an_acp_run(site: Site) -> None:
     body = {
         "jsonrpc": "2.0",
@@ -275,7 +317,7 @@ async def test_files_go_in_and_out_as_named_parts(site: Site) -> None:
     assert list(named) == ["note.txt", "b.bin", "report.txt"]
     assert (named["note.txt"]["content"], named["note.txt"]["content_encoding"]) == ("A note", "plain")
     assert (named["b.bin"]["content"], named["b.bin"]["content_encoding"]) == ("AAEC", "base64")
-    assert named["report.txt"]["content_encoding"] == "base64"
+    assert (named["report.txt"]["content"], named["report.txt"]["content_encoding"]) == ("Some text", "plain")
 
 
 async def test_a_large_file_is_shown_by_its_url_and_served_as_bytes_that_no_browser_shows(tmp_path: Path) -> None:

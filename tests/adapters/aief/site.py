@@ -21,9 +21,9 @@ from canonical import (
 )
 from canonical.event import Custom, Event, StepEnded, StepStarted
 from gateway import demo
-from gateway.config import DEMO
+from gateway.agents.registry import Fronted
 from gateway.hub import Hub
-from gateway.registry import Fronted
+from gateway.settings.model import DEMO
 from tests.running import running
 
 __all__ = ("BOUND", "NOBODY", "OWNER", "Site", "opened", "within")
@@ -148,10 +148,11 @@ class Site:
         return await self.http.get(self.at(agent, f"/{task_id}/artifacts/{artifact_id}"))
 
     async def upload(
-        self, agent: str, task_id: str, name: str, content: bytes, folder: str | None = None
+        self, agent: str, task_id: str, name: str, content: bytes, folder: str | None = None, **headers: str
     ) -> httpx.Response:
         form = {} if folder is None else {"relative_path": folder}
-        return await self.http.post(self.at(agent, f"/{task_id}/artifacts"), files={"file": (name, content)}, data=form)
+        url, named = self.at(agent, f"/{task_id}/artifacts"), {k.replace("_", "-"): v for k, v in headers.items()}
+        return await self.http.post(url, files={"file": (name, content)}, data=form, headers=named)
 
 
 @asynccontextmanager
@@ -166,7 +167,8 @@ async def opened(folder: Path, fronted: Mapping[str, Fronted] | None = None, **s
         "graph": graph,
     }
     known = {name: agent for name, agent in known.items() if name not in (fronted or {})}
-    async with running(folder, known, fronted=fronted, **{"default_agent": "echo", **settings}) as gateway:
+    given: dict[str, Any] = {"default_agent": "echo", **settings}
+    async with running(folder, known, fronted=fronted, **given) as gateway:
         try:
             yield Site(gateway.hub, gateway.http, gates, folder, gateway.url)
         finally:

@@ -11,8 +11,21 @@ import pytest
 
 from adapters.aief import Client, discover, upstream, upstream_name
 from adapters.aief.client import task as task_module
-from adapters.aief.client.upstream import Upstream, root_of
-from canonical import DataPart, Event, Fault, FaultCode, FaultError, FilePart, Invocation, Message, Record, RunStatus
+from adapters.aief.client.http import HttpClient, root_of
+from canonical import (
+    DataPart,
+    Event,
+    Fault,
+    FaultCode,
+    FaultError,
+    FilePart,
+    Invocation,
+    Message,
+    Record,
+    RefusalPart,
+    RunStatus,
+    TextPart,
+)
 from canonical.event import (
     ArtifactAdded,
     InterruptAnswered,
@@ -228,6 +241,23 @@ async def test_steps_are_posted_until_the_last_and_each_is_a_message(far: Far, a
     assert [type(event) for event in events[-2:]] == [UpstreamBound, RunEnded]
 
 
+@pytest.mark.parametrize(
+    ("given", "lost"),
+    [
+        ({"metadata": {"customer": 7}}, ["metadata"]),
+        ({"messages": (Message(role="user", parts=(TextPart(text="a", metadata={"m": 1}),)),)}, ["metadata"]),
+        (
+            {"messages": (Message(role="user", parts=(RefusalPart(text="No."),), metadata={"m": 1}),)},
+            ["metadata", "refusal"],
+        ),
+    ],
+)
+async def test_metadata_and_refusals_of_an_input_are_noted_as_lost(
+    far: Far, agent: Client, given: dict[str, Any], lost: list[str]
+) -> None:
+    assert losses(await all_of(agent.run(call(**given)))) == lost
+
+
 async def test_a_single_step_without_a_name_is_the_run_itself(far: Far, agent: Client) -> None:
     assert not [event for event in await all_of(agent.run(call())) if isinstance(event, StepStarted)]
 
@@ -327,7 +357,7 @@ async def test_an_id_cannot_lead_to_another_path(far: Far, agent: Client) -> Non
 
 
 async def test_an_answer_without_end_is_cut_off(far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Upstream, "answer_limit", 1000)
+    monkeypatch.setattr(HttpClient, "answer_limit", 1000)
     far.steps = [step("x" * 2000)]
     _, fault = await until_fault(agent.run(call()))
     assert fault.code is FaultCode.AGENT_INVALID

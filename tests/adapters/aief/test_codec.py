@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.aief import wire as w
 from adapters.aief.codec import (
     artifact_id,
     clean_folder,
@@ -18,6 +17,7 @@ from adapters.aief.codec import (
     input_of,
     page_of,
 )
+from adapters.aief.wire import types as w
 from canonical import Artifact, DataPart, FilePart, Invocation, Message, TextPart
 from canonical.value import JsonObject
 

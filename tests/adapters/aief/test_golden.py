@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from adapters.aief.codec import contents
-from adapters.aief.view import TaskView
+from adapters.aief.write.task import TaskView
 from canonical import EVENT, Record
 
 GOLDEN = Path(__file__).parents[2] / "golden"

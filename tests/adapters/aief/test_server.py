@@ -2,16 +2,29 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
+import pytest
 
-from canonical import AgentInfo, Answers, Message, Scope, Submission, TaskState
+from canonical import (
+    AgentInfo,
+    Answers,
+    Message,
+    RefusalPart,
+    RunStatus,
+    Scope,
+    Submission,
+    TaskState,
+    TextPart,
+)
 from canonical.event import RunEnded
 from canonical.thread import following
-from gateway.registry import Fronted
+from gateway.agents.python.agent import wrap
+from gateway.agents.registry import Fronted
 from tests.adapters.aief.site import BOUND, NOBODY, OWNER, Site, opened, within
 
 STEPS = "/agent/echo/ap/v1/agent/tasks"
@@ -230,6 +243,17 @@ async def test_the_input_of_a_step_goes_before_the_task_s(site: Site) -> None:
     assert (await site.task("echo", task_id))["input"] == "task"
     task_id = await site.create("echo", "task")
     assert (await site.post("echo", task_id, ""))["output"] == ""
+
+
+@pytest.mark.parametrize("word", ["y", "Yes", " continue\n"])
+async def test_an_input_that_only_has_the_first_step_done_does_not_hide_the_task_s(site: Site, word: str) -> None:
+    task_id = await site.create("echo", "task")
+    step = await site.post("echo", task_id, word)
+    assert (step["output"], step["input"]) == ("task", word)
+    assert await site.steps("echo", task_id) == [step]
+    assert (await site.post("echo", task_id, word))["output"] == word, "of a later turn it is all that was said"
+    assert (await site.post("echo", await site.create("echo", None), word))["output"] == word
+    assert (await site.post("echo", await site.create("echo", ""), word))["output"] == word
 
 
 async def test_additional_input_is_the_data_of_the_run(site: Site) -> None:
@@ -467,6 +491,35 @@ async def test_an_input_that_no_agent_gets_any_more_is_told_as_a_loss(site: Site
     assert "babelgate-loss" not in (await site.http.post(site.at("steps", f"/{task_id}/steps"))).headers
 
 
+async def test_a_refusal_and_metadata_are_told_as_losses(tmp_path: Path) -> None:
+    async def refuse(text: str) -> AsyncGenerator[Message]:
+        yield Message(parts=(RefusalPart(text="Not that."),), metadata={"tone": "firm"})
+
+    async def marked(text: str) -> Message:
+        return Message(parts=(TextPart(text="Yes.", metadata={"n": 1}),))
+
+    lost = {"refusal": "shown as text", "metadata": "neither tasks nor steps have any"}
+    agents = {agent.__name__: Fronted(*wrap(agent, agent.__name__)) for agent in (refuse, marked)}
+    async with opened(tmp_path, agents) as site:
+        for agent, output, features in (
+            ("refuse", "Not that.", ("metadata", "refusal")),
+            ("marked", "Yes.", ("metadata",)),
+        ):
+            answer = await site.http.post(site.at(agent, f"/{await site.create(agent)}/steps"))
+            step = answer.json()
+            assert step["output"] == output
+            assert step["additional_output"]["babelgate"]["loss"] == {name: lost[name] for name in features}
+            assert answer.headers["babelgate-loss"] == ", ".join(f'{name}="{lost[name]}"' for name in features)
+
+
+async def test_metadata_of_a_run_of_another_protocol_is_told_as_a_loss(site: Site) -> None:
+    said = (Message.of("Hello", "user"),)
+    made = await site.hub.submit(OWNER, Submission(agent="echo", messages=said, metadata={"customer": 7}))
+    await ended(site, made.thread_id, made.run_id)
+    step = await site.step("echo", made.thread_id, made.run_id)
+    assert set(step["additional_output"]["babelgate"]["loss"]) == {"metadata"}
+
+
 async def test_steps_inside_of_steps_are_not_shown_and_told_as_a_loss(site: Site) -> None:
     task_id = await site.create("graph")
     answer = await site.http.post(site.at("graph", f"/{task_id}/steps"))
@@ -574,6 +627,11 @@ async def test_a_step_waits_for_its_turn_behind_a_run_of_another_protocol(site: 
     await created(site, task_id, 2)
     listed = await site.steps("gated", task_id)
     assert [step["status"] for step in listed] == ["running", "created"]
+    queued = await site.http.get(site.at("gated", f"/{task_id}/steps/{listed[1]['step_id']}"))
+    run = await site.hub.run(OWNER, queued.headers["babelgate-run"])
+    assert (run.status, run.run_id) == (RunStatus.PENDING, listed[1]["step_id"])
+    assert queued.headers["babelgate-task"] == run.task_id
+    assert queued.headers["babelgate-thread"] == task_id
     site.gates.go.set()
     assert (await within(posting))["output"] == "mine: first second"
 

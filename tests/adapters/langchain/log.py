@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from adapters.langchain.modes import View
-from adapters.langchain.writer import EventWriter
-from canonical import Event, History, Interrupt, Message, Record, Run, RunReason, RunStatus, TaskState
+from adapters.langchain.codec.stream_modes import View
+from adapters.langchain.write.run_frames import EventWriter
+from canonical import Event, Interrupt, Message, Record, Run, RunReason, RunStatus, StateHistory, TaskState
 from canonical.event import (
     InterruptRaised,
     MessageEnded,
@@ -87,8 +87,8 @@ class Log:
         return self.add(RunEnded(**fields))
 
     @property
-    def history(self) -> History:
-        return History(THREAD, "alice", self.records)
+    def history(self) -> StateHistory:
+        return StateHistory(THREAD, "alice", self.records)
 
     def run(self, run_id: str = RUN) -> Run:
         return self.history.fold.runs[run_id]

@@ -13,7 +13,7 @@ import httpx
 
 from adapters._sse import Frame, Frames
 from gateway import demo
-from gateway.config import DEMO
+from gateway.settings.model import DEMO
 from tests.gateway.hubs import Scripted, within
 from tests.running import Running, running
 

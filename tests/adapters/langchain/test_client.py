@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from adapters.langchain import client as client_module
-from adapters.langchain.client import Client, following
+from adapters.langchain.client import Client
+from adapters.langchain.client import resume as following
 from canonical import Event, FaultCode, FaultError, Invocation, Message, Record, RunStatus
 from canonical.agent import DETACH
 from canonical.event import (

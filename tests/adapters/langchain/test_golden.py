@@ -13,10 +13,11 @@ import pytest
 from pydantic_core import to_json
 
 from adapters._sse import Frames
-from adapters.langchain import codec, codec_agent_protocol
-from adapters.langchain.modes import Dialect, View
-from adapters.langchain.writer import EventWriter
-from canonical import EVENT, History, Record
+from adapters.langchain.codec import agent_protocol
+from adapters.langchain.codec import state as codec
+from adapters.langchain.codec.stream_modes import Dialect, View
+from adapters.langchain.write.run_frames import EventWriter
+from canonical import EVENT, Record, StateHistory
 from canonical.event import RunCreated
 from tests.adapters.langchain.log import EVERYTHING
 
@@ -52,24 +53,24 @@ def streamed(log: list[Record], dialect: Dialect, run_id: str) -> str:
 
 def waited(log: list[Record], dialect: Dialect, created: RunCreated) -> str:
     """The answer is the state of the run's end, whatever came later."""
-    history = History(THREAD, "alice")
+    history = StateHistory(THREAD, "alice")
     for record in log:
         history.apply(record)
         run = history.fold.runs.get(created.run_id)
-        if run is not None and run.ended:
+        if run is not None and run.has_ended:
             break
     run = history.fold.runs[created.run_id]
     if dialect == "agent-protocol":
-        return line(codec_agent_protocol.encode_wait(history, run, created))
+        return line(agent_protocol.encode_wait(history, run, created))
     return line(codec.wait_result(history, run))
 
 
 def state(log: list[Record], dialect: Dialect) -> str:
-    history = History(THREAD, "alice", log)
+    history = StateHistory(THREAD, "alice", log)
     head = history.head
     if dialect == "agent-protocol":
         assert head is not None
-        return line(codec_agent_protocol.encode_state(THREAD, head))
+        return line(agent_protocol.encode_state(THREAD, head))
     return line(codec.encode_state(THREAD, head, [] if head is None else history.then(head)))
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from adapters._sse import frame
 from adapters.openai import client as client_module
+from adapters.openai.agents import upstream_name
 from adapters.openai.client import Client, discover
-from adapters.openai.client.upstream import base_of
-from adapters.openai.model import upstream_name
+from adapters.openai.client.http import base_of
 from canonical import (
     AnnotationPart,
     Event,

@@ -2,8 +2,10 @@
 questions, and a reader whose connection is cut."""
 
 import asyncio
+import threading
+import time
 from collections.abc import Awaitable
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import pytest
 from langgraph_sdk import get_client, get_sync_client
@@ -17,6 +19,11 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.parametrize(
 
 Over = Literal["sse", "websocket"]
 T = TypeVar("T")
+
+BOUND: Final = 30.0
+"""Seconds."""
+LOOK: Final = 0.01
+"""Seconds between looks at what the blocking client knows."""
 
 
 def soon(awaited: Awaitable[T]) -> Awaitable[T]:
@@ -92,6 +99,21 @@ async def test_a_failure_is_raised(gateway: Running, over: Over) -> None:
             await soon(asyncio.ensure_future(_awaited(thread.output)))
 
 
+async def test_a_run_that_is_cancelled_ends_what_waits_for_it(gateway: Running, over: Over) -> None:
+    async with (
+        get_client(url=gateway.url) as client,
+        client.threads.stream(assistant_id="slow", transport=over) as thread,
+    ):
+        run_id = (await soon(thread.run.start(input=said("600"))))["run_id"]
+        values = asyncio.ensure_future(_all(thread.values))
+        output = asyncio.ensure_future(_awaited(thread.output))
+        await soon(client.runs.cancel(thread.thread_id, run_id, wait=True))
+        await soon(values)
+        with pytest.raises(RuntimeError, match="The run was cancelled"):
+            await soon(output)
+        assert (await client.threads.get(thread.thread_id))["status"] == "idle"
+
+
 async def test_a_wrong_command_is_an_error_with_its_code(gateway: Running, over: Over) -> None:
     async with (
         get_client(url=gateway.url) as client,
@@ -143,14 +165,25 @@ async def test_the_blocking_client_does_the_same(gateway: Running, over: Over) -
                 texts = ["".join(message.text) for message in thread.messages]
             with client.threads.stream(assistant_id="ask", transport=over) as thread:
                 thread.run.start(input=said("hi"))
-                for _ in thread.values:
-                    pass
+                _until_interrupted(thread)
                 thread.run.respond("Ann")
                 return texts, thread.output
 
     texts, output = await soon(asyncio.to_thread(talk))
     assert texts == ["one two"]
     assert [each["content"] for each in output["messages"]] == ["hi", "Hello, Ann."]
+
+
+def _until_interrupted(thread: Any) -> None:
+    """Until the client knows that the run asks. `for _ in thread.values` would end there too, but may wait for ever:
+    langgraph-sdk 0.4.14 wakes iterators once, in the thread that hears the question, and if that is before this one
+    has registered its subscription (`_sync/stream.py`, `_values_iter` and `_apply_lifecycle_event`), nobody wakes it.
+    There is nothing else to wait on than the attribute.
+    """
+    never, deadline = threading.Event(), time.monotonic() + BOUND
+    while not thread.interrupted:
+        assert time.monotonic() < deadline, "the client was never told that the run asks"
+        never.wait(LOOK)
 
 
 async def _all(source: Any) -> list[Any]:

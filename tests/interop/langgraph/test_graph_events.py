@@ -1,6 +1,8 @@
 """Graphs in the gateway's own process, through `client.threads.stream`: subgraphs are found and followed, tools are
 told of with what came of them."""
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ async def test_subgraphs_are_found(tmp_path: Path) -> None:
         assert [tuple(each["namespace"]) for each in shown["children"]] == [middle.path]
 
 
-async def test_tools_are_told_of_with_what_came_of_them(tmp_path: Path) -> None:
+async def test_tools_are_told_of_with_the_message_that_came_of_them(tmp_path: Path) -> None:
     async with (
         graphs_running(tmp_path, "tools") as caller,
         get_client(url=caller.gateway.url) as client,
@@ -41,9 +43,82 @@ async def test_tools_are_told_of_with_what_came_of_them(tmp_path: Path) -> None:
     ):
         await thread.run.start(input=said("Rome?"))
         (call,) = await within(_all(thread.tool_calls), "the calls")
-        assert (call.name, call.input, await call.output) == ("weather", {"city": "Rome"}, "sunny")
+        assert (call.name, call.input) == ("weather", {"city": "Rome"})
+        came: Any = await call.output
+        assert (came["type"], came["content"], came["status"]) == ("tool", "sunny", "success")
+        assert came["tool_call_id"] == call.tool_call_id
         output: Any = await within(_awaited(thread.output), "the end")
         assert [message["type"] for message in output["messages"]] == ["human", "ai", "tool", "ai"]
+        assert came in output["messages"]
+
+
+async def test_what_a_graph_writes_under_a_name_is_found_by_it(tmp_path: Path) -> None:
+    async with reported(tmp_path) as thread:
+        told = await within(_all(thread.extensions["progress"]), "what is told")
+        assert told == [{"name": "progress", "step": "tell"}, {"name": "progress", "step": "look"}]
+    async with reported(tmp_path) as thread:
+        events = await within(_all(thread.subscribe(["custom"])), "what is told")
+        assert [event["params"]["data"] for event in events] == [*told, "not named"]
+
+
+async def test_a_message_that_says_nothing_but_the_call_of_a_tool_is_no_stream_of_words(tmp_path: Path) -> None:
+    async with reported(tmp_path) as thread:
+        messages = await within(_all(thread.messages), "the messages")
+        texts = [await within(_all(message.text), "its words") for message in messages]
+        assert texts == [["Hello", " big", " world"], ["Bye."]]
+    async with reported(tmp_path) as thread:
+        (call,) = await within(_all(thread.tool_calls), "the calls")
+        assert (call.name, call.input, (await call.output)["content"]) == ("search", {"q": "v3"}, "found")
+
+
+async def test_updates_are_told_as_the_stream_mode_tells_them(tmp_path: Path) -> None:
+    async with reported(tmp_path) as thread:
+        events = await within(_all(thread.subscribe(["updates"])), "the updates")
+        assert [list(event["params"]["data"]) for event in events] == [["tell"], ["look"], ["close"]]
+        assert events[-1]["params"]["data"]["close"]["messages"][0]["content"] == "Bye."
+
+
+async def test_an_agent_that_a_tool_calls_is_known_by_its_name_and_ends_with_its_task(tmp_path: Path) -> None:
+    async with (
+        graphs_running(tmp_path, "hire") as caller,
+        get_client(url=caller.gateway.url) as client,
+        client.threads.stream(assistant_id="hire") as thread,
+    ):
+        await thread.run.start(input=said("Hire."))
+        events = await within(_all(thread.subscribe(["lifecycle", "updates", "values"])), "the events")
+    lifecycle = [event for event in events if event["method"] == "lifecycle" and event["params"]["namespace"]]
+    started, ended = (event["params"]["data"] for event in lifecycle)
+    assert (started["event"], started["graph_name"]) == ("started", "researcher")
+    assert started["cause"] == {"type": "toolCall", "tool_call_id": "call_1"}
+    assert (ended["event"], ended["graph_name"]) == ("completed", "researcher")
+    after = [event for event in events if event["method"] == "updates" and "after" in event["params"]["data"]]
+    assert events.index(lifecycle[1]) < events.index(after[0]), "long before the run ends"
+
+
+async def test_a_question_leaves_the_whole_state_and_what_goes_on_from_it_is_no_new_checkpoint(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "ask") as caller, get_client(url=caller.gateway.url) as client:
+        thread_id = (await client.threads.create())["thread_id"]
+        await caller.wait(thread_id, "ask", said("Hi"))
+        await caller.resume(thread_id, "ask", "Ann")
+        async with client.threads.stream(thread_id, assistant_id="ask") as thread:
+            events = await within(_all(thread.subscribe(["values", "checkpoints", "input"])), "the events")
+    asked = next(n for n, event in enumerate(events) if event["method"] == "input.requested")
+    before = [event["params"]["data"] for event in events[:asked] if event["method"] == "values"]
+    assert [message["content"] for message in before[-1]["messages"]] == ["Hi"]
+    assert before[-1]["count"] == 1
+    checkpoints = [event["params"]["data"] for event in events if event["method"] == "checkpoints"]
+    assert {frozenset(each) - {"parent_id"} for each in checkpoints} == {frozenset({"id", "step", "source"})}
+    assert [each["step"] for each in checkpoints] == [-1, 0, 1, 1, 2], "the one that it goes on from is told again"
+
+
+@asynccontextmanager
+async def reported(folder: Path) -> AsyncGenerator[Any]:
+    """A thread with a run of the graph `report` behind it."""
+    async with graphs_running(folder, "report") as caller, get_client(url=caller.gateway.url) as client:
+        thread_id = (await client.threads.create())["thread_id"]
+        await caller.wait(thread_id, "report", said("Hi"))
+        async with client.threads.stream(thread_id, assistant_id="report") as thread:
+            yield thread
 
 
 async def _all(source: Any) -> list[Any]:

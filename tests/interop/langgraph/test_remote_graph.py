@@ -10,8 +10,8 @@ from langgraph.types import Command
 from langgraph_sdk import get_client
 
 from gateway import demo
-from gateway.graph import front
-from gateway.registry import Fronted
+from gateway.agents.langgraph.agent import front
+from gateway.agents.registry import Fronted
 from tests.gateway.graphs import GRAPHS
 from tests.gateway.hubs import within
 from tests.interop.langgraph.talk import said

@@ -1,0 +1,48 @@
+"""Calls of an agent's server: which way they go."""
+
+import asyncio
+
+import httpx
+import pytest
+
+from adapters._client.calls import Calls
+from canonical import FaultCode, FaultError
+
+BOUND = 10
+
+
+class Plain(Calls):
+    async def read_refusal(self, response: httpx.Response) -> FaultError:
+        return FaultError(FaultCode.AGENT_FAILED, str(response.status_code))
+
+
+async def asked(base: str, heard: list[str]) -> None:
+    """GET /agents of a server at `base`, while another one listens to what it is asked, and says []."""
+    calls = Plain(base)
+    try:
+        async with asyncio.timeout(BOUND), calls.request("GET", "/agents", {}) as response:
+            assert await calls.json(response) == []
+    finally:
+        await calls.aclose()
+    assert len(heard) == 1
+
+
+@pytest.mark.parametrize("exempt", [False, True])
+async def test_calls_go_through_the_proxy_that_the_environment_names(
+    exempt: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append((await reader.readuntil(b"\r\n\r\n")).decode().partition("\r\n")[0])
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        here = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9" if exempt else here)
+        monkeypatch.setenv("no_proxy", "127.0.0.1" if exempt else "")
+        await asked(here if exempt else "http://agent.example", heard)
+    assert heard == ["GET /agents HTTP/1.1" if exempt else "GET http://agent.example/agents HTTP/1.1"]

@@ -1,0 +1,67 @@
+"""What a status says of an agent's server is the same in every protocol."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, Final, cast
+from uuid import uuid4
+
+import pytest
+
+from adapters import UPSTREAMS
+from adapters._upstream import Upstream
+from canonical import Event, Fault, FaultCode, FaultError, Invocation, Message
+from tests.serving import serving
+
+CODES: Final = {
+    400: FaultCode.AGENT_FAILED,
+    408: FaultCode.AGENT_TIMEOUT,
+    418: FaultCode.AGENT_FAILED,
+    429: FaultCode.AGENT_UNREACHABLE,
+    501: FaultCode.AGENT_FAILED,
+    502: FaultCode.AGENT_UNREACHABLE,
+    503: FaultCode.AGENT_UNREACHABLE,
+    504: FaultCode.AGENT_TIMEOUT,
+}
+
+
+def refusing(status: int) -> Any:
+    """A server that answers everything with one status, and says when to come back."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"content-type", b"application/json"), (b"retry-after", b"7")]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    return app
+
+
+async def fault_of(upstream: Upstream, status: int) -> Fault:
+    call = Invocation(
+        agent="far",
+        thread_id=str(uuid4()),
+        task_id=str(uuid4()),
+        run_id=str(uuid4()),
+        messages=(Message.of("hello", "user"),),
+    )
+    async with serving(refusing(status)) as url:
+        client = upstream.client(url, "far")
+        try:
+            with pytest.raises(FaultError) as error:
+                async with asyncio.timeout(20), aclosing(cast("AsyncGenerator[Event]", client.run(call))) as events:
+                    async for _ in events:
+                        pass
+        finally:
+            await client.aclose()
+    return error.value.fault
+
+
+@pytest.mark.parametrize("status", [*CODES, 500])
+@pytest.mark.parametrize("upstream", UPSTREAMS, ids=lambda upstream: upstream.protocol)
+async def test_a_status_is_the_same_fault_in_every_protocol(upstream: Upstream, status: int) -> None:
+    fault = await fault_of(upstream, status)
+    # OpenAI's 500 is a moment's trouble by its own documents.
+    broken = FaultCode.AGENT_UNREACHABLE if upstream.protocol == "openai" else FaultCode.AGENT_FAILED
+    assert fault.code is CODES.get(status, broken)
+    assert fault.details["status"] == status
+    assert fault.details["retry_after"] == 7

@@ -1,0 +1,35 @@
+from typing import Any
+
+import pytest
+from pydantic_core import to_json
+
+from adapters._server.encoding import encode_in_pieces, is_large, json_response
+from adapters._server.listed import Pieces
+
+LONG = 'é"\u2028' * 100_000
+LARGE: Any = {
+    "": [],
+    "é": {},
+    "long": LONG,
+    LONG: [LONG, {"a": LONG, "b": None}, (), (1, LONG)],
+    "many": [[0, 1.5, True], {"a": "b"}] * 10_000,
+    "nested": {"a": [{"b": [{"c": [LONG]}]}]},
+}
+
+
+VALUES: list[Any] = [LARGE, [LARGE, LARGE], LONG, {}, [], None, 0, "a", {"a": [1]}, [{}] * 100_000]
+
+
+@pytest.mark.parametrize("value", VALUES)
+async def test_the_pieces_are_the_json_of_the_whole(value: Any) -> None:
+    pieces = [piece async for piece in encode_in_pieces(value)]
+    assert b"".join(pieces) == to_json(value)
+
+
+def test_what_is_large_is_answered_in_pieces() -> None:
+    for small in ({}, None, {"a": "x" * 200_000}, [0] * 1500):
+        assert not is_large(small)
+        assert not isinstance(json_response(small), Pieces)
+    for large in (LARGE, LONG, [0] * 5000, {"a": [{"b": "x" * 300_000}]}, dict.fromkeys(map(str, range(5000)))):
+        assert is_large(large)
+        assert isinstance(json_response(large), Pieces)

@@ -1,0 +1,74 @@
+from typing import Any
+
+import pytest
+
+from adapters.a2a.agents.card import card_0_3, card_1_0, etag, merged_card, versions_of
+from canonical import AgentInfo, Skill
+from tests.adapters.a2a.schema import check
+
+BASE = "https://agents.example.com"
+PLAIN = AgentInfo(name="echo")
+RICH = AgentInfo(
+    name="weather",
+    description="Knows the weather.",
+    version="2.1.0",
+    input_types=("text/plain", "image/*"),
+    output_types=("application/json",),
+    skills=(Skill(id="s", name="Forecast", tags=("rain",), examples=("Rain?",)), Skill(id="t", name="Now")),
+    metadata={"documentation_url": "https://docs.example.com"},
+)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("agent", [PLAIN, RICH])
+def test_the_pure_cards_hold_nothing_but_what_their_version_knows(agent: AgentInfo, keyed: bool) -> None:
+    check("card", "1.0", card_1_0(agent, BASE, keyed=keyed))
+    check("card", "0.3", card_0_3(agent, BASE, keyed=keyed))
+
+
+def test_the_merged_card_has_what_clients_of_either_generation_need() -> None:
+    merged = merged_card(RICH, BASE, keyed=True)
+    assert merged.keys() == card_1_0(RICH, BASE, keyed=True).keys() | card_0_3(RICH, BASE, keyed=True).keys()
+    assert merged["url"] == f"{BASE}/a2a/weather"
+    assert merged["protocolVersion"] == "0.3.0"
+    assert merged["capabilities"]["extendedAgentCard"] is True
+    assert merged["supportsAuthenticatedExtendedCard"] is True
+    scheme: Any = merged["securitySchemes"]["bearer"]
+    assert (scheme["type"], scheme["httpAuthSecurityScheme"]) == ("http", {"scheme": "Bearer"})
+
+
+def test_1_0_in_json_rpc_is_preferred_and_every_binding_of_both_versions_is_listed() -> None:
+    faces = card_1_0(PLAIN, BASE, keyed=False)["supportedInterfaces"]
+    assert [(face["protocolVersion"], face["protocolBinding"]) for face in faces] == [
+        ("1.0", "JSONRPC"),
+        ("1.0", "HTTP+JSON"),
+        ("0.3", "JSONRPC"),
+        ("0.3", "HTTP+JSON"),
+    ]
+
+
+def test_every_url_is_built_from_the_given_base() -> None:
+    new, old = card_1_0(PLAIN, BASE, keyed=False), card_0_3(PLAIN, BASE, keyed=False)
+    for face in [*new["supportedInterfaces"], *old["additionalInterfaces"], old]:
+        assert face["url"] == f"{BASE}/a2a/echo"
+
+
+def test_without_keys_nothing_is_said_of_security_and_no_extended_card_is_declared() -> None:
+    merged = merged_card(PLAIN, BASE, keyed=False)
+    assert not {"security", "securitySchemes", "securityRequirements"} & merged.keys()
+    assert merged["capabilities"]["extendedAgentCard"] is False
+    assert merged["supportsAuthenticatedExtendedCard"] is False
+
+
+def test_a_caller_that_names_a_version_gets_the_pure_card_of_it() -> None:
+    assert [versions_of(asked) for asked in ("", "0.3", "0.2.5", "1.0", "1.1")] == [
+        "merged",
+        "0.3",
+        "0.3",
+        "1.0",
+        "1.0",
+    ]
+
+
+def test_an_etag_changes_with_the_card() -> None:
+    assert etag(b"a") == etag(b"a") != etag(b"b")

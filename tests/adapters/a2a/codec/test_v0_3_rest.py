@@ -1,0 +1,111 @@
+from base64 import b64decode, b64encode
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters._json import validate
+from adapters.a2a.codec.dialect import decode_message
+from adapters.a2a.codec.v0_3_rest import STATES, Codec
+from adapters.a2a.wire import v0_3 as w
+from canonical import DataPart, Feature, FilePart, Message, TaskState, TextPart
+from tests.adapters.a2a.codec.test_v1_0 import TASK
+from tests.adapters.a2a.schema import check
+from tests.strategies import json_values, messages
+
+CODEC = Codec("https://gateway.example.com", "echo")
+CARRIED = frozenset({Feature.TEXT, Feature.DATA, Feature.FILE_URL, Feature.METADATA})
+
+
+def message(**more: Any) -> dict[str, Any]:
+    return {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "hi"}], **more}
+
+
+@given(messages(CARRIED))
+def test_a_message_comes_back_as_it_was(said: Message) -> None:
+    encoded = check("message", "0.3-rest", CODEC.encode_message(said, "c", "t"))
+    again = decode_message(validate(w.Message, encoded), "wrapped")
+    assert (again.role, again.parts, again.metadata) == (said.role, said.parts, said.metadata)
+
+
+@given(json_values())
+def test_data_that_is_no_object_is_wrapped_and_unwrapped_again(value: Any) -> None:
+    encoded = CODEC.encode_message(Message(message_id="m", parts=(DataPart(data=value),)), "c", "t")
+    assert decode_message(validate(w.Message, encoded), "wrapped").parts == (DataPart(data=value),)
+
+
+@given(st.binary(max_size=50))
+def test_file_bytes_are_base64_twice_as_the_official_sdks_have_it(data: bytes) -> None:
+    encoded = CODEC.encode_part(FilePart(inline=data, name="f"))
+    assert b64decode(b64decode(encoded["file"]["fileWithBytes"])) == data
+    said = CODEC.decode_send({"message": message(content=[encoded])}).message
+    assert said.parts == (FilePart(inline=data, name="f", size=len(data)),)
+
+
+def test_file_bytes_that_are_base64_once_are_taken_too() -> None:
+    data = bytes(range(255))
+    wire = {"file": {"fileWithBytes": b64encode(data).decode()}}
+    assert CODEC.decode_send({"message": message(content=[wire])}).message.parts[0] == FilePart(inline=data, size=255)
+
+
+def test_cancelled_is_spelled_with_two_l_as_in_the_protocol_buffer_of_0_3() -> None:
+    assert STATES[TaskState.CANCELLED] == "TASK_STATE_CANCELLED"
+
+
+def test_parts_are_called_content_and_nothing_has_a_kind() -> None:
+    encoded = CODEC.encode_task(TASK)
+    assert "content" in encoded["history"][0]
+    assert "kind" not in str(encoded)
+
+
+def test_a_task_that_was_sent_to_is_wrapped_and_one_that_is_got_is_bare() -> None:
+    assert set(CODEC.encode_sent(TASK, None)) == {"task"}
+    assert CODEC.encode_task(TASK)["id"] == "t"
+
+
+def test_the_json_of_json_rpc_is_taken_here_too() -> None:
+    """a2a-js up to 0.3.7 sent it."""
+    parts = [
+        {"kind": "text", "text": "a"},
+        {"kind": "data", "data": {"data": 1}},
+        {"kind": "file", "file": {"bytes": "YQ=="}},
+    ]
+    wire = {"kind": "message", "messageId": "m", "role": "user", "parts": parts}
+    assert CODEC.decode_send({"message": wire}).message.parts == (
+        TextPart(text="a"),
+        DataPart(data={"data": 1}),
+        FilePart(inline=b"a", size=1),
+    )
+
+
+def test_the_message_may_be_called_request() -> None:
+    """Its name in the protocol buffer; 0.3.0 gave it the JSON name `message`."""
+    assert CODEC.decode_send({"request": message()}).message.text == "hi"
+    assert CODEC.decode_send({"message": message()}).message.text == "hi"
+
+
+@pytest.mark.parametrize(
+    ("body", "waits"),
+    [({}, True), ({"configuration": {}}, False), ({"configuration": {"blocking": True}}, True)],
+)
+def test_a_configuration_without_blocking_does_not_wait_and_none_at_all_does(body: Any, waits: bool) -> None:
+    """That is how the 0.3 SDK writes false."""
+    assert CODEC.decode_send({"message": message(), **body}).wait is waits
+
+
+def test_an_inline_push_config_has_the_name_of_the_protocol_buffer() -> None:
+    push = CODEC.decode_send({"message": message(), "configuration": {"pushNotification": {"url": "https://x"}}}).push
+    assert push is not None
+    assert push.url == "https://x"
+
+
+def test_a_push_config_is_named_by_its_path() -> None:
+    wire = {"taskId": "t", "pushNotificationConfig": {"id": "p", "url": "https://x"}}
+    encoded = check("push", "0.3-rest", CODEC.encode_push(CODEC.decode_push(wire)))
+    assert encoded["name"] == "tasks/t/pushNotificationConfigs/p"
+
+
+def test_fields_that_the_protocol_buffer_does_not_know_are_left_out_for_strict_parsers() -> None:
+    said = CODEC.decode_send({"message": message(novel=1, referenceTaskIds=["t0"])}).message
+    assert set(CODEC.encode_message(said, "c", "t")) == {"messageId", "contextId", "taskId", "role", "content"}

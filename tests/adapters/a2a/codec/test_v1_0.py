@@ -1,0 +1,269 @@
+"""1.0, and what all dialects decode alike."""
+
+from base64 import b64encode
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapters._json import parse_json, validate
+from adapters.a2a.codec.dialect import decode_message, timestamp
+from adapters.a2a.codec.v1_0 import Codec
+from adapters.a2a.wire import v1_0 as w
+from adapters.a2a.wire.requests import Push
+from adapters.a2a.wire.task import Snapshot, Status
+from canonical import DataPart, FaultCode, FaultError, Feature, FilePart, Message, TaskState
+from tests.adapters.a2a.schema import check
+from tests.strategies import json_objects, json_values, messages, texts
+
+CODEC = Codec("https://gateway.example.com", "echo")
+
+CARRIED = frozenset({Feature.TEXT, Feature.DATA, Feature.FILE_URL, Feature.METADATA})
+
+
+def message(**more: Any) -> dict[str, Any]:
+    return {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}], **more}
+
+
+def part(wire: Any) -> Any:
+    return CODEC.decode_send({"message": message(parts=[wire])}).message.parts[0]
+
+
+def refused(params: Any) -> str:
+    with pytest.raises(FaultError) as error:
+        CODEC.decode_send(params)
+    assert error.value.fault.code is FaultCode.INVALID
+    return error.value.fault.message
+
+
+@given(messages(CARRIED))
+def test_a_message_comes_back_as_it_was(said: Message) -> None:
+    encoded = check("message", "1.0", CODEC.encode_message(said, "c", "t"))
+    again = decode_message(validate(w.Message, encoded))
+    assert again.parts == said.parts
+    assert (again.role, again.metadata) == (said.role, said.metadata)
+    assert again.extra == {"a2a": {"messageId": said.message_id}}
+
+
+@given(st.lists(json_values(), min_size=1, max_size=3))
+def test_data_of_any_json_kind_comes_back_null_and_integers_included(values: list[Any]) -> None:
+    said = Message(message_id="m", parts=tuple(DataPart(data=value) for value in values))
+    encoded = CODEC.encode_message(said, "c", "t")
+    again = decode_message(validate(w.Message, encoded))
+    assert repr([each.data for each in again.parts if isinstance(each, DataPart)]) == repr(values)
+
+
+@given(st.binary(max_size=50), st.none() | texts(min_size=1))
+def test_file_bytes_come_back_with_their_name(data: bytes, name: str | None) -> None:
+    file = FilePart(name=name, media_type="image/png", inline=data, size=len(data))
+    assert part(CODEC.encode_part(file)) == file
+    assert part(CODEC.encode_part(file)).inline == data
+
+
+def test_a_file_too_large_to_inline_is_a_url_of_the_gateway() -> None:
+    encoded = CODEC.encode_part(FilePart(name="big", blob="ab" * 32, size=10**9))
+    assert encoded == {"url": f"https://gateway.example.com/a2a/echo/files/{'ab' * 32}", "filename": "big"}
+
+
+def test_media_type_and_metadata_stay_on_text_and_data_parts() -> None:
+    for wire in ({"text": "x"}, {"data": 1}):
+        given_part = {**wire, "mediaType": "text/x", "metadata": {"a": 1}}
+        assert CODEC.encode_parts([part(given_part)]) == [given_part]
+
+
+def test_fields_that_nobody_knows_survive_in_messages_and_parts() -> None:
+    wire = message(parts=[{"text": "x", "novel": [1]}], newField={"a": None}, extensions=["urn:x"])
+    said = CODEC.decode_send({"message": wire}).message
+    encoded = CODEC.encode_message(said, "c", "t")
+    assert encoded == {**wire, "contextId": "c", "taskId": "t"}
+
+
+def test_base64_is_taken_url_safe_and_without_padding_as_protojson_asks() -> None:
+    data = bytes(range(250, 256)) + b"x"
+    plain = b64encode(data).decode()
+    for spelled in (plain, plain.rstrip("="), plain.replace("+", "-").replace("/", "_")):
+        assert part({"raw": spelled}).inline == data
+    assert "base64" in refused({"message": message(parts=[{"raw": "*"}])})
+    assert "base64" in refused({"message": message(parts=[{"raw": "abcde"}])})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"foo": 1},
+        {"text": "a", "data": 1},
+        {"text": "a", "raw": ""},
+        {"text": None},
+        {"file": {}},
+        {"file": {"bytes": "", "uri": "http://x"}},
+        {"url": ""},
+        {"kind": "file", "text": "a"},
+        {"kind": "text", "data": {}},
+        {"text": 1},
+        {"metadata": {}},
+        1,
+        None,
+    ],
+)
+def test_a_part_that_is_not_exactly_one_thing_is_refused_and_no_empty_part(wrong: Any) -> None:
+    refused({"message": message(parts=[wrong])})
+
+
+def test_both_shapes_of_files_are_taken_whatever_the_version() -> None:
+    for wire in (
+        {"raw": "YQ==", "filename": "f", "mediaType": "text/plain"},
+        {"kind": "file", "file": {"bytes": "YQ==", "name": "f", "mimeType": "text/plain"}},
+        {"file": {"fileWithBytes": "YQ==", "name": "f", "mimeType": "text/plain"}},
+        {"file": {"file_with_bytes": "YQ==", "name": "f", "mime_type": "text/plain"}},
+    ):
+        assert part(wire) == FilePart(name="f", media_type="text/plain", inline=b"a", size=1)
+    for wire in ({"url": "http://x/f"}, {"file": {"uri": "http://x/f"}}, {"file": {"fileWithUri": "http://x/f"}}):
+        assert part(wire) == FilePart(url="http://x/f")
+
+
+def test_names_in_camel_case_and_in_snake_case_are_taken() -> None:
+    snake = {
+        "message": {
+            "message_id": "m",
+            "context_id": "c",
+            "task_id": "t",
+            "role": "ROLE_USER",
+            "parts": [{"text": "x"}],
+        },
+        "configuration": {
+            "return_immediately": True,
+            "history_length": 2,
+            "accepted_output_modes": ["text/plain"],
+            "task_push_notification_config": {"url": "https://x", "id": "p"},
+        },
+    }
+    ask = CODEC.decode_send(snake)
+    assert (ask.context_id, ask.task_id, ask.wait, ask.history_length) == ("c", "t", False, 2)
+    assert ask.output_modes == ("text/plain",)
+    assert ask.push == Push(url="https://x", config_id="p")
+
+
+def test_the_role_of_the_tutorials_is_taken_and_another_is_not() -> None:
+    assert CODEC.decode_send({"message": message(role="user")}).message.role == "user"
+    assert "role" in refused({"message": message(role="ROLE_UNSPECIFIED")})
+
+
+@pytest.mark.parametrize("name", ["messageId", "role", "parts"])
+def test_what_a_message_must_have_is_named_where_it_is_missing(name: str) -> None:
+    wire = message()
+    del wire[name]
+    assert name in refused({"message": wire})
+    assert name in refused({"message": message(**{name: [] if name == "parts" else ""})}) or name == "role"
+
+
+def test_a_send_waits_unless_told_to_return_immediately() -> None:
+    assert CODEC.decode_send({"message": message()}).wait
+    assert CODEC.decode_send({"message": message(), "configuration": {}}).wait
+    assert not CODEC.decode_send({"message": message(), "configuration": {"returnImmediately": True}}).wait
+
+
+def test_a_context_id_that_cannot_be_kept_is_rejected_and_not_replaced() -> None:
+    assert CODEC.decode_send({"message": message(contextId="")}).context_id is None
+    assert "contextId" in refused({"message": message(contextId="x" * 257)})
+    assert "contextId" in refused({"message": message(contextId="a\0b")})
+
+
+HISTORY = tuple(Message.of(str(n), "user").model_copy(update={"message_id": str(n)}) for n in range(4))
+TASK = Snapshot("t", "c", Status(TaskState.WORKING, 0), (), HISTORY, {})
+
+
+def test_history_length_is_a_number_of_newest_messages_zero_is_none_and_unset_is_all() -> None:
+    assert [each["messageId"] for each in CODEC.encode_task(TASK, 2)["history"]] == ["2", "3"]
+    assert "history" not in CODEC.encode_task(TASK, 0)
+    assert len(CODEC.encode_task(TASK, 9)["history"]) == 4
+    assert len(CODEC.encode_task(TASK)["history"]) == 4
+    assert CODEC.decode_get({"id": "t", "historyLength": 0}).history_length == 0
+    with pytest.raises(FaultError):
+        CODEC.decode_get({"id": "t", "historyLength": -1})
+
+
+def test_a_list_takes_its_filters_and_refuses_what_is_out_of_range() -> None:
+    ask = CODEC.decode_list(
+        {
+            "contextId": "c",
+            "status": "TASK_STATE_WORKING",
+            "pageSize": 3,
+            "statusTimestampAfter": "1970-01-01T00:00:01.5Z",
+        }
+    )
+    assert ask.states == {TaskState.WORKING, TaskState.CANCELLING}
+    assert (ask.page_size, ask.changed_after, ask.artifacts) == (3, 1_500_000, False)
+    assert CODEC.decode_list({"status": "TASK_STATE_UNSPECIFIED"}).states is None
+    for wrong in (
+        {"pageSize": 0},
+        {"pageSize": 101},
+        {"status": "working"},
+        {"statusTimestampAfter": "yesterday"},
+        {"historyLength": -1},
+        {"pageSize": "many"},
+    ):
+        with pytest.raises(FaultError):
+            CODEC.decode_list(wrong)
+
+
+def test_a_page_always_has_a_token_empty_at_the_end_and_no_artifacts_unless_asked() -> None:
+    page = check("page", "1.0", CODEC.encode_page([TASK], CODEC.decode_list({}), "", 1))
+    assert page["nextPageToken"] == ""
+    assert (page["pageSize"], page["totalSize"]) == (50, 1)
+
+
+def test_times_are_utc_with_milliseconds() -> None:
+    assert timestamp(1_760_000_000_123_999) == "2025-10-09T08:53:20.123Z"
+    assert timestamp(0) == "1970-01-01T00:00:00.000Z"
+
+
+def test_push_configs_are_flat_with_one_scheme() -> None:
+    wire = {
+        "id": "p",
+        "taskId": "t",
+        "url": "https://x",
+        "token": "s",
+        "authentication": {"scheme": "Bearer", "credentials": "k"},
+    }
+    assert check("push", "1.0", CODEC.encode_push(CODEC.decode_push(wire))) == wire
+    empty = {"tenant": "", "id": "", "taskId": "t", "url": "https://x", "token": "", "authentication": {"scheme": ""}}
+    assert CODEC.decode_push(empty) == Push(url="https://x", task_id="t")
+    assert CODEC.decode_push({**empty, "authentication": {}}) == Push(url="https://x", task_id="t")
+    with pytest.raises(FaultError):
+        CODEC.decode_push({"url": "https://x"})
+
+
+DECODERS = (
+    CODEC.decode_send,
+    CODEC.decode_get,
+    CODEC.decode_task_id,
+    CODEC.decode_list,
+    CODEC.decode_push,
+    CODEC.decode_push_name,
+    CODEC.decode_push_list,
+)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_json_of_any_kind_is_decoded_or_refused_and_nothing_else(data: st.DataObject) -> None:
+    keys = st.sampled_from(
+        ["message", "parts", "configuration", "id", "taskId", "url", "text", "data", "file", "pageSize"]
+    )
+    shaped = st.recursive(json_values(), lambda inner: st.dictionaries(keys, inner) | st.lists(inner), max_leaves=8)
+    params = data.draw(st.dictionaries(keys, shaped) | json_objects())
+    for decode in DECODERS:
+        try:
+            decode(params)
+        except FaultError as error:
+            assert error.fault.code is FaultCode.INVALID
+
+
+@given(st.binary(max_size=60))
+def test_bytes_of_any_kind_are_json_or_refused(raw: bytes) -> None:
+    try:
+        parse_json(raw)
+    except FaultError as error:
+        assert error.fault.code is FaultCode.INVALID

@@ -1,0 +1,535 @@
+"""What the replies of an A2A server become, however they are spelled."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+from adapters.a2a.read.task_events import EventReader
+from canonical import DataPart, Event, FaultCode, FaultError, FilePart, Record, RefusalPart, RunStatus, TextPart
+from canonical.event import (
+    ArtifactAdded,
+    InterruptRaised,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    Native,
+    PartAdded,
+    PartDelta,
+    RunEnded,
+    RunStarted,
+    UpstreamBound,
+)
+from canonical.replay import standing
+from conformance.contract import Heard
+from conformance.contract.referee import Referee
+
+T = TypeVar("T")
+RUN = "22222222-2222-4222-8222-222222222222"
+
+
+def task(state: str = "TASK_STATE_WORKING", **more: Any) -> dict[str, Any]:
+    status = {"state": state, **more.pop("status", {})}
+    return {"task": {"id": "t", "contextId": "c", "status": status, **more}}
+
+
+def status(state: str, text: str | None = None, message_id: str = "m", **more: Any) -> dict[str, Any]:
+    told: dict[str, Any] = {"state": state}
+    if text is not None:
+        told["message"] = {"messageId": message_id, "role": "ROLE_AGENT", "parts": [{"text": text}]}
+    return {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {**told, **more.pop("status", {})}, **more}}
+
+
+def artifact(*parts: dict[str, Any], artifact_id: str = "a", **more: Any) -> dict[str, Any]:
+    told = {name: more.pop(name) for name in ("name", "description", "metadata", "extensions") if name in more}
+    return {
+        "artifactUpdate": {
+            "taskId": "t",
+            "contextId": "c",
+            "artifact": {"artifactId": artifact_id, "parts": list(parts), **told},
+            **more,
+        }
+    }
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"text": words}
+
+
+DONE = status("TASK_STATE_COMPLETED")
+
+
+def read(*replies: Any, reader: EventReader | None = None) -> list[Event]:
+    reader = reader or EventReader(RUN)
+    return [event for reply in replies for event in reader.read(reply)]
+
+
+def heard(events: Sequence[Event]) -> Heard:
+    """As a hub takes them: whatever breaks the contract of agents fails here."""
+    referee = Referee()
+    for event in events:
+        referee.see(event)
+    referee.close()
+    return referee.heard
+
+
+def of_type(events: Sequence[Event], kind: type[T]) -> list[T]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def logged(events: Sequence[Event], run_id: str = RUN) -> list[Record]:
+    """The log of a run that said this, with ids filled."""
+    return [Record(i, i, "k", run_id, 1, event) for i, event in enumerate(heard(events).events, start=1)]
+
+
+# Text
+
+
+def test_pieces_of_a_text_artifact_are_one_message_token_by_token() -> None:
+    events = read(
+        task(),
+        artifact(text("one")),
+        artifact(text(" two"), append=True),
+        artifact(text(""), append=True, lastChunk=True),
+        DONE,
+    )
+    assert events[0] == UpstreamBound(protocol="a2a", ids={"task": "t", "context": "c"})
+    assert [event.text for event in of_type(events, PartDelta)] == [" two"]
+    [message] = heard(events).messages
+    assert (message.text, message.phase) == ("one two", "answer")
+    assert of_type(events, MessageStarted)[0].extra == {"a2a": {"artifactId": "a"}}
+    assert not of_type(events, RunEnded)
+
+
+def test_a_stream_of_0_3_says_the_same() -> None:
+    ids = {"taskId": "t", "contextId": "c"}
+    piece = {"kind": "artifact-update", **ids}
+    old = read(
+        {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "submitted"}},
+        {"kind": "status-update", **ids, "status": {"state": "working"}, "final": False},
+        {**piece, "artifact": {"artifactId": "a", "parts": [{"kind": "text", "text": "one"}]}},
+        {**piece, "artifact": {"artifactId": "a", "parts": [{"kind": "text", "text": " two"}]}, "append": True},
+        {"kind": "status-update", **ids, "status": {"state": "completed"}, "final": True},
+    )
+    new = read(task(), artifact(text("one")), artifact(text(" two"), append=True), DONE)
+    assert old == new
+
+
+@pytest.mark.parametrize("state", ["completed", "COMPLETED", "TASK_STATE_COMPLETED", "task_state_completed"])
+def test_every_spelling_of_a_state_is_known_whatever_version_was_spoken(state: str) -> None:
+    reader = EventReader(RUN)
+    read({"kind": "status-update", "taskId": "t", "status": {"state": state}}, reader=reader)
+    assert reader.stopped
+
+
+@pytest.mark.parametrize("state", ["canceled", "TASK_STATE_CANCELLED", "TASK_STATE_CANCELED"])
+def test_cancelled_is_spelled_with_one_l_or_two(state: str) -> None:
+    [_, ended] = read(status(state))
+    assert isinstance(ended, RunEnded)
+    assert ended.status is RunStatus.CANCELLED
+
+
+@pytest.mark.parametrize("state", ["unknown", "TASK_STATE_UNSPECIFIED", "paused-for-lunch", None])
+def test_a_state_that_nobody_knows_is_not_the_end(state: str | None) -> None:
+    reader = EventReader(RUN)
+    read({"task": {"id": "t", "status": {"state": state}}}, reader=reader)
+    assert not reader.stopped
+
+
+def test_langgraphs_hybrid_of_both_generations_is_read_by_its_shape() -> None:
+    events = read(
+        {"task": {"id": "thread:run", "contextId": "c", "status": {"state": "TASK_STATE_SUBMITTED"}}},
+        {
+            "kind": "artifact-update",
+            "taskId": "thread:run",
+            "artifact": {"artifactId": "a", "name": "Assistant Response", "parts": [{"kind": "text", "text": "Hi"}]},
+        },
+        {
+            "kind": "status-update",
+            "taskId": "thread:run",
+            "status": {"state": "TASK_STATE_COMPLETED"},
+            "final": True,
+        },
+    )
+    assert heard(events).text == "Hi"
+
+
+def test_rest_of_0_3_has_content_where_others_have_parts() -> None:
+    said = {"messageId": "m", "role": "ROLE_AGENT", "content": [{"text": "Hi"}]}
+    assert heard(read({"message": said})).text == "Hi"
+    assert heard(read({"msg": said})).text == "Hi"
+
+
+def test_names_in_snake_case_are_read_too() -> None:
+    update = {"artifact_update": {"task_id": "t", "artifact": {"artifact_id": "a", "parts": [{"text": "Hi"}]}}}
+    assert heard(read(update)).text == "Hi"
+
+
+def test_a_text_artifact_without_any_text_is_an_empty_answer() -> None:
+    events = read(task(), artifact(text(""), lastChunk=True), DONE)
+    [message] = heard(events).messages
+    assert message.parts == (TextPart(text=""),)
+
+
+def test_two_artifacts_that_grow_at_once_stay_two_messages() -> None:
+    events = read(
+        artifact(text("a"), artifact_id="1"),
+        artifact(text("b"), artifact_id="2"),
+        artifact(text("a"), artifact_id="1", append=True),
+        artifact(text("b"), artifact_id="2", append=True),
+        DONE,
+    )
+    assert [message.text for message in heard(events).messages] == ["aa", "bb"]
+
+
+def test_data_and_files_after_text_are_parts_of_the_same_message() -> None:
+    events = read(
+        artifact(text("see")),
+        artifact({"data": {"n": 1}}, append=True),
+        artifact({"raw": "AAE=", "mediaType": "image/png"}, append=True, lastChunk=True),
+        DONE,
+    )
+    [message] = heard(events).messages
+    assert [part.kind for part in message.parts] == ["text", "data", "file"]
+
+
+def test_a_refusal_that_was_marked_is_a_refusal_again() -> None:
+    marked = {"text": "no", "metadata": {"babelgate": {"kind": "refusal"}, "x": 1}}
+    [message] = heard(read(artifact(marked), DONE)).messages
+    assert message.parts == (RefusalPart(text="no", metadata={"x": 1}),)
+
+
+def test_unknown_fields_of_artifacts_and_parts_go_on() -> None:
+    update = artifact({"text": "x", "tone": "calm"}, extensions=["urn:x"])
+    update["artifactUpdate"]["artifact"]["mood"] = "good"
+    events = read(update)
+    own = {"mood": "good", "extensions": ["urn:x"], "artifactId": "a"}
+    assert of_type(events, MessageStarted)[0].extra == {"a2a": own}
+    assert of_type(events, PartAdded)[0].part.extra == {"a2a": {"tone": "calm"}}
+
+
+# Whole tasks against what was told
+
+
+def test_a_whole_task_tells_only_what_no_piece_has_told() -> None:
+    whole = task(
+        "TASK_STATE_COMPLETED", artifacts=[{"artifactId": "a", "parts": [text("one"), text(" two"), text(" three")]}]
+    )
+    events = read(artifact(text("one")), artifact(text(" two"), append=True), whole)
+    assert heard(events).text == "one two three"
+    assert [event.text for event in of_type(events, PartDelta)] == [" two", " three"]
+
+
+def test_a_task_that_is_behind_what_was_told_takes_nothing_back() -> None:
+    events = read(artifact(text("one two")), task(artifacts=[{"artifactId": "a", "parts": [text("one")]}]), DONE)
+    assert heard(events).text == "one two"
+
+
+def test_text_that_is_sent_again_and_longer_each_time_is_told_once() -> None:
+    events = read(artifact(text("one")), artifact(text("one two")), artifact(text("one two three")), DONE)
+    assert heard(events).text == "one two three"
+    assert len(heard(events).messages) == 1
+
+
+def test_an_answer_that_is_replaced_is_said_again_and_that_is_noted() -> None:
+    events = read(artifact(text("one")), artifact(text("two")), DONE)
+    assert [message.text for message in heard(events).messages] == ["one", "two"]
+    assert [event.feature for event in of_type(events, LossNoted)] == ["artifact"]
+
+
+def test_the_account_of_a_run_that_is_cut_off_anywhere_is_taken_up_from_the_log() -> None:
+    pieces = [
+        task(),
+        artifact(text("one")),
+        status("TASK_STATE_WORKING", "half way"),
+        artifact(text(" two"), append=True),
+        artifact({"data": [1]}, append=True, lastChunk=True),
+        artifact({"raw": "AAE=", "filename": "x.bin"}, artifact_id="f"),
+    ]
+    end = task(
+        "TASK_STATE_COMPLETED",
+        artifacts=[
+            {"artifactId": "a", "parts": [text("one two"), {"data": [1]}]},
+            {"artifactId": "f", "parts": [{"raw": "AAE=", "filename": "x.bin"}]},
+        ],
+    )
+    for count in range(1, len(pieces) + 1):
+        first = read(*pieces[:count])
+        again = EventReader(RUN)
+        again.recall(logged(first))
+        rest = read(end, reader=again)
+        whole = heard([*first, *rest])
+        assert [message.text for message in whole.messages if message.phase == "answer"] == ["one two"], count
+        assert len([event for event in whole.events if isinstance(event, ArtifactAdded)]) == 1
+        assert len([event for event in whole.events if isinstance(event, UpstreamBound)]) == 1
+
+
+def test_the_next_run_of_a_task_does_not_repeat_the_answers_of_the_one_before() -> None:
+    first = read(artifact(text("Two questions. ")), status("TASK_STATE_INPUT_REQUIRED", "Name?"))
+    second = EventReader("33333333-3333-4333-8333-333333333333")
+    second.recall(logged(first))
+    before: dict[str, Any] = {"artifactId": "a", "parts": [text("Two questions. ")]}
+    events = read(
+        task(artifacts=[before]),
+        artifact(text("Hello, "), artifact_id="b"),
+        task("TASK_STATE_COMPLETED", artifacts=[before, {"artifactId": "b", "parts": [text("Hello, Ada.")]}]),
+        reader=second,
+    )
+    assert heard(events).text == "Hello, Ada."
+
+
+def test_an_answer_that_is_replaced_by_nothing_is_not_joined_with_what_takes_its_place() -> None:
+    reader = EventReader(RUN)
+    pieces = [artifact(text("one ")), artifact(text("two"), append=True, lastChunk=True)]
+    pieces += [
+        artifact(text(""), append=False, lastChunk=True),
+        artifact(text("one")),
+        artifact(text(" more"), append=True),
+    ]
+    events = read(*pieces, DONE, reader=reader)
+    assert [message.text for message in heard(events).messages] == ["one two", "one more"]
+    assert [event.feature for event in events if isinstance(event, LossNoted)] == ["artifact"]
+
+
+def test_a_file_that_is_replaced_by_nothing_is_not_joined_with_what_takes_its_place() -> None:
+    old, new = ({"raw": content, "filename": "a.bin"} for content in ("b2xk", "bmV3"))
+    events = read(artifact(old), artifact(text(""), append=False, lastChunk=True), artifact(new), DONE)
+    added = [event for event in events if isinstance(event, ArtifactAdded)]
+    assert [(event.append, event.part.inline) for event in added] == [(False, b"old"), (False, b"new")]  # type: ignore[union-attr]
+
+
+def test_what_a_run_said_before_it_was_started_over_does_not_count() -> None:
+    said = logged(read(artifact(text("one"), artifact_id="old")))
+    over = Record(99, 99, "k", RUN, 2, RunStarted(attempt=2))
+    second = logged(read(artifact(text("one"))))
+    third = EventReader("33333333-3333-4333-8333-333333333333")
+    third.recall(standing([*said, over, *second]))
+    whole = task(artifacts=[{"artifactId": "a", "parts": [text("one")]}, {"artifactId": "old", "parts": [text("x")]}])
+    assert heard(read(whole, reader=third)).text == "x"
+
+
+# Messages and status
+
+
+def test_a_bare_message_is_the_whole_answer_and_no_task() -> None:
+    reader = EventReader(RUN)
+    said = {"messageId": "m", "role": "ROLE_AGENT", "contextId": "c", "parts": [text("Hi")]}
+    events = read({"message": said}, reader=reader)
+    assert (heard(events).text, reader.task_id, reader.stopped) == ("Hi", None, True)
+    assert events[0] == UpstreamBound(protocol="a2a", ids={"context": "c"})
+
+
+def test_a_message_while_working_is_progress_and_is_told_once() -> None:
+    remark = {"messageId": "m", "role": "ROLE_AGENT", "parts": [text("Half way.")]}
+    events = read(
+        status("TASK_STATE_WORKING", "Half way."), task(status={"message": remark}), artifact(text("Done.")), DONE
+    )
+    assert [(each.text, each.phase) for each in heard(events).messages] == [
+        ("Half way.", "progress"),
+        ("Done.", "answer"),
+    ]
+
+
+def test_the_message_of_a_completed_status_is_the_answer_where_there_was_none() -> None:
+    assert heard(read(task(), status("TASK_STATE_COMPLETED", "Hi"))).text == "Hi"
+
+
+def test_the_message_of_a_completed_status_is_a_remark_after_an_answer_and_nothing_if_it_repeats_it() -> None:
+    other = heard(read(artifact(text("Hi")), status("TASK_STATE_COMPLETED", "All went well.")))
+    assert (other.text, len(other.messages)) == ("Hi", 2)
+    same = heard(read(artifact(text("Hi")), status("TASK_STATE_COMPLETED", "Hi")))
+    assert (same.text, len(same.messages)) == ("Hi", 1)
+
+
+def test_an_answer_that_stands_in_the_history_only_is_found_there() -> None:
+    history = [
+        {"messageId": "1", "role": "ROLE_USER", "parts": [text("Hello")]},
+        {"messageId": "2", "role": "ROLE_AGENT", "parts": [text("Hi")]},
+    ]
+    assert heard(read(task("TASK_STATE_COMPLETED", history=history))).text == "Hi"
+    assert heard(read(task("TASK_STATE_COMPLETED", history=history[:1]))).text == ""
+
+
+def test_progress_that_nobody_heard_is_told_from_the_history_and_answers_and_questions_are_not_repeated() -> None:
+    first = read(task(), status("TASK_STATE_INPUT_REQUIRED", "Name?", "q"))
+    reader = EventReader("33333333-3333-4333-8333-333333333333")
+    reader.recall(logged(first))
+    history = [
+        {"messageId": "1", "role": "ROLE_USER", "parts": [text("Hello")]},
+        {"messageId": "0", "role": "ROLE_AGENT", "parts": [text("Long ago.")]},
+        {"messageId": "2", "role": "user", "parts": [text("Ada")]},
+        {"messageId": "q", "role": "ROLE_AGENT", "parts": [text("Name?")]},
+        {"messageId": "3", "role": "agent", "parts": [text("Half way.")]},
+        {"messageId": "4", "role": "agent", "parts": [text("Hello, Ada.")]},
+    ]
+    whole = task(
+        "TASK_STATE_COMPLETED", history=history, artifacts=[{"artifactId": "a", "parts": [text("Hello, Ada.")]}]
+    )
+    told = heard(read(task(history=history[:5]), whole, reader=reader)).messages
+    assert [(each.text, each.phase) for each in told] == [("Half way.", "progress"), ("Hello, Ada.", "answer")]
+
+
+@pytest.mark.parametrize("state", ["TASK_STATE_FAILED", "rejected"])
+def test_a_failure_is_told_in_the_agents_words(state: str) -> None:
+    ended = read(artifact(text("Before. ")), status(state, "Boom"))[-1]
+    assert isinstance(ended, RunEnded) and ended.fault is not None
+    assert (ended.status, ended.fault.code, ended.fault.message) == (RunStatus.ERROR, FaultCode.AGENT_FAILED, "Boom")
+    assert ended.fault.details == ({"rejected": True} if state == "rejected" else {})
+
+
+@pytest.mark.parametrize(
+    ("named", "code"),
+    [("agent_timeout", FaultCode.AGENT_TIMEOUT), ("invalid", FaultCode.AGENT_FAILED), (7, FaultCode.AGENT_FAILED)],
+)
+def test_the_code_of_a_fault_passes_from_gateway_to_gateway_if_it_is_an_upstreams(named: Any, code: FaultCode) -> None:
+    update = status("TASK_STATE_FAILED", "Boom")
+    update["statusUpdate"]["status"]["message"]["metadata"] = {"babelgate": {"fault": named}}
+    ended = read(update)[-1]
+    assert isinstance(ended, RunEnded) and ended.fault is not None
+    assert ended.fault.code is code
+
+
+def test_usage_and_losses_that_a_gateway_tells_of_go_on() -> None:
+    about = {"babelgate": {"usage": {"input_tokens": 3}, "loss": {"reasoning": "A2A has no form for it"}}}
+    events = read(artifact(text("Hi")), status("TASK_STATE_COMPLETED", metadata=about))
+    assert events[-2:] == [
+        LossNoted(feature="reasoning", how="A2A has no form for it"),
+        RunEnded(usage={"input_tokens": 3}),
+    ]
+
+
+# Questions
+
+
+def test_input_required_is_a_question_and_auth_required_one_for_credentials() -> None:
+    for state, ask in (("TASK_STATE_INPUT_REQUIRED", "input"), ("auth-required", "auth")):
+        reader = EventReader(RUN)
+        asked = read(status(state, "Name?"), reader=reader)[-1]
+        assert isinstance(asked, InterruptRaised)
+        assert (asked.ask, asked.message.text, asked.value, reader.stopped) == (ask, "Name?", None, True)
+
+
+def test_several_questions_in_one_status_are_told_apart_by_the_parts_that_name_them() -> None:
+    schema = {"type": "object"}
+    parts = [
+        text("Name?"),
+        {"data": {"id": "1", "value": None}},
+        text("May I?"),
+        {"data": {"id": "2", "value": {"x": 1}, "schema": schema}},
+    ]
+    update = status("TASK_STATE_INPUT_REQUIRED")
+    update["statusUpdate"]["status"]["message"] = {"messageId": "m", "role": "ROLE_AGENT", "parts": parts}
+    first, second = of_type(read(update), InterruptRaised)
+    assert (first.interrupt_id, first.message.text, first.answer_schema) == ("1", "Name?", None)
+    assert (second.interrupt_id, second.message.text, second.value, second.answer_schema) == (
+        "2",
+        "May I?",
+        {"x": 1},
+        schema,
+    )
+    assert second.extra == {"a2a": {"messageId": "m", "id": "2"}}
+
+
+def test_two_questions_of_one_name_are_still_two() -> None:
+    named = {"data": {"id": "1", "value": None}}
+    update = status("TASK_STATE_INPUT_REQUIRED")
+    update["statusUpdate"]["status"]["message"] = {"messageId": "m", "parts": [named, named]}
+    assert [each.interrupt_id for each in of_type(read(update), InterruptRaised)] == ["1", None]
+
+
+def test_langgraphs_interrupt_artifact_is_the_question_and_no_answer() -> None:
+    asked = artifact({"data": {"id": "1", "value": "Name?"}}, {"data": {"id": "2", "value": [1]}}, name="Interrupt")
+    events = read(task(), asked, status("TASK_STATE_INPUT_REQUIRED"))
+    first, second = of_type(events, InterruptRaised)
+    assert (first.interrupt_id, first.message.text) == ("1", "Name?")
+    assert (second.interrupt_id, second.message.parts) == ("2", (DataPart(data=[1]),))
+    assert heard(events).text == ""
+
+
+def test_a_task_that_shows_an_answered_question_still_is_not_asking_again() -> None:
+    first = read(task(), status("TASK_STATE_INPUT_REQUIRED", "Name?", status={"timestamp": "T1"}))
+    asks = {"messageId": "m", "role": "ROLE_AGENT", "parts": [text("Name?")]}
+    for stale in ({"message": asks}, {"timestamp": "T1"}, {}):
+        reader = EventReader("33333333-3333-4333-8333-333333333333")
+        reader.recall(logged(first))
+        assert not of_type(read(task("TASK_STATE_INPUT_REQUIRED", status=stale), reader=reader), InterruptRaised)
+        assert not reader.stopped
+        read(status("TASK_STATE_INPUT_REQUIRED", "Last name?", "m2"), reader=reader)
+        assert reader.stopped
+
+
+# Artifacts
+
+
+def test_a_file_is_an_artifact_and_most_servers_do_not_say_that_it_is_whole() -> None:
+    [_, given] = read(artifact({"raw": "AAE=", "filename": "x.bin", "mediaType": "image/png"}, name="A picture"))
+    assert isinstance(given, ArtifactAdded) and isinstance(given.part, FilePart)
+    assert (given.name, given.part.name, given.part.inline, given.last) == ("A picture", "x.bin", b"\x00\x01", True)
+    assert given.extra == {"a2a": {"artifactId": "a"}, "a2a.chunk": {"append": False, "lastChunk": False}}
+
+
+def test_a_file_in_pieces_is_appended_to_until_the_last() -> None:
+    events = read(
+        artifact({"raw": "AAE="}, lastChunk=False),
+        artifact({"raw": "AgM="}, append=True),
+        artifact({"raw": "BAU="}, append=True, lastChunk=True),
+    )
+    told = of_type(events, ArtifactAdded)
+    assert [(each.append, each.last) for each in told] == [(False, False), (True, False), (True, True)]
+    assert len({each.artifact_id for each in told}) == 1
+    heard(events)
+
+
+def test_text_with_the_name_of_a_file_is_an_artifact_and_with_a_title_an_answer() -> None:
+    assert of_type(read(artifact(text("x"), name="report.md")), ArtifactAdded)
+    assert of_type(read(artifact({"text": "x", "filename": "report.md"})), ArtifactAdded)
+    assert heard(read(artifact(text("x"), name="Assistant Response"))).text == "x"
+
+
+def test_a_file_that_is_sent_again_takes_the_place_of_the_first() -> None:
+    events = read(artifact({"raw": "AAE="}), artifact({"raw": "AgM="}), artifact({"raw": "AgM="}))
+    assert [each.append for each in of_type(events, ArtifactAdded)] == [False, False]
+
+
+def test_an_artifact_of_an_earlier_run_is_not_appended_to_but_begun() -> None:
+    first = read(artifact({"raw": "AAE="}), status("TASK_STATE_INPUT_REQUIRED", "More?"))
+    second = EventReader("33333333-3333-4333-8333-333333333333")
+    second.recall(logged(first))
+    [more] = read(task(), artifact({"raw": "AgM="}, append=True), reader=second)[1:]
+    assert isinstance(more, ArtifactAdded) and not more.append
+    heard([more])
+
+
+# What is none of it
+
+
+def test_an_empty_event_says_nothing_and_an_unknown_one_is_kept_and_noted() -> None:
+    assert read({}, None) == []
+    noted, native = read({"kind": "thought-update", "x": 1})
+    assert isinstance(noted, LossNoted)
+    assert native == Native(protocol="a2a", event="thought-update", data={"kind": "thought-update", "x": 1})
+
+
+def test_a_part_of_an_unknown_form_is_noted_and_an_empty_one_is_nothing() -> None:
+    events = read(artifact({}, {"kind": "form", "form": {}}, text("x")), DONE)
+    assert heard(events).text == "x"
+    assert len(of_type(events, LossNoted)) == 1
+    assert not of_type(events, RunEnded)
+    assert isinstance(events[-1], MessageEnded)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"task": {"id": ""}},
+        {"task": {"id": "t", "status": {"state": 5}}},
+        {"statusUpdate": {"taskId": "t"}},
+        artifact({"text": "x", "url": "y"}),
+        artifact({"raw": "!"}),
+        artifact({"kind": "data", "text": "x"}),
+    ],
+)
+def test_what_contradicts_itself_breaks_the_protocol(reply: Any) -> None:
+    with pytest.raises(FaultError) as caught:
+        read(reply)
+    assert caught.value.fault.code is FaultCode.INVALID

@@ -1,0 +1,375 @@
+"""Sending: send and stream, contexts and tasks, questions and answers, files."""
+
+import asyncio
+from base64 import b64decode, b64encode
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from adapters._server.caller import Caller
+from canonical import TaskState
+from tests.adapters.a2a.schema import check
+from tests.adapters.a2a.site import BOUND, Site, answer_of, events_of, message, message_0_3, until
+
+
+async def sent(site: Site, agent: str, params: Any, **more: Any) -> Any:
+    return (await site.result(agent, "SendMessage", params, **more))["task"]
+
+
+def state(task: Any) -> str:
+    return task["status"]["state"].removeprefix("TASK_STATE_").lower()
+
+
+async def test_a_send_in_1_0_answers_the_task_when_it_is_done(site: Site) -> None:
+    task = check("task", "1.0", await sent(site, "echo", message("Hello")))
+    assert (state(task), answer_of(task)) == ("completed", "Hello")
+    assert [said["parts"][0]["text"] for said in task["history"]] == ["Hello", "Hello"]
+    assert task["history"][0]["messageId"] == "m"
+
+
+async def test_a_send_in_0_3_answers_a_bare_task_that_says_what_it_is(site: Site) -> None:
+    task = check("task", "0.3", await site.result("echo", "message/send", message_0_3("Hello")))
+    assert (task["kind"], task["status"]["state"], answer_of(task)) == ("task", "completed", "Hello")
+
+
+async def test_a_task_that_its_agent_rejects_is_rejected_in_either_version(site: Site) -> None:
+    task = check("task", "1.0", await sent(site, "reject", message("Not this.")))
+    assert (state(task), task["status"]["message"]["parts"][0]["text"]) == ("rejected", "Not this.")
+    got = await site.result("reject", "tasks/get", {"id": task["id"]})
+    assert got["status"]["state"] == "rejected"
+    assert (await site.hub.task(site.caller.owner, task["id"])).state is TaskState.REJECTED
+
+
+async def test_every_answer_about_a_task_names_its_ids_for_the_other_protocols(site: Site) -> None:
+    response = await site.rpc("echo", "SendMessage", message("Hello"))
+    task = response.json()["result"]["task"]
+    ids = {
+        "threadId": response.headers["Babelgate-Thread"],
+        "taskId": response.headers["Babelgate-Task"],
+        "runId": response.headers["Babelgate-Run"],
+    }
+    assert task["metadata"]["babelgate"] == ids
+    assert task["id"] == ids["taskId"]
+    got = await site.rpc("echo", "GetTask", {"id": task["id"]})
+    assert got.headers["Babelgate-Run"] == ids["runId"]
+
+
+async def test_integers_stay_integers(site: Site) -> None:
+    params = message()
+    params["message"]["parts"] = [{"data": {"n": 42, "f": 1.5, "big": 2**60}}]
+    response = await site.rpc("files", "SendMessage", params)
+    assert '"n":42,' in response.text
+    assert '"f":1.5,' in response.text
+    assert str(2**60) in response.text
+
+
+async def test_request_metadata_is_kept_on_the_task(site: Site) -> None:
+    task = await sent(site, "echo", {**message("x"), "metadata": {"tenant": "acme", "babelgate": "mine"}})
+    assert task["metadata"]["tenant"] == "acme"
+    assert task["metadata"]["babelgate"]["taskId"] == task["id"]
+
+
+# Waiting
+
+
+async def test_a_blocking_send_returns_at_a_question_too(site: Site) -> None:
+    assert state(await sent(site, "ask", message("x"))) == "input_required"
+    assert state(await sent(site, "auth", message("x"))) == "auth_required"
+    assert (await site.result("ask", "message/send", message_0_3("x")))["status"]["state"] == "input-required"
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("SendMessage", {**message("x"), "configuration": {"returnImmediately": True}}),
+        ("message/send", {**message_0_3("x"), "configuration": {"blocking": False}}),
+    ],
+)
+async def test_a_send_that_does_not_wait_answers_the_open_task_at_once(site: Site, method: str, params: Any) -> None:
+    result = await site.result("gated", method, params)
+    task = result.get("task", result)
+    assert task["status"]["state"] in ("submitted", "working", "TASK_STATE_SUBMITTED", "TASK_STATE_WORKING")
+
+
+async def test_a_blocking_send_answers_the_working_task_when_the_gateway_shuts_down(site: Site) -> None:
+    async with site.stream("gated", "SendStreamingMessage", message("x")) as events:
+        task_id = (await anext(events))["task"]["id"]
+        follow = asyncio.ensure_future(sent(site, "gated", message("more", taskId=task_id)))
+        await until(site, task_id, "run_created", 2)
+        site.hub.let_go()
+        task = await asyncio.wait_for(follow, BOUND)
+    assert (task["id"], state(task)) == (task_id, "working")
+
+
+# Contexts
+
+
+async def test_a_context_id_that_is_no_uuid_is_given_back_verbatim_and_names_the_same_thread_again(site: Site) -> None:
+    names = ["my context", "ünïcode/with/slash", str(uuid4()).upper(), "x" * 256]
+    for name in names:
+        first = await sent(site, "echo", message("1", contextId=name))
+        second = await sent(site, "echo", message("2", contextId=name))
+        assert first["contextId"] == second["contextId"] == name
+        assert first["metadata"]["babelgate"]["threadId"] == second["metadata"]["babelgate"]["threadId"]
+        assert first["id"] != second["id"]
+        assert (await site.result("echo", "GetTask", {"id": first["id"]}))["contextId"] == name
+
+
+async def test_a_context_id_that_is_a_uuid_is_the_thread_of_that_id(site: Site) -> None:
+    name = str(uuid4())
+    for text in ("1", "2"):
+        task = await sent(site, "echo", message(text, contextId=name))
+        assert (task["contextId"], task["metadata"]["babelgate"]["threadId"]) == (name, name)
+
+
+async def test_a_context_id_is_made_and_returned_where_the_caller_gives_none(site: Site) -> None:
+    task = await sent(site, "echo", message("1"))
+    again = await sent(site, "echo", message("2", contextId=task["contextId"]))
+    assert again["contextId"] == task["contextId"] == task["metadata"]["babelgate"]["threadId"]
+
+
+async def test_the_context_of_a_task_that_a_message_names_is_inferred(site: Site) -> None:
+    """Official servers stamp a random one, and fail the task at the next such message."""
+    task = await sent(site, "ask", message("x", contextId="mine"))
+    done = await sent(site, "ask", message("Ada", taskId=task["id"]))
+    assert (done["id"], done["contextId"], state(done)) == (task["id"], "mine", "completed")
+
+
+async def test_a_task_with_another_context_is_refused(site: Site) -> None:
+    task = await sent(site, "ask", message("x", contextId="mine"))
+    wrong = message("Ada", taskId=task["id"], contextId="other")
+    assert (await site.error("ask", "SendMessage", wrong))["code"] == -32602
+    # Nothing of the refused message is kept.
+    assert len((await site.result("ask", "GetTask", {"id": task["id"]}))["history"]) == 1
+
+
+async def test_another_message_in_the_context_of_a_waiting_task_is_a_new_task(site: Site) -> None:
+    first = await sent(site, "ask", message("x", contextId="mine"))
+    second = await sent(site, "ask", message("y", contextId="mine"))
+    assert first["id"] != second["id"]
+    assert state(await site.result("ask", "GetTask", {"id": first["id"]})) == "input_required"
+
+
+async def test_a_task_id_made_up_by_the_client_is_not_found(site: Site) -> None:
+    for task_id in (str(uuid4()), "made-up"):
+        assert (await site.error("echo", "SendMessage", message("x", taskId=task_id)))["code"] == -32001
+        assert (await site.error("echo", "message/send", message_0_3("x", taskId=task_id)))["code"] == -32001
+
+
+async def test_a_task_of_another_agent_is_not_found(site: Site) -> None:
+    task = await sent(site, "ask", message("x"))
+    assert (await site.error("echo", "GetTask", {"id": task["id"]}))["code"] == -32001
+    assert (await site.error("echo", "SendMessage", message("y", taskId=task["id"])))["code"] == -32001
+
+
+async def test_another_owner_finds_nothing_of_the_first(site: Site) -> None:
+    task = await sent(site, "ask", message("x", contextId="mine"))
+    site.caller = Caller("mallory", "http://gateway", "echo")
+    for method, params in (
+        ("GetTask", {"id": task["id"]}),
+        ("CancelTask", {"id": task["id"]}),
+        ("SubscribeToTask", {"id": task["id"]}),
+        ("SendMessage", message("y", taskId=task["id"])),
+        ("ListTaskPushNotificationConfigs", {"taskId": task["id"]}),
+    ):
+        assert (await site.error("ask", method, params))["code"] == -32001
+    assert (await site.result("ask", "ListTasks", {"contextId": "mine"}))["tasks"] == []
+    other = await sent(site, "ask", message("y", contextId="mine"))
+    assert other["metadata"]["babelgate"]["threadId"] != task["metadata"]["babelgate"]["threadId"]
+
+
+async def test_a_terminal_task_takes_no_message_and_a_new_one_may_refer_to_it(site: Site) -> None:
+    task = await sent(site, "echo", message("x"))
+    assert (await site.error("echo", "SendMessage", message("y", taskId=task["id"])))["code"] == -32004
+    assert (await site.error("echo", "message/send", message_0_3("y", taskId=task["id"])))["code"] == -32602
+    refined = await sent(site, "echo", message("y", contextId=task["contextId"], referenceTaskIds=[task["id"]]))
+    assert refined["id"] != task["id"]
+    assert refined["history"][0]["referenceTaskIds"] == [task["id"]]
+
+
+async def test_a_message_to_a_working_task_is_its_next_run(site: Site) -> None:
+    async with site.stream("gated", "SendStreamingMessage", message("x")) as events:
+        task_id = (await anext(events))["task"]["id"]
+        later = {**message("y", taskId=task_id), "configuration": {"returnImmediately": True}}
+        task = await sent(site, "gated", later)
+        assert (task["id"], len(task["history"])) == (task_id, 2)
+        site.gates.gate.set()
+        rest = [event async for event in events]
+    assert rest[-1]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert [
+        artifact["artifactId"] for artifact in (await site.result("gated", "GetTask", {"id": task_id}))["artifacts"]
+    ] == [
+        "answer-1",
+        "answer-2",
+    ]
+
+
+# Questions
+
+
+async def test_a_text_with_the_task_id_answers_the_question_of_the_same_task(site: Site) -> None:
+    asked = await sent(site, "ask", message("x"))
+    assert asked["status"]["message"]["parts"][0] == {"text": "What is your name?"}
+    done = await sent(site, "ask", message("Ada", taskId=asked["id"], contextId=asked["contextId"]))
+    assert (done["id"], state(done), answer_of(done)) == (asked["id"], "completed", "Hello, Ada.")
+    assert [said["parts"][0]["text"] for said in done["history"]] == ["x", "What is your name?", "Ada", "Hello, Ada."]
+
+
+def resume(task: Any, *values: Any) -> list[Any]:
+    asked = [part["data"] for part in task["status"]["message"]["parts"] if "data" in part]
+    answers = [{"id": each["id"], "value": value} for each, value in zip(asked, values, strict=False)]
+    return [{"data": {"resume": answers}}]
+
+
+async def test_several_questions_are_answered_at_once_by_the_data_part_of_langgraph(site: Site) -> None:
+    asked = await sent(site, "approve", message("x"))
+    data = [part["data"] for part in asked["status"]["message"]["parts"] if "data" in part]
+    assert [each["value"] for each in data] == [{"action": "write"}, {"action": "send"}]
+    assert data[0]["schema"]["properties"] == {"approved": {"type": "boolean"}}
+    parts = resume(asked, {"approved": True}, {"approved": False})
+    done = await sent(site, "approve", message(taskId=asked["id"], parts=parts))
+    assert (state(done), answer_of(done)) == ("completed", "write: approved\nsend: not approved\n")
+
+
+async def test_several_questions_are_answered_one_by_one_the_oldest_first(site: Site) -> None:
+    asked = await site.result("approve", "message/send", message_0_3("x"))
+    yes = [{"kind": "data", "data": {"approved": True}}]
+    left = await site.result("approve", "message/send", message_0_3(taskId=asked["id"], parts=yes))
+    assert left["status"]["state"] == "input-required"
+    assert [part["text"] for part in left["status"]["message"]["parts"] if "text" in part] == [
+        "May I send the message?"
+    ]
+    done = await site.result("approve", "message/send", message_0_3("no", taskId=asked["id"]))
+    assert answer_of(done) == "write: approved\nsend: not approved\n"
+
+
+async def test_an_answer_to_a_question_that_is_not_open_is_invalid(site: Site) -> None:
+    asked = await sent(site, "approve", message("x"))
+    unknown = [{"data": {"resume": [{"id": "nope", "value": 1}]}}]
+    assert (await site.error("approve", "SendMessage", message(taskId=asked["id"], parts=unknown)))["code"] == -32602
+    first = resume(asked, {"approved": True})
+    await sent(site, "approve", message(taskId=asked["id"], parts=first))
+    again = message(taskId=asked["id"], parts=first)
+    assert (await site.error("approve", "SendMessage", again))["code"] == -32602
+
+
+async def test_answers_to_a_task_that_does_not_wait_are_invalid(site: Site) -> None:
+    async with site.stream("gated", "SendStreamingMessage", message("x")) as events:
+        task_id = (await anext(events))["task"]["id"]
+        parts = [{"data": {"resume": [{"id": "q", "value": 1}]}}]
+        assert (await site.error("gated", "SendMessage", message(taskId=task_id, parts=parts)))["code"] == -32602
+
+
+async def test_data_that_only_looks_like_answers_is_the_answer_itself(site: Site) -> None:
+    asked = await sent(site, "ask", message("x"))
+    done = await sent(site, "ask", message(taskId=asked["id"], parts=[{"data": {"resume": "my CV"}}]))
+    assert "my CV" in answer_of(done)
+
+
+async def test_a_stream_that_answers_starts_with_the_task_at_work_again(site: Site) -> None:
+    asked = await sent(site, "ask", message("x"))
+    events = events_of(await site.rpc("ask", "SendStreamingMessage", message("Ada", taskId=asked["id"])))
+    first = events[0]["result"]["task"]
+    assert (first["id"], state(first)) == (asked["id"], "working")
+    assert events[-1]["result"]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+# Files
+
+
+async def test_files_go_in_and_come_out_as_bytes_in_every_version(site: Site) -> None:
+    data = b64encode(bytes(range(256))).decode()
+    new = await sent(
+        site, "files", message(parts=[{"raw": data, "filename": "a.bin", "mediaType": "image/png"}, {"text": "note"}])
+    )
+    given, report = [artifact["parts"][0] for artifact in new["artifacts"]]
+    assert given == {"raw": data, "filename": "a.bin", "mediaType": "image/png"}
+    assert b64decode(report["raw"]) == b"note"
+    file = {"kind": "file", "file": {"bytes": data, "name": "a.bin", "mimeType": "image/png"}}
+    old = await site.result("files", "message/send", message_0_3(parts=[file]))
+    assert old["artifacts"][0]["parts"] == [file]
+
+
+async def test_a_file_by_url_is_handed_on_and_never_fetched(site: Site) -> None:
+    task = await sent(site, "files", message(parts=[{"url": "https://example.com/f.pdf", "filename": "f.pdf"}]))
+    assert task["artifacts"][0]["parts"] == [{"url": "https://example.com/f.pdf", "filename": "f.pdf"}]
+
+
+async def test_a_file_too_large_to_send_along_is_a_url_where_its_owner_alone_gets_it(site: Site) -> None:
+    big = bytes(5000)
+    part = {"raw": b64encode(big).decode(), "filename": 'b"ig\n.bin', "mediaType": "text/html"}
+    task = await sent(site, "files", message(parts=[part]))
+    url: str = task["artifacts"][0]["parts"][0]["url"]
+    assert url.startswith("http://gateway/a2a/files/files/")
+    response = await site.client.get(url)
+    assert response.content == big
+    assert response.headers["Content-Disposition"] == "attachment; filename*=UTF-8''b%22ig%0A.bin"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    site.caller = Caller("mallory", "http://gateway", "echo")
+    assert (await site.client.get(url)).status_code == 404
+    assert (await site.client.get("/a2a/files/files/nope")).status_code == 404
+
+
+async def test_a_file_that_the_agent_does_not_take_is_a_content_type_error(site: Site) -> None:
+    params = message(parts=[{"text": "x"}, {"raw": "YQ==", "mediaType": "image/png"}])
+    assert (await site.error("echo", "SendMessage", params))["code"] == -32005
+
+
+@pytest.mark.parametrize(
+    "content", [{"text": "x"}, {"data": {"a": 1}}, {"raw": "YQ=="}, {"url": "https://example.com/x"}]
+)
+async def test_a_part_of_a_type_that_the_agents_card_does_not_name_is_a_content_type_error(
+    site: Site, content: dict[str, Any]
+) -> None:
+    params = message(parts=[{"text": "x"}, {**content, "mediaType": "application/x-unknown"}])
+    for method in ("SendMessage", "SendStreamingMessage"):
+        error = await site.error("echo", method, params)
+        assert (error["code"], error["data"][0]["reason"]) == (-32005, "CONTENT_TYPE_NOT_SUPPORTED")
+    rest = await site.client.post("/a2a/echo/message:send", json=params, headers={"A2A-Version": "1.0"})
+    assert (rest.status_code, rest.json()["error"]["details"][0]["reason"]) == (400, "CONTENT_TYPE_NOT_SUPPORTED")
+    assert state(await sent(site, "files", params)) == "completed"  # its card names */*
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"text": "x", "mediaType": "text/markdown"},
+        {"text": "{}", "mediaType": "application/json"},
+        {"data": {"text": "x"}, "mediaType": "application/ld+json"},
+        {"raw": "YQ==", "mediaType": "Text/Plain; charset=utf-8"},
+    ],
+)
+async def test_what_every_agent_reads_and_what_the_card_names_is_taken(site: Site, part: dict[str, Any]) -> None:
+    assert state(await sent(site, "echo", message(parts=[part]))) == "completed"
+
+
+async def test_data_parts_reach_an_agent_that_takes_text(site: Site) -> None:
+    task = await sent(site, "echo", message(parts=[{"data": {"prompt": "from data"}}, {"data": {"more": 1}}]))
+    assert answer_of(task) == "from data"
+
+
+async def test_data_that_is_no_object_comes_out_whole_in_1_0_and_wrapped_in_0_3(site: Site) -> None:
+    assert (await sent(site, "number", message("x")))["artifacts"][0]["parts"] == [{"data": [1, 2, 3]}]
+    old = await site.result("number", "message/send", message_0_3("x"))
+    part = {"kind": "data", "data": {"value": [1, 2, 3]}, "metadata": {"data_part_compat": True}}
+    assert old["artifacts"][0]["parts"] == [part]
+
+
+async def test_the_output_modes_that_a_caller_accepts_reach_the_agent(site: Site) -> None:
+    params = {**message("x"), "configuration": {"acceptedOutputModes": ["text/plain", "image/png"]}}
+    assert answer_of(await sent(site, "modes", params)) == "text/plain, image/png"
+    assert answer_of(await sent(site, "modes", message("x"))) == ""
+
+
+async def test_losses_of_a_unary_answer_stand_in_a_header(site: Site) -> None:
+    response = await site.rpc("rich", "SendMessage", message("x"))
+    assert 'reasoning="A2A has no form for it"' in response.headers["Babelgate-Loss"]
+    assert "Babelgate-Loss" not in (await site.rpc("echo", "SendMessage", message("x"))).headers
+
+
+async def test_a_failure_is_a_failed_task_that_says_why_and_keeps_what_was_said(site: Site) -> None:
+    task = await sent(site, "fail", message("on purpose"))
+    assert (state(task), answer_of(task)) == ("failed", "Failing.")
+    assert "on purpose" in task["status"]["message"]["parts"][0]["text"]
+    assert "Traceback" not in str(task)

@@ -1,0 +1,361 @@
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapters.a2a.codec.dialect import Dialect
+from adapters.a2a.codec.v0_3 import Codec as Codec_0_3
+from adapters.a2a.codec.v0_3_rest import Codec as RestCodec
+from adapters.a2a.codec.v1_0 import Codec
+from adapters.a2a.wire.task import Artifact, ArtifactUpdate, Snapshot, StatusUpdate, Update
+from adapters.a2a.write.task_events import EventWriter
+from canonical import (
+    DataPart,
+    Fault,
+    FaultCode,
+    FilePart,
+    Message,
+    Part,
+    Record,
+    RunStatus,
+    TaskState,
+    TextPart,
+    ToolCallPart,
+)
+from canonical.event import (
+    ArtifactAdded,
+    InterruptAnswered,
+    InterruptRaised,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    RunEnded,
+    RunStarted,
+    TaskCreated,
+)
+from canonical.message import AnnotationPart, ReasoningPart, text_of
+from tests.adapters.a2a.log import CONTEXT, RUN, TASK, THREAD, Log, said, streamed, task_of
+from tests.adapters.a2a.schema import Form, check
+from tests.strategies import records as logs
+from tests.strategies import started_over, taken_up
+
+DIALECTS: tuple[type[Dialect], ...] = (Codec, Codec_0_3, RestCodec)
+HELLO = Message(message_id="in", role="user", parts=(TextPart(text="Hello"),), extra={"a2a": {"messageId": "mine"}})
+
+
+def written(records: Sequence[Record]) -> tuple[EventWriter, list[Update]]:
+    writer = EventWriter(task_of(records), CONTEXT)
+    return writer, [update for record in records for update in writer.write(record)]
+
+
+def texts(updates: Sequence[Update]) -> list[tuple[str, bool, bool]]:
+    return [
+        (update.artifact.text, update.append, update.last) for update in updates if isinstance(update, ArtifactUpdate)
+    ]
+
+
+def test_an_answer_is_an_artifact_that_grows_token_by_token_and_says_which_piece_is_the_last() -> None:
+    log = Log(HELLO).start().add(*streamed("m", "Hel", "lo")).done()
+    writer, updates = written(log.records)
+    assert texts(updates) == [("Hel", False, False), ("lo", True, False), ("", True, True)]
+    assert [artifact.artifact_id for artifact in writer.snapshot().artifacts] == ["answer-1"]
+    assert writer.snapshot().artifacts[0].parts == (TextPart(text="Hello"),)
+
+
+def test_a_whole_data_part_is_held_until_it_can_say_that_it_is_the_last() -> None:
+    data, file = DataPart(data={"n": 1}), FilePart(name="a", inline=b"a")
+    log = Log(HELLO).start().add(*said("m", PartAdded(part=data), PartAdded(part=file))).done()
+    pieces = [update for update in written(log.records)[1] if isinstance(update, ArtifactUpdate)]
+    assert [(piece.artifact.parts, piece.append, piece.last) for piece in pieces] == [
+        ((data,), False, False),
+        ((file,), True, True),
+    ]
+
+
+def test_an_empty_answer_is_still_an_artifact_with_a_part() -> None:
+    log = Log(HELLO).start().add(*said("m", PartAdded(part=TextPart(text="")))).done()
+    writer, updates = written(log.records)
+    assert texts(updates) == [("", False, True)]
+    assert writer.snapshot().artifacts[0].parts == (TextPart(text=""),)
+    log = Log(HELLO).start().add(*said("m")).done()
+    assert texts(written(log.records)[1]) == [("", False, True)]
+
+
+def test_a_message_of_which_nothing_can_be_shown_leaves_no_artifact_and_no_hole_in_their_numbers() -> None:
+    log = Log(HELLO).start().add(*said("m", PartAdded(part=ReasoningPart(text="hm"))), *streamed("n", "Yes")).done()
+    writer, _ = written(log.records)
+    assert [artifact.artifact_id for artifact in writer.snapshot().artifacts] == ["answer-1"]
+    assert [message.text for message in writer.snapshot().history] == ["Hello", "Yes"]
+
+
+def test_what_has_no_form_is_named_with_the_reason_on_the_last_event_and_on_the_task() -> None:
+    call = ToolCallPart(call_id="c", name="n", side="caller")
+    parts = [PartAdded(part=part) for part in (ReasoningPart(text="hm"), AnnotationPart(url="u"), call)]
+    log = Log(HELLO).start().add(LossNoted(feature="step", how="upstream has none"), *said("m", *parts)).done()
+    writer, updates = written(log.records)
+    last = updates[-1]
+    assert isinstance(last, StatusUpdate)
+    assert last.metadata == {"babelgate": writer.snapshot().metadata["babelgate"]}
+    assert set(last.metadata["babelgate"]["loss"]) == {"reasoning", "citation", "caller-tools", "step"}
+
+
+def test_two_answers_are_two_artifacts() -> None:
+    log = Log(HELLO).start().add(*streamed("m", "one"), *streamed("n", "two")).done()
+    shown = written(log.records)[0].snapshot().artifacts
+    assert [(artifact.artifact_id, artifact.text) for artifact in shown] == [("answer-1", "one"), ("answer-2", "two")]
+
+
+def test_progress_is_a_status_message_while_working_and_then_history() -> None:
+    doing = [MessageStarted(message_id="p", phase="progress"), *said("p", PartAdded(part=TextPart(text="On it")))[1:]]
+    log = Log(HELLO).start().add(*doing, *streamed("m", "Done")).done()
+    writer, updates = written(log.records)
+    told = [update for update in updates if isinstance(update, StatusUpdate) and update.status.message is not None]
+    assert [(update.status.state, update.status.message.text) for update in told if update.status.message] == [
+        (TaskState.WORKING, "On it")
+    ]
+    assert writer.snapshot().status.message is None
+    assert [message.text for message in writer.snapshot().history] == ["Hello", "On it", "Done"]
+
+
+def question(name: str, text: str, **more: Any) -> InterruptRaised:
+    return InterruptRaised(
+        interrupt_id=name, message=Message(message_id=f"m-{name}", parts=(TextPart(text=text),)), **more
+    )
+
+
+def test_several_open_questions_are_one_status_message_each_with_a_data_part_to_answer_it_by() -> None:
+    schema: dict[str, Any] = {"type": "boolean"}
+    log = Log(HELLO).start().add(question("q1", "May I?", value={"a": 1}, answer_schema=schema), question("q2", "And?"))
+    writer, updates = written(log.paused().records)
+    last = updates[-1]
+    assert isinstance(last, StatusUpdate)
+    assert last.status.message is not None
+    assert last.status.stops
+    assert last.status.message.parts == (
+        TextPart(text="May I?"),
+        DataPart(data={"id": "q1", "value": {"a": 1}, "schema": schema}),
+        TextPart(text="And?"),
+        DataPart(data={"id": "q2", "value": None}),
+    )
+    assert writer.snapshot().status == last.status
+
+
+def test_what_is_left_open_after_a_partial_answer_is_asked_again_alone() -> None:
+    log = Log(HELLO).start().add(question("q1", "One?"), question("q2", "Two?")).paused()
+    log.input("r2", Message.of("1", "user"), cause="answer").add(InterruptAnswered(interrupt_id="q1", value="1"))
+    log.become(TaskState.WORKING).paused()
+    writer, _ = written(log.records)
+    message = writer.snapshot().status.message
+    assert message is not None
+    assert message.text == "Two?"
+    assert [said.text for said in writer.snapshot().history] == ["Hello", "One?Two?", "1"]
+
+
+def test_a_failure_says_why_in_its_status_message() -> None:
+    fault = Fault(code=FaultCode.AGENT_FAILED, message="It broke.")
+    log = Log(HELLO).start().add(RunEnded(status=RunStatus.ERROR, fault=fault)).become(TaskState.FAILED, fault=fault)
+    message = written(log.records)[0].snapshot().status.message
+    assert message is not None
+    assert message.text == "It broke."
+    assert message.metadata == {"babelgate": {"fault": "agent_failed"}}
+
+
+def test_structured_output_is_a_data_artifact_unless_it_was_said_already() -> None:
+    log = Log(HELLO).start().done(output={"n": 1})
+    assert written(log.records)[0].snapshot().artifacts == (
+        Artifact(artifact_id="output-1", name="output", parts=(DataPart(data={"n": 1}),)),
+    )
+    log = Log(HELLO).start().add(*said("m", PartAdded(part=DataPart(data={"n": 1})))).done(output={"n": 1})
+    assert [artifact.artifact_id for artifact in written(log.records)[0].snapshot().artifacts] == ["answer-1"]
+
+
+def test_an_artifact_in_pieces_keeps_its_pieces_and_their_marks() -> None:
+    piece = ArtifactAdded(artifact_id="a", name="f", part=TextPart(text="1"), last=False)
+    log = Log(HELLO).start().add(piece, piece.model_copy(update={"append": True, "last": True})).done()
+    writer, updates = written(log.records)
+    assert texts(updates) == [("1", False, False), ("1", True, True)]
+    assert writer.snapshot().artifacts[0].text == "11"
+
+
+def test_an_upload_of_a_caller_is_no_output_of_the_task() -> None:
+    log = Log(HELLO).start().add(ArtifactAdded(artifact_id="u", part=TextPart(text="x"), origin="caller")).done()
+    assert written(log.records)[0].snapshot().artifacts == ()
+
+
+def test_a_task_that_continues_another_refers_to_it_in_its_first_message() -> None:
+    created = TaskCreated(task_id=TASK, agent="echo", continues="t0", references=("t0", "t9"))
+    first = written(Log(HELLO, created=created).records)[0].snapshot().history[0]
+    assert Codec("http://g", "echo").encode_message(first, CONTEXT, TASK)["referenceTaskIds"] == ["t0", "t9"]
+
+
+def test_the_task_carries_the_ids_of_the_other_sides() -> None:
+    writer, _ = written(Log(HELLO).records)
+    assert writer.snapshot().metadata == {"babelgate": {"threadId": THREAD, "taskId": TASK, "runId": RUN}}
+
+
+# Properties
+
+
+def folded(updates: Sequence[Update], first: Snapshot) -> dict[str, str]:
+    """What a client has in the end: the text and data of each artifact, pieced together."""
+    artifacts: dict[str, list[Part]] = {
+        artifact.artifact_id or "": list(artifact.parts) for artifact in first.artifacts
+    }
+    for update in updates:
+        if isinstance(update, ArtifactUpdate):
+            name = update.artifact.artifact_id or ""
+            artifacts[name] = [*(artifacts[name] if update.append else []), *update.artifact.parts]
+    return {name: content(parts) for name, parts in artifacts.items()}
+
+
+def content(parts: Sequence[Part]) -> str:
+    """Pieces of text run together, whatever their number."""
+    other = [part for part in parts if not isinstance(part, TextPart)]
+    return text_of(list(parts)) + repr(other)
+
+
+@settings(max_examples=40)
+@given(taken_up())
+def test_a_run_that_was_taken_up_is_streamed_as_if_nothing_had_cut_it(made: tuple[list[Record], list[Record]]) -> None:
+    (writer, updates), (as_if, others) = map(written, made)
+    assert updates == others
+    assert writer.snapshot() == as_if.snapshot()
+
+
+def test_what_a_run_said_before_it_started_over_is_replaced_also_where_the_last_attempt_says_less() -> None:
+    log = Log(HELLO).start().add(*streamed("m", "one ", "two"), *streamed("n", "more"))
+    log.add(ArtifactAdded(artifact_id="a", name="a.txt", part=TextPart(text="old")))
+    log.add(RunStarted(attempt=2), *streamed("o", "one"))
+    for again in (False, True):
+        if again:  # and once more
+            log.add(RunStarted(attempt=3), *streamed("p", "three"))
+        writer, updates = written(log.records)
+        replaced = [update for update in updates if isinstance(update, ArtifactUpdate) and not update.append]
+        names = [(update.artifact.artifact_id, update.artifact.text) for update in replaced]
+        void = ["answer-1", "answer-2", "a"]
+        shown = [
+            ("answer-1", "one "),
+            ("answer-2", "more"),
+            ("a", "old"),
+            *((name, "") for name in void),
+            ("answer-1", "one"),
+        ]
+        assert names == shown + [("answer-1", ""), ("answer-1", "three")] * again
+        works = [update.status for update in updates if isinstance(update, StatusUpdate)]
+        assert [status.state for status in works] == [TaskState.WORKING] * (2 + again)
+        task = writer.snapshot()
+        assert [a.text for a in task.artifacts] == ["three" if again else "one", "", ""]
+        assert [message.text for message in task.history] == ["Hello", "three" if again else "one"]
+
+
+def test_a_remark_of_an_attempt_that_is_void_is_taken_back() -> None:
+    remark = [MessageStarted(message_id="m", phase="progress"), PartAdded(message_id="m", part=TextPart(text="Hm."))]
+    log = Log(HELLO).start().add(*remark, MessageEnded(message_id="m"), RunStarted(attempt=2)).done()
+    writer, updates = written(log.records)
+    assert [update.status.message is None for update in updates if isinstance(update, StatusUpdate)] == [
+        True,
+        False,
+        True,
+        True,
+    ]
+    assert [message.text for message in writer.snapshot().history] == ["Hello"]
+
+
+def test_of_a_run_that_names_what_is_void_all_else_stands() -> None:
+    log = Log(HELLO).start().add(*streamed("m", "one"), *streamed("n", "two"), RunStarted(attempt=2, void=("n",)))
+    writer, _ = written(log.add(*streamed("o", "three")).done().records)
+    assert [(a.artifact_id, a.text) for a in writer.snapshot().artifacts] == [
+        ("answer-1", "one"),
+        ("answer-2", "three"),
+    ]
+    assert [message.text for message in writer.snapshot().history] == ["Hello", "one", "three"]
+
+
+@settings(max_examples=40)
+@given(started_over())
+def test_of_a_run_that_was_started_over_the_last_attempt_holds(made: tuple[list[Record], list[Record]]) -> None:
+    (writer, updates), (as_if, _) = map(written, made)
+    shown, whole = writer.snapshot(), as_if.snapshot()
+    # One that takes the place of a void one stands where that stood: their order is no matter of theirs. One that is
+    # not said again stays, empty: there is no update that takes it away.
+    said = {each.artifact_id: each for each in whole.artifacts}
+    stays = {each.artifact_id for each in shown.artifacts if each.parts == (TextPart(text=""),)} - set(said)
+    assert {each.artifact_id: each for each in shown.artifacts if each.artifact_id not in stays} == said
+    assert len(shown.artifacts) == len(said) + len(stays)
+    assert shown.history == whole.history
+    assert shown.status.state == whole.status.state
+    streamed: dict[str, str] = {}
+    for update in updates:
+        if isinstance(update, ArtifactUpdate):
+            name = update.artifact.artifact_id
+            streamed[name] = (streamed[name] if update.append else "") + update.artifact.text
+    assert streamed == {name: artifact.text for name, artifact in said.items()} | dict.fromkeys(stays, "")
+
+
+@settings(max_examples=150)
+@given(logs(), st.data())
+def test_a_fetched_task_is_the_fold_of_any_stream_that_led_to_it(records: list[Record], data: st.DataObject) -> None:
+    writer = EventWriter(task_of(records), CONTEXT)
+    start = data.draw(st.integers(2, len(records)))
+    for record in records[:start]:
+        writer.write(record)
+    first = writer.snapshot()
+    updates = [update for record in records[start:] for update in writer.write(record)]
+    last = writer.snapshot()
+    seen = folded(updates, first)
+    assert seen == {artifact.artifact_id: content(artifact.parts) for artifact in last.artifacts}
+    states = [first.status, *(update.status for update in updates if isinstance(update, StatusUpdate))]
+    assert states[-1] == last.status
+
+
+@settings(max_examples=100)
+@given(logs(), st.sampled_from(DIALECTS))
+def test_every_stream_of_every_dialect_is_what_the_published_types_ask_for(
+    records: list[Record], dialect: type[Dialect]
+) -> None:
+    codec = dialect("http://gateway", "echo")
+    form: Form = codec.name  # pyright: ignore[reportAssignmentType]
+    writer, updates = written(records)
+    for update in updates:
+        check("event", form, codec.encode_update(update))
+    check("task", form, codec.encode_task(writer.snapshot()))
+    check("sent", form, codec.encode_sent(writer.snapshot(), 1))
+
+
+@settings(max_examples=50)
+@given(logs(), st.sampled_from(DIALECTS))
+def test_the_same_records_give_the_same_stream(records: list[Record], dialect: type[Dialect]) -> None:
+    codec = dialect("http://gateway", "echo")
+    once, again = (
+        [codec.encode_update(update) for update in written(records)[1]],
+        [codec.encode_update(update) for update in written(records)[1]],
+    )
+    assert once == again
+
+
+@settings(max_examples=100)
+@given(logs())
+def test_the_first_piece_of_an_artifact_replaces_and_the_others_append(records: list[Record]) -> None:
+    begun: set[str | None] = set()
+    for update in written(records)[1]:
+        if isinstance(update, ArtifactUpdate):
+            assert update.append == (update.artifact.artifact_id in begun)
+            begun.add(update.artifact.artifact_id)
+
+
+@pytest.mark.parametrize("dialect", [Codec_0_3, RestCodec])
+@settings(max_examples=60)
+@given(records=logs())
+def test_final_marks_each_event_at_which_a_stream_of_0_3_closes_questions_included(
+    dialect: type[Dialect], records: list[Record]
+) -> None:
+    for update in written(records)[1]:
+        encoded = dialect("http://gateway", "echo").encode_update(update)
+        event = encoded.get("statusUpdate", encoded)
+        if isinstance(update, StatusUpdate):
+            assert event.get("final", False) == update.status.stops
+        else:
+            assert "final" not in event

@@ -1,0 +1,763 @@
+"""The events of a run, written from records and read again."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapters._json import parse_json
+from adapters.acp import wire as w
+from adapters.acp.codec.messages import View
+from adapters.acp.read import EventReader, decode_event
+from adapters.acp.write.run_events import TERMINAL, EventWriter
+from canonical import (
+    DataPart,
+    Event,
+    Fault,
+    FaultCode,
+    FaultError,
+    Feature,
+    FilePart,
+    Fold,
+    Message,
+    Part,
+    ReasoningPart,
+    Record,
+    RefusalPart,
+    RunReason,
+    RunStatus,
+    TaskState,
+    TextPart,
+)
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    InterruptAnswered,
+    InterruptRaised,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    Native,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    RunCreated,
+    RunEnded,
+    RunStarted,
+    TaskChanged,
+    TaskCreated,
+    ToolEnded,
+    ToolStarted,
+    UpstreamBound,
+)
+from canonical.thread import Loss
+from tests.strategies import EVERYTHING, T0, records, started_over, taken_up
+
+VIEW = View(run_id="r", session_id="s", agent="echo", base_url="http://gateway")
+CARRIED = frozenset(
+    {
+        Feature.TEXT,
+        Feature.DATA,
+        Feature.FILE_URL,
+        Feature.CITATION,
+        Feature.CUSTOM,
+        Feature.QUESTION,
+        Feature.CANCEL,
+        Feature.FAULT,
+        Feature.STREAM,
+    }
+)
+
+
+few = settings(max_examples=40)
+"""Logs take their time to draw."""
+
+
+def written(log: Iterable[Record]) -> list[w.Event]:
+    writer = EventWriter(VIEW)
+    return [event for record in log for event in writer.write(record)]
+
+
+def sent(events: Iterable[w.Event]) -> list[bytes]:
+    return [w.dump(event) for event in events]
+
+
+def received(events: Iterable[w.Event]) -> list[w.Event]:
+    return [decode_event(parse_json(raw)) for raw in sent(events)]
+
+
+def told(*events: Event, at: int = T0) -> list[Record]:
+    """A log of a task that says these events."""
+    whole = [TaskCreated(task_id="r", agent="echo"), RunCreated(run_id="x"), TaskChanged(state=TaskState.WORKING)]
+    return [Record(seq, at + seq, "r", "x", 1, event) for seq, event in enumerate([*whole, *events], start=1)]
+
+
+def kinds(events: Iterable[w.Event]) -> list[str]:
+    return [event.type for event in events]
+
+
+def parts_of(events: Iterable[w.Event]) -> list[w.MessagePart]:
+    return [event.part for event in events if isinstance(event, w.PartEvent)]
+
+
+def completed(events: Iterable[w.Event]) -> list[w.Message]:
+    return [
+        event.message for event in events if isinstance(event, w.MessageEvent) and event.type == "message.completed"
+    ]
+
+
+DONE = (RunEnded(), TaskChanged(state=TaskState.COMPLETED))
+
+
+# Every stream
+
+
+@few
+@given(taken_up())
+def test_a_run_that_was_taken_up_is_streamed_as_if_nothing_had_cut_it(logs: tuple[list[Record], list[Record]]) -> None:
+    cut, whole = logs
+    assert sent(written(cut)) == sent(written(whole))
+
+
+def test_a_run_that_starts_over_is_in_progress_with_what_stands() -> None:
+    def message(name: str, text: str) -> list[Event]:
+        part = PartAdded(message_id=name, index=0, part=TextPart(text=text))
+        return [MessageStarted(message_id=name), part, MessageEnded(message_id=name)]
+
+    said = [*message("m", "one"), *message("n", "two")]
+    for void, stands in ((None, []), (("n",), ["one"]), (("m",), ["two"]), ((), ["one", "two"])):
+        events = written(told(*said, RunStarted(attempt=2, void=void), *message("o", "three"), *DONE))
+        runs = [event for event in events if isinstance(event, w.RunEvent)]
+        outputs = [[part.content for message in event.run.output for part in message.parts] for event in runs]
+        again = [stands] if void != () else []
+        assert outputs == [[], [], *again, [*stands, "three"]]
+        assert [event.type for event in runs[1:-1]] == ["run.in-progress"] * (1 + len(again))
+
+
+def test_what_an_agent_behind_a_gateway_like_this_one_takes_back_is_noted_as_staying_said() -> None:
+    log = told(
+        MessageStarted(message_id="m"),
+        PartAdded(message_id="m", index=0, part=TextPart(text="one")),
+        MessageEnded(message_id="m"),
+        RunStarted(attempt=2),
+        MessageStarted(message_id="n"),
+        PartAdded(message_id="n", index=0, part=TextPart(text="two")),
+        MessageEnded(message_id="n"),
+        *DONE,
+    )
+    reader = EventReader("echo")
+    events = [event for wire in received(written(log)) for event in reader.read(wire)]
+    assert [event.feature for event in events if isinstance(event, LossNoted)] == ["text"]
+    assert [event.kind for event in events].count("message_started") == 2
+
+
+@few
+@given(started_over())
+def test_of_a_run_that_was_started_over_the_last_attempt_is_its_output(logs: tuple[list[Record], list[Record]]) -> None:
+    writer, as_if = EventWriter(VIEW), EventWriter(VIEW)
+    for over, whole in zip(*logs, strict=True):
+        told = [event for event in writer.write(over) if isinstance(event, w.RunEvent)]
+        as_if.write(whole)
+        assert all(event.run.output == writer.output for event in told), "every snapshot has what holds at its time"
+    assert writer.run() == as_if.run()
+
+
+@few
+@given(records(EVERYTHING))
+def test_every_stream_keeps_to_the_grammar(log: list[Record]) -> None:
+    """One open message at a time, parts only in it, none open at a `run.*` event, nothing after the end."""
+    events = written(log)
+    assert events[0].type == "run.created"
+    open_parts: list[w.MessagePart] | None = None
+    output: list[w.Message] = []
+    stopped = ended = False
+    for event in events:
+        assert not ended
+        if stopped:  # by an await, which is answered or given up
+            assert event.type in ("run.in-progress", "run.cancelled")
+            stopped = False
+        match event:
+            case w.MessageEvent(type="message.created"):
+                assert open_parts is None
+                assert event.message.parts == []
+                assert event.message.completed_at is None
+                open_parts = []
+            case w.PartEvent():
+                assert open_parts is not None
+                open_parts.append(event.part)
+            case w.MessageEvent():
+                assert event.message.parts == open_parts
+                assert event.message.completed_at is not None
+                output.append(event.message)
+                open_parts = None
+            case w.RunEvent():
+                assert open_parts is None
+                assert event.run.output == output
+                assert (event.run.await_request is not None) == (event.run.status == "awaiting")
+                assert (event.run.finished_at is not None) == (event.run.status in TERMINAL)
+                assert (event.run.error is not None) == (event.run.status == "failed")
+                assert event.type == f"run.{event.run.status}"
+                stopped = event.run.status == "awaiting"
+                ended = event.run.status in TERMINAL
+            case _:
+                assert isinstance(event, w.GenericEvent)
+
+
+@few
+@given(records(EVERYTHING))
+def test_the_same_records_give_the_same_bytes(log: list[Record]) -> None:
+    assert sent(written(log)) == sent(written(log))
+
+
+@few
+@given(records(EVERYTHING), st.data())
+def test_a_reader_that_comes_back_gets_the_rest(log: list[Record], data: st.DataObject) -> None:
+    """What was sent by any record is a beginning of what is sent by all of them."""
+    cut = data.draw(st.integers(0, len(log)))
+    before, whole = sent(written(log[:cut])), sent(written(log))
+    assert whole[: len(before)] == before
+
+
+@few
+@given(records(EVERYTHING))
+def test_every_event_can_be_read_and_is_what_it_was(log: list[Record]) -> None:
+    events = written(log)
+    assert received(events) == events
+
+
+def carried(messages: Iterable[Message]) -> list[list[Part]]:
+    """The parts of messages, texts that stand side by side as one; messages that say nothing left out, and files with
+    names, which are artifacts in ACP."""
+    found: list[list[Part]] = []
+    for message in messages:
+        joined: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, FilePart) and part.name:
+                continue
+            last = joined[-1] if joined else None
+            if isinstance(part, TextPart) and isinstance(last, TextPart):
+                joined[-1] = last.model_copy(update={"text": last.text + part.text})
+            else:
+                joined.append(part)
+        if joined:
+            found.append(joined)
+    return found
+
+
+def read_back(events: Sequence[w.Event]) -> tuple[list[Event], Fault | None]:
+    """As a client reads a run: one reader for each activation."""
+    found: list[Event] = []
+    reader = EventReader("echo")
+    for event in received(events):
+        if reader.stopped:
+            reader = EventReader("echo")
+            reader.resume("r", "s")
+        try:
+            found += reader.read(event)
+        except FaultError as error:
+            return found, error.fault
+    return found, None
+
+
+def with_ids(events: Iterable[Event]) -> list[Record]:
+    """The events as the hub logs them."""
+    logged: list[Record] = []
+    message, index = 0, -1
+    for seq, event in enumerate(events, start=1):
+        if isinstance(event, MessageStarted):
+            message, index = seq, -1
+        index += isinstance(event, PartAdded)
+        update: dict[str, Any] = {}
+        if isinstance(event, MessageStarted | PartAdded | PartDelta | PartEnded | MessageEnded):
+            update["message_id"] = str(message)
+        if isinstance(event, PartAdded | PartDelta | PartEnded):
+            update["index"] = index
+        logged.append(Record(seq, T0, "r", "x", 1, event.model_copy(update=update)))
+    return logged
+
+
+@few
+@given(records(CARRIED))
+def test_what_acp_carries_is_read_as_it_was_said(log: list[Record]) -> None:
+    said = [record for record in log if not isinstance(record.event, RunCreated)]
+    found, fault = read_back(written(log))
+    assert carried(Fold("t", records=with_ids(found)).messages()) == carried(Fold("t", records=said).messages())
+    named = [e.event.part for e in log if isinstance(e.event, PartAdded) and getattr(e.event.part, "name", None)]
+    assert [event.part for event in found if isinstance(event, ArtifactAdded)] == named
+    assert [e.value for e in found if isinstance(e, Custom)] == [
+        record.event.value for record in log if isinstance(record.event, Custom)
+    ]
+    asked = [record.event.message.text for record in log if isinstance(record.event, InterruptRaised)]
+    assert [event.message.text for event in found if isinstance(event, InterruptRaised)] == asked
+    ends = [record.event.fault for record in log if isinstance(record.event, TaskChanged) and record.event.fault]
+    assert (fault.message if fault else None) == (ends[0].message if ends else None)
+
+
+@few
+@given(records(CARRIED))
+def test_what_was_read_is_written_as_the_same_parts(log: list[Record]) -> None:
+    """ACP behind and in front: the caller sees what the agent's own server said. Named parts may move into messages of
+    their own."""
+    events = written(log)
+    found, _ = read_back(events)
+    shown = written(told(*(record.event for record in with_ids(found)), *DONE))
+
+    def shows(events: list[w.Event]) -> tuple[str, list[str]]:
+        parts = [part for message in completed(events) for part in message.parts]
+        text = "".join(part.content or "" for part in parts if part.content_type == "text/plain" and not part.name)
+        return text, [part.model_dump_json() for part in parts if part.content_type != "text/plain" or part.name]
+
+    assert shows(shown) == shows(events)
+
+
+@given(st.lists(st.sampled_from(sorted(w.EVENTS)), max_size=12), st.data())
+def test_events_in_any_order_are_read_or_are_a_fault(order: list[str], data: st.DataObject) -> None:
+    run = w.Run(run_id="r", agent_name="echo", status="in-progress")
+    message = w.Message(role="agent", parts=[w.MessagePart(content="x"), w.MessagePart(name="a", content="y")])
+    reader = EventReader("echo")
+    opened = 0
+    for kind in order:
+        status: Any = kind.removeprefix("run.")
+        value: dict[str, Any] = {
+            "type": kind,
+            "run": run.model_copy(update={"status": status if kind.startswith("run.") else "created"}).model_dump(),
+            "message": message.model_dump(),
+            "part": data.draw(st.sampled_from(message.parts)).model_dump(),
+            "generic": {"x": 1},
+            "error": {"code": "server_error", "message": "Boom"},
+        }
+        try:
+            events = reader.read(decode_event(value))
+        except FaultError as error:
+            assert error.fault.code is FaultCode.AGENT_FAILED
+            return
+        for event in events:
+            opened += isinstance(event, MessageStarted) - isinstance(event, MessageEnded)
+            assert opened in (0, 1)
+
+
+# What the writer shows, and how
+
+
+def test_the_order_of_a_plain_run_is_that_of_the_sdk() -> None:
+    events = written(
+        told(
+            Custom(value={"progress": 0.5}),
+            MessageStarted(message_id="m"),
+            PartAdded(message_id="m", index=0, part=TextPart(text="Hel"), open=True),
+            PartDelta(message_id="m", index=0, text="lo"),
+            PartEnded(message_id="m", index=0),
+            MessageEnded(message_id="m"),
+            *DONE,
+        )
+    )
+    assert kinds(events) == [
+        "run.created",
+        "run.in-progress",
+        "generic",
+        "message.created",
+        "message.part",
+        "message.part",
+        "message.completed",
+        "run.completed",
+    ]
+    assert [part.content for part in parts_of(events)] == ["Hel", "lo"]
+
+
+def test_a_queued_run_is_created_until_the_agent_works() -> None:
+    writer = EventWriter(VIEW)
+    for record in told()[:2]:
+        writer.write(record)
+    assert (writer.status, writer.run().status, writer.has_stopped) == ("created", "created", False)
+
+
+def test_a_text_that_stays_empty_is_one_empty_part() -> None:
+    events = written(
+        told(
+            MessageStarted(message_id="m"),
+            PartAdded(message_id="m", index=0, part=TextPart(text=""), open=True),
+            PartEnded(message_id="m", index=0),
+            MessageEnded(message_id="m"),
+        )
+    )
+    assert [part.content for part in parts_of(events)] == [""]
+
+
+def test_tool_activity_and_artifacts_join_the_message_of_the_same_speaker() -> None:
+    events = written(
+        told(
+            ToolStarted(call_id="c", name="f", input={"a": 1}),
+            ToolEnded(call_id="c", name="f", output=2),
+            MessageStarted(message_id="m"),
+            PartAdded(message_id="m", index=0, part=TextPart(text="x")),
+            MessageEnded(message_id="m"),
+            ArtifactAdded(artifact_id="a", name="a.txt", part=TextPart(text="y")),
+            *DONE,
+        )
+    )
+    first, second = completed(events)
+    assert [part.content for part in first.parts] == [None, "x"]
+    assert first.parts[0].metadata == w.Trajectory(tool_name="f", tool_input={"a": 1}, tool_output={"value": 2})
+    assert [(part.name, part.content) for part in second.parts] == [("a.txt", "y")]
+
+
+def test_another_speaker_gets_a_message_of_its_own() -> None:
+    events = written(
+        told(
+            ToolStarted(call_id="c", name="f"),
+            ToolEnded(call_id="c", name="f"),
+            MessageStarted(message_id="m", name="critic"),
+            PartAdded(message_id="m", index=0, part=TextPart(text="x")),
+            MessageEnded(message_id="m"),
+        )
+    )
+    assert [message.role for message in completed(events)] == ["agent/echo", "agent/critic"]
+
+
+def test_messages_that_speak_at_once_are_never_mixed() -> None:
+    events = written(
+        told(
+            MessageStarted(message_id="m"),
+            PartAdded(message_id="m", index=0, part=TextPart(text="a"), open=True),
+            MessageStarted(message_id="n", name="critic"),
+            PartAdded(message_id="n", index=0, part=TextPart(text="b"), open=True),
+            PartDelta(message_id="m", index=0, text="c"),
+            PartDelta(message_id="n", index=0, text="d"),
+            *DONE,
+        )
+    )
+    said = [(each.role, "".join(part.content or "" for part in each.parts)) for each in completed(events)]
+    assert said == [("agent/echo", "a"), ("agent/critic", "b"), ("agent/echo", "c"), ("agent/critic", "d")]
+
+
+def test_a_thought_is_shown_when_it_is_complete() -> None:
+    events = written(
+        told(
+            MessageStarted(message_id="m"),
+            PartAdded(message_id="m", index=0, part=ReasoningPart(text="H"), open=True),
+            PartDelta(message_id="m", index=0, text="m."),
+            PartEnded(message_id="m", index=0),
+            MessageEnded(message_id="m"),
+        )
+    )
+    assert [part.metadata for part in parts_of(events)] == [w.Trajectory(message="Hm.")]
+
+
+def test_progress_is_a_trajectory_and_no_part_of_the_answer() -> None:
+    events = written(
+        told(
+            MessageStarted(message_id="p", phase="progress"),
+            PartAdded(message_id="p", index=0, part=TextPart(text="On"), open=True),
+            PartDelta(message_id="p", index=0, text=" it"),
+            PartEnded(message_id="p", index=0),
+            MessageEnded(message_id="p"),
+        )
+    )
+    assert [(part.content, part.metadata) for part in parts_of(events)] == [(None, w.Trajectory(message="On it"))]
+
+
+def test_the_pieces_of_an_artifact_are_shown_as_one_part_with_the_last() -> None:
+    pieces = [
+        ArtifactAdded(artifact_id="a", name="a.txt", part=TextPart(text=text), append=index > 0, last=index == 2)
+        for index, text in enumerate(("one ", "two ", "three"))
+    ]
+    events = written(told(*pieces))
+    assert [(part.name, part.content) for part in parts_of(events)] == [("a.txt", "one two three")]
+    unfinished = written(told(pieces[0], *DONE))
+    assert [part.content for part in parts_of(unfinished)] == ["one "]
+
+
+def test_an_upload_of_the_caller_is_no_output() -> None:
+    assert parts_of(written(told(ArtifactAdded(artifact_id="a", part=TextPart(text="x"), origin="caller")))) == []
+
+
+def test_structured_output_is_a_part_unless_it_was_said() -> None:
+    output: Any = {"words": 2}
+    events = written(told(RunEnded(output=output), TaskChanged(state=TaskState.COMPLETED)))
+    assert [(part.content_type, part.content) for part in parts_of(events)] == [("application/json", '{"words":2}')]
+    assert kinds(events)[-1] == "run.completed"
+    once = written(
+        told(
+            MessageStarted(message_id="m"),
+            PartAdded(message_id="m", index=0, part=DataPart(data=output)),
+            MessageEnded(message_id="m"),
+            RunEnded(output=output),
+        )
+    )
+    assert len(parts_of(once)) == 1
+
+
+def test_the_last_words_of_an_agent_that_is_being_cancelled_are_of_the_same_message() -> None:
+    events = written(
+        told(
+            MessageStarted(message_id="m"),
+            PartAdded(message_id="m", index=0, part=TextPart(text="a"), open=True),
+            TaskChanged(state=TaskState.CANCELLING),
+            PartDelta(message_id="m", index=0, text="b"),
+            PartEnded(message_id="m", index=0),
+            MessageEnded(message_id="m"),
+            RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER),
+            TaskChanged(state=TaskState.CANCELLED),
+        )
+    )
+    assert [[part.content for part in message.parts] for message in completed(events)] == [["a", "b"]]
+    assert kinds(events)[-1] == "run.cancelled"
+
+
+def test_a_rejected_task_is_a_failed_run() -> None:
+    fault = Fault(code=FaultCode.UNSUPPORTED, message="Not that")
+    run = written(told(TaskChanged(state=TaskState.REJECTED, fault=fault)))[-1]
+    assert isinstance(run, w.RunEvent)
+    assert (run.type, run.run.error) == ("run.failed", w.Error(code="invalid_input", message="Not that"))
+
+
+def test_what_continues_a_task_is_in_progress_at_once() -> None:
+    events = written(
+        [
+            *told(*DONE),
+            Record(9, T0 + 9, "t2", None, 0, TaskCreated(task_id="t2", agent="echo", continues="r")),
+            Record(10, T0 + 10, "t2", "y", 0, RunCreated(run_id="y")),
+            Record(11, T0 + 11, "t2", None, 0, TaskChanged(state=TaskState.WORKING)),
+        ]
+    )
+    assert kinds(events) == ["run.created", "run.in-progress", "run.completed", "run.in-progress"]
+
+
+def test_two_open_questions_are_asked_one_after_the_other() -> None:
+    first = InterruptRaised(interrupt_id="1", message=Message.of("First?"))
+    second = InterruptRaised(interrupt_id="2", message=Message.of("Second?"))
+    events = written(
+        told(
+            first,
+            second,
+            RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT),
+            TaskChanged(state=TaskState.INPUT_REQUIRED),
+            InterruptAnswered(interrupt_id="1"),
+            TaskChanged(state=TaskState.WORKING),
+            TaskChanged(state=TaskState.INPUT_REQUIRED),
+        )
+    )
+    asked = [
+        event.run.await_request["message"]["parts"][0]["content"]
+        for event in events
+        if isinstance(event, w.RunEvent) and event.run.await_request
+    ]
+    assert asked == ["First?", "Second?"]
+
+
+def test_what_gets_lost_is_told_with_what_the_agents_own_protocol_lost() -> None:
+    writer = EventWriter(VIEW)
+    for record in told(
+        LossNoted(feature="usage", how="never told"),
+        MessageStarted(message_id="m"),
+        PartAdded(message_id="m", index=0, part=RefusalPart(text="No.")),
+        MessageEnded(message_id="m"),
+        *DONE,
+    ):
+        writer.write(record)
+    assert list(writer.losses) == [
+        Loss(feature="usage", how="never told"),
+        Loss(feature="refusal", how="shown as text"),
+    ]
+
+
+def test_events_of_unknown_types_pass_from_acp_to_acp_and_to_nobody_else() -> None:
+    data = {"type": "run.paused", "run": {"x": 1}}
+    [*_, shown] = written(told(Native(protocol="acp", event="run.paused", data=data)))
+    assert shown.model_dump() == data
+    assert len(written(told(Native(protocol="a2a", event="x", data=data)))) == 2
+    assert len(written(told(Native(protocol="acp", event="run.completed", data=data)))) == 2
+
+
+# What the reader makes of other servers' events
+
+
+def read(*events: dict[str, Any], agent: str = "echo") -> list[Event]:
+    reader = EventReader(agent)
+    return [found for event in events for found in reader.read(decode_event(event))]
+
+
+def part(content: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"type": "message.part", "part": {"content": content, **more}}
+
+
+def of_run(kind: str, status: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "run": {"run_id": "r", "agent_name": "echo", "session_id": "s", "status": status, **more}}
+
+
+def of_message(kind: str, *contents: str, role: str = "agent/echo") -> dict[str, Any]:
+    return {"type": kind, "message": {"role": role, "parts": [{"content": content} for content in contents]}}
+
+
+def test_the_ids_of_the_upstream_are_bound_by_its_first_event() -> None:
+    assert read(of_run("run.created", "created")) == [UpstreamBound(protocol="acp", ids={"run": "r", "session": "s"})]
+
+
+def test_tokens_are_counted_from_parts_and_never_from_whole_messages() -> None:
+    found = read(
+        of_message("message.created", "Hel", "lo", role="user"),
+        part("Hel"),
+        part("lo"),
+        of_message("message.completed", "Hel", "lo", role="user"),
+    )
+    assert found == [
+        MessageStarted(),
+        PartAdded(part=TextPart(text="Hel"), open=True),
+        PartDelta(text="lo"),
+        PartEnded(),
+        MessageEnded(),
+    ]
+
+
+def test_a_message_without_part_events_is_read_when_it_is_complete() -> None:
+    found = read(of_message("message.created"), of_message("message.completed", "Hello"))
+    assert [event.part for event in found if isinstance(event, PartAdded)] == [TextPart(text="Hello")]
+
+
+def test_a_message_that_was_open_across_an_await_is_not_said_twice() -> None:
+    before = EventReader("echo")
+    for event in (of_message("message.created"), part("Before."), of_run("run.awaiting", "awaiting")):
+        before.read(decode_event(event))
+    after = EventReader("echo")
+    after.resume("r", "s")
+    events = (
+        of_run("run.in-progress", "in-progress"),
+        part("After."),
+        of_message("message.completed", "Before.", "After."),
+        of_run("run.completed", "completed"),
+    )
+    found = [said for event in events for said in after.read(decode_event(event))]
+    assert [event.part for event in found if isinstance(event, PartAdded)] == [TextPart(text="After.")]
+
+
+def test_a_question_is_told_by_the_status_and_never_by_an_await_request_that_was_left_there() -> None:
+    stale = {"type": "message", "message": {"role": "agent", "parts": [{"content": "Name?"}]}}
+    assert read(of_run("run.completed", "completed", await_request=stale)) == []
+    [asked] = read(of_run("run.awaiting", "awaiting", await_request=stale))
+    assert isinstance(asked, InterruptRaised)
+    assert asked.message.text == "Name?"
+
+
+def test_named_parts_are_artifacts_and_leave_no_empty_message() -> None:
+    found = read(
+        of_message("message.created"),
+        part("A note", name="a.txt"),
+        {"type": "message.completed", "message": {"role": "agent", "parts": [{"content": "A note", "name": "a.txt"}]}},
+    )
+    begun, artifact, ended = found
+    # Only another ACP server shows that there was a message: to everybody else it is an artifact alone.
+    assert (begun, ended) == (
+        Native(protocol="acp", event="message.created", data={"name": None}),
+        Native(protocol="acp", event="message.completed"),
+    )
+    assert isinstance(artifact, ArtifactAdded)
+    assert isinstance(artifact.part, FilePart)
+    assert (artifact.name, artifact.part.inline) == ("a.txt", b"A note")
+
+
+def test_base64_is_read_by_its_encoding() -> None:
+    [_, added] = read(part("AAEC", content_encoding="base64", content_type="image/png"))
+    assert isinstance(added, PartAdded)
+    assert isinstance(added.part, FilePart)
+    assert added.part.inline == b"\x00\x01\x02"
+    with pytest.raises(FaultError):
+        read(part("!", content_encoding="base64"))
+
+
+def test_a_trajectory_is_a_thought_or_the_call_of_a_tool() -> None:
+    found = read(
+        part(metadata={"kind": "trajectory", "message": "Hm."}),
+        part(metadata={"kind": "trajectory", "tool_name": "f", "tool_input": {"a": 1}}),
+        part(metadata={"kind": "trajectory", "tool_name": "f", "tool_output": {"b": 2}}),
+        part(metadata={"kind": "trajectory", "tool_name": "g", "tool_input": {"a": 1}, "tool_output": {"value": 3}}),
+    )
+    assert [event.model_copy(update={"extra": {}}) for event in found[1:]] == [
+        PartAdded(part=ReasoningPart(text="Hm.")),
+        ToolStarted(name="f", input={"a": 1}),
+        ToolEnded(name="f", output={"b": 2}),
+        ToolStarted(name="g", input={"a": 1}),
+        ToolEnded(name="g", output=3),
+    ]
+
+
+def test_generic_events_are_custom_ones() -> None:
+    assert read({"type": "generic", "generic": {"progress": 0.5}}) == [Custom(value={"progress": 0.5})]
+    assert read({"type": "generic", "generic": {"name": "n", "value": 1}}) == [Custom(name="n", value=1)]
+
+
+def test_a_failed_run_and_an_error_event_are_faults_in_the_upstreams_words() -> None:
+    error = {"code": "server_error", "message": "Boom", "data": {"x": 1}}
+    for event in (of_run("run.failed", "failed", error=error), {"type": "error", "error": error}):
+        with pytest.raises(FaultError) as caught:
+            read(event)
+        fault = caught.value.fault
+        assert (fault.code, fault.message) == (FaultCode.AGENT_FAILED, "Boom")
+
+
+def test_a_run_that_its_own_server_cancelled_is_cancelled() -> None:
+    assert read(of_run("run.cancelled", "cancelled")) == [RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER)]
+
+
+def test_unknown_types_of_events_are_kept_and_noted_as_a_loss() -> None:
+    noted, kept = read({"type": "run.paused", "x": 1})
+    assert isinstance(noted, LossNoted)
+    assert kept == Native(protocol="acp", event="run.paused", data={"type": "run.paused", "x": 1})
+
+
+def test_a_loss_is_noted_once() -> None:
+    found = read({"type": "run.paused", "x": 1}, {"type": "run.gone"})
+    assert [type(event) for event in found] == [LossNoted, Native, Native]
+
+
+UNKNOWN = "metadata of a kind that ACP 1.0.3 does not have"
+
+
+@pytest.mark.parametrize(
+    ("said", "loss"),
+    [
+        (part("a", metadata={"kind": "form", "fields": []}), ("custom", UNKNOWN)),
+        (part(metadata={"kind": "form", "fields": []}), ("custom", UNKNOWN)),
+        (part("a", name="a.txt", metadata={"kind": "form"}), ("custom", UNKNOWN)),
+        (
+            part(metadata={"kind": "trajectory", "message": "Hm.", "title": "Plan"}),
+            ("custom", "fields of a trajectory that ACP 1.0.3 does not have"),
+        ),
+        (
+            part("a", metadata={"kind": "citation", "url": "http://a", "score": 1}),
+            ("custom", "fields of a citation that ACP 1.0.3 does not have"),
+        ),
+        (
+            part(metadata={"kind": "trajectory", "tool_input": {"a": 1}}),
+            ("tool-activity", "the input of a tool without a name"),
+        ),
+        (part(name="a.txt"), ("artifact", "an artifact without content")),
+    ],
+)
+def test_what_has_no_place_here_is_noted_as_a_loss(said: dict[str, Any], loss: tuple[str, str]) -> None:
+    assert [(event.feature, event.how) for event in read(said) if isinstance(event, LossNoted)] == [loss]
+
+
+def test_what_a_question_holds_beside_its_message_is_noted_as_a_loss() -> None:
+    message = {"role": "agent", "parts": [{"content": "Name?", "metadata": {"kind": "form"}}]}
+    request = {"type": "message", "message": message, "expires": 60}
+    *noted, asked = read(of_run("run.awaiting", "awaiting", await_request=request))
+    assert [event.feature for event in noted if isinstance(event, LossNoted)] == ["question", "custom"]
+    assert isinstance(asked, InterruptRaised)
+    assert asked.message.text == "Name?"
+
+
+def test_what_says_nothing_is_no_loss() -> None:
+    whole = part(metadata={"kind": "trajectory", "tool_name": "f", "tool_input": {"a": 1}})
+    found = read(part(), part("a", metadata={}), part("b", metadata={"kind": "citation", "url": "http://a"}), whole)
+    assert not [event for event in found if isinstance(event, LossNoted)]
+
+
+@pytest.mark.parametrize(
+    "event", [None, [], {}, {"type": 7}, {"type": "message.part"}, {"type": "run.created", "run": 1}]
+)
+def test_events_that_are_none_are_faults(event: Any) -> None:
+    with pytest.raises(FaultError) as caught:
+        decode_event(event)
+    assert caught.value.fault.code is FaultCode.INVALID

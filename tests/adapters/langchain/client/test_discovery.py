@@ -1,0 +1,106 @@
+"""The agents of a server: graphs, or those of the Agent Protocol."""
+
+from collections.abc import AsyncGenerator
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from adapters.langchain import agent_protocol_upstream, upstream
+from adapters.langchain.agents import upstream_dialect, upstream_name
+from adapters.langchain.client import discover
+from canonical import FaultCode, FaultError
+from canonical.agent import AGENT_NAME
+from tests.adapters.langchain.far import Far
+from tests.bridge import client as bridge
+
+ID = "046b5dc7-2108-582c-9c6c-31d556d138f0"
+OTHER = "99999999-2108-582c-9c6c-31d556d138f0"
+
+
+def assistant(graph_id: str, *, assistant_id: str = ID, by: str = "system", **more: Any) -> dict[str, Any]:
+    return {"assistant_id": assistant_id, "graph_id": graph_id, "metadata": {"created_by": by}, **more}
+
+
+@pytest.fixture
+def far() -> Far:
+    return Far()
+
+
+@pytest.fixture
+async def http(far: Far) -> AsyncGenerator[httpx.AsyncClient]:
+    async with bridge(cast("Any", far)) as client:
+        yield client
+
+
+async def test_each_graph_is_an_agent_with_a_state_of_its_own(far: Far, http: httpx.AsyncClient) -> None:
+    far.set("POST /assistants/search", [assistant("My Graph", description="Does\n things")])
+    far.set("GET /assistants/T/schemas", {"graph_id": "My Graph", "input_schema": {"type": "object"}})
+    [info] = await discover("http://far/", http)
+    assert (info.name, upstream_name(info), info.description) == ("my-graph", "My Graph", "Does things")
+    assert (info.stateful, info.remembers, upstream_dialect(info)) == (True, True, "langgraph")
+    assert info.schemas == {"input": {"type": "object"}}
+    assert far.bodies("POST /assistants/search")[0]["metadata"] == {"created_by": "system"}
+
+
+async def test_a_graph_whose_schemas_cannot_be_told_can_be_called_all_the_same(
+    far: Far, http: httpx.AsyncClient
+) -> None:
+    far.set("POST /assistants/search", [assistant("graph")])
+    far.set("GET /assistants/T/schemas", {"detail": "no"}, status=500)
+    assert [info.schemas for info in await discover("http://far", http)] == [{}]
+
+
+async def test_a_graph_without_an_assistant_of_the_servers_is_called_by_the_one_it_has(
+    far: Far, http: httpx.AsyncClient
+) -> None:
+    listed = [assistant("graph", assistant_id=OTHER, by="ann"), assistant("graph", by="bob")]
+    far.answers["POST /assistants/search"] = [(200, []), (200, listed)]
+    [info] = await discover("http://far", http)
+    assert (info.name, upstream_name(info)) == ("graph", OTHER)
+
+
+async def test_a_long_list_is_read_page_by_page(far: Far, http: httpx.AsyncClient) -> None:
+    pages = [[assistant(f"g{n}") for n in range(start, start + count)] for start, count in ((0, 100), (100, 7))]
+    far.answers["POST /assistants/search"] = [(200, page) for page in pages]
+    assert len(await discover("http://far", http)) == 107
+    assert [body["offset"] for body in far.bodies("POST /assistants/search")] == [0, 100]
+
+
+async def test_a_server_whose_list_never_ends_is_not_read_for_ever(far: Far, http: httpx.AsyncClient) -> None:
+    far.set("POST /assistants/search", [assistant(f"g{n}") for n in range(100)])
+    assert len(await discover("http://far", http)) == 100
+    assert len(far.bodies("POST /assistants/search")) == 10
+
+
+async def test_a_server_without_assistants_speaks_the_agent_protocol(far: Far, http: httpx.AsyncClient) -> None:
+    agents: Any = [
+        {"agent_id": "a/1", "name": "Über Agent!", "capabilities": {}},
+        {"agent_id": "b", "name": "Über Agent!"},
+    ]
+    far.set("POST /agents/search", agents)
+    infos = await discover("http://far", http)
+    assert [upstream_name(info) for info in infos] == ["a/1", "b"]
+    assert len({info.name for info in infos}) == 2 and all(AGENT_NAME.fullmatch(info.name) for info in infos)
+    assert {(info.stateful, upstream_dialect(info)) for info in infos} == {(False, "agent-protocol")}
+
+
+async def test_who_asks_for_one_dialect_gets_no_other(far: Far, http: httpx.AsyncClient) -> None:
+    far.set("POST /agents/search", [{"agent_id": "a"}])
+    with pytest.raises(FaultError):
+        await upstream.discover("http://far", http, {})
+    assert [info.name for info in await agent_protocol_upstream.discover("http://far", http, {})] == ["a"]
+
+
+@pytest.mark.parametrize("answer", [{}, [1], [{"agent_id": 5}], "text", None])
+async def test_what_is_no_list_of_agents_is_the_servers_fault(far: Far, http: httpx.AsyncClient, answer: Any) -> None:
+    far.set("POST /agents/search", answer)
+    with pytest.raises(FaultError) as caught:
+        await discover("http://far", http)
+    assert caught.value.fault.code is FaultCode.AGENT_INVALID
+
+
+async def test_the_key_goes_along(far: Far, http: httpx.AsyncClient) -> None:
+    far.set("POST /assistants/search", [assistant("graph")])
+    await discover("http://far", http, {"X-Api-Key": "secret"})
+    assert all(headers["x-api-key"] == "secret" for _, headers, _ in far.asked)

@@ -1,0 +1,399 @@
+"""Messages both ways: all that LangChain takes for one, and its own form."""
+
+import json
+from base64 import b64encode
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters._json import parse_json
+from adapters.langchain.codec.content import is_plain
+from adapters.langchain.codec.message import encode_said, encode_usage
+from adapters.langchain.codec.state import decode_message, decode_messages, encode_message
+from canonical import (
+    AnnotationPart,
+    DataPart,
+    FaultCode,
+    FaultError,
+    Feature,
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from tests.strategies import json_values, messages
+
+CARRIED = frozenset(
+    {
+        Feature.TEXT,
+        Feature.DATA,
+        Feature.FILE_URL,
+        Feature.REASONING,
+        Feature.REFUSAL,
+        Feature.CITATION,
+        Feature.METADATA,
+    }
+)
+PIXEL = b"\x89PNG"
+PIXEL_64 = b64encode(PIXEL).decode()
+
+
+def again(value: Any) -> Any:
+    """What the other side reads."""
+    return parse_json(json.dumps(value).encode())
+
+
+def merged(message: Message) -> Message:
+    """Texts side by side are one, a citation stands behind a text, and no text is as good as an empty one."""
+    parts: list[Part] = []
+    for part in message.parts:
+        last = parts[-1] if parts else None
+        if isinstance(part, TextPart) and isinstance(last, TextPart):
+            parts[-1] = TextPart(text=last.text + part.text)
+            continue
+        if isinstance(part, AnnotationPart) and not isinstance(last, TextPart | AnnotationPart):
+            parts.append(TextPart(text=""))
+        parts.append(part)
+    if all(is_plain(part) for part in parts):
+        parts = [part for part in parts if isinstance(part, TextPart) and part.text]
+    return message.model_copy(update={"parts": tuple(parts)})
+
+
+@given(messages(CARRIED, role="agent") | messages(CARRIED) | messages(CARRIED, role="system"))
+def test_a_message_that_is_carried_is_what_it_was_in_both_dialects(message: Message) -> None:
+    assert decode_message(again(encode_message(message))) == merged(message)
+    assert decode_message(again(encode_said(message))) == merged(message)
+
+
+@given(messages(role="agent") | messages())
+def test_every_message_has_a_form_that_stays_the_same(message: Message) -> None:
+    once = encode_message(decode_message(again(encode_message(message))))
+    assert encode_message(decode_message(again(once))) == once
+
+
+@given(st.binary(), st.none() | st.sampled_from(["a.png", "b"]), st.sampled_from(["image/png", "text/plain"]))
+def test_bytes_travel_as_base64(data: bytes, name: str | None, media_type: str) -> None:
+    part = FilePart(name=name, media_type=media_type, inline=data, size=len(data))
+    [found] = decode_message(again(encode_message(Message(parts=(part,))))).parts
+    assert isinstance(found, FilePart)
+    assert (found, found.inline) == (part, data)
+
+
+_KINDS = ["text", "image", "file", "image_url", "reasoning", "tool_use", "json", "x"]
+_MEMBERS = ("text", "image_url", "base64", "source", "file", "annotations", "args", "extras", "url")
+
+
+def _shape(**members: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries({}, optional=members)
+
+
+_blocks: st.SearchStrategy[Any] = _shape(type=st.sampled_from(_KINDS), **dict.fromkeys(_MEMBERS, json_values()))
+_shapes: st.SearchStrategy[Any] = _shape(
+    role=st.sampled_from(["user", "ai", "tool", "remove", "x"]) | json_values(),
+    type=st.sampled_from(["human", "ai", "tool", "constructor"]) | json_values(),
+    content=json_values() | st.lists(_blocks),
+    id=json_values(),
+    name=json_values(),
+    lc=st.just(1),
+    kwargs=json_values(),
+    data=json_values(),
+    tool_calls=json_values() | st.lists(json_values()),
+    invalid_tool_calls=json_values(),
+    tool_call_id=json_values(),
+    additional_kwargs=json_values(),
+    metadata=json_values(),
+)
+
+
+@given(_shapes | json_values(8))
+def test_whatever_is_sent_is_a_message_that_can_be_shown_or_a_fault_of_the_caller(wire: Any) -> None:
+    try:
+        message = decode_message(wire)
+    except FaultError as error:
+        assert error.fault.code is FaultCode.INVALID
+    else:
+        json.dumps(encode_message(message))
+        json.dumps(encode_said(message))
+
+
+@pytest.mark.parametrize(
+    ("wire", "role"),
+    [
+        ("Hi", "user"),
+        (["user", "Hi"], "user"),
+        (["ai", "Hi"], "agent"),
+        ({"role": "user", "content": "Hi"}, "user"),
+        ({"role": "assistant", "content": "Hi"}, "agent"),
+        ({"role": "developer", "content": "Hi"}, "system"),
+        ({"type": "human", "content": "Hi"}, "user"),
+        ({"type": "ai", "content": "Hi"}, "agent"),
+        ({"type": "AIMessageChunk", "content": "Hi"}, "agent"),
+        ({"type": "system", "content": [{"type": "text", "text": "Hi"}]}, "system"),
+        ({"type": "human", "content": ["Hi"]}, "user"),
+        ({"lc": 1, "type": "constructor", "id": ["langchain", "HumanMessage"], "kwargs": {"content": "Hi"}}, "user"),
+        ({"type": "human", "data": {"content": "Hi"}}, "user"),
+    ],
+)
+def test_all_forms_of_a_message_are_taken(wire: Any, role: str) -> None:
+    message = decode_message(wire)
+    assert (message.role, message.text) == (role, "Hi")
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        1,
+        None,
+        ["user"],
+        ["user", "a", "b"],
+        {"content": "Hi"},
+        {"role": "zebra", "content": "Hi"},
+        {"role": "user"},
+        {"role": "user", "content": 7},
+        {"role": "user", "content": {"text": "Hi"}},
+        {"role": "user", "content": "Hi", "id": ["1"]},
+        {"role": "user", "content": "Hi", "id": "nul\0"},
+        {"role": "tool", "content": "Hi"},
+        {"type": "remove", "id": "1"},
+        {"type": "remove"},
+        {"role": "user", "content": [{"type": "image", "base64": "?", "mime_type": "image/png"}]},
+        {"role": "ai", "content": "", "tool_calls": [7]},
+        {"role": "ai", "content": "", "tool_calls": {"name": "f"}},
+    ],
+)
+def test_what_is_no_message_is_refused(wire: Any) -> None:
+    with pytest.raises(FaultError) as caught:
+        decode_message(wire)
+    assert caught.value.fault.code is FaultCode.INVALID
+
+
+def test_the_dict_is_langchains_own() -> None:
+    assert encode_message(Message(message_id="1", role="user", parts=(TextPart(text="Hi"),))) == {
+        "content": "Hi",
+        "additional_kwargs": {},
+        "response_metadata": {},
+        "type": "human",
+        "name": None,
+        "id": "1",
+    }
+    call = ToolCallPart(call_id="c", name="add", arguments='{"a": 1}')
+    broken = ToolCallPart(call_id="d", name="add", arguments='{"a')
+    assert encode_message(Message(message_id="2", parts=(TextPart(text="Well"), call, broken))) == {
+        "content": "Well",
+        "additional_kwargs": {},
+        "response_metadata": {},
+        "type": "ai",
+        "name": None,
+        "id": "2",
+        "tool_calls": [{"name": "add", "args": {"a": 1}, "id": "c", "type": "tool_call"}],
+        "invalid_tool_calls": [
+            {"name": "add", "args": '{"a', "id": "d", "error": None, "type": "invalid_tool_call"},
+        ],
+        "usage_metadata": None,
+    }
+    result = ToolResultPart(call_id="c", output="3", error=True)
+    assert encode_message(Message(message_id="3", role="tool", parts=(result,))) == {
+        "content": "3",
+        "additional_kwargs": {},
+        "response_metadata": {},
+        "type": "tool",
+        "name": None,
+        "id": "3",
+        "tool_call_id": "c",
+        "artifact": None,
+        "status": "error",
+    }
+
+
+def test_an_agent_protocol_message_is_a_role_and_a_content() -> None:
+    message = Message(message_id="1", parts=(TextPart(text="Hi"),), metadata={"a": 1})
+    assert encode_said(message) == {"role": "assistant", "content": "Hi", "id": "1", "metadata": {"a": 1}}
+    tool = Message(message_id="2", role="tool", parts=(ToolResultPart(call_id="c", output="3"),))
+    told: dict[str, Any] = {
+        "role": "tool",
+        "content": "3",
+        "id": "2",
+        "metadata": {},
+        "tool_call_id": "c",
+        "status": "success",
+    }
+    assert encode_said(tool) == told
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        {"type": "human", "content": "Hi", "additional_kwargs": {"color": "blue"}, "response_metadata": {"x": [1]}},
+        {"type": "human", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"type": "human", "content": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]},
+        {"type": "human", "content": [{"type": "tool_reference", "x": {"y": 1}}, {"no": "type"}]},
+        {"type": "ai", "content": [{"type": "thinking", "thinking": "Hm", "signature": "s"}]},
+        {"type": "ai", "content": [{"type": "non_standard", "value": {"a": 1}}]},
+        {"type": "ai", "content": "", "usage_metadata": {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}},
+        {"type": "tool", "content": [{"type": "text", "text": "3"}], "tool_call_id": "c", "artifact": {"raw": 3}},
+        {"type": "function", "content": "3", "name": "add"},
+        {"type": "human", "content": "Hi", "unheard_of": None},
+        {"type": "human", "content": [{"type": "image_url", "image_url": {"url": "http://x/y", "detail": "low"}}]},
+        {
+            "type": "human",
+            "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL_64}"}}],
+        },
+        {"type": "ai", "content": [{"type": "text", "text": "a", "annotations": [{"type": "url_citation", "u": 1}]}]},
+    ],
+)
+def test_what_canonical_has_no_word_for_survives_the_way_through(wire: dict[str, Any]) -> None:
+    shown = encode_message(decode_message(again(wire)))
+    assert {key: shown[key] for key in wire} == wire
+
+
+def test_unknown_fields_cannot_replace_known_ones() -> None:
+    message = decode_message({"role": "user", "content": "Hi"})
+    forged = message.model_copy(update={"extra": {"langchain": {"content": "no", "type": "ai", "id": "no"}}})
+    shown = encode_message(forged)
+    assert (shown["content"], shown["type"], shown["id"]) == ("Hi", "human", None)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image", "base64": PIXEL_64, "mime_type": "image/png"},
+        {"type": "image", "source_type": "base64", "data": PIXEL_64, "mime_type": "image/png"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL_64}},
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL_64}"}},
+        {"type": "image_url", "image_url": f"data:image/png;base64,{PIXEL_64}"},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL_64}"},
+        {"type": "file", "file": {"file_data": f"data:image/png;base64,{PIXEL_64}", "filename": "p.png"}},
+        {"type": "file", "base64": PIXEL_64, "mime_type": "image/png", "extras": {"filename": "p.png"}},
+        {"type": "file", "base64": PIXEL_64, "mime_type": "image/png", "metadata": {"filename": "p.png"}},
+    ],
+)
+def test_an_image_is_a_file_in_every_spelling(block: dict[str, Any]) -> None:
+    [part] = decode_message({"role": "user", "content": [block]}).parts
+    assert isinstance(part, FilePart)
+    assert (part.media_type, part.inline, part.size) == ("image/png", PIXEL, len(PIXEL))
+    assert part.name == ("p.png" if block["type"] == "file" else None)
+
+
+def test_texts_that_are_files_and_files_by_url_are_read() -> None:
+    blocks: list[Any] = [
+        {"type": "text-plain", "text": "Grüße", "title": "a.txt"},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": PIXEL_64}},
+        {"type": "image", "url": "https://x.example/y.png"},
+        {"type": "input_audio", "input_audio": {"data": PIXEL_64, "format": "mp3"}},
+    ]
+    text, document, image, audio = decode_message({"role": "user", "content": blocks}).parts
+    assert isinstance(text, FilePart)
+    assert (text.name, text.media_type, text.inline) == ("a.txt", "text/plain", "Grüße".encode())
+    assert isinstance(document, FilePart)
+    assert document.inline == PIXEL
+    assert isinstance(image, FilePart)
+    assert image.url == "https://x.example/y.png"
+    assert isinstance(audio, FilePart)
+    assert audio.media_type == "audio/mp3"
+
+
+def test_a_providers_own_id_of_a_file_is_data_and_leaves_as_it_came() -> None:
+    block: Any = {"type": "file", "file": {"file_id": "file-1"}}
+    message = decode_message({"role": "user", "content": [block]})
+    assert isinstance(message.parts[0], DataPart)
+    assert encode_message(message)["content"] == [block]
+
+
+def test_a_stored_file_that_is_not_at_hand_is_named_by_its_hash() -> None:
+    part = FilePart(name="a.txt", media_type="text/plain", blob="ab" * 32)
+    [block] = encode_message(Message(parts=(part,)))["content"]
+    assert block == {
+        "type": "file",
+        "file_id": "ab" * 32,
+        "mime_type": "text/plain",
+        "extras": {"filename": "a.txt"},
+    }
+
+
+def test_calls_of_tools_come_in_langchains_form_and_in_openais() -> None:
+    ours: Any = {"name": "add", "args": {"a": 1}, "id": "c", "type": "tool_call"}
+    theirs: Any = {"id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a":1}'}}
+    expected = ToolCallPart(call_id="c", name="add", arguments='{"a":1}')
+    for call in (ours, theirs):
+        assert decode_message({"role": "ai", "content": "", "tool_calls": [call]}).parts == (expected,)
+    legacy: Any = {"role": "ai", "content": "", "additional_kwargs": {"tool_calls": [theirs]}}
+    assert decode_message(legacy).parts == (expected,)
+
+
+def test_a_block_that_repeats_a_call_is_no_second_call() -> None:
+    call: Any = {"name": "add", "args": {}, "id": "c", "type": "tool_call"}
+    used: Any = {"type": "tool_use", "id": "c", "name": "add", "input": {}}
+    message = decode_message({"role": "ai", "content": [used], "tool_calls": [call]})
+    assert [part.kind for part in message.parts] == ["tool_call"]
+    alone = decode_message({"role": "ai", "content": [used]})
+    assert alone.parts == (ToolCallPart(call_id="c", name="add", arguments="{}"),)
+
+
+def test_the_work_of_an_agents_own_tools_stays_between_its_texts() -> None:
+    parts = (
+        ToolCallPart(call_id="c", name="add", arguments='{"a":1}'),
+        ToolResultPart(call_id="c", output={"sum": 1}),
+        TextPart(text="One."),
+    )
+    shown = encode_message(Message(message_id="1", parts=parts))
+    assert shown["tool_calls"] == []
+    assert [block["type"] for block in shown["content"]] == ["server_tool_call", "server_tool_result", "text"]
+    assert decode_message(again(shown)).parts == parts
+
+
+def test_reasoning_a_refusal_data_and_a_citation_are_blocks() -> None:
+    parts = (
+        ReasoningPart(text="Hm"),
+        TextPart(text="See"),
+        AnnotationPart(start=0, end=3, url="https://x.example", title="X", description="why"),
+        RefusalPart(text="No"),
+        DataPart(data=[1]),
+    )
+    assert encode_message(Message(parts=parts))["content"] == [
+        {"type": "reasoning", "reasoning": "Hm"},
+        {
+            "type": "text",
+            "text": "See",
+            "annotations": [
+                {
+                    "type": "citation",
+                    "url": "https://x.example",
+                    "title": "X",
+                    "start_index": 0,
+                    "end_index": 3,
+                    "extras": {"description": "why"},
+                }
+            ],
+        },
+        {"type": "refusal", "refusal": "No"},
+        {"type": "json", "json": [1]},
+    ]
+    assert decode_message(encode_message(Message(parts=parts))).parts == parts
+
+
+def test_the_metadata_of_a_message_is_its_response_metadata() -> None:
+    message = decode_message({"type": "ai", "content": "", "response_metadata": {"model_name": "m"}})
+    assert message.metadata == {"model_name": "m"}
+    spoken = decode_message({"role": "assistant", "content": "", "metadata": {"a": 1}})
+    assert encode_message(spoken)["response_metadata"] == {"a": 1}
+
+
+def test_one_message_is_a_list_of_one_and_null_is_none() -> None:
+    assert len(decode_messages("Hi")) == 1
+    assert len(decode_messages(["user", "Hi"])) == 2, "a list is a list of messages, as in convert_to_messages"
+    assert decode_messages(None) == ()
+
+
+def test_usage_always_has_its_three_counts() -> None:
+    assert encode_usage({}) is None
+    assert encode_usage({"input_tokens": 1, "output_tokens": 2}) == {
+        "input_tokens": 1,
+        "output_tokens": 2,
+        "total_tokens": 3,
+    }

@@ -1,0 +1,274 @@
+"""Memory over HTTP, in both dialects."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from datetime import datetime
+from itertools import product
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from tests.running import running
+
+AP = "/agent-protocol"
+PLACE = {"namespace": ["users", "jane"], "key": "profile"}
+SAID = {"displayName": "Jane Doe", "role": "customer"}
+
+
+@pytest.fixture
+async def http(tmp_path: Path) -> AsyncGenerator[httpx.AsyncClient]:
+    async with running(tmp_path) as gateway:
+        yield gateway.http
+
+
+async def put(http: httpx.AsyncClient, namespace: str, key: str, value: Any = None, **more: Any) -> None:
+    body = {"namespace": namespace.split("."), "key": key, "value": value or {"n": 1}, **more}
+    assert (await http.put("/store/items", json=body)).status_code == 204
+
+
+async def remove(http: httpx.AsyncClient, path: str, body: Any) -> httpx.Response:
+    return await http.request("DELETE", path, json=body)
+
+
+async def found(http: httpx.AsyncClient, **asked: Any) -> list[str]:
+    answer = await http.post("/store/items/search", json=asked)
+    assert answer.status_code == 200, answer.text
+    assert set(answer.json()) == {"items"}
+    return [item["key"] for item in answer.json()["items"]]
+
+
+def detail(answer: httpx.Response, status: int = 422) -> str:
+    assert answer.status_code == status, answer.text
+    assert set(answer.json()) == {"detail"}
+    return answer.json()["detail"]
+
+
+@pytest.mark.parametrize("base", ["", AP])
+async def test_the_third_journey_adds_retrieves_and_deletes_an_item(http: httpx.AsyncClient, base: str) -> None:
+    place = {"namespace": ["user_profiles"], "key": "profile_jane_doe"}
+    added = await http.put(f"{base}/store/items", json={**place, "value": SAID})
+    assert (added.status_code, added.content) == (204, b"")
+    item = await http.get(f"{base}/store/items?key=profile_jane_doe&namespace=user_profiles")
+    assert item.status_code == 200
+    assert item.json()["value"] == SAID
+    deleted = await remove(http, f"{base}/store/items", place)
+    assert (deleted.status_code, deleted.content) == (204, b"")
+
+
+async def test_an_item_has_exactly_the_members_of_the_specification(http: httpx.AsyncClient) -> None:
+    await http.put("/store/items", json={**PLACE, "value": SAID})
+    item = (await http.get("/store/items?key=profile&namespace=users.jane")).json()
+    assert set(item) == {"namespace", "key", "value", "created_at", "updated_at"}
+    assert (item["namespace"], item["key"], item["value"]) == (["users", "jane"], "profile", SAID)
+    assert datetime.fromisoformat(item["created_at"]).utcoffset() is not None
+    assert item["created_at"] == item["updated_at"]
+    await http.put("/store/items", json={**PLACE, "value": {}})
+    changed = (await http.get("/store/items?key=profile&namespace=users.jane")).json()
+    assert changed["created_at"] == item["created_at"] < changed["updated_at"]
+
+
+async def test_both_spellings_of_a_namespace_find_the_item(http: httpx.AsyncClient) -> None:
+    await http.put("/store/items", json={**PLACE, "value": SAID})
+    for base, query in product(("", AP), ("namespace=users.jane", "namespace=users&namespace=jane")):
+        answer = await http.get(f"{base}/store/items?key=profile&{query}")
+        assert (answer.status_code, answer.json()["value"]) == (200, SAID)
+
+
+async def test_a_missing_item_is_null_to_langgraph_and_not_found_to_the_agent_protocol(http: httpx.AsyncClient) -> None:
+    for query in ("key=x&namespace=a.b", "key=x", "key=x&namespace="):
+        answer = await http.get(f"/store/items?{query}")
+        assert (answer.status_code, answer.content) == (200, b"null")
+        answer = await http.get(f"{AP}/store/items?{query}")
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+async def test_deleting_a_missing_item_is_no_fault_to_langgraph_and_one_to_the_agent_protocol(
+    http: httpx.AsyncClient,
+) -> None:
+    for place in (PLACE, {"key": "profile"}):
+        assert (await remove(http, "/store/items", place)).status_code == 204
+        assert (await remove(http, f"{AP}/store/items", place)).status_code == 404
+
+
+async def test_a_namespace_that_is_none_is_refused_in_json(http: httpx.AsyncClient) -> None:
+    namespaces: list[Any] = [[], [""], ["a", ""], ["a.b"], ["\0"], [1], "a", None]
+    for namespace in namespaces:
+        answer = await http.put("/store/items", json={"namespace": namespace, "key": "x", "value": {}})
+        assert "namespace" in detail(answer), namespace
+
+
+async def test_a_question_for_no_item_is_refused(http: httpx.AsyncClient) -> None:
+    for query in ("", "namespace=a", "key=", "key=x&namespace=a..b", "key=x&namespace=.", "key=%00"):
+        detail(await http.get(f"/store/items?{query}"))
+
+
+WRONG: list[tuple[str, Any]] = [
+    ("key", ""),
+    ("key", 1),
+    ("key", "\0"),
+    ("value", []),
+    ("value", "text"),
+    ("value", None),
+    ("ttl", 0),
+    ("ttl", -1),
+    ("ttl", 10**12),
+    ("ttl", "soon"),
+]
+
+
+async def test_an_item_that_is_none_is_refused_and_says_why(http: httpx.AsyncClient) -> None:
+    for member, value in WRONG:
+        answer = await http.put("/store/items", json={**PLACE, "value": SAID, member: value})
+        assert member in detail(answer), value
+    assert await found(http) == []
+
+
+async def test_any_text_of_json_is_kept_as_it_was(http: httpx.AsyncClient) -> None:
+    value = {"\0": "\0é\u202e💡", "big": 10**25, "deep": [[[{"x": None}]]]}
+    await put(http, "ключ.%_*", "k/../é&=", value)
+    query = f"key={quote('k/../é&=', safe='')}&namespace={quote('ключ.%_*', safe='')}"
+    assert (await http.get(f"/store/items?{query}")).json()["value"] == value
+    listed = (await http.post("/store/items/search", json={})).json()["items"]
+    assert [item["value"] for item in listed] == [value]
+
+
+# Search
+
+
+async def test_a_search_for_nothing_in_particular_finds_everything(http: httpx.AsyncClient) -> None:
+    await put(http, "a", "1")
+    await put(http, "b.c", "2")
+    bodies = (b"", b"{}", b'{"namespace_prefix": null, "filter": null, "query": null}')
+    for base, body in product(("", AP), bodies):
+        answer = await http.post(f"{base}/store/items/search", content=body)
+        assert [item["key"] for item in answer.json()["items"]] == ["2", "1"]
+
+
+async def test_a_search_looks_below_its_prefix_and_pages(http: httpx.AsyncClient) -> None:
+    for n in range(12):
+        await put(http, f"a.{n % 2}", str(n), {"n": n, "text": "even" if n % 2 == 0 else "Odd"})
+    await put(http, "ab", "other")
+    assert await found(http, namespace_prefix=["a"]) == [str(n) for n in range(11, 1, -1)]
+    assert await found(http, namespace_prefix=["a"], offset=10) == ["1", "0"]
+    assert await found(http, namespace_prefix=["a", "1"], limit=2) == ["11", "9"]
+    assert await found(http, filter={"n": {"$gte": 3, "$lt": 5}}) == ["4", "3"]
+    assert await found(http, filter={"n": {"$gt": "3"}}) == []
+    assert await found(http, query="ODD", filter={"n": {"$ne": 11}}, limit=2) == ["9", "7"]
+
+
+NO_SEARCH: list[Any] = [
+    {"limit": 0},
+    {"limit": 1001},
+    {"limit": "1"},
+    {"offset": -1},
+    {"offset": 10**30},
+    {"filter": []},
+    {"filter": {"n": {"$in": [1]}}},
+    {"namespace_prefix": "a"},
+    {"namespace_prefix": ["a.b"]},
+    {"namespace_prefix": [""]},
+    {"query": 1},
+    [],
+]
+
+
+async def test_a_search_that_is_none_is_refused(http: httpx.AsyncClient) -> None:
+    for asked in NO_SEARCH:
+        detail(await http.post("/store/items/search", json=asked))
+
+
+async def test_below_the_agent_protocol_faults_are_in_its_words(http: httpx.AsyncClient) -> None:
+    answer = await http.post(f"{AP}/store/items/search", json={"limit": 0})
+    assert answer.status_code == 422
+    assert set(answer.json()) == {"code", "message", "metadata"}
+
+
+# Time to live: a clock that is moved, so that nothing waits
+
+
+@pytest.fixture
+async def minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[tuple[httpx.AsyncClient, Any]]:
+    steady, passed = time.monotonic_ns, [0]
+    monkeypatch.setattr("gateway.clock.time.monotonic_ns", lambda: steady() + passed[0])
+
+    def later(much: float) -> None:
+        passed[0] += int(much * 60 * 10**9)
+
+    async with running(tmp_path) as gateway:
+        yield gateway.http, later
+
+
+async def test_a_time_to_live_is_in_minutes_and_reading_starts_it_again(minutes: Any) -> None:
+    http, later = minutes
+    await put(http, "a", "short", ttl=0.5)
+    await put(http, "a", "read", ttl=2)
+    await put(http, "a", "looked at", ttl=2)
+    later(0.6)
+    assert await found(http) == ["looked at", "read"]
+    later(1.2)
+    assert (await http.get("/store/items?key=read&namespace=a")).json()["key"] == "read"
+    assert (await http.get("/store/items?key=looked at&namespace=a&refresh_ttl=false")).json()["key"] == "looked at"
+    later(1.2)
+    assert await found(http) == ["read"]
+
+
+async def test_a_search_starts_the_time_again_where_it_is_told_to(minutes: Any) -> None:
+    http, later = minutes
+    await put(http, "a", "found", ttl=2)
+    await put(http, "b", "not asked for", ttl=2)
+    later(1.5)
+    assert await found(http, namespace_prefix=["a"], refresh_ttl=True) == ["found"]
+    later(1)
+    assert await found(http) == ["found"]
+
+
+async def test_a_refresh_that_is_neither_true_nor_false_is_refused(http: httpx.AsyncClient) -> None:
+    detail(await http.get("/store/items?key=x&namespace=a&refresh_ttl=maybe"))
+
+
+# Namespaces
+
+
+async def test_namespaces_are_wrapped_for_langgraph_and_bare_for_the_agent_protocol(http: httpx.AsyncClient) -> None:
+    await put(http, "users.jane.notes", "1")
+    await put(http, "users.joe", "1")
+    listed = [["users", "jane", "notes"], ["users", "joe"]]
+    for body in (b"", b"{}", b'{"prefix": null, "suffix": null, "max_depth": null}'):
+        assert (await http.post("/store/namespaces", content=body)).json() == {"namespaces": listed}
+        assert (await http.post(f"{AP}/store/namespaces", content=body)).json() == listed
+    asked = {"prefix": ["users", "*"], "max_depth": 1}
+    assert (await http.post("/store/namespaces", json=asked)).json() == {"namespaces": [["users"]]}
+    asked = {"suffix": ["notes"], "limit": 1, "offset": 0}
+    assert (await http.post("/store/namespaces", json=asked)).json() == {"namespaces": listed[:1]}
+
+
+async def test_a_question_for_no_namespaces_is_refused(http: httpx.AsyncClient) -> None:
+    questions: list[Any] = [{"max_depth": 0}, {"limit": 0}, {"offset": -1}, {"prefix": ["a.b"]}, {"suffix": ""}]
+    for asked in questions:
+        detail(await http.post("/store/namespaces", json=asked))
+
+
+# Owners
+
+
+async def test_memory_is_its_owners_alone(tmp_path: Path) -> None:
+    async with running(tmp_path, keys={"alice": "a-key", "bob": "b-key"}) as gateway:
+        alice, bob = ({"X-Api-Key": key} for key in ("a-key", "b-key"))
+        http = gateway.http
+        assert (await http.put("/store/items", json={**PLACE, "value": SAID}, headers=alice)).status_code == 204
+        query = "/store/items?key=profile&namespace=users.jane"
+        assert (await http.get(query, headers=bob)).json() is None
+        assert (await http.post("/store/items/search", json={}, headers=bob)).json() == {"items": []}
+        assert (await http.post("/store/namespaces", json={}, headers=bob)).json() == {"namespaces": []}
+        assert (await http.request("DELETE", "/store/items", json=PLACE, headers=bob)).status_code == 204
+        assert (await http.get(query, headers=alice)).json()["value"] == SAID
+        assert (await http.get(query)).status_code == 401
+
+
+async def test_many_writers_at_once_lose_nothing(http: httpx.AsyncClient) -> None:
+    await asyncio.gather(*(put(http, "a", str(n), {"n": n}) for n in range(100)))
+    assert sorted(map(int, await found(http, limit=1000))) == list(range(100))

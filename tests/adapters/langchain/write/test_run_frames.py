@@ -1,0 +1,540 @@
+"""Streams: what the records of a run become, in every mode."""
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.langchain.codec.state import encode_values
+from adapters.langchain.codec.stream_modes import View, base_mode, parse_event_id, parse_modes, parse_thread_modes
+from adapters.langchain.write.run_frames import EventWriter
+from adapters.langchain.write.thread_events import ThreadEvents
+from canonical import Fault, FaultCode, FaultError, Message, Record, RunReason, RunStatus, StateHistory, TextPart
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    InterruptAnswered,
+    InterruptRaised,
+    MessageEnded,
+    MessageStarted,
+    Native,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    StateSaved,
+    StepEnded,
+    StepStarted,
+    ToolEnded,
+    ToolStarted,
+)
+from canonical.message import ReasoningPart, ToolCallPart, ToolResultPart
+from tests.adapters.langchain.log import EVERYTHING, RUN, RUN_2, THREAD, Log, frames, ids_of
+from tests.strategies import records, started_over, taken_up
+
+HELLO = Message(message_id="u1", role="user", parts=(TextPart(text="Hello"),))
+QUESTION = InterruptRaised(interrupt_id="q1", message=Message.of("Name?"))
+ASKED = [{"value": "Name?", "id": "q1"}]
+
+
+def echoed() -> Log:
+    return Log().begin(HELLO).start().say("Hel", "lo").end()
+
+
+def events_of(log: Log, *modes: str, **fields: Any) -> list[str]:
+    return [event for event, _ in log.written(*modes, **fields)]
+
+
+def wanted(*_: object) -> bool:
+    """All of them."""
+    return True
+
+
+# Laws
+
+
+def runs_of(made: list[Record]) -> list[str | None]:
+    return [None, *dict.fromkeys(record.run_id for record in made if record.run_id is not None)]
+
+
+def view(run_id: str | None, modes: tuple[str, ...], **fields: Any) -> View:
+    return View(thread_id=THREAD, owner="alice", run_id=run_id, modes=modes, **fields)
+
+
+@given(records(), st.sets(st.sampled_from(EVERYTHING)), st.sampled_from(["langgraph", "agent-protocol"]))
+def test_the_id_of_a_frame_does_not_depend_on_what_else_was_asked_for(
+    made: list[Record], modes: set[str], dialect: Any
+) -> None:
+    for run_id in runs_of(made)[1:]:
+        everything = ids_of(view(run_id, EVERYTHING, dialect=dialect), made)
+        some = ids_of(view(run_id, tuple(modes), dialect=dialect), made)
+        assert set(some) <= set(everything)
+        for place, frame in some.items():
+            # Only those who asked for neither values nor updates get a question on its own.
+            assert frame == everything[place] or (not modes & {"values", "updates"} and b"__interrupt__" in frame)
+
+
+@given(records(), st.sampled_from(["langgraph", "agent-protocol"]))
+def test_ids_increase_and_every_frame_is_told_once(made: list[Record], dialect: Any) -> None:
+    for run_id in runs_of(made):
+        modes = EVERYTHING if run_id is not None else ("run_modes", "lifecycle", "state_update")
+        writer = EventWriter(view(run_id, modes, dialect=dialect))
+        places: list[tuple[int, int]] = []
+        for record in made:
+            for n, frame in writer.write(record):
+                places.append((record.seq, n))
+                assert f"\nid: {record.seq}-{n}\n".encode() in frame
+        assert places == sorted(set(places))
+        ended = any(record.run_id == run_id and record.event.kind == "run_ended" for record in made)
+        assert writer.done == (ended and run_id is not None)
+
+
+@given(records(), st.sets(st.sampled_from(EVERYTHING), min_size=1), st.data())
+def test_a_stream_that_is_taken_up_again_goes_on_with_the_same_bytes(
+    made: list[Record], modes: set[str], data: st.DataObject
+) -> None:
+    for run_id in runs_of(made)[1:]:
+        whole = ids_of(view(run_id, tuple(modes)), made)
+        cut = data.draw(st.sampled_from([(0, -1), *whole]))
+        rest = [frame for place, frame in ids_of(view(run_id, tuple(sorted(modes))), made).items() if place > cut]
+        assert b"".join(rest) == b"".join(frame for place, frame in whole.items() if place > cut)
+
+
+@given(records())
+def test_every_stream_begins_with_its_run_and_a_failure_is_its_end(made: list[Record]) -> None:
+    for run_id in runs_of(made)[1:]:
+        told = frames(view(run_id, ("values",)), made)
+        if told:
+            assert told[0][0] == "metadata"
+            assert told[0][2]["run_id"] == run_id
+        assert "error" not in [event for event, _, _ in told[:-1]]
+        assert "end" not in [event for event, _, _ in told]
+
+
+@given(records())
+def test_what_was_streamed_as_values_last_is_the_state(made: list[Record]) -> None:
+    for run_id in runs_of(made)[1:]:
+        history = StateHistory(THREAD, "alice")
+        for record in made:
+            history.apply(record)
+            if record.run_id == run_id and record.event.kind == "run_ended":
+                break
+        else:
+            continue
+        run = history.fold.runs[run_id or ""]
+        if run.started_at is None or run.status in (RunStatus.ERROR, RunStatus.TIMEOUT):
+            continue
+        told = [data for event, _, data in frames(view(run_id, ("values",)), made) if event == "values"]
+        told[-1].pop("__interrupt__", None)
+        assert told[-1] == encode_values(history.head)
+
+
+@given(taken_up(), st.sampled_from(["langgraph", "agent-protocol"]))
+def test_a_run_that_was_taken_up_is_streamed_as_if_nothing_had_cut_it(
+    logs: tuple[list[Record], list[Record]], dialect: Any
+) -> None:
+    cut, whole = logs
+    for run_id in runs_of(whole):
+        modes = EVERYTHING if run_id is not None else ("run_modes", "lifecycle", "state_update")
+        shown = view(run_id, modes, dialect=dialect)
+        assert ids_of(shown, cut) == ids_of(shown, whole)
+        events, as_if = (ThreadEvents(view(None, (), dialect=dialect), wanted) for _ in range(2))
+        assert [events.tell(record) for record in cut] == [as_if.tell(record) for record in whole]
+
+
+@given(started_over())
+def test_of_a_run_that_was_started_over_the_last_attempt_is_the_state(logs: tuple[list[Record], list[Record]]) -> None:
+    over, whole = (StateHistory(THREAD, "alice", log) for log in logs)
+    assert over.fold.messages() == whole.fold.messages()
+    assert over.fold.artifacts == whole.fold.artifacts
+    assert encode_values(over.head) == encode_values(whole.head)
+    for run_id in runs_of(logs[1])[1:]:
+        first, second = (
+            [data for event, _, data in frames(view(run_id, ("values",)), log) if event == "values"] for log in logs
+        )
+        assert first[-1:] == second[-1:]
+        metadata = [data for event, _, data in frames(view(run_id, ()), logs[0]) if event == "metadata"]
+        assert [data["attempt"] for data in metadata] in ([1], [1, 2])
+
+
+# What a run becomes
+
+
+def test_an_echo_in_every_mode() -> None:
+    assert events_of(echoed(), *EVERYTHING) == [
+        "metadata",
+        "checkpoints",
+        "debug",
+        "values",
+        "tasks",
+        "debug",
+        "messages/metadata",
+        "messages/partial",
+        "messages",
+        "messages/partial",
+        "messages",
+        "messages/partial",
+        "messages",
+        "messages/complete",
+        "messages",
+        "updates",
+        "tasks",
+        "debug",
+        "checkpoints",
+        "debug",
+        "values",
+    ]
+
+
+def test_values_are_the_input_and_what_it_came_to() -> None:
+    log = echoed()
+    first, before, after = log.written("values")
+    assert first == ("metadata", {"run_id": RUN, "attempt": 1})
+    assert [message["content"] for message in before[1]["messages"]] == ["Hello"]
+    assert [message["content"] for message in after[1]["messages"]] == ["Hello", "Hello"]
+
+
+def test_updates_are_the_messages_of_the_node() -> None:
+    [_, (event, data)] = echoed().written("updates")
+    assert event == "updates"
+    assert list(data) == ["echo"]
+    assert [(m["type"], m["content"], m["id"]) for m in data["echo"]["messages"]] == [("ai", "Hello", "m1")]
+
+
+def test_messages_are_told_as_they_grow() -> None:
+    told = echoed().written("messages")[1:]
+    assert [event for event, _ in told] == ["messages/metadata", *["messages/partial"] * 3, "messages/complete"]
+    assert told[0][1]["m1"]["metadata"]["langgraph_node"] == "echo"
+    assert [data[0]["content"] for _, data in told[1:]] == ["", "Hel", "Hello", "Hello"]
+    assert {data[0]["type"] for _, data in told[1:]} == {"ai"}
+
+
+def test_tuples_are_pieces_with_their_metadata() -> None:
+    told = echoed().written("messages-tuple")[1:]
+    assert {event for event, _ in told} == {"messages"}
+    assert [chunk["content"] for _, (chunk, _) in told] == ["", "Hel", "lo", ""]
+    assert [chunk["chunk_position"] for _, (chunk, _) in told] == [None, None, None, "last"]
+    for _, (chunk, about) in told:
+        assert (chunk["type"], chunk["id"]) == ("AIMessageChunk", "m1")
+        assert (about["langgraph_node"], about["run_id"], about["thread_id"]) == ("echo", RUN, THREAD)
+
+
+def test_usage_comes_with_the_last_piece_of_a_message() -> None:
+    log = Log().begin(HELLO).start()
+    log.add(MessageStarted(message_id="m1"), PartAdded(message_id="m1", index=0, part=TextPart(text="Hi")))
+    log.add(MessageEnded(message_id="m1", usage={"input_tokens": 1, "output_tokens": 2})).end()
+    counts = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
+    chunks = [data[0] for event, data in log.written("messages-tuple") if event == "messages"]
+    assert [chunk["usage_metadata"] for chunk in chunks] == [None, counts]
+    [complete] = [data[0] for event, data in log.written("messages") if event == "messages/complete"]
+    assert complete["usage_metadata"] == counts
+
+
+def test_a_call_of_a_tool_streams_its_arguments() -> None:
+    log = Log().begin(HELLO).start().add(MessageStarted(message_id="m1"))
+    call = ToolCallPart(call_id="c", name="add")
+    log.add(PartAdded(message_id="m1", index=0, part=call, open=True))
+    log.add(*(PartDelta(message_id="m1", index=0, text=piece) for piece in ('{"a"', ": 1}")))
+    log.add(PartEnded(message_id="m1", index=0), MessageEnded(message_id="m1", finish="tool_calls")).end()
+    chunks = [data[0] for event, data in log.written("messages-tuple") if event == "messages"]
+    pieces = [piece for chunk in chunks for piece in chunk["tool_call_chunks"]]
+    assert [(p["name"], p["id"], p["args"], p["index"]) for p in pieces] == [
+        ("add", "c", "", 0),
+        (None, None, '{"a"', 0),
+        (None, None, ": 1}", 0),
+    ]
+    [complete] = [data[0] for event, data in log.written("messages") if event == "messages/complete"]
+    assert complete["tool_calls"] == [{"name": "add", "args": {"a": 1}, "id": "c", "type": "tool_call"}]
+
+
+def test_text_after_a_thought_is_a_block_with_an_index() -> None:
+    log = Log().begin(HELLO).start().add(MessageStarted(message_id="m1"))
+    log.add(PartAdded(message_id="m1", index=0, part=ReasoningPart(text=""), open=True))
+    log.add(PartDelta(message_id="m1", index=0, text="Hm"), PartEnded(message_id="m1", index=0))
+    log.add(PartAdded(message_id="m1", index=1, part=TextPart(text=""), open=True))
+    log.add(PartDelta(message_id="m1", index=1, text="Well"), PartEnded(message_id="m1", index=1))
+    log.add(MessageEnded(message_id="m1")).end()
+    chunks = [data[0]["content"] for event, data in log.written("messages-tuple") if event == "messages"]
+    assert chunks == [
+        [{"type": "reasoning", "reasoning": "", "index": 0}],
+        [{"type": "reasoning", "reasoning": "Hm", "index": 0}],
+        [{"type": "text", "text": "", "index": 1}],
+        [{"type": "text", "text": "Well", "index": 1}],
+        "",
+    ]
+
+
+def test_a_message_that_is_not_the_agents_own_comes_whole() -> None:
+    log = Log().begin(HELLO).start().add(MessageStarted(message_id="m1", role="tool"))
+    log.add(PartAdded(message_id="m1", index=0, part=ToolResultPart(call_id="c", output="3")))
+    log.add(MessageEnded(message_id="m1")).end()
+    [message] = [data[0] for event, data in log.written("messages-tuple") if event == "messages"]
+    assert (message["type"], message["content"], message["tool_call_id"]) == ("tool", "3", "c")
+
+
+def test_tasks_and_checkpoints_are_langgraphs() -> None:
+    log = echoed()
+    begun, ended = [data for event, data in log.written("tasks") if event == "tasks"]
+    assert list(begun) == ["id", "name", "input", "triggers", "metadata"]
+    assert list(ended) == ["id", "name", "error", "result", "interrupts"]
+    assert begun["id"] == ended["id"]
+    assert (begun["name"], ended["error"], ended["interrupts"]) == ("echo", None, [])
+    assert [message["content"] for message in ended["result"]["messages"]] == ["Hello"]
+    first, last = [data for event, data in log.written("checkpoints") if event == "checkpoints"]
+    assert list(first) == ["config", "metadata", "values", "next", "parent_config", "tasks"]
+    assert (first["next"], last["next"]) == (["echo"], [])
+    assert first["tasks"][0]["id"] == begun["id"]
+    assert (first["parent_config"], last["parent_config"]) == (None, first["config"])
+
+
+def test_debug_is_tasks_and_checkpoints_with_a_time() -> None:
+    told = [data for event, data in echoed().written("debug") if event == "debug"]
+    assert [data["type"] for data in told] == ["checkpoint", "task", "task_result", "checkpoint"]
+    assert told[0]["timestamp"] == "2025-10-09T08:53:20.004000+00:00"
+    assert [data["step"] for data in told] == [-1, -1, -1, 0]
+
+
+# Ends
+
+
+def test_a_question_is_told_in_values_and_in_updates() -> None:
+    log = Log("ask").begin(HELLO).start().ask(QUESTION)
+    assert log.written("updates")[-1] == ("updates", {"__interrupt__": ASKED})
+    event, data = log.written("values")[-1]
+    assert event == "values"
+    assert data["__interrupt__"] == ASKED
+    assert [message["content"] for message in data["messages"]] == ["Hello"]
+    both = log.written("values", "updates")
+    assert [event for event, _ in both] == ["metadata", "values", "updates", "values"]
+
+
+@pytest.mark.parametrize("mode", ["messages-tuple", "custom", "tasks"])
+def test_a_question_reaches_also_those_who_asked_for_neither(mode: str) -> None:
+    log = Log("ask").begin(HELLO).start().ask(QUESTION)
+    assert log.written(mode)[-1] == ("values", {"__interrupt__": ASKED})
+
+
+def test_a_resumed_run_starts_from_the_state_and_keeps_its_task() -> None:
+    log = Log("ask").begin(HELLO).start().ask(QUESTION)
+    log.begin(run_id=RUN_2, cause="answer").add(InterruptAnswered(interrupt_id="q1", value="Ada")).start()
+    log.say("Hello, Ada.").end()
+    before = [data["id"] for event, data in log.written("tasks") if event == "tasks"]
+    told = log.written("values", "tasks", run_id=RUN_2)
+    assert [event for event, _ in told] == ["metadata", "values", "tasks", "tasks", "values"]
+    assert "__interrupt__" not in told[1][1]
+    assert [message["content"] for message in told[4][1]["messages"]] == ["Hello", "Hello, Ada."]
+    # The input's task asked; the one that goes on is that of the state in which it stopped.
+    state = log.history.all()[1]
+    assert state.questions
+    assert len(set(before)) == 1
+    assert told[2][1]["id"] == told[3][1]["id"] != before[0]
+
+
+def test_a_failure_is_an_error_and_then_nothing() -> None:
+    fault = Fault(code=FaultCode.AGENT_FAILED, message="ValueError: no")
+    log = Log().begin(HELLO).start().end(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=fault)
+    error = {"error": "AgentFailedError", "message": "ValueError: no"}
+    assert log.written("custom") == [("metadata", {"run_id": RUN, "attempt": 1}), ("error", error)]
+    assert events_of(log, "values") == ["metadata", "values", "error"]
+    [_, ended] = [data for event, data in log.written("tasks") if event == "tasks"]
+    assert (ended["error"], ended["result"]) == ("ValueError: no", None)
+
+
+def test_a_cancelled_run_ends_with_its_values_and_no_error() -> None:
+    log = Log().begin(HELLO).start().say("Hel").end(status=RunStatus.CANCELLED, reason=RunReason.CALLER)
+    assert events_of(log, "values") == ["metadata", "values", "values"]
+
+
+def test_a_run_that_was_cancelled_while_it_waited_begins_and_ends() -> None:
+    log = Log().begin(HELLO).end(status=RunStatus.CANCELLED, reason=RunReason.CALLER)
+    assert log.written("values", "updates") == [("metadata", {"run_id": RUN, "attempt": 1})]
+
+
+def test_a_second_attempt_says_everything_again() -> None:
+    log = Log().begin(HELLO).start().say("Hel").start().say("Hello").end()
+    starts = [data for event, data in log.written("values") if event == "metadata"]
+    assert [data["attempt"] for data in starts] == [1, 2]
+    last = log.written("values")[-1][1]
+    assert [message["content"] for message in last["messages"]] == ["Hello", "Hello"]
+
+
+# What is no message
+
+
+def test_progress_artifacts_and_custom_events_are_custom() -> None:
+    log = Log().begin(HELLO).start().say("Looking", message_id="p", phase="progress")
+    log.add(Custom(value={"a": 1}), Custom(name="mood", value="good"))
+    log.add(ArtifactAdded(artifact_id="f", name="a.txt", part=TextPart(text="x"))).end()
+    assert [data for event, data in log.written("custom") if event == "custom"] == [
+        {"progress": "Looking"},
+        {"a": 1},
+        {"name": "mood", "value": "good"},
+        {
+            "artifact": {
+                "id": "f",
+                "name": "a.txt",
+                "description": None,
+                "content": [{"type": "text", "text": "x"}],
+                "append": False,
+                "last": True,
+            }
+        },
+    ]
+    assert "messages" not in events_of(log, "messages-tuple"), "progress is no message of the conversation"
+    assert events_of(log, "updates") == ["metadata"]
+
+
+def test_steps_and_tools_are_tasks_and_steps_are_updates() -> None:
+    log = Log().begin(HELLO).start()
+    log.add(StepStarted(step_id="s", name="plan", input=1), StepEnded(step_id="s", name="plan", update={"a": 1}))
+    fault = Fault(code=FaultCode.AGENT_FAILED, message="no")
+    log.add(ToolStarted(call_id="c", name="add", input=[1]), ToolEnded(call_id="c", name="add", fault=fault)).end()
+    assert log.written("updates")[1:] == [("updates", {"plan": {"a": 1}})]
+    told = [data for event, data in log.written("tasks") if event == "tasks"][1:-1]
+    assert [data["name"] for data in told] == ["plan", "plan", "add", "add"]
+    assert told[0]["id"] == told[1]["id"] != told[2]["id"] == told[3]["id"]
+    assert (told[1]["result"], told[3]["error"]) == ({"a": 1}, "no")
+
+
+def test_a_langgraph_agents_own_events_pass_unchanged_and_subgraphs_on_request() -> None:
+    log = Log(stateful=True).begin(HELLO).start()
+    log.add(Native(protocol="langgraph", event="events", data={"event": "on_chain_start"}))
+    log.add(Native(protocol="langgraph", event="messages/partial", data=[{"id": "x"}]))
+    log.add(Native(protocol="langgraph", event="updates", ns=("sub:1", "deep:2"), data={"n": 1}))
+    log.add(Native(protocol="acp", event="updates", data={"no": 1})).end()
+    assert log.written("events")[1:] == [("events", {"event": "on_chain_start"})]
+    assert log.written("messages")[1:] == [("messages/partial", [{"id": "x"}])]
+    assert log.written("updates")[1:] == []
+    assert log.written("updates", subgraphs=True)[1:] == [("updates|sub:1|deep:2", {"n": 1})]
+
+
+def test_an_agent_with_a_state_tells_its_own_states() -> None:
+    log = Log(stateful=True).begin(HELLO).start()
+    log.add(StateSaved(checkpoint_id="c1", values={"a": 1}, next=("write",)))
+    log.add(StateSaved(checkpoint_id="s1", values={"b": 1}, ns=("sub:1",)))
+    log.add(StateSaved(checkpoint_id="c2", values={"a": 2}, parent_id="c1")).end()
+    assert log.written("values")[1:] == [("values", {"a": 1}), ("values", {"a": 2})]
+    assert events_of(log, "values", subgraphs=True) == ["metadata", "values", "values|sub:1", "values"]
+    [first, second] = [data for event, data in log.written("checkpoints") if event == "checkpoints"]
+    assert first["next"] == ["write"]
+    assert second["parent_config"]["configurable"]["checkpoint_id"] == "c1"
+
+
+# Whole threads
+
+
+def test_a_thread_is_followed_over_its_runs_in_the_modes_of_each() -> None:
+    log = Log().begin(HELLO, extra={"langgraph": {"kwargs": {"stream_mode": ["updates"]}}}).start().say("one").end()
+    log.begin(Message(message_id="u2", role="user"), run_id=RUN_2).start().say("two", message_id="m2").end()
+    told = log.written("run_modes", run_id=None)
+    assert [event for event, _ in told] == [
+        "metadata",
+        "updates",
+        "metadata",
+        "metadata",
+        "values",
+        "values",
+        "metadata",
+    ]
+    assert told[2][1] == {"status": "run_done", "run_id": RUN}
+    assert told[-1][1] == {"status": "run_done", "run_id": RUN_2}
+
+
+def test_a_lifecycle_is_that_runs_begin_and_end() -> None:
+    log = Log("ask").begin(HELLO).start().ask(QUESTION)
+    assert [event for event, _ in log.written("lifecycle", run_id=None)] == ["metadata", "metadata"]
+
+
+def test_a_state_that_a_caller_made_is_told_to_those_who_follow_states() -> None:
+    log = echoed()
+    log.run_id = None
+    log.add(StateSaved(checkpoint_id="c", source="update", delta={"a": 1}), task=False)
+    [(event, data)] = log.written("state_update", run_id=None)
+    assert (event, data["a"]) == ("values", 1)
+    assert "values" not in [event for event, _ in log.written("lifecycle", run_id=None)]
+
+
+# The Agent Protocol
+
+
+def test_the_agent_protocol_streams_its_own_messages() -> None:
+    log = echoed()
+    told = log.written("messages", dialect="agent-protocol")[1:]
+    assert [event for event, _ in told] == ["messages"] * 4
+    assert told[1][1][0] == {"role": "assistant", "content": "Hel", "id": "m1", "metadata": {}}
+    assert told == log.written("messages-tuple", dialect="agent-protocol")[1:]
+    values = log.written("values", dialect="agent-protocol")[-1][1]
+    assert [message["role"] for message in values["messages"]] == ["user", "assistant"]
+    [update] = [data for event, data in log.written("updates", dialect="agent-protocol") if event == "updates"]
+    assert update["echo"]["messages"][0]["role"] == "assistant"
+
+
+# Parameters
+
+
+def test_modes_are_one_or_several() -> None:
+    assert parse_modes(None) == ("values",)
+    assert parse_modes([]) == ("values",)
+    assert parse_modes("updates") == ("updates",)
+    assert parse_modes(["updates", "custom", "updates"]) == ("updates", "custom")
+    assert parse_thread_modes(None) == ("run_modes",)
+    assert parse_modes("messages", "agent-protocol") == ("messages",)
+
+
+@pytest.mark.parametrize("wrong", ["tools", "lifecycle", ["values", "x"], [["values"]], {"a": 1}, 7, [None]])
+def test_an_unknown_mode_is_refused(wrong: Any) -> None:
+    with pytest.raises(FaultError) as caught:
+        parse_modes(wrong)
+    assert caught.value.fault.code is FaultCode.INVALID
+
+
+def test_the_agent_protocol_has_fewer_modes() -> None:
+    with pytest.raises(FaultError):
+        parse_modes("tasks", "agent-protocol")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("-1", (0, -1)),
+        ("0-0", (0, 0)),
+        ("17-3", (17, 3)),
+        ("", None),
+        ("17", None),
+        ("17-", None),
+        ("-", None),
+        ("a-b", None),
+        ("-1-2", None),
+        ("1-2-3", None),
+        ("²-1", None),
+        ("9" * 400 + "-1", None),
+        ("9999999999999999999-1", None),
+    ],
+)
+def test_the_id_of_an_event(text: str, place: tuple[int, int] | None) -> None:
+    assert parse_event_id(text) == place
+
+
+@given(st.text())
+def test_whatever_is_sent_as_an_id_is_one_or_none(text: str) -> None:
+    found = parse_event_id(text)
+    assert found is None or parse_event_id(f"{found[0]}-{found[1]}") == found or text == "-1"
+
+
+@pytest.mark.parametrize(
+    ("event", "mode"),
+    [("values", "values"), ("messages", "messages-tuple"), ("messages/partial", "messages"), ("updates|a", "updates")],
+)
+def test_the_mode_of_an_event(event: str, mode: str) -> None:
+    assert base_mode(event) == mode
+
+
+def test_a_long_answer_costs_what_it_is_long_where_nobody_asked_for_it_so_far() -> None:
+    log = Log().begin(HELLO).start().say(*["x" * 200] * 20_000).end()
+    writer = EventWriter(view(RUN, ("values", "messages-tuple", "updates")))
+    before = time.process_time()
+    for record in log.records:
+        writer.write(record)
+    # All that was said so far, 20,000 times over, would be 40 gigabytes.
+    assert time.process_time() - before < 10

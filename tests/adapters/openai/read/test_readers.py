@@ -1,0 +1,418 @@
+"""The readers of both APIs: what they make of any stream, and that a stream and a whole answer say the same."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.openai.read.chat import ChatReader
+from adapters.openai.read.responses import ResponseReader
+from canonical import Event, FaultCode, FaultError, ReasoningPart, RunStatus, TextPart
+from canonical.event import InterruptRaised, LossNoted, PartAdded, PartDelta, RunEnded
+from conformance.contract.referee import Heard, Referee
+from tests.adapters.openai.model import Answer, Call, Response, chunks, completion
+
+RUN = "22222222-2222-4222-8222-222222222222"
+
+
+def judged(events: Iterator[Event] | Sequence[Event]) -> Heard:
+    """What a hub would hear; every event is legal, or this fails."""
+    referee = Referee()
+    for event in events:
+        referee.see(event)
+    return referee.heard
+
+
+def read_chat(*values: Any, done: bool = False) -> Heard:
+    def events() -> Iterator[Event]:
+        reader = ChatReader(RUN)
+        for value in values:
+            yield from reader.read(value)
+        yield from reader.end(done=done)
+
+    return judged(events())
+
+
+def read_response(*values: Any) -> Heard:
+    def events() -> Iterator[Event]:
+        reader = ResponseReader()
+        for value in values:
+            yield from reader.read(value)
+        reader.end()
+
+    return judged(events())
+
+
+def delta(finish: str | None = None, **said: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": said, "finish_reason": finish}]}
+
+
+def calls_of(heard: Heard) -> list[Any]:
+    return [event.value for event in heard.events if isinstance(event, InterruptRaised)]
+
+
+# Any stream
+
+Strategy = st.SearchStrategy[Any]
+
+JSON: Strategy = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+TEXT = st.text(max_size=3)
+INDEX = st.integers(0, 2)
+CITED: Strategy = st.fixed_dictionaries(
+    {"type": st.sampled_from(["url_citation", "file_citation"])},
+    optional={"start_index": INDEX, "end_index": INDEX, "url": TEXT, "url_citation": st.just({"url": "u"})},
+)
+TOOL: Strategy = st.fixed_dictionaries(
+    {},
+    optional={
+        "index": INDEX,
+        "id": st.sampled_from(["", "a", "b"]),
+        "type": st.sampled_from(["function", "custom"]),
+        "function": st.fixed_dictionaries({}, optional={"name": TEXT, "arguments": TEXT | st.just({"a": 1})}),
+        "custom": st.fixed_dictionaries({}, optional={"name": TEXT, "input": TEXT}),
+    },
+)
+DELTA: Strategy = st.fixed_dictionaries(
+    {},
+    optional={
+        "content": st.none() | TEXT | st.lists(st.fixed_dictionaries({"type": TEXT, "text": TEXT}), max_size=2),
+        "refusal": st.none() | TEXT,
+        "reasoning_content": TEXT,
+        "reasoning": JSON,
+        "tool_calls": st.none() | st.lists(TOOL, max_size=2),
+        "annotations": st.lists(CITED, max_size=2),
+        "function_call": st.just({"name": "f", "arguments": "{}"}),
+    },
+)
+
+
+def chunk(said: Any, finish: Any, index: Any, key: Any) -> Any:
+    return {"choices": [{"index": index, key: said, "finish_reason": finish}]}
+
+
+CHUNK = st.builds(
+    chunk,
+    DELTA,
+    st.none() | st.sampled_from(["stop", "length", "tool_calls", "content_filter", "new"]),
+    st.sampled_from([0, 0, 0, 1]),
+    st.sampled_from(["delta", "message"]),
+)
+PART: Strategy = st.fixed_dictionaries(
+    {"type": TEXT}, optional={"text": TEXT, "refusal": TEXT, "annotations": st.lists(CITED, max_size=2)}
+)
+ITEM: Strategy = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from(
+            [
+                "custom_tool_call",
+                "function_call",
+                "image_generation_call",
+                "mcp_approval_request",
+                "mcp_call",
+                "message",
+                "new",
+                "reasoning",
+                "web_search_call",
+            ]
+        )
+    },
+    optional={
+        "id": st.sampled_from(["x", "y", "z"]),
+        "phase": st.sampled_from(["commentary", "final_answer"]),
+        "content": st.lists(PART, max_size=2),
+        "summary": st.lists(st.fixed_dictionaries({"text": TEXT}), max_size=2),
+        "call_id": st.sampled_from(["a", "b"]),
+        "name": TEXT,
+        "arguments": TEXT,
+        "input": TEXT,
+        "output": JSON,
+        "error": JSON,
+        "result": st.sampled_from(["AAE=", "no base64!"]),
+    },
+)
+WHOLE: Strategy = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": st.sampled_from(["r1", "r2"]),
+        "status": st.sampled_from(["completed", "incomplete", "in_progress", "cancelled", "failed"]),
+        "output": st.none() | st.lists(ITEM, max_size=3),
+        "incomplete_details": st.none() | st.just({"reason": "content_filter"}),
+        "previous_response_id": st.none() | TEXT,
+        "store": st.booleans(),
+        "usage": st.none() | st.just({"input_tokens": 1}),
+    },
+)
+TYPES = [
+    "response.created",
+    "response.output_item.added",
+    "response.output_item.done",
+    "response.output_text.delta",
+    "response.output_text.done",
+    "response.output_text.annotation.added",
+    "response.refusal.delta",
+    "response.refusal.done",
+    "response.reasoning_summary_text.delta",
+    "response.reasoning_summary_text.done",
+    "response.reasoning_text.delta",
+    "response.function_call_arguments.delta",
+    "response.unheard_of",
+]
+EVENT: Strategy = st.fixed_dictionaries(
+    {"type": st.sampled_from(TYPES)},
+    optional={
+        "response": WHOLE,
+        "item": ITEM,
+        "part": PART,
+        "annotation": CITED,
+        "item_id": st.sampled_from(["x", "y"]),
+        "output_index": INDEX,
+        "content_index": INDEX,
+        "summary_index": INDEX,
+        "delta": TEXT,
+        "text": TEXT,
+        "refusal": TEXT,
+    },
+)
+
+
+def ending(kind: str, response: Any) -> Any:
+    return {"type": f"response.{kind}", "response": response}
+
+
+END = st.builds(ending, st.sampled_from(["completed", "incomplete", "failed", "cancelled"]), WHOLE)
+
+
+@given(st.lists(CHUNK, max_size=6), st.booleans())
+def test_whatever_a_completion_says_is_a_legal_run_or_a_fault(given_chunks: list[Any], done: bool) -> None:
+    try:
+        heard = read_chat(*given_chunks, done=done)
+    except FaultError as error:
+        assert error.fault.code is FaultCode.AGENT_UNREACHABLE
+        return
+    assert heard.ended is not None
+    assert (heard.ended.status is RunStatus.PAUSED) == bool(heard.questions)
+
+
+@given(st.lists(EVENT, max_size=8), END)
+def test_whatever_a_response_says_is_a_legal_run_or_a_fault(events: list[Any], end: Any) -> None:
+    try:
+        heard = read_response(*events, end)
+    except FaultError as error:
+        assert error.fault.code in (FaultCode.AGENT_FAILED, FaultCode.INVALID)
+        return
+    assert heard.ended is not None
+    assert (heard.ended.status is RunStatus.PAUSED) == bool(heard.questions)
+
+
+@given(JSON)
+def test_no_json_is_more_than_a_fault(value: Any) -> None:
+    for read in (read_chat, read_response):
+        with pytest.raises(FaultError):
+            read(value)
+
+
+# Streams and whole answers
+
+NAMES = st.text("abc_", min_size=1, max_size=4)
+ANSWERS = st.builds(
+    Answer,
+    text=st.text("ab \u2028é\n", max_size=12),
+    thought=st.text("xy ", max_size=8),
+    refusal=st.text("no ", max_size=6),
+    calls=st.lists(st.builds(Call, name=NAMES, arguments=st.sampled_from(["{}", '{"a": [1]}'])), max_size=1).map(tuple),
+    finish=st.none() | st.sampled_from(["length", "content_filter"]),
+)
+
+
+def heard_of(heard: Heard) -> Any:
+    ended = [event for event in heard.events if event.kind == "message_ended"]
+    return (
+        [(part.kind, getattr(part, "text", None)) for message in heard.messages for part in message.parts],
+        calls_of(heard),
+        [getattr(event, "finish", None) for event in ended],
+        heard.ended.usage.get("total_tokens") if heard.ended is not None else None,
+    )
+
+
+@given(ANSWERS)
+def test_a_completion_says_the_same_streamed_and_whole_and_so_does_a_response(answer: Answer) -> None:
+    streamed = heard_of(read_chat(*chunks("m", answer)))
+    assert heard_of(read_chat(completion("m", answer))) == streamed
+    response = Response("resp_1", {"model": "m"}, answer)
+    told = heard_of(judged(ResponseReader().whole(response.whole())))
+    assert heard_of(read_response(*response.events())) == told
+    assert told == streamed
+
+
+SPARE = [
+    "response.content_part.added",
+    "response.content_part.done",
+    "response.function_call_arguments.done",
+    "response.in_progress",
+    "response.output_item.done",
+    "response.output_text.done",
+    "response.reasoning_summary_text.done",
+    "response.refusal.done",
+]
+
+
+@given(ANSWERS, st.data())
+def test_a_response_whose_server_leaves_events_out_says_the_same(answer: Answer, data: st.DataObject) -> None:
+    """Each of these repeats what another one says."""
+    events = Response("resp_1", {"model": "m"}, answer).events()
+    spare = data.draw(st.sets(st.sampled_from(SPARE)))
+    kept = [event for event in events if event["type"] not in spare]
+    assert heard_of(read_response(*kept)) == heard_of(read_response(*events))
+
+
+def test_a_response_without_deltas_says_its_words_when_they_are_done() -> None:
+    answer = Answer(text="a b", thought="t", refusal="r")
+    events = Response("resp_1", {"model": "m"}, answer).events()
+    kept = [event for event in events if not event["type"].endswith(".delta")]
+    assert heard_of(read_response(*kept)) == heard_of(read_response(*events))
+
+
+# What servers that call themselves compatible do
+
+
+def test_a_role_that_is_told_twice_says_nothing() -> None:
+    heard = read_chat(delta(role="assistant", content="a"), delta(role="assistant", content="b"), delta("stop"))
+    assert heard.text == "ab"
+
+
+def test_calls_that_all_have_the_index_0_are_told_apart_by_their_ids() -> None:
+    def tool(call_id: str) -> Any:
+        return {"index": 0, "id": call_id, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+    heard = read_chat(delta(tool_calls=[tool("a")]), delta(tool_calls=[tool("b")]), delta("stop"))
+    assert [call["call_id"] for call in calls_of(heard)] == ["a", "b"]
+
+
+def test_a_call_whose_id_and_name_are_repeated_is_one_call() -> None:
+    def tool(piece: str) -> Any:
+        return {"index": 0, "id": "a", "function": {"name": "f", "arguments": piece}}
+
+    heard = read_chat(delta(tool_calls=[tool('{"x":')]), delta(tool_calls=[tool("1}")]), delta("tool_calls"))
+    assert calls_of(heard) == [{"name": "f", "arguments": {"x": 1}, "call_id": "a"}]
+
+
+def test_calls_without_ids_get_ids_that_follow_from_the_run() -> None:
+    tools = [{"function": {"name": "f", "arguments": {"x": 1}}, "index": index} for index in (0, 1)]
+    heard = read_chat(delta("stop", tool_calls=tools))
+    assert calls_of(heard) == [
+        {"name": "f", "arguments": {"x": 1}, "call_id": f"call_{RUN}_{number}"} for number in (0, 1)
+    ]
+
+
+def test_a_first_call_with_the_index_3_is_a_call() -> None:
+    heard = read_chat(delta("tool_calls", tool_calls=[{"index": 3, "id": "a", "function": {"name": "f"}}]))
+    assert calls_of(heard) == [{"name": "f", "arguments": {}, "call_id": "a"}]
+
+
+def test_arguments_that_are_no_json_are_given_as_they_are() -> None:
+    tool = {"index": 0, "id": "a", "function": {"name": "f", "arguments": "{x"}}
+    assert calls_of(read_chat(delta("stop", tool_calls=[tool])))[0]["arguments"] == "{x"
+
+
+def test_a_call_that_the_limit_of_tokens_cut_off_is_not_asked_for() -> None:
+    tools = [
+        {"index": i, "id": f"c{i}", "function": {"name": "f", "arguments": a}} for i, a in enumerate(["{}", '{"x'])
+    ]
+    heard = read_chat(delta("length", tool_calls=tools))
+    assert [call["call_id"] for call in calls_of(heard)] == ["c0"]
+    assert [event.feature for event in heard.events if isinstance(event, LossNoted)] == ["caller-tools"]
+
+
+def test_the_function_of_before_there_were_tools_is_a_call() -> None:
+    heard = read_chat(
+        delta(function_call={"name": "f", "arguments": "{"}), delta("function_call", function_call={"arguments": "}"})
+    )
+    assert [call["name"] for call in calls_of(heard)] == ["f"]
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_both_names_of_the_field_for_thoughts_are_read_and_kept(name: str) -> None:
+    heard = read_chat(delta(**{name: "hm"}), delta(**{name: " yes"}), delta(content="ok"), delta("stop"))
+    [added] = [event.part for event in heard.events if isinstance(event, PartAdded) and event.part.kind == "reasoning"]
+    assert isinstance(added, ReasoningPart)
+    assert added.extra == {"openai": {"field": name}}
+    assert heard.messages[0].parts[0] == ReasoningPart(text="hm yes", extra={"openai": {"field": name}})
+
+
+def test_content_in_parts_is_text_and_thoughts() -> None:
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    heard = read_chat(delta("stop", content=[thinking, {"type": "text", "text": "ok"}]))
+    assert [part.kind for part in heard.messages[0].parts] == ["reasoning", "text"]
+    assert heard.text == "ok"
+
+
+def test_more_choices_than_one_are_not_mixed_into_it() -> None:
+    heard = read_chat(
+        {"choices": [{"index": 1, "delta": {"content": "b"}}, {"index": 0, "delta": {"content": "a"}}]}, done=True
+    )
+    assert heard.text == "a"
+
+
+def test_every_delta_is_one_event_and_none_is_merged() -> None:
+    heard = read_chat(*(delta(content=text) for text in "abc"), delta("stop"))
+    assert [
+        event.part.text
+        if isinstance(event, PartAdded) and isinstance(event.part, TextPart)
+        else getattr(event, "text", "")
+        for event in heard.events
+        if isinstance(event, PartAdded | PartDelta)
+    ] == ["a", "b", "c"]
+
+
+def test_citations_count_from_the_start_of_the_message() -> None:
+    def text(number: int, words: str) -> Any:
+        cited = {"type": "url_citation", "start_index": 0, "end_index": 2, "url": f"http://{number}"}
+        return {"type": "output_text", "text": words, "annotations": [cited]}
+
+    item = {"type": "message", "id": "m", "content": [text(0, "four"), text(1, "more")]}
+    response: Any = {"id": "r", "status": "completed", "output": [item]}
+    heard = judged(ResponseReader().whole(response))
+    cited = [part for part in heard.messages[0].parts if part.kind == "annotation"]
+    assert [(part.start, part.end) for part in cited] == [(0, 2), (4, 6)]
+
+
+def test_a_response_that_was_cancelled_upstream_ends_the_run_as_cancelled() -> None:
+    events = Response("resp_1", {"model": "m"}, Answer(text="half")).events()
+    end: Any = {"type": "response.incomplete", "response": {"id": "resp_1", "status": "cancelled", "output": []}}
+    heard = read_response(*events[:5], end)
+    assert heard.ended is not None
+    assert heard.ended.status is RunStatus.CANCELLED
+
+
+def test_a_response_that_is_only_queued_is_none() -> None:
+    with pytest.raises(FaultError):
+        ResponseReader().whole({"id": "r", "status": "queued"})
+
+
+def test_usage_has_one_form_whatever_api_counted() -> None:
+    heard = read_chat(delta("stop"), {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2, "x": None}})
+    assert isinstance(heard.ended, RunEnded)
+    assert heard.ended.usage == {"input_tokens": 1, "output_tokens": 2}
+
+
+def test_a_last_event_that_leaves_thoughts_out_repeats_nothing() -> None:
+    """Its items stand at other places then than they had in the stream."""
+    answer = Answer(text="a b", thought="t", citations=((0, 1, "http://page"),))
+    events = Response("resp_1", {"model": "m"}, answer).events()
+    whole = events[-1]["response"]
+    short = {**events[-1], "response": {**whole, "output": whole["output"][1:]}}
+    assert heard_of(read_response(*events[:-1], short)) == heard_of(read_response(*events))
+
+
+def test_two_messages_of_a_response_are_two_messages() -> None:
+    def item(name: str) -> Any:
+        return {"type": "message", "id": name, "content": [{"type": "output_text", "text": name}]}
+
+    heard = judged(ResponseReader().whole({"id": "r", "status": "completed", "output": [item("a"), item("b")]}))
+    assert [message.text for message in heard.messages] == ["a", "b"]

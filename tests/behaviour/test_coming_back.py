@@ -1,0 +1,494 @@
+"""What a stop and the next start make of runs that were at work, waiting or asking."""
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from canonical import (
+    Event,
+    FaultCode,
+    Fold,
+    Invocation,
+    Receipt,
+    Record,
+    RunReason,
+    RunStatus,
+    Scope,
+    Task,
+    TaskState,
+    TextPart,
+)
+from canonical.agent import DETACH
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    RunEnded,
+    RunStarted,
+    StepEnded,
+    StepStarted,
+    TaskChanged,
+    UpstreamBound,
+)
+from gateway.hub import Hub
+from tests.gateway.hubs import (
+    OWNER,
+    Activation,
+    House,
+    Limits,
+    Scripted,
+    answer,
+    asked,
+    ends,
+    follow,
+    fronted,
+    kinds,
+    log,
+    reaches,
+    run_is,
+    states,
+    submit,
+    within,
+)
+
+
+async def test_a_graceful_stop_ends_readers_without_an_end_and_the_next_start_goes_on(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    receipt = await submit(hub, "a", "work")
+    going = (await agent.called()).open("half")
+    reading = asyncio.ensure_future(follow(hub, Scope.task(receipt.task)))
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
+    await hubs.stop(hub)
+    seen = await within(reading)
+    assert going.cancelled.is_set()
+    assert not any(isinstance(r.event, RunEnded) or r.event.kind == "part_ended" for r in seen)
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    going = await agent.called()
+    assert (going.call.attempt, going.call.text) == (2, "work")
+    going.say("all of it").end()
+    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+    records = await log(hub, receipt, "task")
+    assert records[: len(seen)] == seen
+    starts = [record.event for record in records if isinstance(record.event, RunStarted)]
+    assert [(start.attempt, start.goes_on) for start in starts] == [(1, False), (2, True), (2, False)]
+
+
+async def test_an_agent_is_told_that_it_is_let_go_of_and_not_cancelled(hubs: House) -> None:
+    told: list[tuple[object, ...]] = []
+
+    class Asking:
+        async def run(self, call: Invocation) -> AsyncIterator[Event]:
+            yield Custom(name="here")
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError as error:
+                told.append(error.args)
+                raise
+
+    hub = await hubs.start(fronted("a", Asking()))
+    receipt = await submit(hub, "a")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "custom")
+    await hubs.stop(hub)
+    assert told == [(DETACH,)]
+
+
+async def test_an_agent_that_waits_for_the_journal_is_told_so_too(hubs: House) -> None:
+    told: list[object] = []
+
+    class Talkative:
+        """Never awaits anything: whenever it stands, it stands at a yield."""
+
+        async def run(self, call: Invocation) -> AsyncIterator[Event]:
+            while True:
+                try:
+                    yield Custom(name="more")
+                except BaseException as error:
+                    told.append(error.args)
+                    raise
+
+    hub = await hubs.start(fronted("a", Talkative()))
+    receipt = await submit(hub, "a")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "custom")
+    await hubs.stop(hub)
+    assert told == [(DETACH,)]
+
+
+async def test_a_run_that_can_be_neither_asked_for_nor_repeated_ends_with_a_fault_that_says_why(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    (await agent.called()).open("half").ask("a question that nobody will answer")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "interrupt_raised")
+    behind = await submit(hub, "a", thread_id=receipt.thread_id)
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("a", agent))
+    task = await hub.task(OWNER, receipt.task_id)
+    assert task.state is TaskState.FAILED
+    assert task.fault is not None and task.fault.code is FaultCode.GATEWAY_RESTARTED
+    assert "idempotent" in task.fault.message
+    assert kinds(await log(hub, receipt, "task"))[-5:] == [
+        "part_ended",
+        "message_ended",
+        "run_ended",
+        "interrupt_answered",
+        "task_changed",
+    ]
+    (await agent.called()).end()
+    await ends(hub, behind)
+
+
+@dataclass
+class Cut:
+    """A run of an idempotent agent that a restart has cut off, and the agent's next start."""
+
+    hub: Hub
+    receipt: Receipt
+    before: list[Record]
+    again: Activation
+
+    async def ends(self) -> Task:
+        return await ends(self.hub, self.receipt)
+
+    async def after(self) -> list[Record]:
+        """What the restart has added to the log."""
+        records = await log(self.hub, self.receipt, "task")
+        assert records[: len(self.before)] == self.before
+        return records[len(self.before) :]
+
+    async def said(self) -> list[str]:
+        fold = Fold(self.receipt.thread_id, OWNER, await log(self.hub, self.receipt))
+        return [message.text for message in fold.messages(run_id=self.receipt.run_id) if message.role == "agent"]
+
+
+async def cut_off(hubs: House, *events: Event) -> Cut:
+    """After it has said these."""
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    receipt = await submit(hub, "a", "work")
+    (await agent.called()).say(*events, Custom(name="cut"))
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event == Custom(name="cut"))
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    again = await agent.called()
+    return Cut(hub, receipt, await log(hub, receipt, "task"), again)
+
+
+def opened(text: str, *more: str, message_id: str | None = None) -> list[Event]:
+    deltas = [PartDelta(message_id=message_id, text=piece) for piece in more]
+    part = PartAdded(message_id=message_id, part=TextPart(text=text), open=True)
+    return [MessageStarted(message_id=message_id), part, *deltas]
+
+
+def is_last(text: str) -> Callable[[Record], bool]:
+    return lambda record: isinstance(record.event, PartDelta) and record.event.text == text
+
+
+async def test_what_an_agent_that_is_started_again_repeats_is_not_said_again(hubs: House) -> None:
+    cut = await cut_off(hubs, StepStarted(name="plan"), *opened("one ", "two ", "thr"))
+    cut.again.say(StepStarted(name="plan"), *opened("", "on", "e two t", "hr"), Custom(name="cut"))
+    cut.again.say(PartDelta(text="ee"), PartEnded(), MessageEnded(), StepEnded(name="plan")).end()
+    assert (await cut.ends()).state is TaskState.COMPLETED
+    assert await cut.said() == ["one two three"]
+    after = [record.event for record in await cut.after()]
+    assert [event.kind for event in after] == [
+        "part_delta",
+        "part_ended",
+        "message_ended",
+        "step_ended",
+        "run_ended",
+        "task_changed",
+    ]
+    started = next(record.event for record in cut.before if isinstance(record.event, MessageStarted))
+    assert after[0] == PartDelta(message_id=started.message_id, index=0, text="ee")
+
+
+async def test_an_agent_that_names_its_messages_anew_repeats_them_all_the_same(hubs: House) -> None:
+    cut = await cut_off(hubs, *opened("half", message_id="first"))
+    cut.again.say(*opened("ha", "lf", message_id="second"), Custom(name="cut"))
+    cut.again.say(PartDelta(message_id="second", text=" and whole"), PartEnded(message_id="second"))
+    cut.again.say(MessageEnded(message_id="second"), *opened("more", message_id="first")).end()
+    assert (await cut.ends()).state is TaskState.COMPLETED
+    assert await cut.said() == ["half and whole", "more"]
+
+
+async def test_an_agent_that_says_something_else_starts_over_and_its_last_attempt_holds(hubs: House) -> None:
+    artifact = ArtifactAdded(artifact_id="a", name="a.txt", part=TextPart(text="old"))
+    cut = await cut_off(hubs, *opened("one ", "two ", message_id="m"), artifact)
+    cut.again.say(*opened("one ", "t", message_id="m"))
+    cut.again.say(PartDelta(text="hree", message_id="m"), PartEnded(message_id="m"), MessageEnded(message_id="m")).end()
+    assert (await cut.ends()).state is TaskState.COMPLETED
+    assert await cut.said() == ["one three"]
+    after = await cut.after()
+    assert [record.event.kind for record in after][:3] == ["part_ended", "message_ended", "run_started"]
+    start = after[2].event
+    assert isinstance(start, RunStarted) and start.starts_over
+    fold = Fold(cut.receipt.thread_id, OWNER, await log(cut.hub, cut.receipt))
+    assert not fold.artifacts
+    names = {record.event.message_id for record in [*cut.before, *after] if isinstance(record.event, MessageStarted)}
+    assert len(names) == 2, "what is void and what holds are not added up under one id"
+
+
+async def test_an_agent_that_says_less_than_before_starts_over_when_it_ends(hubs: House) -> None:
+    cut = await cut_off(hubs, *opened("one two three"))
+    cut.again.say(*opened("one two "), PartEnded(), MessageEnded()).end()
+    assert (await cut.ends()).state is TaskState.COMPLETED
+    assert await cut.said() == ["one two "]
+
+
+async def test_an_agent_that_fails_while_it_repeats_leaves_what_was_said(hubs: House) -> None:
+    cut = await cut_off(hubs, *opened("one ", "two "))
+    cut.again.say(*opened("one ")).fail(RuntimeError("no more"))
+    task = await cut.ends()
+    assert task.state is TaskState.FAILED
+    assert await cut.said() == ["one two "]
+    assert not any(isinstance(record.event, RunStarted) for record in await cut.after())
+
+
+async def test_a_run_that_is_cancelled_while_it_repeats_leaves_what_was_said(hubs: House) -> None:
+    cut = await cut_off(hubs, *opened("one ", "two "))
+    cut.again.say(*opened("one "))
+    await cut.hub.cancel(OWNER, cut.receipt.task_id)
+    assert (await cut.ends()).state is TaskState.CANCELLED
+    assert await cut.said() == ["one two "]
+
+
+async def test_a_run_that_is_cut_off_again_and_again_says_everything_once(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    receipt = await submit(hub, "a", "work")
+    words = [f"{number} " for number in range(8)]
+    for attempt in range(1, 5):
+        going = await agent.called()
+        assert going.call.attempt == attempt
+        going.say(*opened("", *words[: 2 * attempt]))
+        await follow(hub, Scope.task(receipt.task), until=is_last(words[2 * attempt - 1]))
+        await hubs.stop(hub)
+        hub = await hubs.start(fronted("a", agent, idempotent=True))
+    going = await agent.called()
+    going.say(*opened("".join(words)), PartEnded(), MessageEnded()).end()
+    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+    said = [record.event for record in await log(hub, receipt)]
+    assert [event.text for event in said if isinstance(event, PartDelta)] == words
+    assert sum(isinstance(event, MessageStarted) for event in said) == 1
+
+
+async def test_what_is_void_is_not_among_what_an_agent_had_said(hubs: House) -> None:
+    cut = await cut_off(hubs, *opened("void"))
+    cut.again.say(*opened("holds", "!"))
+    await follow(cut.hub, Scope.task(cut.receipt.task), until=is_last("!"))
+    past = [record.event for record in await cut.again.call.past()]
+    assert [event.part for event in past if isinstance(event, PartAdded)] == [TextPart(text="holds")]
+    cut.again.end()
+    await cut.ends()
+
+
+async def test_an_idempotent_agent_that_starts_again_asks_its_questions_again(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    receipt = await submit(hub, "a")
+    (await agent.called()).ask("name")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "interrupt_raised")
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    (await agent.called()).ask("name").end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    (question,) = await asked(hub, receipt)
+    await answer(hub, receipt.task_id, values={question.interrupt_id: "Bob"})
+    going = await agent.called()
+    assert [given.value for given in going.call.answers] == ["Bob"]
+    going.end()
+    await ends(hub, receipt)
+
+
+async def test_queued_and_paused_work_is_as_it_was_after_a_restart(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    paused = await submit(hub, "a", "paused")
+    (await agent.called()).ask("name").end()
+    await reaches(hub, paused, TaskState.INPUT_REQUIRED)
+    lost = await submit(hub, "a", "lost")
+    await agent.called()
+    queued = [await submit(hub, "a", str(number), thread_id=lost.thread_id) for number in range(2)]
+    other = await submit(hub, "a", "2")
+    before = await log(hub, paused)
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    assert await log(hub, paused) == before
+    for number in (0, 1, 2):
+        going = await agent.called()
+        assert going.call.text == str(number)
+        assert not agent.waiting
+        going.end()
+    for receipt in (*queued, other):
+        assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+    await answer(hub, paused.task_id, "Bob")
+    (await agent.called()).end()
+    await ends(hub, paused)
+
+
+async def test_a_run_of_an_agent_that_is_gone_ends_with_a_fault(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    running = await submit(hub, "a")
+    await agent.called()
+    waiting = await submit(hub, "a")
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("b", agent))
+    for receipt, code in ((running, FaultCode.GATEWAY_RESTARTED), (waiting, FaultCode.AGENT_UNREACHABLE)):
+        task = await ends(hub, receipt)
+        assert task.fault is not None and task.fault.code is code
+
+
+async def test_a_cancel_and_a_rollback_that_a_stop_cut_short_are_carried_out_at_the_next_start(hubs: House) -> None:
+    agent = Scripted(stubborn=True)
+    hub = await hubs.start(fronted("a", agent, idempotent=True), limits=Limits(cancel_grace=0.2))
+    cancelled = await submit(hub, "a")
+    one = await agent.called()
+    old = await submit(hub, "a", "old")
+    two = (await agent.called()).say("rolled back")
+    await follow(hub, Scope.task(old.task), until=lambda record: record.event.kind == "message_ended")
+    await asyncio.gather(
+        hub.cancel(OWNER, cancelled.task_id),
+        submit(hub, "a", "new", thread_id=old.thread_id, strategy="rollback"),
+    )
+    await hubs.stop(hub)
+    for going in (one, two):
+        going.end()
+        await within(going.closed.wait())
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    assert (await hub.task(OWNER, cancelled.task_id)).state is TaskState.CANCELLED
+    run = await hub.run(OWNER, old.run_id)
+    assert (run.reason, run.removed) == (RunReason.ROLLED_BACK, True)
+    going = await agent.called()
+    assert going.call.text == "new"
+    going.end()
+
+
+class Remote:
+    """An upstream whose run outlives the gateway, and tells all of it again from its start."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
+        self.more = asyncio.Event()
+        self.reattached = 0
+
+    async def run(self, call: Invocation) -> AsyncIterator[Event]:
+        yield UpstreamBound(protocol="test", ids={"run": "r1"})
+        for event in self.events[:4]:
+            yield event
+        await asyncio.Event().wait()
+
+    async def reattach(self, call: Invocation) -> AsyncIterator[Event]:
+        assert call.upstream["run"] == "r1"
+        self.reattached += 1
+        yield UpstreamBound(protocol="test", ids={"run": "r1"})
+        for event in self.events:
+            yield event
+        await self.more.wait()
+
+
+async def test_a_run_that_outlives_the_gateway_is_taken_up_where_its_log_ends(hubs: House) -> None:
+    pieces: list[Event] = [PartDelta(text=f"{number} ") for number in range(6)]
+    agent = Remote([MessageStarted(), PartAdded(part=TextPart(text=""), open=True), *pieces])
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: "1 " in str(record.event))
+    for attempt in (2, 3):
+        await hubs.stop(hub)
+        hub = await hubs.start(fronted("a", agent))
+        await follow(hub, Scope.task(receipt.task), until=lambda record: "5 " in str(record.event))
+        assert (await hub.run(OWNER, receipt.run_id)).attempt == attempt
+    agent.more.set()
+    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+    said = [record.event for record in await log(hub, receipt)]
+    assert "".join(event.text for event in said if isinstance(event, PartDelta)) == "0 1 2 3 4 5 "
+    assert sum(isinstance(event, MessageStarted) for event in said) == 1
+
+
+async def test_an_upstream_that_tells_another_story_after_a_restart_is_not_believed(hubs: House) -> None:
+    agent = Remote([MessageStarted(), PartAdded(part=TextPart(text=""), open=True), PartDelta(text="a")])
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_delta")
+    await hubs.stop(hub)
+    agent.events[2] = PartDelta(text="b")
+    agent.more.set()
+    hub = await hubs.start(fronted("a", agent))
+    task = await ends(hub, receipt)
+    assert task.fault is not None and task.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
+
+
+class Deaf:
+    """An upstream that has not heard of the cancel when the gateway ends."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+        self.told = asyncio.Event()
+
+    async def run(self, call: Invocation) -> AsyncIterator[Event]:
+        yield UpstreamBound(protocol="test", ids={"run": "r1"})
+        while not self.free.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.free.wait()
+
+    async def reattach(self, call: Invocation) -> AsyncIterator[Event]:
+        assert call.upstream["run"] == "r1"
+        try:
+            yield UpstreamBound(protocol="test", ids={"run": "r1"})
+        finally:
+            self.told.set()
+
+
+async def test_an_upstream_that_may_not_have_heard_of_a_cancel_is_told_after_a_restart(hubs: House) -> None:
+    agent = Deaf()
+    hub = await hubs.start(fronted("a", agent), limits=Limits(cancel_grace=0.3))
+    receipt = await submit(hub, "a")
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "upstream_bound")
+    assert (await hub.cancel(OWNER, receipt.task_id)).state is TaskState.CANCELLING
+    await hubs.stop(hub)
+    agent.free.set()
+    hub = await hubs.start(fronted("a", agent))
+    assert (await ends(hub, receipt)).state is TaskState.CANCELLED
+    await within(agent.told.wait(), "word of the cancel")
+    assert [record.event.kind for record in await log(hub, receipt)].count("upstream_bound") == 1
+
+
+async def test_a_stop_while_agents_end_by_themselves_loses_nothing(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    receipts = [await submit(hub, "a", str(number)) for number in range(8)]
+    for number in range(8):
+        (await agent.called()).say(f"answer {number}").end()
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    for going in agent.calls[8:]:
+        going.say("again").end()
+    for receipt in receipts:
+        going = next((each for each in agent.calls[8:] if each.call.run_id == receipt.run_id), None)
+        if going is None and not (await hub.task(OWNER, receipt.task_id)).terminal:
+            (await agent.called()).say("again").end()
+    for receipt in receipts:
+        assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+
+
+async def test_the_working_state_is_shown_once_however_often_a_run_is_started(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    receipt = await submit(hub, "a")
+    await agent.called()
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("a", agent, idempotent=True))
+    (await agent.called()).end()
+    await ends(hub, receipt)
+    changes = [record for record in await log(hub, receipt) if isinstance(record.event, TaskChanged)]
+    assert states(changes) == ["working", "completed"]
+    run = await run_is(hub, receipt.run_id, receipt.thread_id, RunStatus.SUCCESS)
+    assert run.attempt == 2
+    assert not math.isnan(run.created_at)

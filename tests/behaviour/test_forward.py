@@ -1,0 +1,75 @@
+"""Headers of a caller's request that an agent's server is sent: those that are named, and no others."""
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from litestar import Litestar, Request, Response, get, post
+
+from gateway.agents.registry import connect
+from gateway.http.app import create_app, open_hub
+from gateway.http.outbound import Fetcher
+from gateway.settings.model import Settings
+from tests import loopback
+from tests.serving import serving
+
+
+@asynccontextmanager
+async def model(seen: list[Mapping[str, str]]) -> AsyncGenerator[str]:
+    """As much of an OpenAI-compatible server as a word needs."""
+
+    @get("/v1/models")
+    async def models() -> Response[bytes]:
+        return Response(b'{"object": "list", "data": [{"id": "m", "object": "model"}]}', media_type="application/json")
+
+    @post("/v1/chat/completions", status_code=200)
+    async def complete(request: Request[Any, Any, Any]) -> Response[bytes]:
+        seen.append(dict(request.headers))
+        answer = {"choices": [{"message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}]}
+        return Response(json.dumps(answer).encode(), media_type="application/json")
+
+    async with serving(Litestar([models, complete], openapi_config=None, logging_config=None)) as url:
+        yield f"{url}/v1"
+
+
+async def test_only_the_named_headers_go_along_and_never_a_key(tmp_path: Path) -> None:
+    seen: list[Mapping[str, str]] = []
+    async with model(seen) as url:
+        agent = {
+            "url": url,
+            "protocol": "openai",
+            "options": {"api": "chat"},
+            "headers": {"Authorization": "Bearer upstream"},
+            "forward": ["X-Tenant", "traceparent"],
+        }
+        database = f"sqlite:///{tmp_path / 'a.db'}"
+        settings = Settings.model_validate(
+            {"database": database, "keys": {"alice": "wonderland"}, "agents": {"bot": agent}}
+        )
+        registry, fetcher = await connect(settings), Fetcher([])
+        assert registry.get("bot").broken is None
+        hub = open_hub(settings, registry, fetcher)
+        await hub.start()
+        async with serving(create_app(hub, registry, settings)) as gateway, loopback.client(base_url=gateway) as http:
+            body = {"assistant_id": "bot", "input": "hello"}
+            sent = {"Authorization": "Bearer wonderland", "X-Tenant": "t1", "X-Other": "o", "Cookie": "c=1"}
+            answer = await http.post("/runs/wait", json=body, headers=sent)
+            assert answer.json()["messages"][-1]["content"] == "Hi"
+            await http.post("/runs/wait", json=body, headers={"X-Api-Key": "wonderland"})
+        await hub.stop()
+        await registry.aclose()
+        await fetcher.aclose()
+    first, second = seen
+    assert (first["x-tenant"], first["authorization"]) == ("t1", "Bearer upstream")
+    assert not {"x-other", "cookie", "x-api-key", "traceparent"} & first.keys()
+    assert "x-tenant" not in second, "each run has its own"
+    assert all("wonderland" not in value for each in seen for value in each.values())
+
+
+@pytest.mark.parametrize("name", ["Authorization", "x-api-key", "Cookie", "Host", "not a name"])
+def test_what_is_the_gateways_own_cannot_be_named(name: str) -> None:
+    with pytest.raises(ValueError):
+        Settings.model_validate({"agents": {"a": {"url": "http://127.0.0.1:1", "forward": [name]}}})

@@ -1,0 +1,201 @@
+"""What one owner made does not exist for another, one floor below the routes: an adapter that forgot to ask whose a
+task is would still be told of none."""
+
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Final, cast
+
+import pytest
+import pytest_asyncio
+
+from canonical import (
+    Answers,
+    FaultError,
+    FilePart,
+    ItemQuery,
+    Listed,
+    Message,
+    NamespaceQuery,
+    Record,
+    Run,
+    RunFilter,
+    RunStatus,
+    Scope,
+    StateHistory,
+    Submission,
+    TaskFilter,
+    ThreadChange,
+    ThreadFilter,
+    Webhook,
+)
+from canonical import hub as contract
+from canonical.hub import StateUpdate
+from canonical.store import Store
+from gateway.hub import Hub
+from tests.gateway.owning import Made, Place, look, two_owners, unknown
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
+    async with two_owners(tmp_path_factory.mktemp("owners")) as place:
+        yield place
+
+
+async def _first(hub: Hub, owner: str, scope: Scope) -> object:
+    async with aclosing(cast("AsyncGenerator[Sequence[Record]]", hub.read(owner, scope))) as reading:
+        return await anext(reading)
+
+
+def _hook(made: Made) -> Webhook:
+    return Webhook(webhook_id="p2", task_id=made.task_id, dialect="a2a-1.0", url="http://127.0.0.1:9/")
+
+
+def _input(**fields: Any) -> Submission:
+    return Submission(agent="echo", messages=(Message.of("Bob"),), **fields)
+
+
+def _run(made: Made) -> Run:
+    return Run(
+        run_id=made.asked,
+        task_id=made.task_id,
+        thread_id=made.thread_id,
+        status=RunStatus.PAUSED,
+        cause="input",
+        created_at=0,
+        first_seq=0,
+        last_seq=0,
+    )
+
+
+async def _history(hub: Hub, owner: str, thread_id: str) -> object:
+    history = await hub.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id))
+    return history.fold.tasks
+
+
+async def _all(found: Awaitable[Listed[Any]]) -> object:
+    return await (await found).all()
+
+
+async def _threads(hub: Hub, owner: str, thread_id: str) -> object:
+    page = await hub.threads(owner, ThreadFilter(ids=(thread_id,)), limit=10)
+    return page.total, await page.threads.all()
+
+
+async def _tasks(hub: Hub, owner: str, thread_id: str) -> object:
+    page = await hub.tasks(owner, TaskFilter(thread_id=thread_id), limit=10)
+    return page.total, page.next_cursor, await page.tasks.all()
+
+
+def _file() -> FilePart:
+    return FilePart(name="a.txt", media_type="text/plain", inline=b"Bob", size=3)
+
+
+CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
+    "submit, following up": lambda hub, owner, made: hub.submit(owner, _input(follow_up=made.task_id)),
+    "submit, continuing": lambda hub, owner, made: hub.submit(owner, _input(continues=made.ended)),
+    "submit, to a thread": lambda hub, owner, made: hub.submit(
+        owner, _input(thread_id=made.session_id, if_missing="reject")
+    ),
+    "answer": lambda hub, owner, made: hub.answer(owner, Answers(task_id=made.task_id, bare="Bob")),
+    "cancel": lambda hub, owner, made: hub.cancel(owner, made.task_id),
+    "submit, from a checkpoint": lambda hub, owner, made: hub.submit(
+        owner, _input(thread_id=made.thread_id, if_missing="reject", checkpoint=made.checkpoint_id)
+    ),
+    "answer, by question": lambda hub, owner, made: hub.answer(
+        owner, Answers(task_id=made.task_id, values={made.question: "Bob"})
+    ),
+    "cancel_run": lambda hub, owner, made: hub.cancel_run(owner, made.later),
+    "cancel_run, rolling back": lambda hub, owner, made: hub.cancel_run(owner, made.later, rollback=True),
+    "change_thread": lambda hub, owner, made: hub.change_thread(
+        owner, made.thread_id, ThreadChange(metadata={"of": "Bob"})
+    ),
+    "copy_thread": lambda hub, owner, made: hub.copy_thread(owner, made.thread_id),
+    "update_state": lambda hub, owner, made: hub.update_state(
+        owner, StateUpdate(thread_id=made.thread_id, values={"of": "Bob"})
+    ),
+    "upload": lambda hub, owner, made: hub.upload(owner, made.steps, _file()),
+    "run_input": lambda hub, owner, made: hub.run_input(owner, _run(made)),
+    "runs": lambda hub, owner, made: _all(hub.runs(owner, RunFilter(thread_id=made.thread_id), limit=10)),
+    "thread_view": lambda hub, owner, made: hub.thread_view(owner, made.thread_id),
+    "threads": lambda hub, owner, made: _threads(hub, owner, made.thread_id),
+    "store.get": lambda hub, owner, made: hub.store.get(owner, (made.label, "notes"), "k"),
+    "store.delete": lambda hub, owner, made: hub.store.delete(owner, (made.label, "notes"), "k"),
+    "store.search": lambda hub, owner, made: _all(hub.store.search(owner, ItemQuery(prefix=(made.label,)))),
+    "store.namespaces": lambda hub, owner, made: hub.store.namespaces(owner, NamespaceQuery(prefix=(made.label,))),
+    "delete_thread": lambda hub, owner, made: hub.delete_thread(owner, made.session_id),
+    "remove_run": lambda hub, owner, made: hub.remove_run(owner, made.run_id),
+    "task": lambda hub, owner, made: hub.task(owner, made.task_id),
+    "run": lambda hub, owner, made: hub.run(owner, made.run_id),
+    "thread": lambda hub, owner, made: hub.thread(owner, made.session_id),
+    "thread_of": lambda hub, owner, made: hub.thread_of(owner, "a2a", "files", made.context_id),
+    "open_interrupts": lambda hub, owner, made: hub.open_interrupts(owner, made.task_id),
+    "tasks": lambda hub, owner, made: _tasks(hub, owner, made.session_id),
+    "chain": lambda hub, owner, made: hub.chain(owner, made.task_id),
+    "records": lambda hub, owner, made: hub.records(owner, Scope(made.session_id)),
+    "log": lambda hub, owner, made: anext(hub.log(owner, Scope(made.session_id))),
+    "records of a task": lambda hub, owner, made: hub.records(owner, Scope(made.session_id, "task", made.task_id)),
+    "snapshot": lambda hub, owner, made: _history(hub, owner, made.session_id),
+    "read": lambda hub, owner, made: _first(hub, owner, Scope(made.session_id)),
+    "file": lambda hub, owner, made: hub.file(owner, made.blob),
+    "file_pieces": lambda hub, owner, made: _read_pieces(hub, owner, made.blob),
+    "set_webhook": lambda hub, owner, made: hub.set_webhook(owner, _hook(made)),
+    "webhooks": lambda hub, owner, made: hub.webhooks(owner, made.task_id),
+    "delete_webhook": lambda hub, owner, made: hub.delete_webhook(owner, made.task_id, made.config_id),
+}
+
+
+READS: Final = ("task", "run", "thread", "open_", "chain", "record", "read", "file", "webhooks", "store.get")
+
+
+async def _read_pieces(hub: Hub, owner: str, blob: str) -> bytes:
+    _, pieces = await hub.file_pieces(owner, blob)
+    return b"".join([piece async for piece in pieces])
+
+
+async def outcome(call: Callable[[Hub, str, Made], Awaitable[object]], hub: Hub, owner: str, made: Made) -> str:
+    try:
+        return made.hidden(f"gave {await call(hub, owner, made)!r}")
+    except FaultError as error:
+        return made.hidden(f"raised {error.fault!r}")
+
+
+@pytest.mark.parametrize("name", list(CALLS))
+async def test_the_hub_too_knows_nothing_of_another_owner_s_things(place: Place, name: str) -> None:
+    hub, nothing = place.gateway.hub, unknown()
+    made, before = await place.take()
+    assert await outcome(CALLS[name], hub, "bob", made) == await outcome(CALLS[name], hub, "bob", nothing)
+    assert await look(place.alice, made) == before
+    own = await outcome(CALLS[name], hub, "alice", made)
+    assert own != await outcome(CALLS[name], hub, "alice", nothing)
+    if name.startswith(READS):
+        place.keep(made, before)
+
+
+MAKES: Final = {"create_thread", "store.put"}
+"""Calls that make something of the caller's own, whatever others have under that name. See `test_owners`."""
+
+ELSEWHERE: Final = {"aliases", "await_thread"}
+"""Calls that are compared in `test_invariants`; one of them does not end while there is nothing."""
+
+
+async def test_every_call_of_the_hub_that_names_its_owner_is_compared() -> None:
+    calls = {name for name in vars(contract.Hub) if "owner" in _parameters(getattr(contract.Hub, name))}
+    calls |= {f"store.{name}" for name in vars(Store) if "owner" in _parameters(getattr(Store, name))}
+    assert calls - MAKES - ELSEWHERE == {name.partition(",")[0].partition(" ")[0] for name in CALLS}
+
+
+def _parameters(value: object) -> Collection[str]:
+    return inspect.signature(value).parameters if inspect.isfunction(value) else ()
+
+
+async def test_an_alias_is_told_to_its_owner_only(place: Place) -> None:
+    made, _ = await place.take()
+    hub = place.gateway.hub
+    thread_id = await hub.thread_of("alice", "a2a", "files", made.context_id)
+    assert thread_id is not None
+    assert await hub.aliases("alice", "a2a", [thread_id]) == {thread_id: made.context_id}
+    assert await hub.aliases("bob", "a2a", [thread_id]) == {}

@@ -1,0 +1,770 @@
+"""The invariants of the hub, each by a test of its own name; I1 to I10 are also asserted after every test that uses a
+hub (`tests.gateway.invariant`)."""
+
+import asyncio
+import inspect
+import sqlite3
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+import pytest
+from sqlalchemy import Connection, event
+
+from canonical import (
+    DataPart,
+    Event,
+    FaultCode,
+    FaultError,
+    FilePart,
+    Fold,
+    Hub,
+    Invocation,
+    Message,
+    Receipt,
+    Record,
+    Run,
+    RunFilter,
+    RunReason,
+    RunStatus,
+    Scope,
+    StateHistory,
+    StateUpdate,
+    Submission,
+    TaskFilter,
+    TaskState,
+    TextPart,
+    ThreadChange,
+    ThreadFilter,
+    Webhook,
+)
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    InterruptAnswered,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    RunCreated,
+    RunEnded,
+    RunStarted,
+    StepStarted,
+    TaskChanged,
+    ToolStarted,
+)
+from canonical.state import TERMINAL
+from gateway.clock import Clock
+from gateway.hub import Hub as TheHub
+from gateway.runs import lifecycle
+from gateway.storage.transaction import Ledger
+from tests.gateway.hubs import (
+    OWNER,
+    Echo,
+    Held,
+    House,
+    Limits,
+    Scripted,
+    answer,
+    check_invariants,
+    ends,
+    follow,
+    fronted,
+    log,
+    reaches,
+    say,
+    states,
+    submit,
+    text,
+    turned,
+    whole,
+    within,
+)
+from tests.gateway.invariant import check_log
+
+
+async def eventful(hub: TheHub, agent: Scripted) -> Receipt:
+    """A thread on which nearly everything has happened."""
+    first = await submit(hub, "a", "first")
+    going = (await agent.called()).open("half a ").more("sentence")
+    queued = await submit(hub, "a", "queued", thread_id=first.thread_id)
+    going.say(ToolStarted(name="t"), StepStarted(name="s"), ArtifactAdded(part=TextPart(text="x"))).ask("p", "q").end()
+    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    (await agent.called()).say("queued, and answered").end(RunEnded(output={"a": 1}, usage={"tokens": 3}))
+    await ends(hub, queued)
+    await answer(hub, first.task_id, "one")
+    await answer(hub, first.task_id, "two")
+    (await agent.called()).fail(ValueError("broken"))
+    await ends(hub, first)
+    cancelled = await submit(hub, "a", "cancelled", thread_id=first.thread_id)
+    (await agent.called()).open("half")
+    await hub.cancel(OWNER, cancelled.task_id)
+    await ends(hub, cancelled)
+    rolled = await submit(hub, "a", "rolled back", thread_id=first.thread_id)
+    (await agent.called()).open("half")
+    last = await submit(hub, "a", "last", thread_id=first.thread_id, strategy="rollback")
+    (await agent.called()).say("the end").end()
+    await ends(hub, last)
+    assert (await hub.run(OWNER, rolled.run_id)).removed
+    return last
+
+
+# The log and the rows
+
+
+async def test_i1_numbers_are_whole_and_times_never_go_back(hubs: House) -> None:
+    times = iter([5, 3, 4, 1, *range(100, 0, -1), *[0] * 1000])
+    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(lambda: next(times)))
+    receipt = await submit(hub, "echo")
+    await ends(hub, receipt)
+    others = await asyncio.gather(*(submit(hub, "echo", thread_id=receipt.thread_id) for _ in range(10)))
+    await asyncio.gather(*(ends(hub, other) for other in others))
+    records = await log(hub, receipt)
+    assert [record.seq for record in records] == list(range(1, len(records) + 1))
+    at = [record.at for record in records]
+    assert at == sorted(at)
+
+
+async def test_i2_rows_are_what_the_log_adds_up_to(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await eventful(hub, agent)
+    await check_invariants(hub)
+    fold = Fold(receipt.thread_id, OWNER, await log(hub, receipt))
+    for task_id, task in fold.tasks.items():
+        assert await hub.task(OWNER, task_id) == task
+    for run_id, run in fold.runs.items():
+        assert await hub.run(OWNER, run_id) == run
+    assert await hub.thread(OWNER, receipt.thread_id) == fold.thread
+
+
+async def test_i3_nobody_is_shown_what_another_process_does_not_see(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = (await agent.called()).open("")
+    seen = 0
+    with sqlite3.connect(hubs.folder / "hub.db") as other:
+        async with aclosing(cast("Any", hub.read(OWNER, Scope(receipt.thread_id)))) as reading:
+            for number in range(50):
+                going.more(str(number))
+                batch = await within(anext(reading))
+                (stored,) = other.execute("SELECT max(seq) FROM event").fetchone()
+                assert stored >= batch[-1].seq
+                seen += len(batch)
+    other.close()
+    assert seen > 0
+    going.end()
+    await ends(hub, receipt)
+
+
+async def test_i4_any_two_readers_from_one_place_get_the_same(hubs: House) -> None:
+    """Live from the start, live from the middle, replayed from memory, replayed from the journal."""
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    scope = Scope.task(receipt.task)
+    live = [asyncio.ensure_future(follow(hub, scope)) for _ in range(3)]
+    going = (await agent.called()).open("")
+    for number in range(1500):
+        going.more(f"{number} ")
+        if number % 300 == 0:
+            live.append(asyncio.ensure_future(follow(hub, scope)))
+            await follow(hub, scope, until=lambda record, n=number: f'"{n} "' in record.event.model_dump_json())
+    going.end()
+    await ends(hub, receipt)
+    replayed = await follow(hub, scope)
+    vars(hub.journal.channels)["_channels"].clear()
+    from_disk = await follow(hub, scope)
+    expected = whole(await log(hub, receipt, "task"))
+    for records in [*await within(asyncio.gather(*live)), replayed, from_disk]:
+        assert whole(records) == expected
+    for place in (1, 7, 700, 1400):
+        after = replayed[place].seq
+        assert whole(await follow(hub, scope, after)) == expected[place + 1 :]
+
+
+async def test_i5_one_run_at_a_time_is_at_work_on_a_thread(hubs: House) -> None:
+    working: set[str] = set()
+
+    class Alone:
+        async def run(self, call: Invocation) -> AsyncIterator[Event]:
+            assert call.thread_id not in working
+            working.add(call.thread_id)
+            yield Custom()
+            await asyncio.sleep(0)
+            working.discard(call.thread_id)
+
+    hub = await hubs.start(fronted("a", Alone()), fronted("b", Alone()))
+    first = await submit(hub, "a")
+    receipts = await asyncio.gather(
+        *(submit(hub, name, thread_id=first.thread_id) for name in "abab" for _ in range(10))
+    )
+    for receipt in (first, *receipts):
+        assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+
+
+async def test_i6_a_run_ends_once_and_nothing_of_it_comes_after(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await eventful(hub, agent)
+    records = await log(hub, receipt)
+    for run_id in {record.run_id for record in records if isinstance(record.event, RunStarted)}:
+        mine = [record for record in records if record.run_id == run_id]
+        assert [isinstance(record.event, RunEnded) for record in mine].count(True) == 1
+        assert isinstance(mine[-1].event, RunEnded)
+    for task_id in Fold(receipt.thread_id, OWNER, records).tasks:
+        assert sum(state in TERMINAL for state in states(records, task_id)) == 1
+
+
+async def test_i7_nothing_is_open_after_the_end_of_a_run(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    for how in ("end", "fail", "pause", "cancel"):
+        receipt = await submit(hub, "a")
+        going = (await agent.called()).open("half").say(ToolStarted(name="t"), StepStarted(name="s"))
+        await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "step_started")
+        if how == "fail":
+            going.fail(ValueError("broken"))
+        elif how == "cancel":
+            await hub.cancel(OWNER, receipt.task_id)
+        else:
+            going.ask("q") if how == "pause" else None
+            going.end()
+        await follow(hub, Scope(receipt.thread_id, "run", receipt.run_id))
+        kinds = [record.event.kind for record in await log(hub, receipt, "run")]
+        assert kinds[-5:] == ["part_ended", "message_ended", "tool_ended", "step_ended", "run_ended"]
+
+
+async def test_i8_a_question_is_answered_once_and_a_task_waits_as_long_as_one_is_open(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    (await agent.called()).ask("p", "q", "r").end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    for name in "pqr":
+        assert (await hub.task(OWNER, receipt.task_id)).waiting
+        await answer(hub, receipt.task_id, values={name: name})
+        with pytest.raises(FaultError):
+            await answer(hub, receipt.task_id, values={name: "again"})
+    assert (await hub.task(OWNER, receipt.task_id)).state is TaskState.WORKING
+    answered = [r.event.interrupt_id for r in await log(hub, receipt) if isinstance(r.event, InterruptAnswered)]
+    assert answered == ["p", "q", "r"]
+
+
+async def test_i9_an_old_attempt_and_an_ended_run_can_say_nothing(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = await agent.called()
+    (start,) = hub.engine.active
+    said = (Custom(), b'{"kind":"custom"}')
+
+    async def refused(attempt: int) -> None:
+        stale = replace(start, run=replace(start.run, attempt=attempt))
+        before = await log(hub, receipt)
+        lates: list[Callable[[Ledger], object]] = [
+            partial(lifecycle.append, start=stale, events=[said]),
+            partial(lifecycle.end, start=stale, outcome=lifecycle.Outcome()),
+            partial(lifecycle.restart, lost=stale),
+        ]
+        for late in lates:
+            with pytest.raises(FaultError) as error:
+                await within(hub.journal.write(late))
+            assert error.value.fault.code is FaultCode.CONFLICT
+        assert await log(hub, receipt) == before
+
+    await refused(0)
+    await refused(2)
+    await within(hub.journal.write(partial(lifecycle.append, start=start, events=[said])))
+    going.end()
+    await ends(hub, receipt)
+    await refused(1)
+
+
+async def test_i10_what_was_acknowledged_is_stored(hubs: House) -> None:
+    """Another process sees it as soon as the call returns."""
+    agent = Scripted(stubborn=True)
+    hub = await hubs.start(fronted("a", agent))
+    with sqlite3.connect(hubs.folder / "hub.db") as other:
+
+        def stored(sql: str) -> Any:
+            return other.execute(sql).fetchone()
+
+        receipt = await submit(hub, "a", alias="x", protocol="p")
+        assert stored("SELECT thread_id FROM alias") == (receipt.thread_id,)
+        assert stored("SELECT status FROM run") == ("running",)
+        (await agent.called()).ask("q").end()
+        await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+        assert stored("SELECT interrupt_id, action FROM interrupt") == ("q", None)
+        await answer(hub, receipt.task_id, "yes")
+        assert stored("SELECT action FROM interrupt") == ("answer",)
+        await hub.cancel(OWNER, receipt.task_id)
+        assert stored("SELECT state FROM task") == ("cancelling",)
+        hook = Webhook(webhook_id="w", task_id=receipt.task_id, dialect="d", url="http://127.0.0.1:1/")
+        await hub.set_webhook(OWNER, hook)
+        assert stored("SELECT webhook_id FROM webhook") == ("w",)
+        await hub.delete_thread(OWNER, receipt.thread_id)
+        assert stored("SELECT count(*) FROM event") == (0,)
+        assert stored("SELECT thread_id FROM tombstone") == (receipt.thread_id,)
+    other.close()
+
+
+# Races
+
+
+async def test_i11_a_cancel_and_an_end_have_one_winner_by_the_order_of_their_commits(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = await agent.called()
+    async with Held(hub) as writer:
+        cancel = asyncio.ensure_future(hub.cancel(OWNER, receipt.task_id))
+        await writer.queued(cancel)
+        going.say("finished all the same").end()
+        await within(going.closed.wait())
+    assert (await within(cancel)).state is TaskState.CANCELLING
+    assert (await ends(hub, receipt)).state is TaskState.CANCELLED
+    with pytest.raises(FaultError) as error:
+        await hub.cancel(OWNER, receipt.task_id)
+    assert error.value.fault.code is FaultCode.TASK_ENDED
+
+
+async def test_i12_a_cancel_is_seen_as_cancelling_before_it_is_seen_as_cancelled(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    working = await submit(hub, "a")
+    await agent.called()
+    pending = await submit(hub, "a", thread_id=working.thread_id)
+    paused = await submit(hub, "a")
+    (await agent.called()).ask("q").end()
+    await reaches(hub, paused, TaskState.INPUT_REQUIRED)
+    for receipt in (pending, paused, working):
+        await hub.cancel(OWNER, receipt.task_id)
+        await ends(hub, receipt)
+        assert states(await log(hub, receipt, "task"))[-2:] == ["cancelling", "cancelled"]
+
+
+async def test_i13_of_an_answer_and_what_goes_against_it_one_is_committed_first(hubs: House) -> None:
+    """Fifty more are in `test_interleaving`."""
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    (await agent.called()).ask("q").end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    answers = [answer(hub, receipt.task_id, number) for number in range(10)]
+    results = await asyncio.gather(*answers, return_exceptions=True)
+    faults = [result.fault.code for result in results if isinstance(result, FaultError)]
+    assert faults == [FaultCode.NOT_AWAITING] * 9
+    going = await agent.called()
+    winner = next(number for number, result in enumerate(results) if isinstance(result, Receipt))
+    assert [given.value for given in going.call.answers] == [winner]
+
+
+async def test_i14_a_new_run_begins_after_the_old_agent_ended_and_rollback_restores_the_thread(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=False))
+    old = await submit(hub, "a", "old")
+    first = (await agent.called()).say("said")
+    await follow(hub, Scope.task(old.task), until=lambda record: record.event.kind == "message_ended")
+    new = await submit(hub, "a", "new", thread_id=old.thread_id, strategy="rollback")
+    second = await agent.called()
+    assert first.closed.is_set()
+    assert second.call.history == ()
+    second.end()
+    await ends(hub, new)
+    fold = Fold(new.thread_id, OWNER, await log(hub, new))
+    assert [message.text for message in fold.messages()] == ["new"]
+
+
+async def test_i15_a_restart_changes_what_it_must_and_another_one_nothing_more(hubs: House) -> None:
+    agent, sure = Scripted(), Scripted(stubborn=True)
+    agents = (fronted("a", agent, concurrency=1), fronted("b", sure))
+    hub = await hubs.start(*agents, limits=Limits(cancel_grace=0.05))
+    paused = await submit(hub, "a")
+    (await agent.called()).ask("q").end()
+    await reaches(hub, paused, TaskState.INPUT_REQUIRED)
+    cancelling = await submit(hub, "b")
+    stuck = await sure.called()
+    running = await submit(hub, "a")
+    await agent.called()
+    waiting = [await submit(hub, "a", str(number)) for number in range(3)]
+    scheduled = await submit(hub, "a", start_in=2**62)
+    await hub.cancel(OWNER, cancelling.task_id)
+    await hubs.stop(hub)
+    stuck.end()
+    hub = await hubs.start(*agents)
+    going = await agent.called()  # the first that waited has the only slot
+    assert going.call.run_id == waiting[0].run_id
+    for receipt, state in (
+        (paused, TaskState.INPUT_REQUIRED),
+        (cancelling, TaskState.CANCELLED),
+        (running, TaskState.FAILED),
+        (waiting[1], TaskState.SUBMITTED),
+        (scheduled, TaskState.SUBMITTED),
+    ):
+        assert (await hub.task(OWNER, receipt.task_id)).state is state
+    assert (await hub.run(OWNER, running.run_id)).fault is not None
+    for receipt in waiting:
+        going.end()
+        await ends(hub, receipt)
+        going = await agent.called() if receipt is not waiting[-1] else going
+    everything = [paused, cancelling, running, *waiting, scheduled]
+    before = [await log(hub, receipt) for receipt in everything]
+    for _ in range(2):
+        await hubs.stop(hub)
+        hub = await hubs.start(*agents)
+        assert [await log(hub, receipt) for receipt in everything] == before
+    assert not agent.waiting
+
+
+# Readers and files
+
+
+async def test_i16_ten_thousand_readers_cost_little_and_one_that_never_reads_costs_nothing(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = await agent.called()
+    count = 10_000
+    done = 0
+    everybody = asyncio.Event()
+
+    async def read() -> None:
+        nonlocal done
+        async with aclosing(cast("Any", hub.read(OWNER, Scope.task(receipt.task), receipt.seq))) as reading:
+            async for _ in reading:
+                pass
+        done += 1
+        if done == count:
+            everybody.set()
+
+    stuck = hub.read(OWNER, Scope.task(receipt.task), receipt.seq)
+    await within(anext(stuck))
+    pages = 0
+    page = hub.journal.page
+
+    async def counted(*args: Any) -> list[Record]:
+        nonlocal pages
+        pages += 1
+        return await page(*args)
+
+    vars(hub.journal)["page"] = counted
+    tracemalloc.start()
+    readers = [asyncio.ensure_future(read()) for _ in range(count)]
+    (channel,) = vars(hub.journal.channels)["_channels"].values()
+    await within(turned(lambda: len(vars_of(channel, "_waiters")) == count), "ten thousand readers")
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used / count < 6_000
+    for number in range(20):
+        going.say(Custom(name=str(number)))
+    going.end()
+    await ends(hub, receipt)
+    await within(everybody.wait(), seconds=30)
+    await asyncio.gather(*readers)
+    assert pages == 0  # they all read from memory
+    assert len([record async for batch in stuck for record in batch]) > 20
+
+
+def vars_of(value: object, name: str) -> Any:
+    return getattr(value, name)
+
+
+async def test_i16_what_is_kept_in_memory_for_readers_is_bounded(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = await agent.called()
+    stuck = hub.read(OWNER, Scope.task(receipt.task))
+    await within(anext(stuck))
+    going.say(*(Custom(name=str(number)) for number in range(5000))).end()
+    await ends(hub, receipt)  # nobody waited for the reader that stands still
+    (channel,) = vars(hub.journal.channels)["_channels"].values()
+    assert len(vars_of(channel, "_records")) <= 512
+    rest = [record async for batch in stuck for record in batch]
+    assert [record.event.name for record in rest if isinstance(record.event, Custom)] == [str(n) for n in range(5000)]
+
+
+async def test_i17_a_file_is_on_disk_before_the_event_that_names_it(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    blobs = hubs.folder / "blobs"
+
+    def stored() -> set[bytes]:
+        return {path.read_bytes() for path in blobs.glob("??/*")}
+
+    message = Message(role="user", parts=(FilePart(inline=b"from the caller"),))
+    async with Held(hub) as writer:
+        asking = asyncio.ensure_future(hub.submit(OWNER, Submission(agent="a", messages=(message,))))
+        await writer.queued(asking)
+        assert stored() == {b"from the caller"}
+    receipt = await within(asking)
+    going = await agent.called()
+    async with Held(hub) as writer:
+        going.say(ArtifactAdded(part=FilePart(inline=b"from the agent")))
+        await writer.queued(asyncio.get_running_loop().create_future())
+        assert b"from the agent" in stored()
+    going.end()
+    await ends(hub, receipt)
+
+
+# Agents that misbehave
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+BAD: dict[str, Any] = {
+    "nan": Custom.model_construct(value=float("nan")),
+    "surrogate in data": Custom.model_construct(value="\ud800"),
+    "surrogate in text": PartAdded(part=TextPart(text="a").model_copy(update={"text": "\ud800"})),
+    "a thousand levels": PartAdded(part=DataPart.model_construct(data=nested(1000))),
+    "an object": Custom.model_construct(value=object()),
+    "too large": PartAdded(part=TextPart(text="x" * 20_000)),
+    "too large an output": RunEnded(output="x" * 20_000),
+    "too large a delta": [PartAdded(part=TextPart(text=""), open=True), PartDelta(text="x" * 20_000)],
+    "wrong type": "text",
+    "none": None,
+    "only the gateway may append": TaskChanged(state=TaskState.COMPLETED),
+    "nothing open": PartDelta(text="a", message_id="?"),
+    "wrong field type": MessageEnded(usage={}).model_copy(update={"finish": 5}),
+    "no such file": ArtifactAdded(part=FilePart(blob="0" * 64)),
+    "a path for a file": ArtifactAdded(part=FilePart(blob="../../etc/passwd")),
+    "an end that is none": RunEnded(status=RunStatus.RUNNING),
+    "an end with nan": RunEnded(usage={"a": float("inf")}),
+    "an end with a surrogate": RunEnded().model_copy(update={"output": "\ud800"}),
+}
+
+
+class Bad:
+    def __init__(self, said: Any) -> None:
+        self.said: list[Event] = said if isinstance(said, list) else [said]
+
+    async def run(self, call: Invocation) -> AsyncIterator[Event]:
+        yield MessageStarted()
+        for said in self.said:
+            yield said
+        yield Custom(name="after")
+
+
+@pytest.mark.parametrize("name", BAD)
+async def test_i18_whatever_an_agent_yields_ends_its_run_as_its_own_failure_and_nothing_else(
+    hubs: House, name: str
+) -> None:
+    hub = await hubs.start(fronted("bad", Bad(BAD[name])), fronted("echo", Echo()), limits=Limits(event=10_000))
+    bad, good = await asyncio.gather(submit(hub, "bad"), submit(hub, "echo"))
+    task = await ends(hub, bad)
+    assert task.state is TaskState.FAILED
+    assert task.fault is not None and task.fault.blame == "upstream"
+    assert not any(isinstance(r.event, Custom) and r.event.name == "after" for r in await log(hub, bad))
+    assert (await ends(hub, good)).state is TaskState.COMPLETED
+    assert hub.journal.failure is None
+
+
+# Owners and rest
+
+
+OTHERS = {"tasks", "threads", "create_thread", "await_thread", "agents", "agent", "drawn_agent", "fetch"}
+"""Methods of the hub that find nothing in their own way, or belong to nobody."""
+
+
+async def _runs(hub: Hub, owner: str) -> list[Run]:
+    return await (await hub.runs(owner, RunFilter(), limit=10)).all()
+
+
+async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -> None:
+    """A method that is new to the port has to be added here."""
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a", alias="x", protocol="p")
+    (await agent.called()).ask("q").end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    hook = Webhook(webhook_id="w", task_id=receipt.task_id, dialect="d", url="http://127.0.0.1:1/")
+    await hub.set_webhook(OWNER, hook)
+    before = await log(hub, receipt)
+    run = await hub.run(OWNER, receipt.run_id)
+    thread_id, task_id, run_id, bob = receipt.thread_id, receipt.task_id, receipt.run_id, "bob"
+    found_nothing: dict[str, Any] = {
+        "open_interrupts": (hub.open_interrupts(bob, task_id), []),
+        "thread_of": (hub.thread_of(bob, "p", "a", "x"), None),
+        "aliases": (hub.aliases(bob, "p", [thread_id]), {}),
+        "runs": (_runs(hub, bob), []),
+    }
+    not_found: dict[str, Any] = {
+        "submit": submit(hub, "a", follow_up=task_id, owner=bob),
+        "answer": answer(hub, task_id, "Eve", owner=bob),
+        "cancel": hub.cancel(bob, task_id),
+        "cancel_run": hub.cancel_run(bob, run_id),
+        "run_input": hub.run_input(bob, run),
+        "change_thread": hub.change_thread(bob, thread_id, ThreadChange()),
+        "copy_thread": hub.copy_thread(bob, thread_id),
+        "update_state": hub.update_state(bob, StateUpdate(thread_id=thread_id)),
+        "upload": hub.upload(bob, thread_id, FilePart(name="a.txt", inline=b"a")),
+        "thread_view": hub.thread_view(bob, thread_id),
+        "delete_thread": hub.delete_thread(bob, thread_id),
+        "remove_run": hub.remove_run(bob, run_id),
+        "task": hub.task(bob, task_id),
+        "run": hub.run(bob, run_id),
+        "thread": hub.thread(bob, thread_id),
+        "chain": hub.chain(bob, task_id),
+        "records": hub.records(bob, Scope(thread_id)),
+        "log": anext(hub.log(bob, Scope(thread_id))),
+        "snapshot": hub.snapshot(bob, thread_id, StateHistory, partial(StateHistory, thread_id)),
+        "read": follow(hub, Scope(thread_id), owner=bob),
+        "file": hub.file(bob, "0" * 64),
+        "file_pieces": hub.file_pieces(bob, "0" * 64),
+        "set_webhook": hub.set_webhook(bob, hook),
+        "webhooks": hub.webhooks(bob, task_id),
+        "delete_webhook": hub.delete_webhook(bob, task_id, "w"),
+    }
+    appears = asyncio.ensure_future(hub.await_thread(bob, thread_id))  # until bob has one of the same id
+    port = {name for name, _ in inspect.getmembers(Hub, inspect.isfunction) if not name.startswith("_")}
+    assert port == {*found_nothing, *not_found, *OTHERS}
+    for call, nothing in found_nothing.values():
+        assert await within(call) == nothing
+    assert (await hub.tasks(bob, TaskFilter(), limit=10)).tasks.count == 0
+    assert (await hub.threads(bob, ThreadFilter(), limit=10)).threads.count == 0
+    assert not appears.done()
+    assert await hub.create_thread(bob, ThreadChange(), thread_id=thread_id)  # the id is his own, too
+    assert await within(appears) is True
+    await hub.delete_thread(bob, thread_id)
+    for name, call in not_found.items():
+        with pytest.raises(FaultError) as error:
+            await within(call)
+        assert error.value.fault.code is FaultCode.NOT_FOUND, name
+    assert await log(hub, receipt) == before
+
+
+async def test_i20_a_hub_that_waits_does_nothing(hubs: House) -> None:
+    """Paused tasks, readers, an agent at work and a run for later: no commit, no query, no turn of the loop."""
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    paused, working = await submit(hub, "a"), await submit(hub, "a")
+    (await agent.called()).ask("q").end()
+    await agent.called()
+    await reaches(hub, paused, TaskState.INPUT_REQUIRED)
+    await submit(hub, "a", start_in=2**62)
+    readers = [
+        asyncio.ensure_future(follow(hub, Scope.task(each.task))) for each in (paused, working) for _ in range(9)
+    ]
+    channels = vars(hub.journal.channels)["_channels"].values()
+    await within(turned(lambda: sum(len(vars_of(channel, "_waiters")) for channel in channels) == 18))
+    await within(hub.engine.idle())
+    loop = asyncio.get_running_loop()
+    selector = vars_of(loop, "_selector")
+    turns = 0
+    select = selector.select
+
+    def counting(timeout: float | None = None) -> Any:
+        nonlocal turns
+        turns += 1
+        return select(timeout)
+
+    queries = 0
+    query = hub.journal.query
+
+    async def counted(read: Any) -> Any:
+        nonlocal queries
+        queries += 1
+        return await query(read)
+
+    commits = 0
+
+    @event.listens_for(vars(hub.journal)["_writer"], "commit")
+    def _commit(_: Connection) -> None:
+        nonlocal commits
+        commits += 1
+
+    quiet = False
+    for _ in range(5):  # what the start and the submissions brought about may go on for a moment
+        turns = queries = commits = 0
+        vars(hub.journal)["query"] = counted
+        selector.select = counting
+        try:
+            await asyncio.sleep(0.4)  # the time that is watched
+        finally:
+            del selector.select
+            del vars(hub.journal)["query"]
+        quiet = queries == commits == 0 and turns <= 3
+        if quiet:
+            break
+    assert quiet, f"{turns} turns of the loop, {queries} queries, {commits} commits"
+    for reader in readers:
+        reader.cancel()
+
+
+# The check itself
+
+
+def _first(records: list[Record], kind: type[Event]) -> int:
+    return next(place for place, record in enumerate(records) if isinstance(record.event, kind))
+
+
+def _without(kind: type[Any]) -> Callable[[list[Record]], list[Record]]:
+    def change(records: list[Record]) -> list[Record]:
+        place = _first(records, kind)
+        kept = records[:place] + records[place + 1 :]
+        return [replace(record, seq=seq) for seq, record in enumerate(kept, 1)]
+
+    return change
+
+
+def _twice(kind: type[Any]) -> Callable[[list[Record]], list[Record]]:
+    def change(records: list[Record]) -> list[Record]:
+        place = _first(records, kind)
+        doubled = records[: place + 1] + records[place:]
+        return [replace(record, seq=seq) for seq, record in enumerate(doubled, 1)]
+
+    return change
+
+
+def _changed(place: int, **fields: Any) -> Callable[[list[Record]], list[Record]]:
+    def change(records: list[Record]) -> list[Record]:
+        changed = list(records)
+        changed[place] = replace(changed[place], **fields)
+        return changed
+
+    return change
+
+
+MUTATIONS: dict[str, Callable[[list[Record]], list[Record]]] = {
+    "a gap": lambda records: records[:5] + records[6:],
+    "a repetition": lambda records: records[:5] + records[4:],
+    "time goes back": _changed(5, at=1),
+    "a run that never started": _without(RunStarted),
+    "two starts": _twice(RunStarted),
+    "two ends": _twice(RunEnded),
+    "no end": _without(RunEnded),
+    "a run without input": _without(RunCreated),
+    "an open message": _without(MessageEnded),
+    "two answers": _twice(InterruptAnswered),
+    "no answer": _without(InterruptAnswered),
+    "a state twice": _twice(TaskChanged),
+    "an old attempt": _changed(5, attempt=7),
+    "another run's record": _changed(5, run_id="?"),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+async def test_the_check_of_every_log_finds_what_is_wrong(hubs: House, name: str) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a", "hi")
+    (await agent.called()).say(*say("hello")).ask("q").end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    await answer(hub, receipt.task_id, "yes", messages=text("yes"))
+    (await agent.called()).say("bye").end()
+    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+    assert (await hub.run(OWNER, receipt.run_id)).reason is RunReason.INPUT
+    records = await log(hub, receipt)
+    check_log(records)
+    with pytest.raises((AssertionError, KeyError)):
+        check_log(MUTATIONS[name](records))

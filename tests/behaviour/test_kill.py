@@ -1,0 +1,304 @@
+"""Gateways killed with SIGKILL: what was acknowledged or shown is there after the restart, and everything goes on as if
+its caller had noticed nothing, or ends with words that say why it cannot."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tests.gateway.hubs import within
+from tests.gateway.scene import Company, Scene, together, was_cut
+from tests.gateway.stage import Nursery, Puppets, Stage, nursery, puppets
+from tests.gateway.victim import ask, paced
+from tests.pairs.a2a import JsonRpc10
+from tests.pairs.acp import Acp
+from tests.pairs.caller import Caller
+from tests.running import running
+from tests.serving import serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@dataclass(frozen=True)
+class Theatre:
+    nursery: Nursery
+    puppets: Puppets
+    upstream: str
+    """URL of a gateway that nobody kills."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def theatre(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Theatre]:
+    async with (
+        puppets() as strings,
+        running(tmp_path_factory.mktemp("upstream"), {"paced": paced, "ask": ask}) as upstream,
+        nursery() as born,
+    ):
+        yield Theatre(born, strings, upstream.url)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def stage(theatre: Theatre, tmp_path: Path) -> AsyncGenerator[Stage]:
+    theatre.puppets.order.clear()
+    theatre.puppets.ending = False
+    here = "tests.gateway.victim:"
+    far = {"url": f"{theatre.upstream}/acp", "protocol": "acp"}
+    agents: dict[str, Any] = {
+        "echo": {"python": "gateway.demo:echo"},
+        "ask": {"python": here + "ask"},
+        "approve": {"python": here + "approve"},
+        "paced": {"python": here + "paced"},
+        "stubborn": {"python": here + "stubborn"},
+        "single": {"python": here + "paced", "concurrency": 1},
+        "again": {"python": here + "paced", "idempotent": True},
+        "far": {**far, "agent": "paced"},
+        "far-ask": {**far, "agent": "ask"},
+        "far-a2a": {"url": f"{theatre.upstream}/a2a/paced", "protocol": "a2a"},
+        "far-langgraph": {"url": theatre.upstream, "protocol": "langgraph", "agent": "paced"},
+    }
+    made = Stage(tmp_path, theatre.nursery, {"agents": agents, "limits": {"cancel_grace": 60}})
+    yield made
+    theatre.puppets.end_all()  # of the upstream, which goes on
+    await made.close()
+
+
+@pytest.mark.parametrize(("frames", "twice"), [(17, False), (98, True), (230, False)])
+async def test_everything_goes_on_after_a_kill(theatre: Theatre, stage: Stage, frames: int, twice: bool) -> None:
+    await stage.start()
+    company = Company(stage, theatre.puppets, frames)
+    assert len(company.parts) > 50
+    await company.play()
+    company.move(await stage.restart())
+    if twice:  # while what goes on has hardly begun
+        await theatre.puppets.called(company.queue[1].text)
+        company.move(await stage.restart())
+    await company.check_stopped(cut=2 if twice else 1)
+    await company.check_queue(cut=2 if twice else 1)
+    await company.check_going_on(attempt=3 if twice else 2)
+    await company.check_last_moment()
+    await company.check_kept()
+    await company.check_that_another_kill_changes_nothing()
+    await company.check_paused()
+    await company.check_kept()
+    assert "Traceback" not in stage.complaints()
+
+
+@pytest.mark.parametrize("frames", [7, 61])
+async def test_what_was_acknowledged_goes_on_after_a_kill_while_everything_begins(
+    theatre: Theatre, stage: Stage, frames: int
+) -> None:
+    await stage.start()
+    theatre.puppets.ending = True
+    scene = Scene(stage, theatre.puppets, frames, seed=frames)
+    scene.moment.armed = True
+    for agent in ("echo", "ask", "far-ask", "paced", "single", "again", "far", "stubborn"):
+        scene.cast(agent, 7)
+    scene.random.shuffle(scene.parts)
+    await together([part.play(scene.moment.tick) for part in scene.parts])
+    assert stage.dead and scene.acknowledged
+
+    scene.move(await stage.restart())
+    for part in scene.acknowledged:
+        seen = await part.settle()
+        if part.agent.endswith("ask"):
+            assert seen.state == "input_required" or was_cut(seen)
+        elif part.agent == "again":
+            assert seen.state == "completed"
+        else:
+            assert seen.state == "completed" or was_cut(seen)
+        if seen.state == "completed" and part.agent in ("paced", "single", "again", "far"):
+            said = [puppet.said for puppet in theatre.puppets.order if puppet.text == part.text]
+            assert seen.text == said[-1] if part.agent == "again" else [seen.text] == said
+    await scene.check_kept()
+    await scene.check_that_another_kill_changes_nothing()
+    for part in scene.acknowledged:
+        asked = await part.caller.look(part.task_id)
+        if asked.questions:
+            seen = await part.caller.answer(asked, "Ada")
+            assert (seen.state, seen.text) == ("completed", "Hello, Ada.")
+    assert "Traceback" not in stage.complaints()
+
+
+@pytest.mark.parametrize("made", [Acp, JsonRpc10])
+async def test_a_question_is_answered_after_a_kill(stage: Stage, made: type[Caller]) -> None:
+    caller = made(await stage.start(), "approve")
+    first = await caller.send("go")
+    caller.http = await stage.restart()
+    second = await caller.answer(first, "Ada")
+    assert [asked.text for asked in second.questions] == ["Second?"]
+    caller.http = await stage.restart()
+    assert await caller.look(second.task_id) == second
+    seen = await caller.answer(second, "Bob")
+    assert (seen.state, seen.text) == ("completed", "Two questions. Ada and Bob.")
+
+
+# The first byte of an answer
+
+
+def acp_message(text: str) -> dict[str, Any]:
+    return {"role": "user", "parts": [{"content": text}]}
+
+
+def a2a_call(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+def a2a_message(text: str, **more: Any) -> dict[str, Any]:
+    return {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}], **more}
+
+
+Post = tuple[str, Any]
+
+
+def creates(_: Sequence[str]) -> list[Post]:
+    acp: list[Post] = [
+        ("/acp/runs", {"agent_name": "echo", "input": [acp_message(f"{mode}-{number}")], "mode": mode})
+        for number in range(3)
+        for mode in ("async", "sync", "stream")
+    ]
+    a2a: list[Post] = [
+        ("/a2a/echo", a2a_call(method, message=a2a_message(f"{method}-{number}")))
+        for number in range(3)
+        for method in ("SendMessage", "SendStreamingMessage")
+    ]
+    return [*acp, *a2a]
+
+
+def answers(tasks: Sequence[str]) -> list[Post]:
+    resume = {"type": "message", "message": acp_message("Ada")}
+    return [
+        (f"/acp/runs/{task}", {"await_resume": resume, "mode": "async"})
+        if number % 2
+        else ("/a2a/ask", a2a_call("SendMessage", message=a2a_message(task, taskId=task)))
+        for number, task in enumerate(tasks)
+    ]
+
+
+def cancels(tasks: Sequence[str]) -> list[Post]:
+    return [
+        (f"/acp/runs/{task}/cancel", None) if number % 2 else ("/a2a/ask", a2a_call("CancelTask", id=task))
+        for number, task in enumerate(tasks)
+    ]
+
+
+def webhooks(tasks: Sequence[str]) -> list[Post]:
+    made = {"id": "mine", "url": "http://127.0.0.1:9/hook"}
+    return [("/a2a/ask", a2a_call("CreateTaskPushNotificationConfig", taskId=task, **made)) for task in tasks]
+
+
+class Shots:
+    """Requests that are made at once; the gateway is killed at the first byte of the first answer."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._url = stage.http.base_url
+        self.acknowledged: list[str] = []
+        """Tasks that answers name in their headers."""
+
+    async def post(self, post: Post) -> None:
+        path, body = post
+        content = b"" if body is None else json.dumps(body).encode()
+        head = f"POST {path} HTTP/1.1\r\nHost: {self._url.host}\r\nA2A-Version: 1.0\r\nContent-Length: {len(content)}"
+        reader, writer = await asyncio.open_connection(self._url.host, self._url.port)
+        got = b""
+        with suppress(OSError):
+            writer.write(head.encode() + b"\r\n\r\n" + content)
+            got = await within(reader.read(1), "the first byte")
+            self._stage.kill()
+            while more := await within(reader.read(65536), "the end of the connection"):
+                got += more
+        writer.close()
+        if got:
+            status, *headers = got.partition(b"\r\n\r\n")[0].decode().lower().split("\r\n")
+            assert status.split()[1] in ("200", "202"), got
+            named = dict(header.split(": ", 1) for header in headers)
+            self.acknowledged.append(named["babelgate-task"])
+
+
+@pytest.mark.parametrize(
+    ("posts", "rows"),
+    [
+        pytest.param(
+            creates, "SELECT task.task_id FROM task JOIN run USING (task_id) JOIN event USING (run_id)", id="create"
+        ),
+        pytest.param(answers, "SELECT task_id FROM interrupt WHERE action = 'answer'", id="answer"),
+        pytest.param(cancels, "SELECT task_id FROM task WHERE state IN ('cancelling', 'cancelled')", id="cancel"),
+        pytest.param(webhooks, "SELECT task_id FROM webhook", id="webhook"),
+    ],
+)
+async def test_with_the_first_byte_of_its_answer_a_change_is_there_to_stay(
+    stage: Stage, posts: Callable[[Sequence[str]], list[Post]], rows: str
+) -> None:
+    http = await stage.start()
+    asked = [] if posts is creates else [(await Acp(http, "ask").send("go")).task_id for _ in range(8)]
+    shots = Shots(stage)
+    await together([shots.post(post) for post in posts(asked)])
+    await stage.killed()
+    assert shots.acknowledged
+    assert set(shots.acknowledged) <= {task_id for (task_id,) in stage.rows(rows)}
+
+
+# Webhooks
+
+
+class Receiver:
+    """Whom updates are pushed to. It says that it took one only while it is open."""
+
+    def __init__(self) -> None:
+        self.got: list[Any] = []
+        self.open = asyncio.Event()
+        self._news = asyncio.Condition()
+
+    async def __call__(self, _: Any, receive: Any, send: Any) -> None:
+        body = b""
+        while (event := await receive())["type"] == "http.request":
+            body += event["body"]
+            if not event["more_body"]:
+                break
+        self.got.append(json.loads(body))
+        async with self._news:
+            self._news.notify_all()
+        await self.open.wait()
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def has(self, reached: Callable[[], bool]) -> None:
+        async with self._news:
+            await within(self._news.wait_for(reached), f"a delivery after {self.got}")
+
+
+async def test_what_was_due_to_a_webhook_at_a_kill_is_delivered_after_it_in_order(stage: Stage) -> None:
+    caller = JsonRpc10(await stage.start(), "ask")
+    receiver = Receiver()
+    async with serving(receiver) as url:
+        hook = {"taskPushNotificationConfig": {"url": f"{url}/hook"}}
+        call = a2a_call("SendMessage", message=a2a_message("go"), configuration=hook)
+        answered = await caller.http.post("/a2a/ask", json=call, headers={"A2A-Version": "1.0"})
+        task_id: str = answered.json()["result"]["task"]["id"]
+        await receiver.has(lambda: len(receiver.got) == 1)  # and it does not say that it took it
+        caller.http = await stage.restart()
+        receiver.open.set()
+        await receiver.has(lambda: waits_for_input(receiver.got[-1]))
+        receiver.open.clear()
+        asked = await caller.look(task_id)
+        assert (await caller.answer(asked, "Ada")).state == "completed"
+        caller.http = await stage.restart()
+        receiver.open.set()
+        async with caller.replay(task_id) as whole:
+            await whole.end()
+        told = [json.loads(frame.removeprefix(b"data: "))["result"] for frame in whole.frames]
+        await receiver.has(lambda: receiver.got[-1] == told[-1])
+    order = [told.index(update) for update in receiver.got]
+    assert set(order) == set(range(len(told)))
+    assert order[:2] == [0, 0] and all(later <= earlier + 1 for earlier, later in pairwise(order))
+
+
+def waits_for_input(update: Any) -> bool:
+    return update.get("statusUpdate", {}).get("status", {}).get("state") == "TASK_STATE_INPUT_REQUIRED"

@@ -1,0 +1,232 @@
+"""An agent whose server was away when the gateway started is there as soon as its server is, without a restart."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from litestar import Litestar, Response, get
+
+from canonical import Answers, Ask, Message, Scope, Submission
+from gateway.agents import registry as registries
+from gateway.agents.registry import Registry, agent_uuid, connect
+from gateway.settings.model import Settings
+from tests.faults.proxy import Proxy, proxied
+from tests.gateway.heard import hearing
+from tests.running import Running, running
+from tests.serving import listen, serving
+
+OWNER = "default"
+BOUND = 10.0
+INSTANCE = "5f0c1d0e-0000-4000-8000-000000000001"
+
+
+async def shout(text: str) -> str:
+    """Shouts."""
+    return text.upper()
+
+
+async def ask(text: str) -> AsyncGenerator[Ask | str, Any]:
+    """Asks for a name."""
+    yield f"Hello, {(yield Ask('Who?'))}."
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who calls never comes too early."""
+    monkeypatch.setattr(registries, "_PAUSE", 0.0)
+
+
+@asynccontextmanager
+async def upstream(folder: Path) -> AsyncGenerator[Proxy]:
+    """Another gateway, at an address where nobody listens yet."""
+    home = folder / "upstream"
+    home.mkdir()
+    async with running(home, {"shout": shout, "ask": ask}) as gateway, proxied(gateway.url) as proxy:
+        proxy.shut()
+        yield proxy
+
+
+async def connected(proxy: Proxy, **agent: Any) -> Registry:
+    far = {"url": f"{proxy.url}/acp", "agent": "shout", "concurrency": 3, **agent}
+    return await connect(Settings.model_validate({"agents": {"near": {"python": "gateway.demo:echo"}, "far": far}}))
+
+
+@asynccontextmanager
+async def fronting(folder: Path, proxy: Proxy, **agent: Any) -> AsyncGenerator[Running]:
+    registry = await connected(proxy, **agent)
+    async with running(folder, fronted={each.info.name: each for each in registry.all()}) as gateway:
+        yield gateway
+
+
+async def call(gateway: Running) -> httpx.Response:
+    said = [{"role": "user", "parts": [{"content": "hello"}]}]
+    return await gateway.http.post("/acp/runs", json={"agent_name": "far", "input": said})
+
+
+async def test_a_call_finds_the_server_and_its_description_is_shown_everywhere(tmp_path: Path) -> None:
+    async with upstream(tmp_path) as proxy, fronting(tmp_path, proxy) as gateway:
+        for _ in range(2):
+            refused = await call(gateway)
+            assert refused.status_code == 502
+            message = refused.json()["message"]
+            assert f"Agent far is broken: {proxy.url}/acp: " in message
+            for tried in ("A2A: ", "ACP: ", "cannot be reached (ConnectError)"):
+                assert tried in message
+        await proxy.open()
+        answer = await call(gateway)
+        assert answer.status_code == 200
+        assert answer.json()["output"][0]["parts"][0]["content"] == "HELLO"
+        manifests = (await gateway.http.get("/acp/agents")).json()["agents"]
+        assert [(each["name"], each["description"]) for each in manifests][1] == ("far", "Shouts.")
+        card = await gateway.http.get("/a2a/far/.well-known/agent-card.json")
+        assert card.json()["description"] == "Shouts."
+        found = (await gateway.http.get(f"/assistants/{agent_uuid('far')}")).json()
+        assert found["description"] == "Shouts."
+        assert (await gateway.http.get("/readyz")).json()["agents"]["far"] == "ok"
+        assert gateway.hub.registry.get("far").concurrency == 3
+
+
+async def test_a_look_whether_the_gateway_is_ready_finds_the_server(tmp_path: Path) -> None:
+    async with upstream(tmp_path) as proxy, fronting(tmp_path, proxy) as gateway:
+        ready = await gateway.http.get("/readyz")
+        assert ready.status_code == 200
+        assert ready.json()["agents"]["far"].startswith("broken: ")
+        await proxy.open()
+        async with asyncio.timeout(BOUND):
+            while (await gateway.http.get("/readyz")).json()["agents"]["far"] != "ok":
+                pass
+
+
+async def test_a_task_that_waited_over_a_restart_finds_the_server_with_its_answer(tmp_path: Path) -> None:
+    async with upstream(tmp_path) as proxy:
+        await proxy.open()
+        async with fronting(tmp_path, proxy, agent="ask") as gateway:
+            ask_ = Submission(agent="far", messages=(Message.of("Hi", "user"),))
+            asked = await gateway.hub.submit(OWNER, ask_)
+            await ended(gateway, asked.thread_id, asked.run_id)
+        proxy.shut()
+        async with fronting(tmp_path, proxy, agent="ask") as gateway:
+            assert gateway.hub.registry.get("far").broken is not None
+            await proxy.open()
+            answered = await gateway.hub.answer(OWNER, Answers(task_id=asked.task_id, bare="Ada"))
+            await ended(gateway, answered.thread_id, answered.run_id)
+            run = await gateway.hub.run(OWNER, answered.run_id)
+            assert run.status == "success", run.fault
+
+
+async def ended(gateway: Running, thread_id: str, run_id: str) -> None:
+    async with asyncio.timeout(BOUND):
+        async for _ in gateway.hub.read(OWNER, Scope(thread_id, "run", run_id)):
+            pass
+
+
+async def test_a_server_without_a_name_brings_all_its_agents(tmp_path: Path) -> None:
+    async with upstream(tmp_path) as proxy:
+        agents = {"shout": {"python": "gateway.demo:echo"}}
+        registry = await connect(Settings.model_validate({"agents": agents}), [proxy.url, f"{proxy.url}/a2a/ask"])
+        address = proxy.url.removeprefix("http://").replace(":", "-")
+        assert [each.info.name for each in registry.all()] == ["shout", address, f"{address}-2"]
+        await proxy.open()
+        found = await registry.get_reachable(address)
+        assert (found.broken, found.info.name, found.info.description) == (None, "shout-2", "Shouts.")
+        assert [each.info.name for each in registry.all()] == ["shout", "shout-2", "ask", f"{address}-2"]
+        assert registry.get(address) is registry.get(agent_uuid("shout-2")) is found
+        assert (await registry.get_reachable(f"{address}-2")).info.name == "ask-2"
+        assert [registry.knows(name) for name in ("ask-2", address)] == [True, False]
+        await registry.aclose()
+
+
+class Counted:
+    """An ACP server that is asked for its agents, and has none until it is told so."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.came = asyncio.Event()
+        self.go = asyncio.Event()
+        self.works = False
+        self.headers: dict[str, str] = {}
+
+    def app(self) -> Litestar:
+        @get("/agents")
+        async def agents() -> Response[Any]:
+            self.asked += 1
+            self.came.set()
+            await self.go.wait()
+            if not self.works:
+                return Response({"code": "server_error", "message": "not yet"}, status_code=503)
+            return Response({"agents": [{"name": "far", "description": ""}]}, headers=self.headers)
+
+        return Litestar([agents], openapi_config=None, logging_config=None)
+
+
+async def test_one_look_serves_all_who_call_meanwhile_and_the_next_one_comes_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = Counted()
+    server.go.set()
+    async with serving(server.app()) as url:
+        registry = await connect(Settings.model_validate({"agents": {"far": {"url": url, "protocol": "acp"}}}))
+        server.go.clear()
+        server.came.clear()
+        calls = [asyncio.ensure_future(registry.get_reachable("far")) for _ in range(3)]
+        async with asyncio.timeout(BOUND):
+            await server.came.wait()
+            gone = calls.pop()
+            gone.cancel()
+            await asyncio.wait((gone,))
+            registry.look()
+            server.go.set()
+            found = await asyncio.gather(*calls)
+        assert server.asked == 2, "at the start, and once for all three"
+        for each in found:
+            assert each.broken == f"{url}: The agent's server answered 503: not yet"
+        server.works = True
+        monkeypatch.setattr(registries, "_PAUSE", 60.0)
+        assert (await registry.get_reachable("far")).broken is not None
+        registry.look()
+        assert server.asked == 2, "it was looked for just now"
+        monkeypatch.setattr(registries, "_PAUSE", 0.0)
+        assert (await registry.get_reachable("far")).broken is None
+        assert (await registry.get_reachable("far")).broken is None
+        assert server.asked == 3, "nobody looks for one that is there"
+        await registry.aclose()
+
+
+async def test_what_is_found_may_be_the_gateway_itself() -> None:
+    server, listener = Counted(), listen()
+    server.works, server.headers = True, {"Babelgate": f"1.0; instance={INSTANCE}"}
+    server.go.set()
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    registry = await connect(Settings.model_validate({"agents": {"far": {"url": url, "protocol": "acp"}}}))
+    registry.disown(INSTANCE)
+    async with serving(server.app(), listener):
+        for _ in range(2):
+            found = await registry.get_reachable("far")
+            assert (found.agent, found.broken) == (None, "its URL leads back to this gateway")
+    assert server.asked == 1
+    await registry.aclose()
+
+
+async def test_a_gateway_that_stops_waits_for_no_look() -> None:
+    server = Counted()
+    server.go.set()
+    with hearing() as heard:
+        async with serving(server.app()) as url:
+            registry = await connect(Settings.model_validate({"agents": {"far": {"url": url, "protocol": "acp"}}}))
+            server.go.clear()
+            server.came.clear()
+            registry.look()
+            async with asyncio.timeout(BOUND):
+                await server.came.wait()
+                await registry.aclose()
+            server.go.set()
+    assert heard.errors == []
+
+
+async def test_a_module_is_not_imported_again() -> None:
+    registry = await connect(Settings.model_validate({"agents": {"bad": {"python": "no.such.module:agent"}}}))
+    assert await registry.get_reachable("bad") is registry.get("bad")

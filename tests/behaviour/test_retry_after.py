@@ -1,0 +1,85 @@
+"""Whoever is told to come back later is told when, in every protocol: in the header, where a call is answered so."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from canonical import Message, Submission
+from gateway.agents.python.agent import wrap
+from gateway.agents.registry import Fronted, connect
+from gateway.settings.model import Settings
+from tests.faults.proxy import proxied, status
+from tests.running import running
+
+OWNER = "default"
+
+MESSAGE = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
+RPC = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": MESSAGE}}
+OLD = {"messageId": "m", "role": "user", "kind": "message", "parts": [{"kind": "text", "text": "Hi"}]}
+OLD_RPC = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": OLD}}
+OLD_STREAM = {**OLD_RPC, "method": "message/stream"}
+ACP = {"agent_name": "busy", "input": [{"role": "user", "parts": [{"content": "Hi"}]}]}
+RUN = {"assistant_id": "busy", "input": {"messages": [{"role": "user", "content": "Hi"}]}}
+AP_RUN: Any = {"agent_id": "busy", "input": {}}
+V1 = {"A2A-Version": "1.0"}
+
+CALLS: list[Any] = [
+    ("/a2a/busy", RPC, V1, 200),
+    ("/a2a/busy", OLD_RPC, {}, 200),
+    ("/a2a/busy", OLD_STREAM, {}, 200),
+    ("/a2a/busy/message:send", {"message": MESSAGE}, V1, 429),
+    ("/a2a/busy/message:stream", {"message": MESSAGE}, V1, 429),
+    ("/a2a/busy/v1/message:send", {"message": {**MESSAGE, "content": MESSAGE["parts"]}}, {}, 429),
+    ("/acp/runs", ACP, {}, 429),
+    ("/acp/runs", {**ACP, "mode": "stream"}, {}, 429),
+    ("/agent/busy/ap/v1/agent/tasks", {"input": "Hi"}, {}, 429),
+    ("/runs", RUN, {}, 429),
+    ("/runs/wait", RUN, {}, 429),
+    ("/runs/stream", RUN, {}, 429),
+    ("/agent-protocol/runs/wait", AP_RUN, {}, 429),
+]
+
+
+async def held(text: str) -> None:
+    """Never ends."""
+    await asyncio.Event().wait()
+
+
+async def asked(http: httpx.AsyncClient, path: str, body: Any, headers: Any) -> httpx.Response:
+    answer = await http.post(path, json=body, headers=headers)
+    if path.endswith("/tasks"):  # an AIEF task does nothing before its first step
+        answer = await http.post(f"{path}/{answer.json()['task_id']}/steps", json={})
+    return answer
+
+
+@pytest.mark.parametrize(("path", "body", "headers", "code"), CALLS)
+async def test_a_full_queue_says_when_to_come_back(
+    tmp_path: Path, path: str, body: Any, headers: Any, code: int
+) -> None:
+    busy = Fronted(*wrap(held, "busy"), concurrency=1)
+    async with running(tmp_path, fronted={"busy": busy}, limits={"queue": {"agent": 1}}) as gateway:
+        for _ in range(2):
+            await gateway.hub.submit(OWNER, Submission(agent="busy", messages=(Message.of("Hi", "user"),)))
+        answer = await asked(gateway.http, path, body, headers)
+    assert (answer.status_code, answer.headers.get("retry-after")) == (code, "1"), answer.text
+
+
+@pytest.mark.parametrize("path", ["/threads", "/agent-protocol/threads"])
+async def test_a_server_that_refuses_a_call_of_its_own_says_when_to_come_back(tmp_path: Path, path: str) -> None:
+    """A change of the state is the one thing that a caller waits for an agent's server with."""
+    home = tmp_path / "upstream"
+    home.mkdir()
+    async with running(home) as upstream, proxied(upstream.url) as proxy:
+        agent = {"url": proxy.url, "protocol": "langgraph", "agent": "echo"}
+        registry = await connect(Settings.model_validate({"agents": {"far": agent}}))
+        async with running(tmp_path, fronted={"far": registry.get("far")}) as gateway:
+            thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
+            run = {**RUN, "assistant_id": "far"}
+            assert (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=run)).status_code == 200
+            proxy.befall(rb"^POST /threads/\S+/state ", status(429, retry_after=7))
+            change: Any = {"values": {"messages": []}}
+            answer = await gateway.http.post(f"{path}/{thread_id}/state", json=change)
+    assert (answer.status_code, answer.headers.get("retry-after")) == (502, "7"), answer.text

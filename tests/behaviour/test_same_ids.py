@@ -1,0 +1,410 @@
+"""Ids may be chosen by callers: another owner's are another's, and those of an erased thread may be given out again."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from canonical import Ask, FaultError, Receipt, Scope, TaskState, ThreadChange, Webhook
+from canonical.fold import Fold
+from gateway.agents.python.agent import wrap
+from gateway.hub import Hub
+from gateway.runs.deletion import erase_unchanged
+from gateway.storage.queries import thread_key
+from gateway.storage.transaction import Erased
+from tests.gateway.heard import hearing
+from tests.gateway.hubs import (
+    OWNER,
+    Activation,
+    Echo,
+    Fronted,
+    Held,
+    House,
+    Limits,
+    Scripted,
+    answer,
+    asked,
+    batches,
+    ends,
+    follow,
+    fronted,
+    reaches,
+    submit,
+    turned,
+    within,
+)
+from tests.running import running
+
+ALICE, BOB = "alice", "bob"
+THREAD, TASK, RUN = str(uuid4()), str(uuid4()), str(uuid4())
+SAME: Mapping[str, Any] = {"thread_id": THREAD, "task_id": TASK, "run_id": RUN}
+
+
+async def both(hub: Hub, agent: Scripted, **fields: Any) -> dict[str, tuple[Receipt, Activation]]:
+    """A run of each owner, under the same ids."""
+    begun: dict[str, tuple[Receipt, Activation]] = {}
+    for owner in (ALICE, BOB):
+        receipt = await submit(hub, "a", f"of {owner}", owner=owner, **SAME, **fields)
+        begun[owner] = receipt, await agent.called()
+        assert begun[owner][1].call.owner == owner
+    return begun
+
+
+async def said(hub: Hub, owner: str) -> str:
+    """All that an owner sees on the thread."""
+    return " ".join(message.text for message in Fold(THREAD, owner, await hub.records(owner, Scope(THREAD))).messages())
+
+
+# Two owners
+
+
+async def test_a_cancel_stops_the_run_of_its_owner_alone(hubs: House) -> None:
+    agent = Scripted()
+    with hearing() as heard:
+        hub = await hubs.start(fronted("a", agent))
+        begun = await both(hub, agent)
+        (alices, her), (bobs, his) = begun[ALICE], begun[BOB]
+        await within(hub.cancel(BOB, TASK))
+        assert (await ends(hub, bobs, owner=BOB)).state is TaskState.CANCELLED
+        await within(his.closed.wait())
+        assert not her.cancelled.is_set() and not her.closed.is_set()
+        her.say("to the end").end()
+        assert (await ends(hub, alices, owner=ALICE)).state is TaskState.COMPLETED
+        assert await said(hub, ALICE) == "of alice to the end"
+        assert await said(hub, BOB) == "of bob"
+        await hubs.stop(hub)
+    assert heard.errors == []
+
+
+async def test_an_input_that_makes_room_makes_it_on_its_owners_thread_alone(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    begun = await both(hub, agent)
+    (alices, her), (_, his) = begun[ALICE], begun[BOB]
+    later = await submit(hub, "a", "later", owner=BOB, thread_id=THREAD, strategy="interrupt")
+    await within(his.closed.wait())
+    (await agent.called()).end()
+    await ends(hub, later, owner=BOB)
+    assert not her.cancelled.is_set()
+    her.end()
+    assert (await ends(hub, alices, owner=ALICE)).state is TaskState.COMPLETED
+
+
+async def test_questions_under_the_same_ids_are_each_answered_by_their_owner(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    begun = await both(hub, agent)
+    for receipt, going in begun.values():
+        going.ask("q").end()
+        await reaches(hub, receipt, TaskState.INPUT_REQUIRED, owner=going.call.owner)
+    bobs = await answer(hub, TASK, "Bob", owner=BOB)
+    his = await agent.called()
+    assert (his.call.owner, his.call.answers[0].value) == (BOB, "Bob")
+    assert len(await asked(hub, begun[ALICE][0], owner=ALICE)) == 1
+    alices = await answer(hub, TASK, "Alice", owner=ALICE)
+    assert alices.run_id == bobs.run_id  # it follows from the run that asked
+    hers = await agent.called()
+    assert (hers.call.owner, hers.call.answers[0].value) == (ALICE, "Alice")
+    await hub.cancel_run(ALICE, alices.run_id)
+    await ends(hub, alices, owner=ALICE)
+    assert not his.cancelled.is_set()
+    his.say("Hello, Bob").end()
+    assert (await ends(hub, bobs, owner=BOB)).state is TaskState.COMPLETED
+
+
+async def test_a_paused_generator_goes_on_with_the_answer_of_its_own_caller(hubs: House) -> None:
+    async def greet(text: str) -> AsyncGenerator[Ask | str, Any]:
+        name = yield Ask("Name?")
+        yield f"{text}: {name}"
+
+    info, agent = wrap(greet, "a")
+    hub = await hubs.start(Fronted(info=info, agent=agent))
+    receipts = {owner: await submit(hub, "a", f"of {owner}", owner=owner, **SAME) for owner in (ALICE, BOB)}
+    for owner, receipt in receipts.items():
+        await reaches(hub, receipt, TaskState.INPUT_REQUIRED, owner=owner)
+    for owner in (BOB, ALICE):
+        await ends(hub, await answer(hub, TASK, owner.title(), owner=owner), owner=owner)
+        assert (await said(hub, owner)).endswith(f"of {owner}: {owner.title()}")
+
+
+async def test_readers_see_the_records_of_their_owner_until_his_run_ends(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    begun = await both(hub, agent)
+    scopes = (Scope(THREAD, "run", RUN), Scope(THREAD, "task", TASK))
+    reading = {
+        (owner, scope.kind): asyncio.ensure_future(follow(hub, scope, owner=owner))
+        for owner in begun
+        for scope in scopes
+    }
+    begun[BOB][1].say("Bob's").end()
+    for scope in scopes:
+        assert "Bob's" in str(await within(reading[BOB, scope.kind]))
+    assert not reading[ALICE, "run"].done() and not reading[ALICE, "task"].done()
+    begun[ALICE][1].say("Alice's").end()
+    for scope in scopes:
+        seen = str(await within(reading[ALICE, scope.kind]))
+        assert "Alice's" in seen and "Bob" not in seen
+
+
+async def test_a_task_and_a_run_of_one_id_end_each_for_itself(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a", thread_id=THREAD, task_id=TASK, run_id=TASK)
+    (await agent.called()).ask("q").end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    reading = asyncio.ensure_future(follow(hub, Scope(THREAD, "task", TASK)))
+    resumed = await answer(hub, TASK, "yes")
+    (await agent.called()).say("after the answer").end()
+    await ends(hub, resumed)
+    assert "after the answer" in str(await within(reading))
+
+
+async def test_who_waits_for_a_thread_is_not_told_of_another_owners(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    waiting = asyncio.ensure_future(hub.await_thread(ALICE, THREAD))
+    await ends(hub, await submit(hub, "echo", owner=BOB, **SAME), owner=BOB)
+    assert not waiting.done()
+    await submit(hub, "echo", owner=ALICE, **SAME)
+    assert await within(waiting)
+
+
+async def test_a_deletion_leaves_another_owners_run_and_readers_alone(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    begun = await both(hub, agent)
+    reading = asyncio.ensure_future(follow(hub, Scope(THREAD, "run", RUN), owner=ALICE))
+    await within(hub.delete_thread(BOB, THREAD))
+    await within(begun[BOB][1].closed.wait())
+    her = begun[ALICE][1]
+    assert not her.cancelled.is_set() and not reading.done()
+    her.say("still here").end()
+    assert "still here" in str(await within(reading))
+    assert (await ends(hub, begun[ALICE][0], owner=ALICE)).state is TaskState.COMPLETED
+
+
+async def test_a_removed_run_is_another_owners_still(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    for owner in (ALICE, BOB):
+        await ends(hub, await submit(hub, "echo", f"of {owner}", owner=owner, **SAME), owner=owner)
+    await hub.remove_run(BOB, RUN)
+    assert (await hub.run(BOB, RUN)).removed
+    assert not (await hub.run(ALICE, RUN)).removed
+    assert await said(hub, ALICE) == "of alice of alice"
+
+
+async def test_a_thread_that_expires_takes_no_other_owners_with_it(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()), limits=Limits(ephemeral_ttl=0.05))
+    for owner in (ALICE, BOB):
+        await ends(hub, await submit(hub, "echo", owner=owner, ephemeral=owner == BOB, **SAME), owner=owner)
+
+    async def gone() -> None:
+        while await _there(hub, BOB):
+            pass
+
+    await within(gone())
+    assert await _there(hub, ALICE)
+
+
+async def _there(hub: Hub, owner: str) -> bool:
+    try:
+        await hub.thread(owner, THREAD)
+    except FaultError:
+        return False
+    return True
+
+
+async def test_webhooks_under_the_same_ids_tell_their_owners_task_each(hubs: House) -> None:
+    told: dict[str, list[str]] = {ALICE: [], BOB: []}
+
+    class Writer:
+        scope = "task"
+
+        def __init__(self, webhook: Webhook, *_: object) -> None:
+            self._told = told[webhook.config["owner"]]
+
+        def headers(self) -> Mapping[str, str]:
+            return {}
+
+        def write(self, record: Any) -> list[bytes]:
+            self._told.append(record.event.kind)
+            return []
+
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent), writers={"own": Writer})
+    begun = await both(hub, agent)
+    for owner in (ALICE, BOB):
+        hook = Webhook(webhook_id="w", task_id=TASK, dialect="own", url="http://127.0.0.1:9/", config={"owner": owner})
+        await hub.set_webhook(owner, hook)
+    assert await hub.delete_webhook(BOB, TASK, "w")
+    begun[BOB][1].end()
+    await ends(hub, begun[BOB][0], owner=BOB)
+    assert [hook.config for hook in await hub.webhooks(ALICE, TASK)] == [{"owner": ALICE}]
+    begun[ALICE][1].end()
+    await ends(hub, begun[ALICE][0], owner=ALICE)
+    await within(turned(lambda: "run_ended" in told[ALICE]), "the delivery")
+    assert "run_ended" not in told[BOB]
+
+
+# The ids of a thread that was erased
+
+
+async def test_an_agent_that_outlives_its_thread_says_nothing_on_the_one_that_follows(hubs: House) -> None:
+    agent = Scripted(stubborn=True)
+    hub = await hubs.start(fronted("a", agent))
+    await submit(hub, "a", **SAME, owner=ALICE)
+    old = await agent.called()
+    await within(hub.delete_thread(ALICE, THREAD))
+    await within(old.cancelled.wait())
+    receipt = await submit(hub, "a", "anew", **SAME, owner=ALICE, if_missing="anew")
+    new = await agent.called()
+    old.say("from the past").end()
+    await within(old.closed.wait())
+    await within(hub.engine.idle())
+    new.say("from now").end()
+    assert (await ends(hub, receipt, owner=ALICE)).state is TaskState.COMPLETED
+    assert await said(hub, ALICE) == "anew from now"
+
+
+async def test_what_an_erased_run_was_about_to_store_is_not_stored_with_its_successor(hubs: House) -> None:
+    """Its append is in the queue behind the erasure and behind the run that has its ids now."""
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    await submit(hub, "a", **SAME, owner=ALICE)
+    old = await agent.called()
+    async with Held(hub) as held:
+        deleting = asyncio.ensure_future(hub.delete_thread(ALICE, THREAD))
+        await held.queued(deleting)
+        again = asyncio.ensure_future(submit(hub, "a", "anew", **SAME, owner=ALICE, if_missing="anew"))
+        await held.queued(again)
+        old.say("from the past")
+        await held.queued(asyncio.ensure_future(asyncio.Event().wait()))
+    await within(deleting)
+    receipt = await within(again)
+    (await agent.called()).end()
+    assert (await ends(hub, receipt, owner=ALICE)).state is TaskState.COMPLETED
+    assert await said(hub, ALICE) == "anew"
+
+
+async def test_a_run_is_open_to_readers_though_its_ids_were_erased_in_the_same_commit(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    await submit(hub, "a", **SAME, owner=ALICE)
+    await agent.called()
+    async with Held(hub) as held:
+        deleting = asyncio.ensure_future(hub.delete_thread(ALICE, THREAD))
+        await held.queued(deleting)
+        again = asyncio.ensure_future(submit(hub, "a", "anew", **SAME, owner=ALICE, if_missing="anew"))
+        await held.queued(again)
+    await within(deleting)
+    receipt = await within(again)
+    new = await agent.called()
+    reading = batches(hub, Scope(THREAD, "run", RUN), owner=ALICE)
+    await anext(reading)
+    new.say("from now").end()
+    rest = [record async for batch in reading for record in batch]
+    assert rest[-1].event.kind == "run_ended"
+    await ends(hub, receipt, owner=ALICE)
+
+
+async def test_a_thread_made_again_without_a_time_to_live_does_not_inherit_the_old_one(hubs: House) -> None:
+    agent = Echo()
+    hub = await hubs.start(fronted("echo", agent), limits=Limits(ephemeral_ttl=0.01))
+    await hub.create_thread(ALICE, ThreadChange(ttl=1), thread_id=THREAD)
+    await hub.delete_thread(ALICE, THREAD)
+    await hub.create_thread(ALICE, ThreadChange(), thread_id=THREAD)
+    marker = await hub.create_thread(ALICE, ThreadChange(ttl=1))  # its time is over after the first one's
+
+    async def gone() -> None:
+        while True:
+            try:
+                await hub.thread(ALICE, marker.thread_id)
+            except FaultError:
+                return
+
+    await within(gone())
+    assert await _there(hub, ALICE)
+
+
+async def test_a_thread_whose_time_is_over_is_kept_if_something_comes_before_its_erasure(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    await hub.create_thread(ALICE, ThreadChange(ttl=100), thread_id=THREAD)
+    pk = await hub.journal.query(partial(thread_key, owner=ALICE, thread_id=THREAD))
+    assert pk is not None
+
+    def erasing(seq: int, pk: int = pk) -> "asyncio.Future[Erased | None]":
+        return hub.journal.write(partial(erase_unchanged, pk=pk, owner=ALICE, thread_id=THREAD, seq=seq))
+
+    async def newest() -> int:
+        return (await hub.records(ALICE, Scope(THREAD)))[-1].seq
+
+    idle = await newest()
+    receipt = await submit(hub, "a", owner=ALICE, thread_id=THREAD)
+    assert await erasing(idle) is None
+    assert await erasing(await newest()) is None, "an agent is at work"
+    (await agent.called()).end()
+    await ends(hub, receipt, owner=ALICE)
+    over = await newest()
+    assert await erasing(over, pk + 1) is None
+    assert await erasing(over) is not None
+    assert not await _there(hub, ALICE)
+
+
+async def test_a_task_that_ends_while_it_is_paused_leaves_no_generator_behind(hubs: House) -> None:
+    closed: list[str] = []
+
+    async def waits(text: str) -> AsyncGenerator[Ask, Any]:
+        try:
+            yield Ask("Name?")
+        finally:
+            closed.append(text)
+
+    info, agent = wrap(waits, "a")
+    hub = await hubs.start(Fronted(info=info, agent=agent))
+    for words in ("cancelled", "erased"):
+        receipt = await submit(hub, "a", words)
+        await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+        assert words not in closed
+        await (
+            hub.cancel(OWNER, receipt.task_id) if words == "cancelled" else hub.delete_thread(OWNER, receipt.thread_id)
+        )
+        await within(turned(lambda words=words: words in closed))
+
+
+async def test_who_still_reads_of_an_erased_thread_shares_no_frames_with_readers_of_its_successor(
+    tmp_path: Path,
+) -> None:
+    """A reader that takes nothing stands in the middle of a stream, and what it shares with others with it."""
+    sizes = iter((10_000, 1))
+
+    async def talk(text: str) -> AsyncGenerator[str]:
+        size = next(sizes)
+        for _ in range(1200):  # more than a reader takes from the log at once
+            yield text * size
+
+    async with running(tmp_path, {"talk": talk}) as gateway:
+        thread = f"/threads/{THREAD}"
+        run = {"assistant_id": "talk", "if_not_exists": "create", "stream_mode": ["messages-tuple"]}
+        await gateway.http.post(f"{thread}/runs/wait", json={**run, "input": "old "})
+        address = urlsplit(gateway.url)
+        idle = socket.socket()
+        idle.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        idle.connect((address.hostname, address.port))
+        reader, writer = await asyncio.open_connection(sock=idle)
+        writer.write(f"GET {thread}/stream HTTP/1.1\r\nHost: {address.netloc}\r\nLast-Event-ID: -1\r\n\r\n".encode())
+        await within(reader.readuntil(b"old "))
+        assert (await gateway.http.delete(thread)).status_code == 204
+        await gateway.http.post(f"{thread}/runs/wait", json={**run, "input": "new "})
+        seen = ""
+        async with gateway.http.stream("GET", f"{thread}/stream", headers={"Last-Event-ID": "-1"}) as response:
+            async for piece in response.aiter_text():
+                seen += piece
+                if "run_done" in seen:
+                    break
+        assert "new" in seen and "old" not in seen
+        writer.close()

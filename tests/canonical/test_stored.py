@@ -1,0 +1,91 @@
+"""Events that another release wrote are read by this one, and what it does not know of them is kept."""
+
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from pydantic import ValidationError
+from pydantic_core import to_json
+
+from canonical import Event, Record
+from canonical.event import LossNoted, MessageStarted, RunCreated, RunEnded, encode_event
+from canonical.fold import Fold
+from canonical.stored import UNKNOWN, decode_event
+from canonical.value import JsonObject, Value
+from tests import strategies
+
+LATER = {"a_later_member": [{"n": 1}]}
+
+
+def grown(value: Any) -> Any:
+    """As JSON, with a member more in every value."""
+    if isinstance(value, Value):
+        return {**{name: grown(getattr(value, name)) for name in type(value).model_fields}, **LATER}
+    return [grown(item) for item in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
+
+
+def count(told: Any) -> int:
+    """How many members are kept."""
+    if isinstance(told, dict):
+        members = cast("JsonObject", told)
+        return sum(1 if name == "a_later_member" else count(member) for name, member in members.items())
+    return sum(count(item) for item in cast("list[Any]", told)) if isinstance(told, list | tuple) else 0
+
+
+def without(value: Any) -> Any:
+    """The value as if nothing had been unknown."""
+    if isinstance(value, Value):
+        members = {name: without(getattr(value, name)) for name in type(value).model_fields}
+        if "extra" in members:
+            members["extra"] = {name: each for name, each in members["extra"].items() if name != UNKNOWN}
+        return type(value).model_construct(**members)
+    return tuple(without(item) for item in cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
+
+
+@given(strategies.records())
+def test_unknown_members_change_nothing_and_are_kept_wherever_they_stand(records: list[Record]):
+    for event in (record.event for record in records):
+        told = to_json(grown(event))
+        read = decode_event(told)
+        assert without(read) == event
+        again = encode_event(read)
+        assert count(read.model_dump()) == told.count(b"a_later_member")
+        assert decode_event(again) == read
+
+
+def test_what_is_unknown_in_a_value_without_extra_is_kept_around_it():
+    body = b'{"kind":"run_ended","status":"error","reason":"fault","fault":{"code":"internal","message":"x","more":1}}'
+    event = decode_event(body)
+    assert isinstance(event, RunEnded) and event.fault is not None
+    assert event.extra == {UNKNOWN: {"fault": {"more": 1}}}
+
+
+def test_what_is_unknown_of_a_message_is_part_of_it_in_a_fold():
+    started = decode_event(b'{"kind":"message_started","message_id":"m","mood":"good","extra":{"acp":{"a":1}}}')
+    assert isinstance(started, MessageStarted)
+    ended = decode_event(b'{"kind":"message_ended","message_id":"m"}')
+    fold = Fold("t", records=[Record(seq, seq, None, None, 0, event) for seq, event in enumerate((started, ended), 1)])
+    (message,) = fold.messages()
+    assert message.extra == {"acp": {"a": 1}, UNKNOWN: {"mood": "good"}}
+
+
+def test_the_inputs_of_the_first_release_are_read():
+    body = (
+        b'{"extra":{},"kind":"run_created","run_id":"r","config":{},"webhook":null,"reserved":false,"start_after":null}'
+    )
+    assert decode_event(body) == RunCreated(run_id="r")
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"kind":"of_tomorrow"}', b'{"kind":[]}', b"{}", b'{"kind":"run_created","more":1}', b"{"]
+)
+def test_what_is_no_event_is_refused(body: bytes):
+    with pytest.raises(ValueError):
+        decode_event(body)
+
+
+def test_an_agent_still_may_not_say_what_there_is_no_word_for():
+    with pytest.raises(ValidationError):
+        LossNoted(feature="a", how="b", more=1)  # type: ignore[call-arg]
+    known: Event = LossNoted(feature="a", how="b")
+    assert decode_event(encode_event(known)) == known

@@ -1,0 +1,154 @@
+"""The forms of a report, of benches that nobody ran."""
+
+import csv
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.bench.report import csv_text, write_reports
+from conformance.bench.report.html import html
+from conformance.bench.report.markdown import markdown
+from conformance.bench.result import Report, TaskAbout
+from conformance.bench.summary import against, summarize
+from tests.conformance.bench.making import attempt, attempts, header
+
+VOID = {"meta", "br", "circle", "line", "rect"}
+EVIL = "</pre><script src='http://evil.test/x.js'>alert(1)</script>"
+
+
+class Page(HTMLParser):
+    """What a browser would see: every element closed, and everything that has a URL."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.urls: list[str] = []
+        self.attributes: set[str] = set()
+        self.titles: list[str] = []
+        """Of the rows of plots, and of plots."""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.urls += [value or "" for name, value in attrs if name in ("src", "href", "xlink:href", "data", "action")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "title":
+            self.titles.append(data)
+
+
+@pytest.fixture
+def report() -> Report:
+    tasks = (
+        TaskAbout(name="a", hash="1", category=("text",), difficulty="basic"),
+        TaskAbout(name="b", hash="2", category=("text", "files")),
+    )
+    told: dict[str, Any] = {"usage": {"input_tokens": 10.0, "output_tokens": 5.0, "total_tokens": 15.0}, "cost": 0.25}
+    made = [
+        attempt("one", "a", outputs=(EVIL,), **told),
+        attempt("one", "b", "failed", why=EVIL, artifacts=("out/naïve.txt",), seconds=3.0),
+        *attempts("other", a="+", b="t"),
+    ]
+    return summarize(header(("one", "other"), tasks), made)
+
+
+def test_a_page_is_well_formed_and_loads_nothing(report: Report) -> None:
+    text = html(report)
+    page = Page(text)
+    assert page.open == []
+    assert page.urls == []
+    assert not re.search(r"url\(|@import", text)
+    assert not {"script", "link", "img", "iframe", "object"} & set(page.tags)
+    assert not any(name.startswith("on") for name in page.attributes)
+
+
+def test_what_agents_say_is_text_in_a_page(report: Report) -> None:
+    text = html(report)
+    assert "<script" not in text
+    assert text.count("&lt;script src=") == 2, "an output, and why an attempt failed"
+
+
+def test_every_attempt_is_folded_with_its_steps_checks_files_and_usage(report: Report) -> None:
+    text = html(report)
+    folded = re.findall(r'<details class="(\w+)">(.*?)</details>', text, re.DOTALL)
+    assert [outcome for outcome, _ in folded] == ["passed", "passed", "failed", "timeout"]
+    first, _, failed, _ = (inside for _, inside in folded)
+    assert "Step 1, 1.00 s" in first and "✓ output is" in first and "$0.2500" in first and "input_tokens 10" in first
+    assert "out/naïve.txt" in failed and "✗ output is" in failed
+
+
+def test_the_plots_show_rates_with_intervals_times_tokens_and_cost(report: Report) -> None:
+    titles = Page(html(report)).titles
+    assert "Success rate by agent, with its 95 % interval" in titles
+    assert "one: 1/2 (9–91 %)" in titles  # Wilson's interval of 1 in 2
+    assert "Success rate by agent in the category files" in titles
+    assert "one: 0/1 (0–79 %)" in titles
+    assert "one: 2.00 s, p95 2.90 s" in titles
+    assert "one: 15 (told by 1 of 2)" in titles
+    assert "one: $0.2500" in titles
+    assert not any(title.startswith("other: $") for title in titles), "unknown is not nothing"
+
+
+def test_what_is_not_known_has_no_plot() -> None:
+    titles = Page(
+        html(summarize(header(), [attempt(outcome="skipped", step_seconds=(), outputs=(), checks=())]))
+    ).titles
+    assert [title for title in titles if title.startswith(("Tokens", "Cost", "Time"))] == []
+
+
+def test_marks_stand_where_their_values_are() -> None:
+    """0, a half and 1 are at the axis's ends and middle."""
+    made = summarize(header(("none", "all")), [*attempts("none", a="----"), *attempts("all", a="++++")])
+    text = html(made)
+    ticks = [float(x) for x in re.findall(r'<text class="tick" text-anchor="middle" x="([\d.]+)"', text)][:3]
+    marks = [float(x) for x in re.findall(r'<circle class="mark" cx="([\d.]+)"', text)][:2]
+    assert marks == [ticks[0], ticks[2]]
+    assert ticks[1] == (ticks[0] + ticks[2]) / 2
+
+
+def test_what_became_worse_is_marked() -> None:
+    before = summarize(header(tasks=("a", "b")), attempts("one", a="+", b="+"))
+    now = against(summarize(header(tasks=("a", "b")), attempts("one", a="-", b="+")), before, "before.json")
+    text = html(now)
+    assert "one, a: 100 % → 0 %" in Page(text).titles
+    assert '<circle class="mark regressed"' in text
+    assert "one, b: 100 %" not in text
+
+
+def test_the_query_of_a_url_is_not_shown() -> None:
+    made = summarize(header(), [attempt()])
+    agent = made.header.agents[0].model_copy(update={"url": "http://host.test/a?key=hidden"})
+    shown = html(made.model_copy(update={"header": made.header.model_copy(update={"agents": (agent,)})}))
+    assert "at http://host.test/a" in shown
+    assert "hidden" not in shown
+
+
+def test_a_csv_has_a_row_an_attempt_and_no_formula() -> None:
+    made = summarize(header(("=SUM(A1)",)), [attempt("=SUM(A1)", outcome="failed", why="@x", cost=1.5)])
+    (row,) = csv.DictReader(csv_text(made).splitlines())
+    assert (row["agent"], row["why"], row["passed"], row["cost"]) == ("'=SUM(A1)", "'@x", "0", "1.5")
+
+
+def test_markdown_holds_no_markup_of_an_agent() -> None:
+    text = markdown(summarize(header(), [attempt(outcome="failed", why="a | <b>\n# c `d`")]))
+    assert "- one, a: failed: a \\| \\<b\\> \\# c \\`d\\`" in text
+
+
+def test_all_forms_are_written(tmp_path: Path, report: Report) -> None:
+    write_reports(tmp_path, report)
+    assert {each.name for each in tmp_path.iterdir()} == {"result.json", "result.csv", "report.md", "report.html"}
+    assert Report.model_validate_json((tmp_path / "result.json").read_text(encoding="utf-8")) == report

@@ -1,0 +1,257 @@
+"""The run of a bench, against a scripted server of /ap/v1 in this process."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from conformance.bench.attempt import Contender
+from conformance.bench.price import Price, Prices
+from conformance.bench.result import Attempt, Settings
+from conformance.bench.run import Budget, Progress, run, schedule
+from conformance.bench.sandbox import Matcher
+from conformance.bench.server import Server
+from conformance.bench.suite import Suite, load_suite
+from tests.bridge import client
+from tests.conformance.bench.making import attempt
+
+BOUND = 20
+
+TASKS = """
+tasks:
+  - {name: first, input: good, checks: [{equals: good}]}
+  - {name: second, input: good, depends_on: first, checks: [{equals: good}]}
+  - {name: third, input: good, depends_on: second, checks: [{equals: good}]}
+"""
+
+
+class Scripted:
+    """One step a task, which says the input again. What it was asked is written down; `before` is awaited
+    first, with what tells when the caller is gone."""
+
+    def __init__(self) -> None:
+        self.inputs: dict[str, str] = {}
+        self.active = 0
+        self.most = 0
+        """Steps at a time."""
+        self.usage: dict[str, Any] = {}
+        self.before: Callable[[Any], Any] | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        status, answer = await self.answer(scope["path"].split("/"), json.loads(body or b"{}"), receive)
+        head = {"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]}
+        await send(head)
+        await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
+
+    async def answer(self, path: Sequence[str], asked: dict[str, Any], receive: Any) -> tuple[int, Any]:
+        if path[-1] == "tasks":
+            task_id = str(uuid4())
+            self.inputs[task_id] = asked.get("input", "")
+            return 200, {"task_id": task_id, "artifacts": []}
+        if path[-1] == "artifacts":
+            return 200, {"artifacts": [], "pagination": {}}
+        self.active += 1
+        self.most = max(self.most, self.active)
+        try:
+            if self.before is not None:
+                await self.before(receive)
+        finally:
+            self.active -= 1
+        about = {"usage": self.usage} if self.usage else {}
+        return 200, {"output": self.inputs[path[-2]], "is_last": True, "additional_output": about}
+
+
+def suite(folder: Path, text: str = TASKS) -> Suite:
+    (folder / "tasks.yaml").write_text(text, encoding="utf-8")
+    return load_suite(str(folder / "tasks.yaml"))
+
+
+def many(folder: Path, number: int, given: str = "good") -> Suite:
+    return suite(
+        folder,
+        "tasks:\n"
+        + "".join(f"  - {{name: t{i}, input: {given}, checks: [{{equals: good}}]}}\n" for i in range(number)),
+    )
+
+
+async def play(
+    asked: Suite,
+    server: Scripted,
+    *,
+    names: Sequence[str] = ("one",),
+    budget: Budget = Budget(),  # noqa: B008
+    prices: Prices = Prices({}),  # noqa: B008
+    done: Sequence[Attempt] = (),
+    told: list[Progress] | None = None,
+    **settings: Any,
+) -> tuple[str, list[Attempt]]:
+    made: list[Attempt] = []
+    async with asyncio.timeout(BOUND), client(server) as http, Matcher() as matcher:
+        contenders = [Contender(name, Server("http://127.0.0.1:8000", http)) for name in names]
+        stopped = await run(
+            asked,
+            contenders,
+            Settings(**settings),
+            prices,
+            matcher=matcher,
+            budget=budget,
+            keep=made.append,
+            tell=list[Progress]().append if told is None else told.append,
+            done=done,
+        )
+    return stopped, made
+
+
+async def test_every_agent_is_at_every_task_as_often_as_asked(tmp_path: Path) -> None:
+    stopped, made = await play(suite(tmp_path), Scripted(), names=("one", "other"), repetitions=2)
+    assert stopped == ""
+    assert sorted((each.agent, each.task, each.repetition) for each in made) == [
+        (agent, task, number)
+        for agent in ("one", "other")
+        for task in ("first", "second", "third")
+        for number in (0, 1)
+    ]
+    assert {each.outcome for each in made} == {"passed"}
+
+
+def test_agents_stand_next_to_each_other_in_an_order_of_the_seed(tmp_path: Path) -> None:
+    asked = many(tmp_path, 8)
+    server: Any = None
+    contenders = [Contender("one", server), Contender("other", server)]
+
+    def order(seed: int) -> list[tuple[str, str, int]]:
+        return [unit.place for unit in schedule(asked, contenders, Settings(seed=seed, repetitions=2))]
+
+    assert order(1) == order(1) != order(2)
+    assert sorted(order(1)) == sorted(order(2))
+    for one, other in zip(order(1)[::2], order(1)[1::2], strict=True):
+        assert (one[0], other[0], one[1:]) == ("one", "other", other[1:])
+
+
+async def test_the_seed_of_an_attempt_is_the_same_for_every_agent(tmp_path: Path) -> None:
+    _, made = await play(many(tmp_path, 3), Scripted(), names=("one", "other"), repetitions=2, seed=7)
+    seeds = {agent: {(each.task, each.repetition): each.seed for each in made if each.agent == agent} for agent in
+             ("one", "other")}  # fmt: skip
+    assert seeds["one"] == seeds["other"]
+    assert len(set(seeds["one"].values())) == 6
+
+
+async def test_no_more_attempts_run_at_a_time_than_asked_and_no_fewer(tmp_path: Path) -> None:
+    server, together = Scripted(), asyncio.Event()
+
+    async def wait(_: Any) -> None:
+        if server.active == 3:
+            together.set()
+        await together.wait()
+
+    server.before = wait
+    await play(many(tmp_path, 7), server, concurrency=3)
+    assert server.most == 3
+
+
+async def test_what_depends_on_a_failure_is_skipped_and_not_asked(tmp_path: Path) -> None:
+    server = Scripted()
+    _, made = await play(suite(tmp_path, TASKS.replace("input: good", "input: bad", 1)), server)
+    assert {each.task: each.outcome for each in made} == {"first": "failed", "second": "skipped", "third": "skipped"}
+    assert {each.task: each.why for each in made if each.outcome == "skipped"} == {
+        "second": "it depends on first, which was not passed",
+        "third": "it depends on second, which was not passed",
+    }
+    assert list(server.inputs.values()) == ["bad"]
+
+
+async def test_dependencies_can_be_ignored(tmp_path: Path) -> None:
+    bad = suite(tmp_path, TASKS.replace("input: good", "input: bad", 1))
+    _, made = await play(bad, Scripted(), ignore_dependencies=True)
+    assert {each.task: each.outcome for each in made} == {"first": "failed", "second": "passed", "third": "passed"}
+
+
+async def test_what_is_done_is_not_done_again_and_decides_what_depends_on_it(tmp_path: Path) -> None:
+    server = Scripted()
+    _, made = await play(suite(tmp_path), server, done=[attempt(task="first", outcome="failed")])
+    assert [(each.task, each.outcome) for each in made] == [("second", "skipped"), ("third", "skipped")]
+    assert server.inputs == {}
+
+
+USAGE = {"input_tokens": 600_000, "output_tokens": 400_000}
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        (Budget(tokens=2_000_000), "the budget of 2e+06 tokens is used up: 3 attempts were not made"),
+        (Budget(cost=5.0), "the budget of 5 is used up: 3 attempts were not made"),
+        (Budget(tokens=5_000_000, cost=100), ""),
+    ],
+)
+async def test_a_budget_that_is_used_up_begins_nothing_more(tmp_path: Path, budget: Budget, words: str) -> None:
+    """An attempt uses a million tokens, for 2.60."""
+    server = Scripted()
+    server.usage = USAGE
+    prices = Prices({"*": Price(input=1, output=5)})
+    stopped, made = await play(many(tmp_path, 5), server, budget=budget, prices=prices, concurrency=1)
+    assert stopped == words
+    assert len(made) == (2 if words else 5)
+    assert {each.cost for each in made} == {2.6}
+
+
+async def test_what_was_spent_before_counts(tmp_path: Path) -> None:
+    spent = attempt(task="t0", usage={"total_tokens": 100.0})
+    stopped, made = await play(many(tmp_path, 3), Scripted(), budget=Budget(tokens=100), done=[spent])
+    assert (stopped, made) == ("the budget of 100 tokens is used up: 2 attempts were not made", [])
+
+
+def test_time_is_a_budget() -> None:
+    assert Budget(seconds=2).reached_bound(1.9, []) is None
+    assert Budget(seconds=2).reached_bound(2.0, []) == "the budget of 2 seconds is used up"
+    assert Budget().reached_bound(1e9, [attempt(cost=1e9)]) is None
+
+
+async def test_progress_tells_how_many_are_done_and_which_was_the_latest(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    await play(many(tmp_path, 3), Scripted(), told=told, concurrency=1)
+    assert [(each.done, each.total) for each in told] == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    assert told[0].left is None and told[0].latest is None
+    assert all(each.latest is not None for each in told[1:])
+    assert (told[-1].left, told[-1].running) == (0, 0)
+
+
+async def test_a_cancelled_run_keeps_what_was_over_alone(tmp_path: Path) -> None:
+    server, stuck = Scripted(), asyncio.Event()
+
+    async def hang_at_the_second(receive: Any) -> None:
+        if len(server.inputs) == 2:
+            stuck.set()
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+    server.before = hang_at_the_second
+    made: list[Attempt] = []
+    async with asyncio.timeout(BOUND), client(server) as http, Matcher() as matcher:
+        contenders = [Contender("one", Server("http://127.0.0.1:8000", http))]
+        going = run(
+            many(tmp_path, 3),
+            contenders,
+            Settings(concurrency=1),
+            Prices({}),
+            matcher=matcher,
+            budget=Budget(),
+            keep=made.append,
+            tell=lambda _: None,
+        )
+        with pytest.raises(ExceptionGroup, match="unhandled errors"):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(going)
+                await stuck.wait()
+                raise KeyError  # which cancels what runs
+    assert [each.outcome for each in made] == ["passed"]

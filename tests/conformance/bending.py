@@ -1,0 +1,97 @@
+"""A proxy in front of a server of several protocols, which bends what one of them says."""
+
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import httpx
+
+from tests import loopback
+from tests.serving import serving
+
+__all__ = ("DROPPED", "Bend", "bending", "protocol_of")
+
+Bend = Callable[[str, str, Any], Any]
+"""(protocol, path, JSON of an answer or an event): what is told instead, or DROPPED for an event that is left out."""
+
+DROPPED: Final = object()
+
+
+def protocol_of(path: str, headers: Mapping[str, str]) -> str:
+    if path.startswith("/a2a/"):
+        return f"a2a-{headers.get('a2a-version', '0.3')}"
+    if "/ap/v1/" in path:
+        return "aief"
+    first = path.split("/")[1]
+    return first if first in ("acp", "agent-protocol") else "langgraph"
+
+
+@asynccontextmanager
+async def bending(url: str, bend: Bend, *, drops: frozenset[str] = frozenset(), only: str = "/") -> AsyncGenerator[str]:
+    """The proxy's URL. `drops`: headers of answers, in lower case; `only`: paths that there are, by their beginning."""
+    async with (
+        loopback.client(base_url=url, timeout=httpx.Timeout(30)) as http,
+        serving(_Proxy(http, bend, drops, only)) as at,
+    ):
+        yield at
+
+
+class _Proxy:
+    def __init__(self, http: httpx.AsyncClient, bend: Bend, drops: frozenset[str], only: str) -> None:
+        self.http = http
+        self.only = only
+        self.bend = bend
+        self.drops = drops
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        content, more = b"", True
+        while more:
+            message = await receive()
+            content += message.get("body", b"")
+            more = message.get("more_body", False)
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        path = scope["path"]
+        if not path.startswith(self.only):
+            await send({"type": "http.response.start", "status": 404, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        query = scope["query_string"].decode()
+        request = self.http.build_request(
+            scope["method"], f"{path}?{query}" if query else path, content=content, headers=headers
+        )
+        response = await self.http.send(request, stream=True)
+        try:
+            await self._answer(response, protocol_of(path, headers), path, send)
+        finally:
+            await response.aclose()
+
+    async def _answer(self, response: httpx.Response, protocol: str, path: str, send: Any) -> None:
+        skipped = {"content-length", "transfer-encoding", "date", "server", *self.drops}
+        headers = [(name.lower(), value) for name, value in response.headers.raw]
+        kept = [(name, value) for name, value in headers if name.decode() not in skipped]
+        await send({"type": "http.response.start", "status": response.status_code, "headers": kept})
+        kind = response.headers.get("content-type", "")
+        if kind.startswith("text/event-stream"):
+            async for event in self._events(response, protocol, path):
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+            content = b""
+        else:
+            content = await response.aread()
+            if kind.startswith("application/json") and content:
+                content = json.dumps(self.bend(protocol, path, json.loads(content))).encode()
+            elif content:
+                content = self.bend(protocol, path, content)
+        await send({"type": "http.response.body", "body": content, "more_body": False})
+
+    async def _events(self, response: httpx.Response, protocol: str, path: str) -> AsyncGenerator[bytes]:
+        event: list[str] = []
+        async for line in response.aiter_lines():
+            if line:
+                name, _, value = line.partition(": ")
+                bent = self.bend(protocol, path, json.loads(value)) if name == "data" else None
+                event.append(line if name != "data" else "" if bent is DROPPED else f"data: {json.dumps(bent)}")
+                continue
+            if all(event):
+                yield ("\n".join(event) + "\n\n").encode()
+            event = []

@@ -1,0 +1,397 @@
+"""A scripted agent of A2A 0.3: JSON-RPC. What it does is what the agent of 1.0 does, in the words of 0.3."""
+
+import base64
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any, Final, cast
+
+from conformance.probe import Options
+from tests.conformance.servers import a2a_agent
+from tests.conformance.servers.a2a_0_3_violations import VIOLATIONS
+from tests.conformance.servers.a2a_agent import Refused, Task, triggers_of_the_agent
+from tests.conformance.servers.kit import Answer, Request, Server, sse, triggers
+
+__all__ = ("SERVER",)
+
+CODES: Final[Mapping[str, int]] = {
+    "PARSE_ERROR": -32700,
+    "INVALID_REQUEST": -32600,
+    "METHOD_NOT_FOUND": -32601,
+    "INVALID_PARAMS": -32602,
+    "INTERNAL": -32603,
+    "TASK_NOT_FOUND": -32001,
+    "TASK_NOT_CANCELABLE": -32002,
+    "PUSH_NOTIFICATION_NOT_SUPPORTED": -32003,
+    "UNSUPPORTED_OPERATION": -32004,
+    "CONTENT_TYPE_NOT_SUPPORTED": -32005,
+    "EXTENDED_AGENT_CARD_NOT_CONFIGURED": -32007,
+}
+TRACE: Final = 'Traceback (most recent call last):\n  File "agent.py", line 7, in send'
+
+
+class Agent(a2a_agent.Agent):
+    async def handle(self, request: Request) -> Answer:
+        path = request.path.removeprefix("/agent")
+        if path == "/.well-known/agent-card.json" and not self.does("the card lies elsewhere"):
+            return self._card(request)
+        if path == "/.well-known/agent.json":
+            return self._card(request)
+        if path in ("", "/") and request.path.startswith("/agent") and request.method == "POST":
+            return await self._rpc(request)
+        return Answer(404, "nothing here")
+
+    def _owner(self, request: Request) -> str:
+        """Who asks. Raises PermissionError."""
+        key = request.headers.get("x-api-key", "")
+        if key in ("alice", "bob"):
+            return key
+        if self.does("strangers come in"):
+            return "alice"
+        if b"ExtendedCard" in request.body and self.does("strangers see everything"):
+            return "alice"
+        raise PermissionError
+
+    async def _rpc(self, request: Request) -> Answer:
+        try:
+            owner = self._owner(request)
+        except PermissionError:
+            challenge = {} if self.does("no challenge") else {"www-authenticate": 'ApiKey realm="agent"'}
+            return Answer(401, "Who are you?", challenge)
+        try:
+            body = request.json
+        except ValueError:
+            reason = "INTERNAL" if self.does("broken JSON is a failure") else "PARSE_ERROR"
+            return self._error(0 if self.does("broken JSON has an id") else None, reason)
+        id = body.get("id")
+        try:
+            if body.get("jsonrpc") != "2.0" and not self.does("jsonrpc is not looked at"):
+                raise Refused("INVALID_REQUEST")
+            if "method" not in body and not self.does("the method is not looked at"):
+                raise Refused("INVALID_REQUEST")
+            params = body.get("params", {})
+            if not isinstance(params, dict):
+                raise Refused("INTERNAL" if self.does("parameters may be anything") else "INVALID_PARAMS")
+            params = cast("dict[str, Any]", params)
+            if body.get("method") in ("message/stream", "tasks/resubscribe"):
+                return await self._stream(body["method"], params, owner, id)
+            result = await self._operate(str(body.get("method")), params, owner)
+        except Refused as error:
+            return self._error(id, str(error))
+        envelope = {"jsonrpc": "2.0", "id": str(id) if self.does("ids become texts") else id, "result": result}
+        if self.does("results without jsonrpc"):
+            del envelope["jsonrpc"]
+        kind = "text/plain" if self.does("JSON-RPC is text") else "application/json"
+        return Answer(body=envelope, headers={"content-type": kind})
+
+    def _error(self, id: Any, reason: str) -> Answer:
+        is_traced = reason == "INVALID_PARAMS" and self.does("stack traces for all")
+        error: dict[str, Any] = {"code": CODES[reason], "message": TRACE if is_traced else reason}
+        if self.does("errors without a message"):
+            del error["message"]
+        id = str(id) if id is not None and self.does("ids become texts") else id
+        return Answer(body={"jsonrpc": "2.0", "id": id, "error": error})
+
+    async def _operate(self, method: str, params: Mapping[str, Any], owner: str) -> Any:
+        """Raises Refused."""
+        match method:
+            case "message/send":
+                sent = await self.send(self._send_params(params), owner, "JSONRPC")
+                return self._send_result(sent, is_plain=self._is_plain(params))
+            case "tasks/get":
+                return self._task(self.get(params, owner, "JSONRPC"))
+            case "tasks/cancel":
+                return self._task(self.cancel(params, owner))
+            case "agent/getAuthenticatedExtendedCard":
+                return self._extended()
+            case str() if method.startswith("tasks/pushNotificationConfig/"):
+                return self._configs(method.rpartition("/")[2], params, owner)
+            case "None":
+                raise Refused("METHOD_NOT_FOUND")
+            case _:
+                raise Refused("INVALID_PARAMS" if self.does("unknown methods have parameters") else "METHOD_NOT_FOUND")
+
+    def _configs(self, method: str, params: Mapping[str, Any], owner: str) -> Any:
+        """Raises Refused."""
+        ids = {"taskId": params.get("id"), "id": params.get("pushNotificationConfigId")}
+        match method:
+            case "set":
+                config: dict[str, Any] = params.get("pushNotificationConfig") or {}
+                return self._config(self.configure({**self._config_in(config), "taskId": params.get("taskId")}, owner))
+            case "get" if ids["id"] is None:
+                configs = self.configs(ids, owner)["configs"]
+                if not configs or self.does("a config needs its id"):
+                    raise Refused("INVALID_PARAMS")
+                return self._config(configs[0])
+            case "get":
+                return self._config(self.configured(ids, owner))
+            case "list":
+                return [self._config(each) for each in self.configs(ids, owner)["configs"]]
+            case "delete":
+                self.unconfigure(ids, owner)
+                return {} if self.does("a deletion has a result") else None
+            case _:
+                raise Refused("METHOD_NOT_FOUND")
+
+    def _extended(self) -> dict[str, Any]:
+        if self.is_bare and not self.does("bare: an extended card anyway"):
+            raise Refused("EXTENDED_AGENT_CARD_NOT_CONFIGURED")
+        if self.does("no extended card after all"):
+            raise Refused("EXTENDED_AGENT_CARD_NOT_CONFIGURED")
+        return self._made_card("http://127.0.0.1")
+
+    # In the words of 1.0
+
+    def _send_params(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        given: Any = params.get("message")
+        made = dict(params)
+        if isinstance(given, dict):
+            made["message"] = self._message_in(cast("dict[str, Any]", given))
+        configuration: dict[str, Any] = dict(params.get("configuration") or {})
+        if "blocking" in configuration:
+            if configuration["blocking"] is False and self.does("only blocking is taken"):
+                raise Refused("INVALID_PARAMS")
+            configuration["returnImmediately"] = configuration.pop("blocking") is False
+        if config := configuration.pop("pushNotificationConfig", None):
+            configuration["taskPushNotificationConfig"] = self._config_in(config)
+        return {**made, "configuration": configuration}
+
+    def _message_in(self, message: dict[str, Any]) -> dict[str, Any]:
+        made = {name: value for name, value in message.items() if name != "kind"}
+        if made.get("role") == "user":
+            made["role"] = "ROLE_USER"
+        parts: Any = made.get("parts")
+        if isinstance(parts, list):
+            made["parts"] = [self._part_in(part) for part in cast("list[dict[str, Any]]", parts)]
+        return made
+
+    def _part_in(self, part: dict[str, Any]) -> dict[str, Any]:
+        names = {"bytes": "raw", "uri": "url", "name": "filename", "mimeType": "mediaType"}
+        file: dict[str, Any] = part.get("file") or {}
+        rest = {name: value for name, value in part.items() if name not in ("kind", "file")}
+        return {**rest, **{names.get(name, name): value for name, value in file.items()}}
+
+    def _config_in(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        made = dict(config)
+        if authentication := made.get("authentication"):
+            made["authentication"] = {**authentication, "scheme": authentication["schemes"][0]}
+        return made
+
+    # In the words of 0.3
+
+    def _is_plain(self, params: Mapping[str, Any]) -> bool:
+        """A greeting, and nothing else."""
+        message: Any = params.get("message", {})
+        is_alone = not {"contextId", "taskId"} & message.keys() and len(message["parts"]) == 1
+        return "configuration" not in params and is_alone and self.word_of(message) == "Hello"
+
+    def _send_result(self, sent: dict[str, Any], *, is_plain: bool) -> Any:
+        made = self._message(sent["message"]) if "message" in sent else self._task(sent["task"])
+        if is_plain and self.does("a result without its kind"):
+            del made["kind"]
+        return {"task": made} if is_plain and self.does("results are wrapped") else made
+
+    def _task(self, task: Mapping[str, Any]) -> dict[str, Any]:
+        made = {"kind": "task", **task, "status": self._status_out(task["status"])}
+        if "artifacts" in task:
+            made["artifacts"] = [self._artifact_out(each) for each in task["artifacts"]]
+        if "history" in task:
+            made["history"] = [self._message(each) for each in task["history"]]
+        if self.does("a task without its context"):
+            made.pop("contextId", None)
+        return made
+
+    def _status_out(self, status: Mapping[str, Any]) -> dict[str, Any]:
+        made = dict(status)
+        if "state" in made and not self.does("states as in 1.0"):
+            made["state"] = made["state"].removeprefix("TASK_STATE_").lower().replace("_", "-")
+        if "message" in made:
+            made["message"] = self._message(made["message"])
+        if self.does("times in words"):
+            made["timestamp"] = "yesterday"
+        return made
+
+    def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        made = {"kind": "message", **message}
+        if not self.does("roles as in 1.0"):
+            made["role"] = {"ROLE_USER": "user", "ROLE_AGENT": "agent"}.get(made["role"], made["role"])
+        made["parts"] = [self._part(each) for each in message["parts"]]
+        return made
+
+    def _artifact_out(self, artifact: Mapping[str, Any]) -> dict[str, Any]:
+        return {**artifact, "parts": [self._part(each) for each in artifact["parts"]]}
+
+    def _part(self, part: Mapping[str, Any]) -> dict[str, Any]:
+        names = {"filename": "name", "mediaType": "mimeType"}
+        if "raw" in part or "url" in part:
+            file = {new: part[old] for old, new in names.items() if old in part}
+            name = "bytes" if "raw" in part else "uri"
+            file[name] = part["raw" if "raw" in part else "url"]
+            if self.does("a file of two kinds"):
+                file["uri"] = "https://example.com/file"
+            return {"kind": "file", "file": file}
+        made = {"kind": "data" if "data" in part else "text", **part}
+        if self.does("parts without a kind"):
+            del made["kind"]
+        return made
+
+    def _config(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        made = {name: value for name, value in config.items() if name != "taskId"}
+        if authentication := made.get("authentication"):
+            made["authentication"] = {"schemes": [authentication["scheme"]]}
+        return {"taskId": config["taskId"], "pushNotificationConfig": made}
+
+    def pushed(self, task: Task, event: dict[str, Any]) -> Any:
+        if self.does("pushes are events"):
+            return self._event(task, event, is_last=False)
+        return self._task(self.view(task))
+
+    # Streams
+
+    async def _stream(self, method: str, params: Mapping[str, Any], owner: str, id: Any) -> Answer:
+        """Raises Refused."""
+        if method == "tasks/resubscribe":
+            events = await self.subscribed(str(params.get("id")), owner)
+        else:
+            events = await self.streamed(self._send_params(params), owner, "JSONRPC")
+        kind = "application/octet-stream" if self.does("streams are bytes") else "text/event-stream"
+        return Answer(stream=self._told(events, id), headers={"content-type": kind})
+
+    async def _told(self, events: AsyncGenerator[dict[str, Any]], id: Any) -> AsyncGenerator[bytes]:
+        number: Any = "1" if self.does("events with another id") else id
+        async with aclosing(events):
+            async for event in events:
+                task = self.tasks.get(self._task_id(event))
+                yield sse({"jsonrpc": "2.0", "id": number, "result": self._event(task, event, is_last=True)})
+
+    @staticmethod
+    def _task_id(event: Mapping[str, Any]) -> str:
+        told = next(iter(event.values()))
+        return str(told.get("id") or told.get("taskId"))
+
+    def _event(self, task: Task | None, event: Mapping[str, Any], *, is_last: bool) -> dict[str, Any]:
+        if "task" in event:
+            return self._task(event["task"])
+        if "message" in event:
+            return self._message(event["message"])
+        if "artifactUpdate" in event:
+            update = event["artifactUpdate"]
+            made = {"kind": "artifact-update", **update, "artifact": self._artifact_out(update["artifact"])}
+            return {**made, "kind": "artifact"} if self.does("an event of an unknown kind") else made
+        update = event["statusUpdate"]
+        status = self._status_out(update["status"])
+        made = {"kind": "status-update", **update, "status": status, "final": self._is_final(task, update) and is_last}
+        if self.does("status updates without final"):
+            del made["final"]
+        return made
+
+    def _is_final(self, task: Task | None, update: Mapping[str, Any]) -> bool:
+        state = str(update["status"].get("state")).removeprefix("TASK_STATE_").upper()
+        word = task.word if task is not None else ""
+        if state == "WORKING" and word == "stream" and self.does("work is final"):
+            return True
+        if state == "FAILED" and self.does("failure is not final"):
+            return False
+        if state == "INPUT_REQUIRED":
+            return not self.does("a question is not final")
+        return state in a2a_agent.TERMINAL and not (word == "stream" and self.does("no update is final"))
+
+    # The card
+
+    def _card(self, request: Request) -> Answer:
+        if "x-api-key" not in request.headers and self.does("the card needs a key"):
+            return Answer(401, "Who are you?")
+        headers = {
+            "content-type": "text/plain" if self.does("the card is plain text") else "application/json",
+            "cache-control": "" if self.does("the card is not to be kept") else "max-age=60",
+            "etag": "" if self.does("the card has no ETag") else '"1"',
+        }
+        if request.headers.get("if-none-match") == '"1"' and not self.does("the card is sent again"):
+            return Answer(304, headers=headers)
+        return Answer(body=self._made_card(request.base), headers=headers)
+
+    def _made_card(self, base: str) -> dict[str, Any]:
+        url = f"{base}/agent"
+        card: dict[str, Any] = {
+            "protocolVersion": "0.3.0",
+            "name": "Scripted",
+            "description": "An agent that keeps the rules.",
+            "version": "1",
+            "url": "/agent" if self.does("a URL without a host") else url,
+            "preferredTransport": "JSONRPC",
+            "additionalInterfaces": self._interfaces(url),
+            "provider": {"url": "https://example.com", "organization": "Example"},
+            "capabilities": self._capabilities(),
+            "defaultInputModes": ["text/plain"],
+            "defaultOutputModes": ["text/plain"],
+            "skills": self._skills(),
+            "securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"}},
+            "security": [{"key": []}],
+            "supportsAuthenticatedExtendedCard": not self.is_bare,
+            "signatures": [self._signature()],
+        }
+        if self.does("a card without a version"):
+            del card["version"]
+        if self.does("a scheme that is not declared"):
+            card["security"].append({"other": []})
+        if self.does("a scheme without its name"):
+            del card["securitySchemes"]["key"]["name"]
+        return card
+
+    def _interfaces(self, url: str) -> list[dict[str, Any]]:
+        faces: list[dict[str, Any]] = [{"url": url, "transport": "JSONRPC"}]
+        faces.append({"url": "https://example.com:443", "transport": "GRPC"})
+        if self.does("transports in lower case"):
+            faces[1]["transport"] = "grpc"
+        if self.does("an interface without its url"):
+            del faces[1]["url"]
+        if self.does("the card's url is not listed"):
+            del faces[0]
+        if self.does("one URL of two transports"):
+            faces[0] = {"url": url, "transport": "HTTP+JSON"}
+        if self.does("an interface that is not there"):
+            faces.append({"url": f"{url}/elsewhere", "transport": "JSONRPC"})
+        return faces
+
+    def _capabilities(self) -> dict[str, Any]:
+        other: dict[str, Any] = {"uri": "https://example.com/extensions/other"}
+        if self.does("an extension that is no URI"):
+            other["uri"] = "demo"
+        if self.does("an extension with a wrong type"):
+            other["required"] = "no"
+        declared: dict[str, Any] = {"extensions": [other], "stateTransitionHistory": False}
+        if self.does("a capability that is a text"):
+            declared["stateTransitionHistory"] = "no"
+        return declared if self.is_bare else {**declared, "streaming": True, "pushNotifications": True}
+
+    def _skills(self) -> list[dict[str, Any]]:
+        skill: dict[str, Any] = {"id": "one", "name": "One", "description": "Does one thing.", "tags": ["demo"]}
+        if self.does("a skill without tags"):
+            del skill["tags"]
+        return [skill, {**skill, "id": "one" if self.does("two skills have one id") else "two"}]
+
+    def _signature(self) -> dict[str, Any]:
+        header = {"alg": "ES256", "typ": "JOSE", "kid": "1"}
+        if self.does("a signature without a key"):
+            del header["kid"]
+        protected = base64.urlsafe_b64encode(json.dumps(header).encode()).decode().rstrip("=")
+        return {"protected": protected, "signature": "c2ln====" if self.does("a signature with padding") else "c2ln"}
+
+
+SERVER: Final = Server(
+    set="a2a-0.3",
+    make=Agent,
+    violations=VIOLATIONS,
+    variants=("bare",),
+    path="/agent",
+    options=Options(
+        headers={"X-Api-Key": "alice"},
+        other_headers={"X-Api-Key": "bob"},
+        triggers=triggers(**triggers_of_the_agent()),
+        timeout=8.0,
+    ),
+    unbroken={
+        "send.succeeds": "a server that fails it keeps nothing: the dead server shows that",
+        "card.old-place": "a may that is not used is not observed, and breaks nothing",
+    },
+)

@@ -1,0 +1,188 @@
+"""What scripted servers are made of.
+
+A server is a module of this folder. It has `SERVER`, and a class that answers requests: right by default, and wrong in
+the one way that it is told, at the places where it asks `self.does("…")`.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import parse_qsl
+
+from conformance.probe import Options
+from conformance.trigger import Trigger, Triggers
+
+__all__ = ("Answer", "Dead", "Request", "ScriptedServer", "Server", "Violation", "sse", "triggers")
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One thing that a server does wrong, as servers in the field do."""
+
+    name: str
+    breaks: str
+    """The requirement that must catch it, without the name of the set."""
+    also: Sequence[str] = ()
+    """Others that cannot but fail with it; patterns are understood. Those with ~ before them may fail with it, or not:
+    it depends on who comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+    base: str
+    """The server's own URL."""
+    raw_query: str = ""
+    """For parameters that are there more than once."""
+
+    @property
+    def json(self) -> Any:
+        """Raises ValueError."""
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int = 200
+    body: Any = None
+    """Sent as JSON; text and bytes as they are."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    stream: AsyncIterator[bytes] | None = None
+    is_cut: bool = False
+    """The connection is cut where the stream ends."""
+
+
+def sse(value: Any, *, event: str = "", id: str = "") -> bytes:
+    """One server-sent event with JSON in it."""
+    head = (f"event: {event}\n" if event else "") + (f"id: {id}\n" if id else "")
+    return f"{head}data: {json.dumps(value)}\n\n".encode()
+
+
+class ScriptedServer:
+    """An ASGI application; what it does is in `handle`."""
+
+    def __init__(self, violation: str = "") -> None:
+        self.violation = violation
+        self.asked: set[str] = set()
+        """The violations that the code knows, so that none is listed that nothing looks at."""
+
+    def does(self, violation: str) -> bool:
+        self.asked.add(violation)
+        return self.violation == violation
+
+    async def handle(self, request: Request) -> Answer:
+        raise NotImplementedError
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        body = b""
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        request = Request(
+            method=scope["method"],
+            path=scope["path"],
+            query=dict(parse_qsl(scope["query_string"].decode(), keep_blank_values=True)),
+            headers=headers,
+            body=body,
+            base=f"http://{headers.get('host', '')}",
+            raw_query=scope["query_string"].decode(),
+        )
+        with contextlib.suppress(asyncio.CancelledError):  # the server is stopped while somebody waits
+            await _sent(await self.handle(request), receive, send)
+
+
+class _Cut(Exception):
+    """The application dies in the middle of its answer, and the server cuts the connection."""
+
+
+async def _streamed(
+    stream: AsyncIterator[bytes], receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
+) -> bool:
+    """True if the reader left before the end; the stream is told so by being closed."""
+
+    async def sending() -> None:
+        async for chunk in stream:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def leaving() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    loop = asyncio.get_running_loop()
+    sends, leaves = loop.create_task(sending()), loop.create_task(leaving())
+    try:
+        await asyncio.wait((sends, leaves), return_when=asyncio.FIRST_COMPLETED)
+        has_left = not sends.done()
+    finally:
+        for task in (sends, leaves):
+            task.cancel()
+        await asyncio.gather(sends, leaves, return_exceptions=True)
+        if isinstance(stream, AsyncGenerator):
+            await cast("AsyncGenerator[bytes]", stream).aclose()
+    return has_left
+
+
+async def _sent(answer: Answer, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
+    content = b""
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    if answer.stream is not None:
+        headers.setdefault("content-type", "text/event-stream")
+    elif isinstance(answer.body, bytes | str):
+        content = answer.body.encode() if isinstance(answer.body, str) else answer.body
+        headers.setdefault("content-type", "text/plain; charset=utf-8")
+    elif answer.body is not None:
+        content = json.dumps(answer.body).encode()
+        headers.setdefault("content-type", "application/json")
+    raw = [(name.encode(), value.encode()) for name, value in headers.items() if value]
+    await send({"type": "http.response.start", "status": answer.status, "headers": raw})
+    if answer.stream is None:
+        await send({"type": "http.response.body", "body": content})
+        return
+    if await _streamed(answer.stream, receive, send):
+        return
+    if answer.is_cut:
+        raise _Cut
+    await send({"type": "http.response.body", "body": b""})
+
+
+class Dead(ScriptedServer):
+    """A server that is there, and does nothing: every answer is an error."""
+
+    async def handle(self, request: Request) -> Answer:
+        return Answer(500, {"error": "dead"})
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What the tests need to know of a scripted server."""
+
+    set: str
+    make: Callable[[str], ScriptedServer]
+    """With the name of the violation; none: it is right."""
+    violations: Sequence[Violation]
+    variants: Sequence[str] = ()
+    """Other servers that are right: they differ in what they declare."""
+    path: str = ""
+    """Of the agent, below the server's URL."""
+    options: Options = field(default_factory=Options)
+    unbroken: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Requirements that no violation breaks, and why."""
+    is_large: bool = False
+    """The set is so large that a violation is shown to the groups of requirements that it concerns, and not to all."""
+
+
+def triggers(**texts: str) -> Triggers:
+    return Triggers({behaviour: Trigger(text) for behaviour, text in texts.items()})

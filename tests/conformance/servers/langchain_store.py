@@ -1,0 +1,89 @@
+"""The store of the scripted servers of the Agent Protocol and of LangGraph Platform."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.conformance.servers.kit import Request
+from tests.conformance.servers.langchain_work import Work, has, now
+
+__all__ = ("Store",)
+
+Key = tuple[str, tuple[str, ...], str]
+
+
+class Store(Work):
+    def __init__(self, violation: str = "") -> None:
+        super().__init__(violation)
+        self.items: dict[Key, dict[str, Any]] = {}
+
+    def _key(self, request: Request, namespace: Sequence[str], key: str) -> Key:
+        owner = "" if self.does("the store is everybody's") else request.headers.get("x-api-key", "")
+        return owner, tuple(namespace), key
+
+    def put(self, request: Request) -> None:
+        body = self.body(request)
+        if "namespace" not in body and not self.does("no namespace is the root"):
+            raise self.error(422, "namespace is missing")
+        if not isinstance(body.get("value"), dict) and not self.does("values are anything"):
+            raise self.error(422, "value is an object")
+        at = self._key(request, body.get("namespace", []), body["key"])
+        there = self.items.get(at)
+        value = body["value"]
+        if there is not None and self.does("values of items are merged"):
+            value = {**there["value"], **value}
+        keeps = there is not None and not self.does("replaced items are new")
+        born = there["created_at"] if keeps and there is not None else now()
+        self.items[at] = {
+            "namespace": list(at[1]),
+            "key": at[2],
+            "value": value,
+            "created_at": born,
+            "updated_at": now(),
+        }
+
+    def got(self, request: Request, namespace: Sequence[str]) -> Mapping[str, Any] | None:
+        found = self.items.get(self._key(request, namespace, request.query.get("key", "")))
+        if found is None and self.does("missing items are empty"):
+            return {"namespace": list(namespace), "key": "", "value": {}, "created_at": now(), "updated_at": now()}
+        if found is not None and self.does("items lose their namespace"):
+            return {**found, "namespace": []}
+        if found is not None and self.does("an item has no date"):
+            return {name: value for name, value in found.items() if name != "created_at"}
+        return found
+
+    def remove(self, request: Request) -> bool:
+        """True if it was there."""
+        body = self.body(request)
+        at = self._key(request, body.get("namespace", []), body["key"])
+        if self.does("deleted items stay"):
+            return at in self.items
+        return self.items.pop(at, None) is not None
+
+    def searched(self, request: Request) -> list[Any]:
+        body = self.body(request)
+        prefix: tuple[str, ...] = tuple(body.get("namespace_prefix") or ())
+        found = [each for at, each in self.items.items() if at[1][: len(prefix)] == prefix]
+        if self.does("a prefix is a whole namespace"):
+            found = [each for each in found if tuple(each["namespace"]) == prefix]
+        if not self.does("filters are not looked at"):
+            found = [each for each in found if has(each["value"], body.get("filter") or {})]
+        start = 0 if self.does("items have no pages") else body.get("offset", 0)
+        return found[start : start + body.get("limit", 10)]
+
+    def namespaces(self, request: Request) -> list[list[str]]:
+        body = self.body(request)
+        prefix: list[str] = body.get("prefix") or []
+        suffix: list[str] = body.get("suffix") or []
+        depth = body.get("max_depth")
+        found: list[list[str]] = []
+        for _, namespace, _ in self.items:
+            shown = list(namespace)
+            if shown[: len(prefix)] != prefix and not self.does("prefixes are not looked at"):
+                continue
+            if suffix and shown[-len(suffix) :] != suffix and not self.does("suffixes are not looked at"):
+                continue
+            if not self.does("depth is not looked at"):
+                shown = shown[:depth]
+            if shown not in found:
+                found.append(shown)
+        return found[: body.get("limit", 100)]

@@ -1,0 +1,354 @@
+"""A scripted server of OpenAI's chat completions."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from itertools import count
+from typing import Any, Final, cast
+
+from conformance.probe import Options
+from conformance.trigger import Trigger, Triggers
+from tests.conformance.servers.kit import Answer, Request, Server, Violation, sse
+from tests.conformance.servers.openai_model import CITY, OpenAi, Refused
+
+__all__ = ("SERVER",)
+
+_ROLES: Final = ("developer", "system", "user", "assistant", "tool")
+
+VIOLATIONS: Final = (
+    # Models
+    Violation("models are not listed", "models.list", ("form.model", "models.get")),
+    Violation("a model has another id", "models.get"),
+    Violation("unknown models are made", "models.unknown"),
+    # Answers
+    Violation("every answer has two choices", "chat.one-choice", ("chat.n",)),
+    Violation("answers have no text", "chat.text", ("chat.schema", "call.result")),
+    Violation("answers end for their length", "chat.stop"),
+    Violation("all answers have one id", "chat.own-id", ("chat.concurrent",)),
+    Violation("times are in milliseconds", "chat.created"),
+    Violation("no usage", "chat.usage"),
+    Violation("the total is that of the answer", "chat.usage-sum", ("stream.usage",)),
+    Violation("answers at once are one", "chat.concurrent", ("~chat.own-id",)),
+    Violation("nobody may speak for the system", "chat.system"),
+    Violation("developers are unknown", "chat.developer"),
+    Violation("conversations are of one turn", "chat.history", ("chat.history-calls", "call.result")),
+    Violation("content is never null", "chat.history-calls", ("call.result",)),
+    Violation("content is text", "chat.parts"),
+    Violation("options are never null", "chat.nulls"),
+    Violation("unknown options are refused", "chat.options"),
+    Violation("metadata are refused", "chat.metadata"),
+    Violation("n is ignored", "chat.n"),
+    Violation("Accept makes a stream", "chat.no-stream", ("form.completion",)),
+    Violation("schemas are ignored", "chat.schema"),
+    # Streams
+    Violation("streams need an Accept", "stream.answer", ("call.stream", "~*")),
+    Violation("no [DONE]", "stream.done"),
+    Violation("streams are cut in an event", "stream.closed"),
+    Violation("chunks have a type", "stream.data-only"),
+    Violation("each chunk has an id", "stream.one-id"),
+    Violation("each chunk has a time", "stream.one-time"),
+    Violation("each delta has a role", "stream.role-once"),
+    Violation("deltas have no text", "stream.text"),
+    Violation("each chunk has a finish_reason", "stream.finish", ("error.failure-stream",)),
+    Violation("chunks are numbered", "stream.index"),
+    Violation("usage is never streamed", "stream.usage"),
+    Violation("usage is left out before", "stream.usage-null"),
+    Violation("usage is always streamed", "stream.usage-unasked"),
+    # Calls
+    Violation("calls are text", "call.answer", ("call.*",)),
+    Violation("calls end with stop", "call.finish"),
+    Violation("other tools are called", "call.name", ("call.named",)),
+    Violation("arguments are cut", "call.arguments"),
+    Violation("all calls have one id", "call.own-id"),
+    Violation("results are refused", "call.result", ("chat.history-calls",)),
+    Violation("tool_choice none is ignored", "call.none"),
+    Violation("a named tool is not called", "call.named"),
+    Violation("calls are not streamed", "call.stream", ("call.stream-*",)),
+    Violation("streamed calls are numbered from 1", "call.stream-index", ("call.stream-*",)),
+    Violation("each delta names the call", "call.stream-once"),
+    Violation("arguments are streamed twice", "call.stream-arguments"),
+    Violation("streamed calls end with stop", "call.stream-finish"),
+    # Errors
+    Violation("there is a default model", "error.no-model"),
+    Violation("there are default messages", "error.no-messages"),
+    Violation("no messages are a message", "error.empty"),
+    Violation("messages may be text", "error.messages-text", ("error.param", "error.type")),
+    Violation("unknown roles are taken", "error.role"),
+    Violation("unknown parts are taken", "error.part"),
+    Violation("results need no call", "error.result"),
+    Violation("temperatures have no most", "error.temperature"),
+    Violation("unknown models are bad requests", "error.model"),
+    Violation("unknown models have no code", "error.model-code"),
+    Violation("refusals name no parameter", "error.param"),
+    Violation("refusals are of the type error", "error.type"),
+    Violation("broken JSON is a 500", "error.json", ("safe.errors",)),
+    Violation("failures are empty answers", "error.failure"),
+    Violation("failed streams just end", "error.failure-stream"),
+    Violation("nobody needs a key", "error.no-key"),
+    Violation("any key will do", "error.wrong-key"),
+    # What must not be shown
+    Violation("ids are paths", "safe.ids"),
+    Violation("errors show a stack trace", "safe.errors", ("safe.ids",)),
+    Violation("deep JSON is a server error", "safe.deep"),
+    # The form of messages
+    Violation("answers are called text", "form.json"),
+    Violation("answers are chunks", "form.completion"),
+    Violation("choices have no finish_reason", "form.choice", ("chat.stop", "call.finish")),
+    Violation("messages are the user's", "form.message"),
+    Violation("answers are done", "form.finish-reason", ("chat.stop",)),
+    Violation("arguments are objects", "form.tool-call", ("call.arguments",)),
+    Violation("usage has no total", "form.usage", ("chat.usage-sum", "stream.usage")),
+    Violation("chunks are completions", "form.chunk"),
+    Violation("the last choice has no delta", "form.chunk-choice"),
+    Violation("call deltas have no index", "form.call-delta", ("call.stream-*",)),
+    Violation("models have no owner", "form.model"),
+    Violation("the list of models has no object", "form.models"),
+    Violation("errors are told as detail", "form.error"),
+)
+
+
+class Chat(OpenAi):
+    """What the last message says tells what the model does."""
+
+    def __init__(self, violation: str = "") -> None:
+        super().__init__(violation)
+        self._numbers = count(1)
+        self._busy = 0
+        self._shared = ""
+
+    async def _routed(self, request: Request, path: list[str]) -> Answer:
+        if (request.method, path) != ("POST", ["chat", "completions"]):
+            raise Refused(404, "no such path")
+        body = self._checked(self._json(request))
+        wants_stream = body.get("stream") is True
+        accepts = request.headers.get("accept", "")
+        if "event-stream" in accepts and self.does("Accept makes a stream"):
+            wants_stream = True
+        if wants_stream and "event-stream" not in accepts and self.does("streams need an Accept"):
+            wants_stream = False
+        text = self._text(body)
+        if wants_stream:
+            return Answer(stream=self._stream(body, text))
+        return await self._answer(body, text)
+
+    # Requests
+
+    def _checked(self, body: dict[str, Any]) -> dict[str, Any]:
+        model = self._named(body)
+        if "messages" not in body and self.does("there are default messages"):
+            body["messages"] = [{"role": "user", "content": "Hello"}]
+        if isinstance(body.get("messages"), str) and self.does("messages may be text"):
+            body["messages"] = [{"role": "user", "content": "Hello"}]
+        if not isinstance(body.get("messages"), list):
+            raise Refused(400, "messages are needed", "messages")
+        messages: list[Any] = body["messages"]
+        self.refuse_unless(bool(messages), "messages", "no messages are a message")
+        calls: set[str] = set()
+        for message in messages:
+            self._check_message(message, calls)
+        assistants = [each for each in messages if each["role"] == "assistant"]
+        if assistants and self.does("conversations are of one turn"):
+            raise Refused(400, "one turn", "messages")
+        self.check_temperature(body)
+        if None in body.values() and self.does("options are never null"):
+            raise Refused(400, "null")
+        if "seed" in body and self.does("unknown options are refused"):
+            raise Refused(400, "unknown", "seed")
+        if body.get("metadata") and self.does("metadata are refused"):
+            raise Refused(400, "unknown", "metadata")
+        return {**body, "model": model}
+
+    def _check_message(self, message: Mapping[str, Any], calls: set[str]) -> None:
+        role, content = message.get("role"), message.get("content")
+        self.refuse_unless(role in _ROLES, "messages.role", "unknown roles are taken")
+        if role == "system" and self.does("nobody may speak for the system"):
+            raise Refused(400, "no system", "messages")
+        if role == "developer" and self.does("developers are unknown"):
+            raise Refused(400, "no developer", "messages")
+        if content is None and self.does("content is never null"):
+            raise Refused(400, "no content", "messages")
+        if isinstance(content, list):
+            if self.does("content is text"):
+                raise Refused(400, "content is text", "messages")
+            for part in cast("list[Any]", content):
+                self.refuse_unless(part.get("type") == "text", "messages.content", "unknown parts are taken")
+        calls.update(str(each["id"]) for each in message.get("tool_calls") or ())
+        if role == "tool":
+            if calls and self.does("results are refused"):
+                raise Refused(400, "no results", "messages")
+            self.refuse_unless(message.get("tool_call_id") in calls, "messages", "results need no call")
+
+    def _text(self, body: Mapping[str, Any]) -> str:
+        messages: Sequence[Any] = body["messages"]
+        content: Any = messages[-1].get("content") if messages else ""
+        if isinstance(content, list):
+            return "".join(part.get("text", "") for part in cast("list[Any]", content))
+        return str(content or "")
+
+    def _wants_call(self, body: Mapping[str, Any], text: str) -> bool:
+        choice = body.get("tool_choice")
+        if choice == "none" and not self.does("tool_choice none is ignored"):
+            return False
+        if isinstance(choice, dict):
+            return not self.does("a named tool is not called")
+        return bool(body.get("tools")) and text.startswith("call")
+
+    # Answers
+
+    def _id(self) -> str:
+        return "chatcmpl-0" if self.does("all answers have one id") else f"chatcmpl-{next(self._numbers)}"
+
+    def _said(self, body: Mapping[str, Any], text: str) -> str:
+        if body.get("response_format") and not self.does("schemas are ignored"):
+            return CITY
+        return f"You said: {text}"
+
+    async def _answer(self, body: Mapping[str, Any], text: str) -> Answer:
+        if text.startswith("fail") and not self.does("failures are empty answers"):
+            raise Refused(500, "the model failed")
+        id = self._id()
+        self._busy += 1
+        if self._busy > 1 and self.does("answers at once are one"):
+            id = self._shared
+        self._shared = id
+        await asyncio.sleep(0.005)
+        self._busy -= 1
+        number = 1 if self.does("n is ignored") else body.get("n") or 1
+        if self.does("every answer has two choices"):
+            number = 2 if body.get("n") is None else 3
+        choices = [self._choice(index, body, text) for index in range(number)]
+        made: dict[str, Any] = {
+            "id": id,
+            "object": "chat.completion.chunk" if self.does("answers are chunks") else "chat.completion",
+            "created": self._now(),
+            "model": body["model"],
+            "choices": choices,
+        }
+        if not self.does("no usage"):
+            made["usage"] = self._usage()
+        return Answer(body=made)
+
+    def _now(self) -> int:
+        return int(time.time() * (1000 if self.does("times are in milliseconds") else 1))
+
+    def _usage(self) -> dict[str, int]:
+        usage = {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
+        if self.does("the total is that of the answer"):
+            usage["total_tokens"] = 3
+        if self.does("usage has no total"):
+            del usage["total_tokens"]
+        return usage
+
+    def _choice(self, index: int, body: Mapping[str, Any], text: str) -> dict[str, Any]:
+        role = "user" if self.does("messages are the user's") else "assistant"
+        said = None if self.does("answers have no text") else self._said(body, text)
+        message: dict[str, Any] = {"role": role, "content": said, "refusal": None}
+        reason = "length" if self.does("answers end for their length") else "stop"
+        if self.does("answers are done"):
+            reason = "done"
+        if self._wants_call(body, text) and not self.does("calls are text"):
+            message |= {"content": None, "tool_calls": [self._call(body)]}
+            reason = "stop" if self.does("calls end with stop") else "tool_calls"
+        choice = {"index": index, "message": message, "finish_reason": reason, "logprobs": None}
+        if self.does("choices have no finish_reason"):
+            del choice["finish_reason"]
+        return choice
+
+    def _call(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        name = "get_time" if self.does("other tools are called") else body["tools"][0]["function"]["name"]
+        arguments: Any = CITY[:-1] if self.does("arguments are cut") else CITY
+        if self.does("arguments are objects"):
+            arguments = {"city": "Rome"}
+        id = "call_0" if self.does("all calls have one id") else f"call_{next(self._numbers)}"
+        return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+    # Streams
+
+    async def _stream(self, body: Mapping[str, Any], text: str) -> AsyncGenerator[bytes]:
+        id, at = self._id(), self._now()
+        options: dict[str, Any] = body.get("stream_options") or {}
+        wants_usage = options.get("include_usage") is True
+        for number, (delta, reason) in enumerate(self._deltas(body, text)):
+            choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": reason}
+            if self.does("chunks are numbered"):
+                choice["index"] = number
+            if self.does("each chunk has a finish_reason"):
+                choice["finish_reason"] = "stop" if reason is None else reason
+            if reason is not None and self.does("the last choice has no delta"):
+                del choice["delta"]
+            chunk = self._chunk(id, at, number, body, [choice])
+            if wants_usage and not self.does("usage is left out before"):
+                chunk["usage"] = None
+            yield sse(chunk, event="chunk" if self.does("chunks have a type") else "")
+        if text.startswith("fail"):
+            if not self.does("failed streams just end"):
+                yield sse({"error": {"message": "it failed", "type": "server_error", "param": None, "code": None}})
+            return
+        if (wants_usage or self.does("usage is always streamed")) and not self.does("usage is never streamed"):
+            yield sse({**self._chunk(id, at, 0, body, []), "usage": self._usage()})
+        if not self.does("no [DONE]"):
+            yield b"data: [DONE]\n\n"
+        if self.does("streams are cut in an event"):
+            yield b"data: {"
+
+    def _chunk(self, id: str, at: int, number: int, body: Mapping[str, Any], choices: list[Any]) -> dict[str, Any]:
+        return {
+            "id": f"{id}-{number}" if self.does("each chunk has an id") else id,
+            "object": "chat.completion" if self.does("chunks are completions") else "chat.completion.chunk",
+            "created": at + number if self.does("each chunk has a time") else at,
+            "model": body["model"],
+            "choices": choices,
+        }
+
+    def _deltas(self, body: Mapping[str, Any], text: str) -> list[tuple[dict[str, Any], str | None]]:
+        first: dict[str, Any] = {"role": "assistant", "content": ""}
+        if text.startswith("fail"):
+            return [(first, None)]
+        if self._wants_call(body, text) and not self.does("calls are text") and not self.does("calls are not streamed"):
+            reason = "stop" if self.does("streamed calls end with stop") else "tool_calls"
+            return [(first, None), *((each, None) for each in self._call_deltas(body)), ({}, reason)]
+        words = [f"{word} " for word in self._said(body, text).split()]
+        if self.does("deltas have no text"):
+            words = []
+        role = {"role": "assistant"} if self.does("each delta has a role") else {}
+        return [(first, None), *(({**role, "content": word}, None) for word in words), ({}, "stop")]
+
+    def _call_deltas(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        call = self._call(body)
+        index = 1 if self.does("streamed calls are numbered from 1") else 0
+        named = {"id": call["id"], "type": "function"}
+        name = call["function"]["name"]
+        pieces = [CITY[:6], CITY[6:]]
+        if self.does("arguments are streamed twice"):
+            pieces.append(CITY)
+        deltas: list[dict[str, Any]] = [{"index": index, **named, "function": {"name": name, "arguments": ""}}]
+        for piece in pieces:
+            if self.does("each delta names the call"):
+                deltas.append({"index": index, **named, "function": {"name": name, "arguments": piece}})
+            else:
+                deltas.append({"index": index, "function": {"arguments": piece}})
+        if self.does("call deltas have no index"):
+            deltas = [{name: value for name, value in each.items() if name != "index"} for each in deltas]
+        return [{"tool_calls": [each]} for each in deltas]
+
+
+SERVER: Final = Server(
+    set="openai-chat",
+    make=Chat,
+    violations=VIOLATIONS,
+    path="/v1",
+    options=Options(
+        triggers=Triggers(
+            {
+                "plain": Trigger("Hello", agent="mock-1"),
+                "calls": Trigger("call the tool", agent="mock-1"),
+                "data": Trigger("Where?", agent="mock-1"),
+                "fail": Trigger("fail", agent="mock-1"),
+            }
+        ),
+        headers={"Authorization": "Bearer first-caller"},
+        other_headers={"Authorization": "Bearer second-caller"},
+        timeout=5.0,
+    ),
+    unbroken={"chat.answer": "a server that fails it keeps nothing: the dead server shows that"},
+)

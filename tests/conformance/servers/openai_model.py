@@ -1,0 +1,126 @@
+"""What the scripted servers of OpenAI's protocols share: models, keys, and what they refuse."""
+
+import re
+from typing import Any, Final, cast
+
+from tests.conformance.servers.kit import Answer, Request, ScriptedServer
+
+__all__ = ("CITY", "MODELS", "OpenAi", "Refused")
+
+MODELS: Final = ("mock-1", "mock-2")
+CITY: Final = '{"city": "Rome"}'
+_KEYS: Final = ("first-caller", "second-caller")
+_TRACE: Final = 'Traceback (most recent call last):\n  File "/srv/app.py", line 1'
+
+
+class Refused(Exception):
+    def __init__(self, status: int, words: str, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(words)
+        self.status = status
+        self.param = param
+        self.code = code
+
+
+class OpenAi(ScriptedServer):
+    """`_routed` is the server's own."""
+
+    async def handle(self, request: Request) -> Answer:
+        path = [each for each in request.path.removeprefix("/v1").split("/") if each]
+        try:
+            answer = await self._entered(request, path)
+        except Refused as error:
+            answer = Answer(error.status, self._error(error))
+        is_json = answer.body is not None and not isinstance(answer.body, str | bytes)
+        if is_json and self.does("answers are called text"):
+            return Answer(answer.status, answer.body, {**answer.headers, "content-type": "text/plain"})
+        return answer
+
+    async def _routed(self, request: Request, path: list[str]) -> Answer:
+        raise NotImplementedError
+
+    async def _entered(self, request: Request, path: list[str]) -> Answer:
+        key = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if not key and not self.does("nobody needs a key"):
+            raise Refused(401, "a key is needed", code="invalid_api_key")
+        if key and key not in _KEYS and not self.does("any key will do"):
+            raise Refused(401, "wrong key", code="invalid_api_key")
+        match request.method, path:
+            case "GET", ["models"]:
+                return self._models()
+            case "GET", ["models", *id]:
+                return self._model("/".join(id))
+            case _:
+                return await self._routed(request, path)
+
+    def _error(self, error: Refused) -> Any:
+        type = "invalid_request_error" if error.status < 500 else "server_error"
+        words, param, code = str(error), error.param, error.code
+        if self.does("errors show a stack trace"):
+            words = _TRACE
+        if self.does("refusals are of the type error"):
+            type = "error"
+        if self.does("refusals name no parameter"):
+            param = None
+        if self.does("unknown models have no code") and code == "model_not_found":
+            code = None
+        if error.status == 401 and self.does("errors are told as detail"):
+            return {"detail": words}
+        return {"error": {"message": words, "type": type, "param": param, "code": code}}
+
+    # Models
+
+    def _models(self) -> Answer:
+        models = [self._shown(each) for each in MODELS]
+        if self.does("models are not listed"):
+            return Answer(body={"object": "list", "data": []})
+        return Answer(body={"data": models} if self.does("the list of models has no object") else self._list(models))
+
+    def _list(self, items: list[Any]) -> dict[str, Any]:
+        return {"object": "list", "data": items}
+
+    def _shown(self, id: str) -> dict[str, Any]:
+        model = {"id": id, "object": "model", "created": 1_700_000_000, "owned_by": "tests"}
+        if self.does("models have no owner"):
+            del model["owned_by"]
+        return model
+
+    def _model(self, id: str) -> Answer:
+        if ".." in id and self.does("ids are paths"):
+            return Answer(body="root:x:0:0:root:/root:/bin/sh")
+        is_made_up = re.fullmatch("[a-z-]{5,63}", id) and self.does("unknown models are made")
+        if id not in MODELS and not is_made_up:
+            raise Refused(404, "no such model", "model", "model_not_found")
+        return Answer(body=self._shown("another" if self.does("a model has another id") else id))
+
+    # Requests
+
+    def _json(self, request: Request) -> dict[str, Any]:
+        if request.body.count(b"[") > 500 and self.does("deep JSON is a server error"):
+            raise Refused(500, "recursion")
+        try:
+            body = request.json
+        except ValueError:
+            raise Refused(500 if self.does("broken JSON is a 500") else 400, "no JSON") from None
+        if not isinstance(body, dict):
+            raise Refused(400, "no object")
+        return cast("dict[str, Any]", body)
+
+    def _named(self, body: dict[str, Any]) -> str:
+        """The model that is asked for."""
+        name = body.get("model")
+        if name is None and self.does("there is a default model"):
+            name = MODELS[0]
+        if not isinstance(name, str):
+            raise Refused(400, "a model is needed", "model", "missing_required_parameter")
+        if name not in MODELS:
+            status = 400 if self.does("unknown models are bad requests") else 404
+            raise Refused(status, "no such model", "model", "model_not_found")
+        return name
+
+    def refuse_unless(self, is_right: bool, param: str, violation: str) -> None:
+        if not is_right and not self.does(violation):
+            raise Refused(400, f"{param} is wrong", param)
+
+    def check_temperature(self, body: dict[str, Any]) -> None:
+        is_right = (body.get("temperature") or 0) <= 2
+        self.refuse_unless(is_right, "temperature", "temperatures have no most")

@@ -1,0 +1,587 @@
+"""A scripted server of Open Responses, which keeps responses as OpenAI's servers do."""
+
+import asyncio
+import copy
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from itertools import count
+from typing import Any, Final, cast
+
+from conformance.probe import Options
+from conformance.trigger import Trigger, Triggers
+from tests.conformance.servers.kit import Answer, Request, Server, Violation, sse
+from tests.conformance.servers.openai_model import CITY, OpenAi, Refused
+
+__all__ = ("SERVER",)
+
+_ROLES: Final = ("developer", "system", "user", "assistant")
+_PARTS: Final = ("input_text", "input_image", "input_file", "output_text", "refusal")
+_KINDS: Final = ("message", "function_call", "function_call_output", "reasoning", "item_reference")
+
+VIOLATIONS: Final = (
+    # Responses
+    Violation("responses stay in progress", "respond.completed", ("respond.*", "~stream.*")),
+    Violation(
+        "answers have no text",
+        "respond.text",
+        ("respond.schema", "call.result", "stream.usage", "form.text", "background.ends", "~stream.*"),
+    ),
+    Violation("messages are the user's", "respond.role"),
+    Violation("items stay in progress", "respond.item-completed"),
+    Violation("all responses have one id", "respond.own-id", ("respond.concurrent", "~*")),
+    Violation("all items have one id", "respond.item-id"),
+    Violation("times are in milliseconds", "respond.created-at"),
+    Violation("completed_at is null", "respond.completed-at"),
+    Violation("completed responses have details", "respond.no-error"),
+    Violation("the total is that of the output", "respond.usage-sum"),
+    Violation("responses at once are one", "respond.concurrent", ("~respond.*", "~chain.*", "~stored.*", "~call.*")),
+    Violation("inputs are text", "respond.items", ("respond.*", "call.result")),
+    Violation("messages need a type", "respond.easy-message"),
+    Violation("nobody may speak for the system", "respond.system"),
+    Violation("developers are unknown", "respond.developer"),
+    Violation("output_text is no input", "respond.history"),
+    Violation("only users may speak in text", "respond.history-text", ("respond.system", "respond.developer")),
+    Violation("images are refused", "respond.image"),
+    Violation("options are never null", "respond.nulls"),
+    Violation("settings are not told", "respond.settings"),
+    Violation("metadata are not told", "respond.metadata"),
+    Violation("tools are not told", "respond.tools", ("form.tool",)),
+    Violation("Accept makes a stream", "respond.no-stream", ("form.response",)),
+    Violation("schemas are ignored", "respond.schema"),
+    # Streams
+    Violation(
+        "streams need an Accept", "stream.answer", ("call.stream", "~stream.*", "~call.*", "~stored.*", "form.event")
+    ),
+    Violation("no [DONE]", "stream.done"),
+    Violation("streams are cut in an event", "stream.closed"),
+    Violation("no event lines", "stream.event-line"),
+    Violation("events have ids", "stream.no-ids"),
+    Violation("no response.created", "stream.created"),
+    Violation("no response.in_progress", "stream.in-progress"),
+    Violation("response.created is completed", "stream.empty-first"),
+    Violation("numbers are all 0", "stream.numbers", ("stored.replay-after",)),
+    Violation("something follows the end", "stream.completed", ("~stream.*",)),
+    Violation("responses end twice", "stream.one-end"),
+    Violation("each event has a response of its own", "stream.one-id"),
+    Violation("items are not added", "stream.items", ("stream.item-id", "call.stream")),
+    Violation("parts are not added", "stream.parts"),
+    Violation("events name another item", "stream.item-id"),
+    Violation("pieces are told twice", "stream.text"),
+    Violation("parts are done without text", "stream.part-text", ("stream.item-parts",)),
+    Violation("items are done without parts", "stream.item-parts", ("stream.output",)),
+    Violation("the last event has no output", "stream.output", ("stream.usage", "call.stream-output", "~stored.*")),
+    Violation("the last event has no usage", "stream.usage"),
+    # Calls
+    Violation("calls are text", "call.answer", ("call.*",)),
+    Violation("other tools are called", "call.name", ("call.named",)),
+    Violation("arguments are cut", "call.arguments", ("call.stream-arguments",)),
+    Violation("all calls have one id", "call.own-id"),
+    Violation("results are refused", "call.result"),
+    Violation("tool_choice none is ignored", "call.none"),
+    Violation("tool_choice required is ignored", "call.required"),
+    Violation("a named tool is not called", "call.named"),
+    Violation("results need no call", "call.unknown-result"),
+    Violation("calls are not streamed", "call.stream", ("call.stream-*",)),
+    Violation("arguments are told twice", "call.stream-arguments"),
+    Violation("calls are not in the last event", "call.stream-output"),
+    # Responses that go on
+    Violation("previous_response_id is forgotten", "chain.previous"),
+    Violation("unknown responses are gone on from", "chain.unknown", ("chain.code", "safe.owner-chain")),
+    Violation("unknown responses have no code", "chain.code"),
+    # Responses that are kept
+    Violation("kept responses have no output", "stored.get", ("stored.get-streamed", "background.ends")),
+    Violation("streamed responses are not kept", "stored.get-streamed", ("stored.replay*",)),
+    Violation("everything is kept", "stored.not"),
+    Violation("unknown responses are bad requests", "stored.unknown", ("stored.not", "stored.delete", "safe.owner")),
+    Violation("nothing is deleted", "stored.delete"),
+    Violation("inputs are not kept", "stored.input"),
+    Violation("streams are not kept", "stored.replay", ("stored.replay-after",)),
+    Violation("starting_after is ignored", "stored.replay-after"),
+    # Responses in the background
+    Violation("background is waited for", "background.answer"),
+    Violation("the background is never done", "background.ends"),
+    Violation("cancelled responses have failed", "background.cancel"),
+    Violation("cancelled responses are conflicts", "background.cancel-again"),
+    Violation("everything is cancelled", "background.foreground"),
+    # Errors
+    Violation("there is a default model", "error.no-model"),
+    Violation("an input may be a number", "error.input"),
+    Violation("unknown items are taken", "error.item"),
+    Violation("unknown roles are taken", "error.role"),
+    Violation("unknown parts are taken", "error.part"),
+    Violation("temperatures have no most", "error.temperature"),
+    Violation("any model will do", "error.model"),
+    Violation("broken JSON is a 500", "error.json", ("safe.errors",)),
+    Violation("failures are empty answers", "error.failure"),
+    Violation("failed streams just end", "error.failure-stream"),
+    Violation("nobody needs a key", "error.no-key"),
+    Violation("any key will do", "error.wrong-key"),
+    # What must not be shown
+    Violation("ids are paths", "safe.ids"),
+    Violation("errors show a stack trace", "safe.errors"),
+    Violation("responses are everybody's", "safe.owner"),
+    Violation("anybody may go on", "safe.owner-chain"),
+    # The form of messages
+    Violation("answers are called text", "form.json"),
+    Violation("responses have no truncation", "form.response"),
+    Violation("tools have no strict", "form.tool"),
+    Violation("usage has no details", "form.usage"),
+    Violation(
+        "items have no id",
+        "form.item",
+        ("form.message", "form.call", "respond.item-id", "form.event", "~stream.item-id"),
+    ),
+    Violation("messages have no status", "form.message", ("respond.item-completed",)),
+    Violation("items are done", "form.item-status", ("respond.item-completed",)),
+    Violation("texts have no annotations", "form.text"),
+    Violation("arguments are objects", "form.call", ("call.arguments", "call.stream-arguments")),
+    Violation("deltas have no index", "form.event", ("stream.item-id", "stream.parts")),
+    Violation("errors are told as detail", "form.error"),
+)
+
+
+class Responses(OpenAi):
+    """What the last message says tells what the model does."""
+
+    def __init__(self, violation: str = "") -> None:
+        super().__init__(violation)
+        self._numbers = count(1)
+        self.kept: dict[str, dict[str, Any]] = {}
+        self.owners: dict[str, str] = {}
+        self.inputs: dict[str, list[Any]] = {}
+        self.streams: dict[str, list[Any]] = {}
+        self._busy = 0
+        self._shared: dict[str, Any] = {}
+
+    async def _routed(self, request: Request, path: list[str]) -> Answer:
+        match request.method, path:
+            case "POST", ["responses"]:
+                return await self._create(request)
+            case "GET", ["responses", id]:
+                return self._get(request, id)
+            case "DELETE", ["responses", id]:
+                self._find(request, id)
+                if not self.does("nothing is deleted"):
+                    del self.kept[id]
+                return Answer(body={"id": id, "object": "response", "deleted": True})
+            case "POST", ["responses", id, "cancel"]:
+                return self._cancel(request, id)
+            case "GET", ["responses", id, "input_items"]:
+                self._find(request, id)
+                items = [] if self.does("inputs are not kept") else self.inputs[id]
+                return Answer(body={"object": "list", "data": items, "has_more": False})
+            case _:
+                if ".." in request.path and self.does("ids are paths"):
+                    return Answer(body="root:x:0:0:root:/root:/bin/sh")
+                raise Refused(404, "no such path")
+
+    # Requests
+
+    async def _create(self, request: Request) -> Answer:
+        body = self._checked(request, self._json(request))
+        accepts = request.headers.get("accept", "")
+        wants_stream = body.get("stream") is True
+        if "event-stream" in accepts and self.does("Accept makes a stream"):
+            wants_stream = True
+        if wants_stream and "event-stream" not in accepts and self.does("streams need an Accept"):
+            wants_stream = False
+        text = self._text(body)
+        if wants_stream:
+            return Answer(stream=self._stream(request, body, text))
+        if text.startswith("fail") and not self.does("failures are empty answers"):
+            raise Refused(500, "the model failed")
+        if body.get("background") is True:
+            return Answer(body=await self._in_background(request, body, text))
+        response = self._response(body, "completed")
+        self._busy += 1
+        if self._busy > 1 and self._shared and self.does("responses at once are one"):
+            response["id"] = self._shared["id"]
+        self._shared = response
+        await asyncio.sleep(0.005)
+        self._busy -= 1
+        response["output"] = self._output(body, text)
+        if self.does("responses stay in progress"):
+            response["status"] = "in_progress"
+        self._keep(request, body, response)
+        return Answer(body=response)
+
+    def _checked(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
+        if "model" in body and self.does("any model will do"):
+            body["model"] = "mock-1"
+        model = self._named(body)
+        given = body.get("input")
+        if isinstance(given, int) and self.does("an input may be a number"):
+            given = "Hello"
+        if isinstance(given, str):
+            given = [{"type": "message", "role": "user", "content": given}]
+        elif self.does("inputs are text"):
+            raise Refused(400, "input is text", "input")
+        if not isinstance(given, list):
+            raise Refused(400, "input is needed", "input")
+        items = cast("list[Any]", given)
+        calls: set[str] = set()
+        for item in items:
+            self._check_item(item, calls)
+        self.check_temperature(body)
+        if None in body.values() and self.does("options are never null"):
+            raise Refused(400, "null")
+        self._check_previous(request, body)
+        return {**body, "model": model, "input": items}
+
+    def _check_previous(self, request: Request, body: Mapping[str, Any]) -> None:
+        previous = body.get("previous_response_id")
+        if previous is None or self.does("unknown responses are gone on from"):
+            return
+        is_mine = self.owners.get(previous) == request.headers.get("authorization") or self.does("anybody may go on")
+        if previous not in self.kept or not is_mine:
+            code = None if self.does("unknown responses have no code") else "previous_response_not_found"
+            raise Refused(400, "no such response", "previous_response_id", code)
+
+    def _check_item(self, item: Any, calls: set[str]) -> None:
+        if "type" not in item and self.does("messages need a type"):
+            raise Refused(400, "a type is needed", "input")
+        kind = item.get("type", "message")
+        self.refuse_unless(kind in _KINDS, "input.type", "unknown items are taken")
+        if kind == "message":
+            self._check_message(item)
+        if kind == "function_call":
+            calls.add(item["call_id"])
+        if kind == "function_call_output":
+            if item["call_id"] in calls and self.does("results are refused"):
+                raise Refused(400, "no results", "input")
+            self.refuse_unless(item["call_id"] in calls, "input.call_id", "results need no call")
+
+    def _check_message(self, item: Mapping[str, Any]) -> None:
+        role, content = item.get("role"), item.get("content")
+        self.refuse_unless(role in _ROLES, "input.role", "unknown roles are taken")
+        if role == "system" and self.does("nobody may speak for the system"):
+            raise Refused(400, "no system", "input")
+        if role == "developer" and self.does("developers are unknown"):
+            raise Refused(400, "no developer", "input")
+        if isinstance(content, str) and role != "user" and self.does("only users may speak in text"):
+            raise Refused(400, "parts are needed", "input")
+        if not isinstance(content, list):
+            return
+        for part in cast("list[Any]", content):
+            self.refuse_unless(part.get("type") in _PARTS, "input.content", "unknown parts are taken")
+            if part.get("type") == "output_text" and self.does("output_text is no input"):
+                raise Refused(400, "no output_text", "input")
+            if part.get("type") == "input_image" and self.does("images are refused"):
+                raise Refused(400, "no images", "input")
+
+    def _text(self, body: Mapping[str, Any]) -> str:
+        items: Sequence[Any] = body["input"]
+        content: Any = items[-1].get("content") if items else ""
+        if isinstance(content, list):
+            return "".join(str(part.get("text", "")) for part in cast("list[Any]", content))
+        return str(content or "")
+
+    def _wants_call(self, body: Mapping[str, Any], text: str) -> bool:
+        choice = body.get("tool_choice")
+        if choice == "none":
+            return self.does("tool_choice none is ignored") and text.startswith("call")
+        if choice == "required":
+            return not self.does("tool_choice required is ignored")
+        if isinstance(choice, dict):
+            return not self.does("a named tool is not called")
+        return bool(body.get("tools")) and text.startswith("call")
+
+    # Responses
+
+    def _id(self, prefix: str) -> str:
+        return f"{prefix}_{next(self._numbers)}"
+
+    def _response(self, body: Mapping[str, Any], status: str) -> dict[str, Any]:
+        now = int(time.time() * (1000 if self.does("times are in milliseconds") else 1))
+        is_over = status == "completed"
+        settings: Mapping[str, Any] = {} if self.does("settings are not told") else body
+        asked: dict[str, Any] = body.get("text") or {}
+        made: dict[str, Any] = {
+            "id": "resp_0" if self.does("all responses have one id") else self._id("resp"),
+            "object": "response",
+            "created_at": now,
+            "completed_at": now if is_over and not self.does("completed_at is null") else None,
+            "status": status,
+            "incomplete_details": {"reason": "x"}
+            if is_over and self.does("completed responses have details")
+            else None,
+            "model": body["model"],
+            "previous_response_id": body.get("previous_response_id"),
+            "instructions": settings.get("instructions"),
+            "output": [],
+            "error": None,
+            "tools": [] if self.does("tools are not told") else [self._tool(each) for each in body.get("tools") or ()],
+            "tool_choice": body.get("tool_choice") or "auto",
+            "truncation": "disabled",
+            "parallel_tool_calls": True,
+            "text": {"format": asked.get("format") or {"type": "text"}},
+            "top_p": settings.get("top_p") or 1,
+            "presence_penalty": 0,
+            "frequency_penalty": 0,
+            "top_logprobs": 0,
+            "temperature": settings.get("temperature") or 1,
+            "reasoning": None,
+            "usage": self._usage() if is_over else None,
+            "max_output_tokens": settings.get("max_output_tokens"),
+            "max_tool_calls": None,
+            "store": body.get("store") is not False,
+            "background": body.get("background") is True,
+            "service_tier": "default",
+            "metadata": {} if self.does("metadata are not told") else body.get("metadata") or {},
+            "safety_identifier": None,
+            "prompt_cache_key": None,
+        }
+        if self.does("previous_response_id is forgotten"):
+            made["previous_response_id"] = None
+        if self.does("responses have no truncation"):
+            del made["truncation"]
+        return made
+
+    def _tool(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        tool = {"description": None, "parameters": None, "strict": None, **given}
+        if self.does("tools have no strict"):
+            del tool["strict"]
+        return tool
+
+    def _usage(self) -> dict[str, Any]:
+        usage: dict[str, Any] = {"input_tokens": 5, "output_tokens": 3, "total_tokens": 8}
+        if self.does("the total is that of the output"):
+            usage["total_tokens"] = 3
+        if not self.does("usage has no details"):
+            usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+        return usage
+
+    def _output(self, body: Mapping[str, Any], text: str) -> list[Any]:
+        if self._wants_call(body, text) and not self.does("calls are text"):
+            return [self._call(body)]
+        if self.does("answers have no text"):
+            return [self._message("")]
+        asked: dict[str, Any] = body.get("text") or {}
+        wants_json = "format" in asked
+        return [self._message(CITY if wants_json and not self.does("schemas are ignored") else f"You said: {text}")]
+
+    def _message(self, text: str) -> dict[str, Any]:
+        part: dict[str, Any] = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+        if self.does("texts have no annotations"):
+            del part["annotations"]
+        message: dict[str, Any] = {
+            "type": "message",
+            "id": "msg_0" if self.does("all items have one id") else self._id("msg"),
+            "status": self._status(),
+            "role": "user" if self.does("messages are the user's") else "assistant",
+            "content": [part] if text else [],
+        }
+        return self._without(message, "messages have no status", "status")
+
+    def _status(self) -> str:
+        if self.does("items are done"):
+            return "done"
+        return "in_progress" if self.does("items stay in progress") else "completed"
+
+    def _call(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        arguments: Any = CITY[:-1] if self.does("arguments are cut") else CITY
+        if self.does("arguments are objects"):
+            arguments = {"city": "Rome"}
+        call: dict[str, Any] = {
+            "type": "function_call",
+            "id": self._id("fc"),
+            "call_id": "call_0" if self.does("all calls have one id") else self._id("call"),
+            "name": "get_time" if self.does("other tools are called") else body["tools"][0]["name"],
+            "arguments": arguments,
+            "status": self._status(),
+        }
+        return self._without(call, "", "")
+
+    def _without(self, item: dict[str, Any], violation: str, name: str) -> dict[str, Any]:
+        if violation and self.does(violation):
+            del item[name]
+        if self.does("items have no id"):
+            del item["id"]
+        return item
+
+    # Streams
+
+    async def _stream(self, request: Request, body: Mapping[str, Any], text: str) -> AsyncGenerator[bytes]:
+        response = self._response(body, "in_progress")
+        events = [*self._begun(response)]
+        if text.startswith("fail"):
+            if not self.does("failed streams just end"):
+                error = {"code": "server_error", "message": "it failed"}
+                events.append({"type": "response.failed", "response": {**response, "status": "failed", "error": error}})
+        else:
+            output = self._output(body, text)
+            for index, item in enumerate(output):
+                events += self._item_events(index, item)
+            done = {**response, "status": "completed", "completed_at": int(time.time())}
+            events += self._over({**done, "output": output, "usage": self._usage()})
+        numbered = [
+            {**event, "sequence_number": 0 if self.does("numbers are all 0") else number}
+            for number, event in enumerate(events)
+        ]
+        last: Any = numbered[-1].get("response") or response
+        self._keep(request, body, last if not self.does("streamed responses are not kept") else None, numbered)
+        for event in numbered:
+            yield self._frame(event)
+        if not self.does("no [DONE]"):
+            yield b"data: [DONE]\n\n"
+        if self.does("streams are cut in an event"):
+            yield b"data: {"
+
+    def _begun(self, response: Mapping[str, Any]) -> list[dict[str, Any]]:
+        created = {**response, "status": "completed"} if self.does("response.created is completed") else response
+        events = [
+            {"type": "response.created", "response": created},
+            {"type": "response.in_progress", "response": response},
+        ]
+        if self.does("no response.created"):
+            del events[0]
+        if self.does("no response.in_progress"):
+            del events[-1]
+        return copy.deepcopy(events)
+
+    def _over(self, response: dict[str, Any]) -> list[dict[str, Any]]:
+        if self.does("the last event has no output"):
+            response["output"] = list[Any]()
+        if self.does("calls are not in the last event"):
+            items: list[Any] = response["output"]
+            response["output"] = [each for each in items if each["type"] != "function_call"]
+        if self.does("the last event has no usage"):
+            response["usage"] = None
+        if self.does("each event has a response of its own"):
+            response["id"] = self._id("resp")
+        events = [{"type": "response.completed", "response": response}]
+        if self.does("responses end twice"):
+            events *= 2
+        if self.does("something follows the end"):
+            events.append({"type": "tests:more", "response": response})
+        return events
+
+    def _item_events(self, index: int, item: dict[str, Any]) -> list[dict[str, Any]]:
+        is_call = item["type"] == "function_call"
+        where = {"item_id": item.get("id", ""), "output_index": index}
+        if self.does("events name another item"):
+            where["item_id"] = "msg_other"
+        empty: dict[str, Any] = {"arguments": ""} if is_call else {"content": []}
+        begun = {**item, "status": "in_progress", **empty} if "status" in item else {**item, **empty}
+        done = dict(item)
+        if not is_call and self.does("items are done without parts"):
+            done["content"] = []
+        events: list[dict[str, Any]] = [{"type": "response.output_item.added", "output_index": index, "item": begun}]
+        if self.does("items are not added") or (is_call and self.does("calls are not streamed")):
+            events = []
+        if is_call:
+            events += [] if self.does("calls are not streamed") else self._argument_events(where, item)
+        else:
+            events += self._text_events(where, item)
+        if not (is_call and self.does("calls are not streamed")):
+            events.append({"type": "response.output_item.done", "output_index": index, "item": done})
+        return events
+
+    def _argument_events(self, where: Mapping[str, Any], item: Mapping[str, Any]) -> list[dict[str, Any]]:
+        text: Any = item["arguments"]
+        pieces = [text[:5], text[5:]] if isinstance(text, str) else [str(text)]
+        if self.does("arguments are told twice"):
+            pieces *= 2
+        deltas = [{"type": "response.function_call_arguments.delta", **where, "delta": each} for each in pieces]
+        return [*deltas, {"type": "response.function_call_arguments.done", **where, "arguments": str(text)}]
+
+    def _text_events(self, where: Mapping[str, Any], item: Mapping[str, Any]) -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = []
+        for number, part in enumerate(item["content"]):
+            there = {**where, "content_index": number}
+            pieces = [f"{word} " for word in part["text"].split(" ")]
+            pieces[-1] = pieces[-1][:-1]
+            if self.does("pieces are told twice"):
+                pieces *= 2
+            if not self.does("parts are not added"):
+                events.append({"type": "response.content_part.added", **there, "part": {**part, "text": ""}})
+            delta = {name: value for name, value in there.items() if name != "output_index"}
+            at = delta if self.does("deltas have no index") else there
+            events += [{"type": "response.output_text.delta", **at, "delta": each, "logprobs": []} for each in pieces]
+            events.append({"type": "response.output_text.done", **there, "text": part["text"], "logprobs": []})
+            told = {**part, "text": ""} if self.does("parts are done without text") else part
+            events.append({"type": "response.content_part.done", **there, "part": told})
+        return events
+
+    def _frame(self, event: Mapping[str, Any]) -> bytes:
+        kind = "" if self.does("no event lines") else event["type"]
+        id = str(event["sequence_number"]) if self.does("events have ids") else ""
+        return sse(event, event=kind, id=id)
+
+    # Responses that are kept
+
+    def _keep(
+        self, request: Request, body: Mapping[str, Any], response: dict[str, Any] | None, events: Sequence[Any] = ()
+    ) -> None:
+        if response is None or (body.get("store") is False and not self.does("everything is kept")):
+            return
+        id: str = response["id"]
+        self.kept[id] = response
+        self.owners[id] = request.headers.get("authorization", "")
+        self.inputs[id] = list(body["input"])
+        self.streams[id] = list(events)
+
+    async def _in_background(self, request: Request, body: Mapping[str, Any], text: str) -> dict[str, Any]:
+        response = self._response(body, "in_progress")
+        self._keep(request, body, response)
+        shown = copy.deepcopy(response)
+        if not (text.startswith("long") or self.does("the background is never done")):
+            done = {"status": "completed", "output": self._output(body, text), "usage": self._usage()}
+            asyncio.get_running_loop().call_later(0.01, response.update, done)
+        return {**shown, "status": "completed"} if self.does("background is waited for") else shown
+
+    def _cancel(self, request: Request, id: str) -> Answer:
+        response = self._find(request, id)
+        if response["status"] == "cancelled" and self.does("cancelled responses are conflicts"):
+            raise Refused(409, "it is cancelled")
+        if not (response["background"] or self.does("everything is cancelled")):
+            raise Refused(400, "it was not made in the background")
+        if response["status"] == "in_progress":
+            response["status"] = "failed" if self.does("cancelled responses have failed") else "cancelled"
+        return Answer(body=response)
+
+    def _find(self, request: Request, id: str) -> dict[str, Any]:
+        is_mine = self.owners.get(id) == request.headers.get("authorization")
+        if id not in self.kept or not (is_mine or self.does("responses are everybody's")):
+            is_bad = self.does("unknown responses are bad requests") and len(self.kept) > 0
+            raise Refused(400 if is_bad else 404, "no such response")
+        return self.kept[id]
+
+    def _get(self, request: Request, id: str) -> Answer:
+        response = self._find(request, id)
+        if request.query.get("stream") == "true":
+            if self.does("streams are not kept"):
+                raise Refused(400, "no streams", "stream")
+            return Answer(stream=self._replay(id, int(request.query.get("starting_after", -1))))
+        if self.does("kept responses have no output"):
+            return Answer(body={**response, "output": list[Any]()})
+        return Answer(body=response)
+
+    async def _replay(self, id: str, after: int) -> AsyncGenerator[bytes]:
+        for event in self.streams[id]:
+            if event["sequence_number"] > after or self.does("starting_after is ignored"):
+                yield self._frame(event)
+        yield b"data: [DONE]\n\n"
+
+
+SERVER: Final = Server(
+    set="openai-responses",
+    make=Responses,
+    violations=VIOLATIONS,
+    path="/v1",
+    options=Options(
+        triggers=Triggers(
+            {
+                "plain": Trigger("Hello", agent="mock-1"),
+                "calls": Trigger("call the tool", agent="mock-1"),
+                "data": Trigger("Where?", agent="mock-1"),
+                "fail": Trigger("fail", agent="mock-1"),
+                "long": Trigger("long", agent="mock-1"),
+            }
+        ),
+        headers={"Authorization": "Bearer first-caller"},
+        other_headers={"Authorization": "Bearer second-caller"},
+        timeout=5.0,
+    ),
+    unbroken={"respond.answer": "a server that fails it keeps nothing: the dead server shows that"},
+)

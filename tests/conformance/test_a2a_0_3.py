@@ -1,0 +1,12 @@
+"""The judge of A2A 0.3, judged."""
+
+import pytest
+
+from tests.conformance.mutation import assert_caught
+from tests.conformance.servers.a2a_0_3 import SERVER
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+async def test_violations_of_a2a_0_3_are_caught_by_the_requirement_that_they_break() -> None:
+    await assert_caught(SERVER)

@@ -1,0 +1,12 @@
+"""The judge of ACP 0.2, judged."""
+
+import pytest
+
+from tests.conformance.mutation import assert_caught
+from tests.conformance.servers.acp_0_2 import SERVER
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_violations_of_acp_0_2_are_caught_by_the_requirement_that_they_break() -> None:
+    await assert_caught(SERVER)

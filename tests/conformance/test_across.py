@@ -1,0 +1,420 @@
+"""Does the same run mean the same? Our gateway with its demo agents is compared across its protocols; and a proxy that
+bends one of them shows that each kind of difference is found, and whose it is."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from canonical import Artifact, Ask, DataPart, FilePart, Message
+from conformance.across.play import NothingToCompare, play
+from conformance.across.report.document import document, picture
+from conformance.across.report.html import html
+from conformance.across.report.markdown import markdown
+from conformance.across.report.text import lines
+from conformance.across.scenario import SCENARIOS
+from conformance.across.verdict import Verdict, judge
+from conformance.probe import Options
+from conformance.trigger import Trigger, Triggers, read_triggers
+from conformance.wire.exchange import as_list, as_object, dig
+from conformance.wire.http import Unanswered
+from docs.across import KNOWN, RECORD, read_record
+from gateway.cli import main
+from tests.conformance.bending import DROPPED, Bend, bending
+from tests.gateway.command import bound_socket
+from tests.running import Running, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PROTOCOLS = ["acp", "a2a-0.3", "a2a-1.0", "aief", "langgraph", "agent-protocol"]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+    async with running(tmp_path_factory.mktemp("gateway")) as made:
+        yield made
+
+
+def as_it_is(protocol: str, path: str, value: Any) -> Any:
+    return value
+
+
+async def compare(url: str, *only: str, baseline: dict[str, str] | None = None) -> Verdict:
+    return judge(await play([url], Options(triggers=read_triggers("demo")), only=only), baseline)
+
+
+async def compare_bent(gateway: Running, bend: Bend, *only: str, **options: Any) -> Verdict:
+    async with bending(gateway.url, bend, **options) as url:
+        return await compare(url, *only)
+
+
+def ids(verdict: Verdict) -> set[str]:
+    """Of what stands against it, where each protocol has made its own runs."""
+    return {each.id.removeprefix("across/") for each in verdict.against if not each.is_shared}
+
+
+@pytest.mark.timeout(60)
+async def test_the_protocols_of_the_gateway_mean_the_same(gateway: Running, accept: bool) -> None:
+    verdict = await compare(gateway.url)
+    assert [(each.id, each.difference) for each in verdict.against] == []
+    assert verdict.is_same and verdict.played == len(SCENARIOS)
+    assert verdict.record.protocols == PROTOCOLS
+    assert set(verdict.shared) == {(made, seen) for made in PROTOCOLS for seen in PROTOCOLS}
+    assert all(cell.compared >= 13 for cell in verdict.shared.values())
+    # Not a comparison of nothing with nothing.
+    told = {each.scenario.name: each.shots["a2a-1.0"] for each in verdict.record.played}
+    assert told["plain"]["answer"].meaning.text == "Hello, agent"  # pyright: ignore[reportOptionalMemberAccess]
+    last = {name: [*shots.values()][-1].meaning for name, shots in told.items()}
+    assert {name: each.state for name, each in last.items() if each} == {
+        **dict.fromkeys(told, "completed"),
+        "fail": "failed",
+        "cancel": "cancelled",
+    }
+    if accept:
+        RECORD.write_text(json.dumps(picture(verdict), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert picture(verdict) == read_record(), "pytest --accept, then make docs"
+
+
+async def test_a_server_that_shares_no_runs_is_compared_by_the_runs_of_each_protocol(gateway: Running) -> None:
+    drops = frozenset({"babelgate-thread", "babelgate-task", "babelgate-run"})
+    verdict = await compare_bent(gateway, as_it_is, "plain", "question", drops=drops)
+    assert verdict.is_same
+    assert not verdict.shared
+    assert all(cell.compared == 3 for cell in verdict.pairs.values())
+
+
+def each(value: Any, change: Callable[[dict[str, Any]], None]) -> Any:
+    """The value, with a change to every object in it."""
+    members = as_object(value)
+    if members is not None:
+        made = {name: each(member, change) for name, member in members.items()}
+        change(made)
+        return made
+    return [each(item, change) for item in as_list(value)] if isinstance(value, list) else value
+
+
+def in_protocol(name: str, change: Callable[[dict[str, Any]], None]) -> Bend:
+    return lambda protocol, path, value: each(value, change) if protocol == name else value
+
+
+def without(name: str, *members: str) -> Bend:
+    def change(of: dict[str, Any]) -> None:
+        for member in members:
+            of.pop(member, None)
+
+    return in_protocol(name, change)
+
+
+def instead(name: str, member: str, was: Any, now: Any) -> Bend:
+    def change(of: dict[str, Any]) -> None:
+        if of.get(member) == was:
+            of[member] = now
+
+    return in_protocol(name, change)
+
+
+def drops_artifact_parts(of: dict[str, Any]) -> None:
+    if "artifactId" in of:
+        of["parts"] = of["parts"][1:]
+
+
+def drops_a_piece(protocol: str, path: str, value: Any) -> Any:
+    """And the whole message lacks what the pieces lack."""
+    if protocol != "acp":
+        return value
+    if value.get("type") == "message.part" and value["part"]["content"] == " two":
+        return DROPPED
+    return each(value, drops_its_part)
+
+
+def drops_its_part(of: dict[str, Any]) -> None:
+    if "parts" in of:
+        of["parts"] = [part for part in of["parts"] if part["content"] != " two"]
+
+
+def asks_one_question(of: dict[str, Any]) -> None:
+    if "__interrupt__" in of:
+        of["__interrupt__"] = of["__interrupt__"][:1]
+
+
+def other_bytes(protocol: str, path: str, value: Any) -> Any:
+    return value + b"?" if protocol == "aief" and isinstance(value, bytes) else value
+
+
+def forgets_sessions(protocol: str, path: str, value: Any) -> Any:
+    if protocol == "acp" and dig(value, "session_id") is not None:
+        return {**value, "session_id": value["run_id"]}
+    return value
+
+
+BROKEN: Sequence[tuple[str, Bend, str, set[str]]] = (
+    ("a-part-is-dropped", in_protocol("a2a-1.0", drops_artifact_parts), "plain", {"plain.text:a2a-1.0"}),
+    ("a-state-is-changed", instead("acp", "status", "completed", "failed"), "plain", {"plain.state:acp"}),
+    (
+        "a-state-of-a-stream-is-left-out",
+        instead("a2a-0.3", "state", "working", "submitted"),
+        "stream",
+        {"stream.states:a2a-0.3"},
+    ),
+    ("a-schema-is-lost", without("langgraph", "response_schema"), "approval", {"approval.schemas:langgraph"}),
+    ("a-schema-is-lost-in-a2a", without("a2a-0.3", "schema"), "approval", {"approval.schemas:a2a-0.3"}),
+    ("data-of-a-question-is-lost", without("a2a-1.0", "value"), "approval", {"approval.question-data:a2a-1.0"}),
+    (
+        "a-question-is-lost",
+        in_protocol("agent-protocol", asks_one_question),
+        "questions",
+        # The one answer that is then given does not say to which of the two questions it belongs.
+        {"questions.questions:agent-protocol", "questions.answer:agent-protocol"},
+    ),
+    ("bytes-are-changed", other_bytes, "files", {"files.files:aief"}),
+    (
+        "a-media-type-is-changed",
+        instead("acp", "content_type", "application/octet-stream", "text/plain"),
+        "files",
+        {"files.media-types:acp"},
+    ),
+    ("a-value-is-changed", instead("langgraph", "words", 3, "3"), "data", {"data.data:langgraph"}),
+    (
+        "an-error-is-reworded",
+        instead("agent-protocol", "message", "RuntimeError: as it was told to", "failed"),
+        "fail",
+        {"fail.error:agent-protocol"},
+    ),
+    ("a-piece-is-dropped", drops_a_piece, "stream", {"stream.text:acp"}),
+    ("a-conversation-is-not-kept", forgets_sessions, "turns", {"turns.conversation:acp"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("bend", "scenario", "expected"), [each[1:] for each in BROKEN], ids=[each[0] for each in BROKEN]
+)
+async def test_what_one_protocol_does_otherwise_is_found_and_named(
+    gateway: Running, bend: Bend, scenario: str, expected: set[str]
+) -> None:
+    verdict = await compare_bent(gateway, bend, scenario)
+    assert ids(verdict) == expected
+    assert not verdict.is_same
+
+
+JUNK: Sequence[Any] = (None, True, -1.5, "x", [], {}, [None], [[]], {"kind": []})
+
+
+def mangling_bend(seed: int) -> Bend:
+    """Whatever comes after the protocols have been found lacks members, and has others of any type."""
+    random = Random(seed)
+
+    def mangle(value: Any) -> Any:
+        members = as_object(value)
+        if random.random() < 0.1:
+            return random.choice(JUNK)
+        if members is not None:
+            return {name: mangle(member) for name, member in members.items() if random.random() > 0.1}
+        return [mangle(item) for item in as_list(value)] if isinstance(value, list) else value
+
+    searches = ("/search", "/agents", "/agent-card.json", "/tasks")
+    return lambda protocol, path, value: value if path.endswith(searches) else mangle(value)
+
+
+async def test_a_server_that_talks_nonsense_in_every_protocol_is_told_so(gateway: Running) -> None:
+    async with bending(gateway.url, mangling_bend(1)) as url:
+        options = Options(triggers=read_triggers("demo"), timeout=1.0)
+        verdict = judge(await play([url], options, only=["plain", "approval", "files", "fail"]))
+    assert {each.scenario for each in verdict.against} == {"plain", "approval", "files", "fail"}
+    for shown in ("\n".join(lines(verdict)), markdown(verdict), html(verdict), document(verdict)):
+        assert "across/plain." in shown
+
+
+def changed_on_a_look(protocol: str, path: str, value: Any) -> Any:
+    """Who made the run is told the right thing, and who looks at it afterwards is not."""
+    is_look = protocol == "acp" and re.fullmatch(r"/acp/runs/[^/]+", path)
+    return each(value, lambda of: of.update(content="?") if "content" in of else None) if is_look else value
+
+
+async def test_a_run_that_is_another_through_another_protocol_is_found(gateway: Running) -> None:
+    verdict = await compare_bent(gateway, changed_on_a_look, "plain")
+    assert {each.id for each in verdict.against} == {f"across/plain.text:{made}>acp" for made in PROTOCOLS}
+    assert [verdict.shared[made, "acp"].undeclared for made in PROTOCOLS] == [1] * 6
+    assert all(cell.undeclared == (seen == "acp") for (_, seen), cell in verdict.shared.items())
+
+
+def declares(protocol: str, path: str, value: Any) -> Any:
+    """An answer without its files, which says so."""
+    if protocol != "a2a-0.3" or "result" not in value or "status" not in value["result"]:
+        return value if protocol != "a2a-0.3" or "result" not in value else without_files(value)
+    result: Any = {
+        **value["result"],
+        "artifacts": [],
+        "metadata": {"babelgate": {"loss": {"artifact": "files are lost"}}},
+    }
+    return {**value, "result": result}
+
+
+def without_files(value: Any) -> Any:
+    return DROPPED if dig(value, "result", "kind") == "artifact-update" else value
+
+
+async def test_a_loss_that_the_server_declares_is_no_fault(gateway: Running) -> None:
+    verdict = await compare_bent(gateway, declares, "files")
+    told = {each.id: each.difference.declared for each in verdict.findings if each.there.protocol == "a2a-0.3"}
+    assert told["across/files.files:a2a-0.3"] == "a2a-0.3 declares artifact, files are lost"
+    assert verdict.is_same
+
+
+async def test_a_known_difference_fails_nothing_until_it_is_gone(gateway: Running) -> None:
+    known = {"across/data.data:langgraph": "numbers are texts there"}
+    shared = {f"across/data.data:{made}>langgraph": "the same" for made in PROTOCOLS if made != "langgraph"}
+    shared |= {f"across/data.data:langgraph>{seen}": "the same" for seen in PROTOCOLS if seen != "langgraph"}
+    bend = instead("langgraph", "words", 3, "3")
+    async with bending(gateway.url, bend) as url:
+        verdict = await compare(url, "data", baseline={**known, **shared})
+    assert verdict.is_same and len(verdict.findings) == 11
+    gone = await compare(gateway.url, "data", baseline={**known, "a2a-1.0/card.name": "of another command"})
+    assert not gone.is_same
+    assert gone.stale == [*known]
+
+
+async def test_a_difference_is_shown_with_both_wire_forms(gateway: Running) -> None:
+    verdict = await compare_bent(gateway, without("langgraph", "response_schema"), "approval")
+    told = "\n".join(lines(verdict))
+    page = html(verdict)
+    for shown in (told, markdown(verdict), page, document(verdict)):
+        assert "approval.schemas:langgraph" in shown
+        assert "/runs/wait" in shown and "/a2a/approve" in shown
+    assert "✗ across/approval.schemas:langgraph" in told
+    # A page that loads nothing.
+    assert not re.search(r"<script|<link|<img|\bsrc=|\bhref=", page)
+
+
+async def test_keys_are_in_no_report(tmp_path: Path) -> None:
+    headers = {"Authorization": "Bearer alices-secret"}
+    async with running(tmp_path, keys={"alice": "alices-secret"}) as gateway:
+        options = Options(headers=headers, triggers=read_triggers("demo"))
+        verdict = judge(await play([gateway.url], options, only=["plain", "files"]))
+    assert verdict.is_same and verdict.played == 2
+    for shown in ("\n".join(lines(verdict)), markdown(verdict), html(verdict), document(verdict)):
+        assert "alices-secret" not in shown
+
+
+async def test_what_nobody_said_how_to_bring_about_is_not_played(gateway: Running) -> None:
+    triggers = Triggers({"plain": Trigger("Hello", agent="echo"), "files": Trigger("", is_never=True)})
+    verdict = judge(await play([gateway.url], Options(triggers=triggers)))
+    played = {each.scenario.name for each in verdict.record.played if each.shots}
+    assert played == {"plain", "turns"}
+    skipped = {each.scenario.name: each.skipped for each in verdict.record.played}
+    assert "--trigger question=" in skipped["question"]
+    assert "never" in skipped["files"]
+    assert verdict.is_same
+
+
+async def test_several_urls_are_compared(gateway: Running) -> None:
+    urls = [f"{gateway.url}/a2a/echo", f"{gateway.url}/acp", f"{gateway.url}/agent/echo/ap/v1"]
+    record = await play(urls, Options(), only=["plain"])
+    assert record.protocols[:4] == ["acp", "a2a-0.3", "a2a-1.0", "aief"]
+    assert judge(record).is_same
+
+
+async def test_less_than_two_protocols_or_nobody_cannot_be_compared(gateway: Running) -> None:
+    async with bending(gateway.url, as_it_is, only="/acp/") as url:
+        with pytest.raises(NothingToCompare, match="ACP; two are needed"):
+            await play([url], Options())
+    with pytest.raises(NothingToCompare, match="no scenario is called lunch; there are plain,"):
+        await play([gateway.url], Options(), only=["lunch"])
+    with bound_socket() as nobody, pytest.raises(Unanswered):
+        await play([f"http://127.0.0.1:{nobody.getsockname()[1]}"], Options())
+
+
+async def exit_code(*arguments: str) -> int:
+    """The command, in a thread because it has a loop of its own."""
+    with pytest.raises(SystemExit) as ended:
+        await asyncio.to_thread(main, ["check", "--across", *arguments])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+async def test_the_command_says_by_its_exit_code_whether_they_mean_the_same(
+    gateway: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, table = tmp_path / "across.html", tmp_path / "across.md"
+    only = ("--triggers", "demo", "--only", "plain")
+    assert await exit_code(gateway.url, *only, "--html", str(page), "--markdown", str(table)) == 0
+    assert ": the same; no differences in 1 scenarios" in capsys.readouterr().out
+    assert page.read_text().startswith("<!doctype html>") and "| **plain**" in table.read_text()
+    async with bending(gateway.url, in_protocol("a2a-1.0", drops_artifact_parts)) as url:
+        assert await exit_code(url, *only) == 1
+    assert "✗ across/plain.text:a2a-1.0" in capsys.readouterr().out
+    with bound_socket() as nobody:
+        assert await exit_code(f"http://127.0.0.1:{nobody.getsockname()[1]}") == 2
+    assert await exit_code("localhost") == await exit_code() == await exit_code(gateway.url, "--protocol", "acp") == 2
+    assert await exit_code(gateway.url, "--junit", str(table)) == 2
+    assert "--across writes json, markdown, html, and no junit" in capsys.readouterr().err
+
+
+async def two(text: str) -> AsyncGenerator[Message]:
+    """Two messages."""
+    yield Message.of("one")
+    yield Message.of("two")
+
+
+async def again(text: str) -> AsyncGenerator[Ask | str, Any]:
+    """Asks once more when it is answered."""
+    yield "Before. "
+    first = yield Ask("First?")
+    second = yield Ask("Second?", schema={"type": "string"})
+    yield f"{first} {second}"
+
+
+async def notes(text: str) -> AsyncGenerator[Artifact | str]:
+    """Says something beside its file."""
+    yield "See the notes."
+    yield Artifact.of("notes.md", "# Notes\n")
+
+
+async def large(text: str) -> AsyncGenerator[Artifact]:
+    """A file that is larger than what stands in an answer."""
+    yield Artifact(name="large.bin", parts=(FilePart(inline=bytes(range(256)) * 40, name="large.bin"),))
+
+
+async def number(text: str) -> AsyncGenerator[DataPart]:
+    """Data that is no object."""
+    yield DataPart(data=3)
+
+
+async def table(text: str) -> AsyncGenerator[Artifact]:
+    """An artifact of data, with a name that does not say so."""
+    yield Artifact(name="table", parts=(DataPart(data={"rows": [1, 2]}),))
+
+
+AGENTS = {agent.__name__: agent for agent in (two, again, notes, large, number, table)}
+
+
+async def compare_agent(url: str, agent: str, **triggers: Trigger) -> Verdict:
+    given = {"plain": Trigger("Go", agent=agent), "stream": Trigger("Go", agent=agent), **triggers}
+    return judge(await play([url], Options(triggers=Triggers(given)), only=[*given]))
+
+
+async def test_what_protocols_tell_in_forms_of_their_own_is_the_same(tmp_path: Path) -> None:
+    async with running(tmp_path, AGENTS) as gateway:
+        for agent in ("two", "notes"):
+            verdict = await compare_agent(gateway.url, agent)
+            assert [(each.id, each.difference) for each in verdict.against] == [], agent
+        asking = await compare_agent(gateway.url, "again", question=Trigger("Go", agent="again", answer="Ada"))
+    assert [(each.id, each.difference) for each in asking.against] == []
+    [asked] = [each.shots for each in asking.record.played if each.scenario.name == "question"]
+    told = {name: shots["answered"].meaning for name, shots in asked.items()}
+    assert {name: meaning and meaning.text for name, meaning in told.items()} == dict.fromkeys(
+        PROTOCOLS, "Before. Ada Ada"
+    )
+
+
+async def test_what_our_protocols_tell_otherwise_without_a_word_is_known(tmp_path: Path) -> None:
+    """0.3 of A2A wraps what is no object; AIEF has nothing but names to tell what is JSON; LangGraph names a large file
+    by its hash. All are in their pages, and none says so where it happens."""
+    async with running(tmp_path, AGENTS, limits={"inline": 1000}) as gateway:
+        found = [ids(await compare_agent(gateway.url, agent)) for agent in ("large", "number", "table")]
+    assert set().union(*found) == KNOWN.keys()

@@ -1,0 +1,131 @@
+"""A whole run, as the command makes it: what is found out, what is reported, and what the exit code is."""
+
+import json
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from conformance.baseline import apply
+from conformance.examine import Selection, SelectionError, examine
+from conformance.probe import Options
+from conformance.report import FORMS, render
+from conformance.report.model import Report
+from conformance.verdict import Verdict
+from tests.conformance.servers import a2a_1_0
+from tests.conformance.servers.kit import Dead
+from tests.gateway.command import babelgate, bound_socket
+from tests.serving import serving
+
+SECRET = "open-sesame-4711"
+
+
+async def examined(violation: str = "", **selection: Any) -> Report:
+    server = a2a_1_0.SERVER
+    options = Options(
+        headers={**server.options.headers, "X-Secret": SECRET},
+        other_headers=server.options.other_headers,
+        triggers=server.options.triggers,
+        timeout=server.options.timeout,
+    )
+    async with serving(server.make(violation)) as url:
+        return await examine(url + server.path, Selection(**selection), options)
+
+
+async def test_what_an_agent_speaks_is_found_out() -> None:
+    report = await examined()
+    assert [each.set.name for each in report.sets] == ["a2a-1.0"]
+    assert report.is_conformant
+    assert report.sets[0].passes == report.sets[0].applicable > 0
+
+
+async def test_a_server_that_speaks_nothing_is_told_so_and_not_judged() -> None:
+    async with serving(Dead()) as url:
+        report = await examine(url, Selection(), Options())
+    assert not report.sets and not report.is_conformant
+    assert "there is no agent card" in report.refused["a2a-1.0"]
+
+
+async def test_patterns_choose_requirements_and_unknown_ones_are_refused() -> None:
+    report = await examined(only=("stream.*", "a2a-1.0/card.well-known"))
+    names = {result.requirement.group for result in report.sets[0].results}
+    assert names == {"stream", "card"}
+    with pytest.raises(SelectionError, match="no requirement is called nonsense"):
+        await examined(only=("nonsense",))
+
+
+async def test_every_form_of_a_report_is_well_formed_and_holds_no_secret() -> None:
+    report = await examined("ended tasks are cancelled")
+    assert not report.is_conformant
+    forms = {form: render(report, form) for form in FORMS}
+    for form, text in forms.items():
+        assert SECRET not in text, form
+    schema = json.loads((files("conformance") / "report" / "report.schema.json").read_text(encoding="utf-8"))
+    validator: Any = Draft202012Validator(schema)
+    validator.validate(json.loads(forms["json"]))
+    suite = ElementTree.fromstring(forms["junit"])
+    assert [case.get("name") for case in suite.iter("testcase") if case.find("failure") is not None] == ["cancel.ended"]
+    assert json.loads(forms["ctrf"])["results"]["summary"]["failed"] == 1
+    assert "cancel.ended" in forms["markdown"]
+    assert json.loads(forms["badge"])["color"] != "brightgreen"
+
+
+async def test_the_page_loads_nothing_from_anywhere() -> None:
+    class Loads(HTMLParser):
+        found: list[str]
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            given = dict(attrs)
+            if tag in ("script", "link", "img", "iframe") or "src" in given:
+                self.found.append(tag)
+
+    reader = Loads()
+    reader.found = []
+    reader.feed(render(await examined(), "html"))
+    assert reader.found == []
+
+
+async def test_a_baseline_expects_failures_and_tells_of_entries_that_are_stale() -> None:
+    report = await examined("ended tasks are cancelled")
+    expected = apply({"a2a-1.0/cancel.ended": "known", "acp-0.2/other": "of another set"}, report.sets[0])
+    assert expected.is_conformant
+    stale = apply({"a2a-1.0/cancel.ended": "known", "a2a-1.0/send.waits": "no more"}, report.sets[0])
+    assert stale.stale == ("a2a-1.0/send.waits",)
+    assert not stale.is_conformant
+
+
+async def test_what_is_said_for_a_requirement_is_its_evidence() -> None:
+    report = await examined("ended tasks are cancelled")
+    (failed,) = [each for each in report.sets[0].results if each.verdict is Verdict.FAIL]
+    assert failed.exchange is not None and b'"CancelTask"' in failed.exchange.body
+    assert failed.expected.startswith("the error TASK_NOT_CANCELABLE")
+    assert any(b'"SendMessage"' in exchange.body for exchange in failed.exchanges), "what was played for it, too"
+
+
+def test_the_exit_code_of_wrong_usage_is_two(tmp_path: Path) -> None:
+    with bound_socket() as nobody:
+        silent = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        for arguments in (
+            ("check",),
+            ("check", "echo"),
+            ("check", silent),
+            ("check", silent, "--protocol", "smoke-signals"),
+            ("check", silent, "--triggers", "nowhere.yaml"),
+            ("check", silent, "--trigger", "dance=now"),
+            ("check", silent, "--baseline", "nowhere.yaml"),
+        ):
+            done = babelgate(tmp_path, *arguments)
+            assert done.returncode == 2, (arguments, done.stdout, done.stderr)
+            assert done.stderr.startswith("babelgate: ")
+            assert "Traceback" not in done.stderr
+
+
+def test_the_requirements_are_listed_with_their_links(tmp_path: Path) -> None:
+    done = babelgate(tmp_path, "check", "--list", "--only", "stream.*")
+    assert done.returncode == 0, done.stderr
+    assert "a2a-1.0/stream.begins (must, 3.1.2) [streaming]" in done.stdout
+    assert "https://a2a-protocol.org/v1.0.0/specification/#312-send-streaming-message" in done.stdout

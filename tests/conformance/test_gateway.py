@@ -1,0 +1,90 @@
+"""Our own gateway is judged like anybody's agent: with its demo agents, with and without keys."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.examine import Selection, examine
+from conformance.probe import Options
+from conformance.report.model import Report
+from conformance.trigger import read_triggers
+from conformance.verdict import Verdict
+from tests.conformance.recorded import assert_recorded
+from tests.running import running
+
+BOB = {"Authorization": "Bearer bobs-secret"}
+ALICE = {"Authorization": "Bearer alices-secret"}
+KEYS = {"alice": "alices-secret", "bob": "bobs-secret"}
+
+
+async def judged(folder: Path, protocol: str, options: Options, path: str, **settings: Any) -> Report:
+    async with running(folder, **settings) as gateway:
+        return await examine(f"{gateway.url}{path}", Selection(protocol), options)
+
+
+def wrong(report: Report) -> list[str]:
+    return [
+        f"{each.requirement.id}: {each.verdict}: {each.expected}: {each.got}"
+        for of in report.sets
+        for each in of.results
+        if each.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+async def test_the_demo_agents_keep_a2a_of_both_revisions(tmp_path: Path, accept: bool) -> None:
+    options = Options(triggers=read_triggers("demo"))
+    report = await judged(tmp_path, "a2a", options, "/a2a/echo")
+    assert [each.set.name for each in report.sets] == ["a2a-0.3", "a2a-1.0"]
+    assert wrong(report) == []
+    assert_recorded("babelgate", report, accept)
+
+
+@pytest.mark.slow
+async def test_the_demo_agents_keep_the_agent_protocol_in_both_layouts(tmp_path: Path, accept: bool) -> None:
+    options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
+    settings = {"keys": KEYS, "default_agent": "echo", "limits": {"ephemeral_ttl": 0.1}}
+    report = await judged(tmp_path, "agent-protocol", options, "/agent-protocol", **settings)
+    [only] = report.sets
+    assert only.capabilities >= {"OpenAPI", "README", "agents", "commands", "store"}
+    assert wrong(report) == []
+    assert_recorded("babelgate", report, accept)
+
+
+@pytest.mark.slow
+async def test_the_demo_agents_keep_what_langgraph_platform_asks(tmp_path: Path, accept: bool) -> None:
+    options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
+    report = await judged(tmp_path, "langgraph", options, "", keys=KEYS)
+    assert [each.set.name for each in report.sets] == ["langgraph-0.16"]
+    # The demo agents are no graphs, and have no node to stop before: the run names it as a loss.
+    assert [each for each in wrong(report) if not each.startswith("langgraph-0.16/question.breakpoint: warning")] == []
+    assert_recorded("babelgate", report, accept)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+async def test_with_keys_nobody_sees_what_is_anothers_in_a2a(tmp_path: Path) -> None:
+    options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
+    report = await judged(tmp_path, "a2a", options, "/a2a/echo", keys=KEYS)
+    assert all("security" in each.capabilities for each in report.sets)
+    assert wrong(report) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+async def test_the_demo_agents_keep_acp(tmp_path: Path, accept: bool) -> None:
+    report = await judged(tmp_path, "acp", Options(triggers=read_triggers("demo")), "/acp")
+    assert [each.set.name for each in report.sets] == ["acp-0.2"]
+    assert wrong(report) == []
+    assert_recorded("babelgate", report, accept)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+async def test_with_keys_nobody_sees_what_is_anothers_in_acp(tmp_path: Path) -> None:
+    options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
+    report = await judged(tmp_path, "acp", options, "/acp", keys={"alice": "alices-secret", "bob": "bobs-secret"})
+    assert all("second-caller" in each.capabilities for each in report.sets)
+    assert wrong(report) == []

@@ -1,0 +1,108 @@
+"""Every set is whole, and every set is judged itself by its scripted server: right, dead, and wrong in one way each."""
+
+from fnmatch import fnmatchcase
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from conformance.judge import covers, suite_of
+from conformance.requirement import RequirementSet, load_set, set_names
+from conformance.verdict import Verdict
+from conformance.wire.schema import load_schemas
+from tests.conformance.mutation import assert_caught, judged
+from tests.conformance.servers.kit import Dead, Server
+
+SERVERS: dict[str, Server] = {
+    server.set: server
+    for path in sorted((Path(__file__).parent / "servers").glob("*.py"))
+    if path.stem not in ("__init__", "kit")
+    and (server := getattr(import_module(f"tests.conformance.servers.{path.stem}"), "SERVER", None)) is not None
+}
+
+UNHURRIED = {
+    name: server
+    for name, server in SERVERS.items()
+    if not (Path(__file__).parent / f"test_{name.replace('-', '_').replace('.', '_')}.py").exists()
+}
+"""Those whose violations are so few that they need no file, and so no process, of their own."""
+
+every_set = pytest.mark.parametrize("chosen", [load_set(name) for name in set_names()], ids=lambda each: each.name)
+every_server = pytest.mark.parametrize("server", SERVERS.values(), ids=lambda each: each.set)
+
+
+@every_set
+def test_every_requirement_has_a_probe_and_every_probe_a_requirement(chosen: RequirementSet) -> None:
+    probes = suite_of(chosen).probes
+    named = [requirement.probe for requirement in chosen.requirements if requirement.probe]
+    assert set(named) == set(probes.names)
+    assert len(named) == len(set(named)), "two requirements with one probe are one requirement"
+
+
+@every_set
+def test_every_definition_of_a_schema_belongs_to_a_requirement(chosen: RequirementSet) -> None:
+    """Of those that messages of the agent are held against."""
+    schemas = load_schemas(chosen.name)
+    patterns = [pattern for requirement in chosen.requirements for pattern in requirement.schemas]
+    used = {inner for name in schemas.names for inner in schemas.uses(name) if inner != name}
+    roots = [name for name in schemas.names - used if not name.endswith((".request", ".params"))]
+    for root in roots:
+        for name in schemas.uses(root):
+            covered = any(covers(requirement, name) for requirement in chosen.requirements)
+            assert covered, f"{name}, which is part of {root}, is no requirement's"
+    for pattern in patterns:
+        assert any(fnmatchcase(name, pattern) for name in schemas.names), f"{pattern} matches nothing"
+
+
+@every_set
+def test_no_requirement_says_what_another_says(chosen: RequirementSet) -> None:
+    texts = [requirement.text for requirement in chosen.requirements]
+    assert len(texts) == len(set(texts))
+    for requirement in chosen.requirements:
+        assert requirement.text.endswith("."), requirement.id
+        assert requirement.hint.endswith("."), requirement.id
+
+
+@every_set
+def test_every_set_has_a_scripted_server(chosen: RequirementSet) -> None:
+    assert chosen.name in SERVERS
+
+
+@every_server
+async def test_a_right_server_keeps_everything(server: Server) -> None:
+    for variant in ("", *server.variants):
+        report = await judged(server, server.make(variant))
+        wrong = [
+            f"{result.requirement.id}: {result.verdict}: {result.expected} {result.got}"
+            for result in report.results
+            if result.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)
+        ]
+        assert not wrong, "\n".join(wrong)
+        assert report.is_conformant
+
+
+@every_server
+@pytest.mark.timeout(300)
+async def test_a_dead_server_scores_nothing(server: Server) -> None:
+    report = await judged(server, Dead())
+    assert [each.requirement.id for each in report.results if each.verdict is Verdict.PASS] == []
+    assert not report.is_conformant
+
+
+@pytest.mark.parametrize("server", UNHURRIED.values(), ids=lambda each: each.set)
+@pytest.mark.timeout(900)
+async def test_violations_are_caught_by_the_requirement_that_they_break(server: Server) -> None:
+    await assert_caught(server)
+
+
+@every_server
+def test_every_requirement_has_been_seen_to_fail(server: Server) -> None:
+    chosen = load_set(server.set)
+    broken = {violation.breaks for violation in server.violations}
+    for requirement in chosen.requirements:
+        if requirement.reason:
+            continue
+        is_shown = requirement.name in broken or requirement.name in server.unbroken
+        assert is_shown, f"no violation breaks {requirement.name}"
+    known = {requirement.name for requirement in chosen.requirements}
+    assert broken | set(server.unbroken) <= known, (broken | set(server.unbroken)) - known

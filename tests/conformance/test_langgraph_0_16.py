@@ -1,0 +1,28 @@
+"""The judge of LangGraph Platform, judged."""
+
+from dataclasses import replace
+
+import pytest
+
+from conformance.trigger import Trigger, Triggers
+from conformance.verdict import Verdict
+from tests.conformance.mutation import assert_caught, judged
+from tests.conformance.servers.langgraph_0_16 import SERVER
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_violations_of_langgraph_platform_are_caught_by_the_requirement_that_they_break() -> None:
+    await assert_caught(SERVER)
+
+
+async def test_what_an_agent_never_does_says_nothing_against_it() -> None:
+    given = SERVER.options.triggers.given
+    never = {name: Trigger("", is_never=True) for name in ("stream", "question", "questions", "fail", "long")}
+    server = replace(SERVER, options=replace(SERVER.options, triggers=Triggers({**given, **never})))
+    report = await judged(server, server.make(""))
+    verdicts = {each.requirement.name: each.verdict for each in report.results}
+    assert verdicts["question.wait"] is Verdict.NOT_APPLICABLE
+    assert verdicts["beside.reject"] is Verdict.NOT_APPLICABLE
+    assert verdicts["stream.values"] is Verdict.PASS
+    assert report.is_conformant

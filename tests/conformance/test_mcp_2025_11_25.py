@@ -1,0 +1,12 @@
+"""The judge of MCP 2025-11-25, judged."""
+
+import pytest
+
+from tests.conformance.mutation import assert_caught
+from tests.conformance.servers.mcp_2025_11_25 import SERVER
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_violations_of_mcp_2025_11_25_are_caught_by_the_requirement_that_they_break() -> None:
+    await assert_caught(SERVER)

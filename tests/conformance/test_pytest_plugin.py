@@ -1,0 +1,58 @@
+"""`pytest --babelgate-url URL`, as people run it: in a folder of their own."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conformance.servers.a2a_1_0 import SERVER
+from tests.gateway.command import ROOT
+from tests.serving import serving
+
+BOUND = 50
+
+
+async def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "pytest", "-p", "conformance.pytest_plugin", "-p", "no:cacheprovider", *arguments]
+    (folder / "test_own.py").write_text("def test_of_ones_own(): pass\n")
+    return await asyncio.to_thread(
+        subprocess.run,
+        [*command, "-q", "-rA", "-W", "ignore"],
+        cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        check=False,
+    )
+
+
+def options(url: str, *more: str) -> tuple[str, ...]:
+    common = ("--babelgate-protocol", "a2a", "--babelgate-version", "1.0", "--babelgate-header", "X-Api-Key: alice")
+    return ("--babelgate-url", url + SERVER.path, *common, "--babelgate-only", "card.*", *more)
+
+
+async def test_a_requirement_is_a_test(tmp_path: Path) -> None:
+    async with serving(SERVER.make("two skills have one id")) as url:
+        done = await run(tmp_path, *options(url))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "PASSED babelgate::a2a-1.0::card.well-known" in done.stdout
+    assert "PASSED test_own.py::test_of_ones_own" in done.stdout
+    assert "FAILED babelgate::a2a-1.0::card.skill-ids" in done.stdout
+    assert "The id of a skill is unique among the skills of the card." in done.stdout
+    assert "Give each skill an id of its own." in done.stdout
+
+
+async def test_what_is_known_is_expected_to_fail(tmp_path: Path) -> None:
+    known = tmp_path / "known.yaml"
+    known.write_text("a2a-1.0/card.skill-ids: two skills do the same here\n")
+    async with serving(SERVER.make("two skills have one id")) as url:
+        done = await run(tmp_path, *options(url, "--babelgate-baseline", str(known)))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "XFAIL babelgate::a2a-1.0::card.skill-ids" in done.stdout
+
+
+async def test_nobody_at_the_url_is_wrong_usage(tmp_path: Path) -> None:
+    done = await run(tmp_path, "--babelgate-url", "http://127.0.0.1:9")
+    assert done.returncode == 4
+    assert "nobody answers there" in done.stdout + done.stderr

@@ -1,0 +1,228 @@
+"""What must be true after a gateway was killed and started again."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any, Final
+
+from tests.crash.agents import expected, file_of
+from tests.crash.load import ASKING, CALLERS, REPEATABLE, STATEFUL
+from tests.crash.world import Known, Run, World
+from tests.gateway.scene import RESTARTED
+from tests.gateway.stage import Stage
+from tests.pairs.a2a import A2A
+from tests.pairs.acp import Acp
+from tests.pairs.aief import Aief
+from tests.pairs.caller import Seen
+
+__all__ = ("Checks",)
+
+_BOUND: Final = 45.0
+"""Seconds within which a run that is not stuck has ended. All of them are short."""
+_TOGETHER: Final = 6
+"""Runs that are looked at side by side."""
+_TASKS: Final = """
+    SELECT task_id, task.agent, min(run.removed) FROM task JOIN run USING (owner, task_id)
+    JOIN thread ON thread.pk = task.thread_pk
+    WHERE coalesce(json_extract(CAST(thread.body AS TEXT), '$.ephemeral'), 0) = 0
+    GROUP BY task_id ORDER BY task.created_at
+"""
+"""But for those of threads that do not stay."""
+_OPEN: Final = "SELECT task_id, agent, state FROM task WHERE state NOT IN ('completed','failed','cancelled','rejected')"
+
+
+class Checks:
+    def __init__(self, stage: Stage, world: World) -> None:
+        self.stage = stage
+        self.world = world
+        self.faults: list[str] = []
+        self.endings: dict[str, int] = {}
+        self.looked = 0
+        self.upstream_lost = False
+        """The gateway behind was killed as well."""
+
+    def fault(self, kind: str, words: object) -> None:
+        self.faults.append(f"{kind}: {words}")
+
+    async def all(self) -> None:
+        await self.kept()
+        await self.settle()
+        await self.runs()
+
+    # Writes
+
+    async def kept(self) -> None:
+        """All that was acknowledged is there; what is in doubt is there, or is not."""
+        for thread_id, known in self.world.threads.items():
+            answer = await self.stage.http.get(f"/threads/{thread_id}")
+            metadata = answer.json()["metadata"] if answer.status_code == 200 else None
+            self._compare(f"thread {thread_id}", known, metadata and {"number": metadata.get("number")})
+        for key, known in self.world.items.items():
+            answer = await self.stage.http.get("/store/items", params={"namespace": "crash", "key": key})
+            found = answer.json() if answer.status_code == 200 else None
+            self._compare(f"item {key}", known, found and found["value"])
+        for (task_id, config_id), known in self.world.hooks.items():
+            run = self.world.run_of(task_id)
+            if run is None or run.deleted:
+                continue
+            params = {"id": config_id, "taskId": task_id}
+            body = {"jsonrpc": "2.0", "id": 1, "method": "GetTaskPushNotificationConfig", "params": params}
+            answer = await self.stage.http.post(f"/a2a/{run.agent}", json=body, headers={"A2A-Version": "1.0"})
+            self._compare(f"push configuration {config_id}", known, answer.json().get("result", {}).get("url"))
+        for task_id, files in self.world.uploads.items():
+            await self._uploads(task_id, files)
+
+    def _compare(self, what: str, known: Known, found: Any) -> None:
+        if not known.holds(found):
+            self.fault("lost", f"{what} is {found}, and was acknowledged as {known.value}, or perhaps {known.doubt}")
+        known.is_settled_as(found)
+
+    async def _uploads(self, task_id: str, files: dict[str, Known]) -> None:
+        url = f"/agent/again/ap/v1/agent/tasks/{task_id}/artifacts"
+        answer = await self.stage.http.get(url, params={"page_size": 100})
+        if answer.status_code != 200:
+            self.fault("lost", f"the artifacts of AIEF task {task_id}: {answer.status_code}")
+            return
+        listed = [each["file_name"] for each in answer.json()["artifacts"] if not each["agent_created"]]
+        for name, known in files.items():
+            self._compare(f"file {name} of {task_id}", known, listed.count(name))
+        for each in answer.json()["artifacts"]:
+            content = await self.stage.http.get(f"{url}/{each['artifact_id']}")
+            if not each["agent_created"] and content.content != each["file_name"].encode():
+                self.fault("lost", f"file {each['file_name']} of {task_id} holds {content.content!r}")
+
+    # Runs
+
+    async def settle(self) -> None:
+        """Every run ends, or asks."""
+        found = [row for row in self.stage.rows(_OPEN) if row[2] != "input_required"]
+        async for task_id, agent in _side_by_side(found, self._settle):
+            states = self.stage.rows(f"SELECT run_id, status, attempt FROM run WHERE task_id = '{task_id}'")
+            self.fault("stuck", f"task {task_id} of {agent}: {states}")
+
+    async def _settle(self, row: tuple[Any, ...]) -> tuple[str, str] | None:
+        """By whoever followed it, if somebody did: they are told the rest."""
+        task_id, agent, _ = row
+        run = self.world.run_of(task_id)
+        try:
+            async with asyncio.timeout(_BOUND):
+                if run is None or run.feed is None:
+                    async with Acp(self.stage.http, agent).replay(task_id) as feed:
+                        await feed.end()
+                else:
+                    async with run.caller.come_back(run.feed) as back:
+                        await back.end()
+                    run.feed.frames += back.frames
+        except TimeoutError:
+            return task_id, agent
+        return None
+
+    async def runs(self) -> None:
+        """Of each run that came to an end since: all protocols show the same, and all of what its agent said, once."""
+        rows = self.stage.rows(_TASKS)
+        known = {run.task_id: run for run in self.world.runs if run.task_id}
+        for task_id in known.keys() - {row[0] for row in rows}:
+            if not known[task_id].deleted:
+                self.fault("lost", f"task {task_id} of {known[task_id].agent}, which was acknowledged")
+        fresh = [row for row in rows if row[0] not in known or not (known[row[0]].settled or known[row[0]].deleted)]
+        async for fault in _side_by_side(fresh, self._run):
+            self.fault(*fault)
+
+    async def _run(self, row: tuple[Any, ...]) -> tuple[str, str] | None:
+        task_id, agent, removed = row
+        run = self.world.run_of(task_id)
+        try:
+            seen = await self._seen(task_id, agent, rolled_back=bool(removed))
+            if run is None:  # its acknowledgement was cut off
+                run = Run(Acp(self.stage.http, agent), "", task_id, settled=True)
+                run.caller.context_id = seen.context_id  # its thread may be deleted later
+                self.world.runs.append(run)
+            run.text = run.text or _text_of(self.stage, task_id)
+            self._judge(run, seen)
+            await self._replays(run)
+        except AssertionError as error:
+            return "wrong", f"task {task_id} of {agent} ({run.text if run else '?'}): {error}"
+        finally:
+            if run is not None:
+                run.settled = True
+        self.looked += 1
+        return None
+
+    async def _seen(self, task_id: str, agent: str, *, rolled_back: bool) -> Seen:
+        first = await Acp(self.stage.http, agent).look(task_id)
+        for made in CALLERS[1:]:
+            if rolled_back and not issubclass(made, A2A):  # gone for the others
+                continue
+            if made is Aief and len(first.questions) > 1:
+                continue
+            caller = made(self.stage.http, agent)
+            seen = await caller.look(task_id)
+            if isinstance(caller, Aief) and seen.state == "working":  # a POST shows the next of its steps
+                caller.context_id = seen.context_id
+                seen = await caller.step()
+            if made.shows_state and agent in STATEFUL and first.state != "completed":
+                seen = replace(seen, text=first.text)  # what a state does not hold yet
+            assert (seen.state, seen.text) == (first.state, first.text), (
+                f"{made.name} shows {seen.state} {seen.text!r} where ACP shows {first.state} {first.text!r}"
+            )
+        return first
+
+    def _judge(self, run: Run, seen: Seen) -> None:
+        attempts = self.stage.rows(f"SELECT max(attempt) FROM run WHERE task_id = '{run.task_id}'")[0][0] or 1
+        ending = "cut off" if seen.state == "failed" and seen.fault.startswith(RESTARTED) else seen.state
+        self.endings[ending] = self.endings.get(ending, 0) + 1
+        agent, whole = run.agent, expected(run.agent, run.text, attempts)
+        if ending == "failed" and agent.startswith("far") and self.upstream_lost:
+            ending = "cut off"
+        match ending:
+            case "completed":
+                assert seen.text == whole, f"it said {seen.text!r} instead of {whole!r}"
+                assert agent not in ASKING or run.answering or not run.task_id, "nobody answered"
+            case "input_required":
+                assert agent in ASKING and not run.answered, "it asks again"
+                before = expected(agent, run.text, attempts, answered=False)
+                assert seen.text == before, f"it said {seen.text!r} instead of {before!r}"
+            case "cut off":
+                assert agent not in REPEATABLE, "it could have been started again"
+                assert whole.startswith(seen.text), f"it said {seen.text!r} instead of the start of {whole!r}"
+            case "cancelled":
+                assert run.cancelling, "nobody cancelled it"
+                alike = [expected(agent, run.text, number) for number in range(1, attempts + 1)]
+                assert any(each.startswith(seen.text) for each in alike), f"it said {seen.text!r}"
+            case _:
+                raise AssertionError(f"it {ending}: {seen.fault}")
+        assert not run.cancelled or ending == "cancelled", f"its cancel was acknowledged, and it {ending}"
+        if agent == "files" and ending == "completed":
+            assert seen.files == dict([file_of(run.text)]), f"it put out {seen.files}"
+
+    async def _replays(self, run: Run) -> None:
+        """What was shown before is the start of what is shown now."""
+        if run.feed is None:
+            return
+        async with run.caller.replay(run.task_id) as whole:
+            await whole.end()
+        shown, now = run.feed.frames, whole.frames
+        first = next((n for n, (one, other) in enumerate(zip(shown, now, strict=False)) if one != other), None)
+        assert first is None, f"frame {first} was {shown[first]!r}, and is {now[first]!r}"
+        assert len(shown) <= len(now), f"{len(shown)} frames were shown, and {len(now)} are there"
+
+
+def _text_of(stage: Stage, task_id: str) -> str:
+    """What the agent was told, as the log has it."""
+    records = stage.rows(f"SELECT CAST(body AS TEXT) FROM event WHERE task_id = '{task_id}' ORDER BY seq LIMIT 3")
+    created = next(event for (body,) in records if (event := json.loads(body))["kind"] == "run_created")
+    return str(created["messages"][0]["parts"][0]["text"])
+
+
+async def _side_by_side(rows: list[Any], look: Any) -> AsyncIterator[Any]:
+    """What is found out by looking at each, but for None."""
+    turn = asyncio.Semaphore(_TOGETHER)
+
+    async def one(row: Any) -> Any:
+        async with turn:
+            return await look(row)
+
+    for found in await asyncio.gather(*(one(row) for row in rows)):
+        if found is not None:
+            yield found

@@ -1,0 +1,683 @@
+"""Graphs behind the gateway: conversations, questions, states and their history, as a LangGraph client has them."""
+
+import asyncio
+import json
+import operator
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import httpx
+import pytest
+
+from adapters.langchain.server.create_run import open_questions
+from canonical import AgentInfo, FaultCode, FaultError, Invocation
+from gateway.agents.langgraph.agent import front
+from gateway.agents.registry import Fronted, connect
+from gateway.settings.model import Settings
+from tests.gateway.graphs import GRAPHS, State, builder, chat
+from tests.gateway.hubs import Echo, within
+from tests.gateway.platform import Caller, graphs_running
+from tests.running import running
+
+SAID = {"messages": [{"role": "user", "content": "Hi"}]}
+
+
+def spoken(values: Any) -> list[str]:
+    return [message["content"] for message in values["messages"]]
+
+
+# Conversations
+
+
+async def test_a_conversation_goes_on_from_run_to_run_and_over_a_restart(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "chat") as caller:
+        thread_id = await caller.thread()
+        assert spoken(await caller.wait(thread_id, "chat", SAID)) == ["Hi", "Hello big world"]
+    async with graphs_running(tmp_path, "chat") as caller:
+        values = await caller.wait(thread_id, "chat", SAID)
+        assert spoken(values) == ["Hi", "Hello big world"] * 2
+        assert values["count"] == 2
+        assert (await caller.state(thread_id))["values"] == values
+        assert (await caller.get(f"/threads/{thread_id}"))["status"] == "idle"
+
+
+async def test_every_thread_has_a_state_of_its_own_and_so_has_every_owner(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "chat", keys={"alice": "a-key", "bob": "b-key"}) as caller:
+        http, thread_id = caller.gateway.http, "6b2c0d3e-8c7f-4a55-9d57-0a3f6f6f4e11"
+        for key, runs in (("a-key", 3), ("b-key", 1)):
+            http.headers["x-api-key"] = key
+            await caller.thread(thread_id=thread_id)
+            for count in range(1, runs + 1):
+                assert (await caller.wait(thread_id, "chat", SAID))["count"] == count
+        assert (await caller.wait(await caller.thread(), "chat", SAID))["count"] == 1
+
+
+async def test_the_first_run_of_a_graph_is_told_what_others_said_on_the_thread(tmp_path: Path) -> None:
+    agents = {"chat": front(chat(), "chat")[1], "echo": Echo()}
+    async with running(tmp_path, agents) as gateway:
+        caller = Caller(gateway)
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "echo", {"messages": [{"role": "user", "content": "Before"}]})
+        assert spoken(await caller.wait(thread_id, "chat", SAID)) == ["Before", "Before", "Hi", "Hello big world"]
+        values = await caller.wait(thread_id, "chat", SAID)
+        assert spoken(values) == ["Before", "Before", "Hi", "Hello big world", "Hi", "Hello big world"]
+
+
+async def test_the_usage_that_a_model_reports_is_the_runs(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "chat") as caller:
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "chat", SAID)
+        (run,) = await caller.get(f"/threads/{thread_id}/runs")
+        used = {"input_tokens": 3, "output_tokens": 3, "total_tokens": 6}
+        assert run["metadata"]["babelgate"]["usage"] == used
+
+
+# Questions
+
+
+async def test_a_question_waits_in_the_state_until_it_is_answered_also_over_a_restart(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "ask") as caller:
+        thread_id = await caller.thread()
+        (asked,) = (await caller.wait(thread_id, "ask", SAID))["__interrupt__"]
+        assert asked["value"] == {"question": "What is your name?"}
+        assert asked["response_schema"] == {"type": "string", "minLength": 1}
+        state = await caller.state(thread_id)
+        assert state["next"] == ["ask"]
+        assert [task["interrupts"][0]["id"] for task in state["tasks"]] == [asked["id"]]
+    async with graphs_running(tmp_path, "ask") as caller:
+        assert (await caller.get(f"/threads/{thread_id}"))["status"] == "interrupted"
+        values = await caller.resume(thread_id, "ask", "Ann")
+        assert spoken(values) == ["Hi", "You said 'Ann'."]
+        state = await caller.state(thread_id)
+        assert (state["next"], state["tasks"], state["values"]["count"]) == ([], [], 1)
+
+
+@pytest.mark.parametrize("answer", ["Ann", 7, True, 0, False, "", {}, {"a": 1}, [1, None], None])
+async def test_an_answer_of_any_kind_reaches_the_node_as_it_was_given(answer: Any, tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "ask") as caller:
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "ask", SAID)
+        values = await caller.resume(thread_id, "ask", answer)
+        assert spoken(values)[-1] == f"You said {answer!r}."
+
+
+async def test_questions_that_are_asked_at_once_are_answered_by_their_ids_in_any_order(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "several") as caller:
+        thread_id = await caller.thread()
+        asked = (await caller.wait(thread_id, "several", SAID))["__interrupt__"]
+        ids = {("L" if each["value"] == "Left?" else "R"): each["id"] for each in asked}
+        assert set(ids) == {"L", "R"}
+        await caller.resume(thread_id, "several", {ids["R"]: "r"})
+        (left,) = (await caller.state(thread_id))["interrupts"]
+        assert left["id"] == ids["L"]
+        values = await caller.resume(thread_id, "several", {ids["L"]: "l"})
+        assert sorted(spoken(values)) == ["Hi", "Hi", "You said 'l'.", "You said 'r'."] or sorted(spoken(values)) == [
+            "Hi",
+            "You said 'l'.",
+            "You said 'r'.",
+        ]
+        assert values["count"] == 7
+
+
+async def test_questions_that_are_asked_at_once_stand_in_the_order_of_the_graph(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "turns") as caller:
+        asked = (await caller.wait(await caller.thread(), "turns", SAID))["__interrupt__"]
+        assert [each["value"] for each in asked] == ["First?", "Second?"]
+
+
+async def test_a_node_that_asks_twice_is_answered_twice(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "twice") as caller:
+        thread_id = await caller.thread()
+        (first,) = (await caller.wait(thread_id, "twice", SAID))["__interrupt__"]
+        (second,) = (await caller.resume(thread_id, "twice", "one"))["__interrupt__"]
+        assert (first["value"], second["value"]) == ("First?", "Second?")
+        assert first["id"] != second["id"]
+        assert spoken(await caller.resume(thread_id, "twice", "two")) == ["Hi", "one and two"]
+
+
+async def test_a_new_input_on_a_thread_that_waits_gives_the_question_up(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "ask") as caller:
+        thread_id = await caller.thread()
+        (first,) = (await caller.wait(thread_id, "ask", SAID))["__interrupt__"]
+        (second,) = (await caller.wait(thread_id, "ask", SAID))["__interrupt__"]
+        assert first["id"] != second["id"]
+        values = await caller.resume(thread_id, "ask", "Ann")
+        assert spoken(values) == ["Hi", "Hi", "You said 'Ann'."]
+
+
+async def test_an_answer_finds_its_question_although_the_state_was_changed_meanwhile(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "ask") as caller:
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "ask", SAID)
+        await caller.update(thread_id, {"count": 5}, as_node="before")
+        values = await caller.resume(thread_id, "ask", "Ann")
+        assert spoken(values)[-1] == "You said 'Ann'."
+        assert values["count"] == 5
+
+
+# Breakpoints
+
+
+async def test_a_graph_that_is_told_to_stop_goes_on_with_any_answer(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "steps") as caller:
+        thread_id = await caller.thread()
+        config = {"config": {"interrupt_before": ["two"]}}
+        stopped = await caller.wait(thread_id, "steps", {"items": []}, **config)
+        assert stopped == {"items": ["one"]}
+        assert (await caller.get(f"/threads/{thread_id}"))["status"] == "interrupted"
+        config = {"config": {"interrupt_after": "*"}}
+        assert (await caller.resume(thread_id, "steps", "go", **config))["items"] == ["one", "two"]
+        assert (await caller.resume(thread_id, "steps", None))["items"] == ["one", "two", "three"]
+
+
+STOPPED: dict[str, list[Any]] = {
+    "values": [{"items": []}, {"items": ["one"]}],
+    "updates": [{"one": {"items": ["one"]}}, {"__interrupt__": []}],
+    "messages": [],
+    "custom": [],
+}
+
+
+@pytest.mark.parametrize("mode", STOPPED)
+async def test_of_a_graph_that_is_told_to_stop_only_updates_tell_and_its_state_says_where(
+    tmp_path: Path, mode: str
+) -> None:
+    """As LangGraph's own server does."""
+    async with graphs_running(tmp_path, "steps") as caller:
+        thread_id = await caller.thread()
+        frames = await caller.stream(thread_id, "steps", {"items": []}, mode, interrupt_before=["two"])
+        assert [data for name, _, data in frames if name != "metadata"] == STOPPED[mode]
+        state = await caller.get(f"/threads/{thread_id}/state")
+        assert (state["next"], state["interrupts"], state["tasks"][0]["interrupts"]) == (["two"], [], [])
+        thread = await caller.get(f"/threads/{thread_id}")
+        assert (thread["status"], thread["interrupts"]) == ("interrupted", {})
+
+
+async def test_callers_of_other_protocols_are_asked_whether_the_graph_may_go_on(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "steps") as caller:
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "steps", {"items": []}, interrupt_before=["two"])
+        (question,) = await open_questions(caller.gateway.hub, "default", thread_id)
+        assert question.value == {"next": ["two"]}
+        assert "Any answer" in question.message.text
+
+
+@pytest.mark.parametrize("body", [{"input": None}, {}], ids=["input: null", "no input"])
+async def test_a_graph_that_was_told_to_stop_goes_on_with_a_run_of_no_input(tmp_path: Path, body: Any) -> None:
+    """As LangGraph's clients have it go on."""
+    async with graphs_running(tmp_path, "steps") as caller:
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "steps", {"items": []}, interrupt_before=["two"])
+        on = {"assistant_id": "steps", **body}
+        answer = await caller.gateway.http.post(f"/threads/{thread_id}/runs/wait", json=on)
+        assert answer.json()["items"] == ["one", "two", "three"]
+        assert (await caller.get(f"/threads/{thread_id}"))["status"] == "idle"
+
+
+# States and their history
+
+
+async def test_the_history_has_every_checkpoint_and_each_can_be_looked_at(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "steps") as caller:
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "steps", {"items": ["zero"]})
+        history = await caller.history(thread_id)
+        assert [(state["next"], state["metadata"]["step"]) for state in history] == [
+            ([], 3),
+            (["three"], 2),
+            (["two"], 1),
+            (["one"], 0),
+            (["__start__"], -1),
+        ]
+        assert [state["values"].get("items") for state in history][:2] == [
+            ["zero", "one", "two", "three"],
+            ["zero", "one", "two"],
+        ]
+        for younger, older in pairwise(history):
+            assert younger["parent_checkpoint"]["checkpoint_id"] == older["checkpoint"]["checkpoint_id"]
+        state = await caller.state(thread_id, history[2]["checkpoint"]["checkpoint_id"])
+        assert state["values"] == {"items": ["zero", "one"]}
+        assert state["tasks"][0]["name"] == "two"
+
+
+async def test_a_run_from_an_earlier_checkpoint_is_a_branch(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "steps") as caller:
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "steps", {"items": ["zero"]})
+        early = (await caller.history(thread_id))[2]["checkpoint"]["checkpoint_id"]
+        again = await caller.wait(thread_id, "steps", None, checkpoint_id=early)
+        assert again["items"] == ["zero", "one", "two", "three"]
+        other = await caller.wait(thread_id, "steps", {"items": ["new"]}, checkpoint={"checkpoint_id": early})
+        assert other["items"] == ["zero", "one", "new", "one", "two", "three"]
+        assert (await caller.state(thread_id))["values"] == other
+        assert len(await caller.history(thread_id)) > 10
+        # And it goes on from there, also after a restart.
+    async with graphs_running(tmp_path, "steps") as caller:
+        values = await caller.wait(thread_id, "steps", {"items": ["more"]})
+        assert values["items"] == [*other["items"], "more", "one", "two", "three"]
+
+
+async def test_a_change_of_the_state_goes_through_the_graphs_own_reducers(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "steps") as caller:
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "steps", {"items": ["zero"]})
+        checkpoint_id = await caller.update(thread_id, {"items": ["by hand"]}, as_node="one")
+        state = await caller.state(thread_id)
+        assert state["values"]["items"] == ["zero", "one", "two", "three", "by hand"]
+        assert state["next"] == ["two"]
+        assert (state["metadata"]["source"], state["metadata"]["step"]) == ("update", 4)
+        assert state["checkpoint"]["checkpoint_id"] == checkpoint_id
+        values = await caller.wait(thread_id, "steps", None)
+        assert values["items"] == ["zero", "one", "two", "three", "by hand", "two", "three"]
+
+
+async def test_a_change_of_an_earlier_state_begins_a_branch(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "steps") as caller:
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "steps", {"items": []})
+        early = (await caller.history(thread_id))[3]["checkpoint"]["checkpoint_id"]
+        made = await caller.update(thread_id, {"items": ["else"]}, as_node="two", checkpoint_id=early)
+        state = await caller.state(thread_id, made)
+        assert (state["values"]["items"], state["next"]) == (["else"], ["three"])
+        assert state["parent_checkpoint"]["checkpoint_id"] == early
+        assert (await caller.wait(thread_id, "steps", None))["items"] == ["else", "three"]
+
+
+async def test_messages_of_the_state_are_changed_and_removed_by_their_ids(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "chat") as caller:
+        thread_id = await caller.thread()
+        values = await caller.wait(thread_id, "chat", SAID)
+        first, second = (message["id"] for message in values["messages"])
+        changed = {"messages": [{"role": "user", "content": "Ho", "id": first}, {"type": "remove", "id": second}]}
+        await caller.update(thread_id, changed, as_node="answer")
+        assert spoken((await caller.state(thread_id))["values"]) == ["Ho"]
+        assert spoken(await caller.wait(thread_id, "chat", SAID)) == ["Ho", "Hi", "Hello big world"]
+
+
+async def test_a_thread_that_was_made_for_a_graph_has_a_state_before_its_first_run(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "steps") as caller:
+        thread_id = await caller.thread(metadata={"graph_id": "steps"})
+        await caller.update(thread_id, {"items": ["given"]}, as_node="one")
+        assert (await caller.state(thread_id))["next"] == ["two"]
+        assert (await caller.wait(thread_id, "steps", None))["items"] == ["given", "two", "three"]
+
+
+async def test_a_change_that_the_graph_does_not_take_is_refused_in_its_own_words(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "steps") as caller:
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "steps", {"items": []})
+        body = {"values": {"items": ["x"]}, "as_node": "nowhere"}
+        answer = await caller.gateway.http.post(f"/threads/{thread_id}/state", json=body)
+        assert answer.status_code == 422
+        assert "nowhere" in answer.json()["detail"]
+        assert len(await caller.history(thread_id)) == 5
+
+
+async def test_a_copy_of_a_thread_goes_on_by_itself(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "chat") as caller:
+        thread_id = await caller.thread()
+        values = await caller.wait(thread_id, "chat", SAID)
+        copied = (await caller.post(f"/threads/{thread_id}/copy"))["thread_id"]
+        assert (await caller.state(copied))["values"] == values
+        assert (await caller.wait(copied, "chat", SAID))["count"] == 2
+        assert (await caller.state(thread_id))["values"] == values
+        early = (await caller.history(copied))[-2]["checkpoint"]["checkpoint_id"]
+        assert spoken(await caller.wait(copied, "chat", None, checkpoint_id=early)) == ["Hi", "Hello big world"]
+
+
+@pytest.mark.parametrize(
+    "body", [{"config": {"durability": "exit"}}, {"durability": "exit"}, {"checkpoint_during": False}]
+)
+async def test_with_durability_exit_only_the_last_state_is_kept(tmp_path: Path, body: Any) -> None:
+    async with graphs_running(tmp_path, "steps") as caller:
+        thread_id = await caller.thread()
+        frames = await caller.stream(thread_id, "steps", {"items": []}, "values", **body)
+        shown = [data["items"] for mode, _, data in frames if mode == "values"]
+        assert shown == [[], ["one"], ["one", "two"], ["one", "two", "three"]]
+        (state,) = await caller.history(thread_id)
+        assert state["values"]["items"] == ["one", "two", "three"]
+        assert (await caller.wait(thread_id, "steps", {"items": ["+"]}))["items"][:4] == ["one", "two", "three", "+"]
+
+
+async def test_a_graph_can_start_from_a_revision_that_another_agent_made(tmp_path: Path) -> None:
+    agents = {"chat": front(chat(), "chat")[1], "echo": Echo()}
+    async with running(tmp_path, agents) as gateway:
+        caller = Caller(gateway)
+        thread_id = await caller.thread()
+        for words in ("One", "Two"):
+            await caller.wait(thread_id, "echo", {"messages": [{"role": "user", "content": words}]})
+        after_one = (await caller.history(thread_id))[2]["checkpoint"]["checkpoint_id"]
+        values = await caller.wait(thread_id, "chat", SAID, checkpoint_id=after_one)
+        assert spoken(values) == ["One", "One", "Hi", "Hello big world"]
+
+
+async def test_a_run_that_is_deleted_takes_its_checkpoints_along(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "chat") as caller:
+        thread_id = await caller.thread()
+        before = await caller.wait(thread_id, "chat", SAID)
+        await caller.wait(thread_id, "chat", SAID)
+        newest = (await caller.get(f"/threads/{thread_id}/runs"))[0]["run_id"]
+        answer = await caller.gateway.http.delete(f"/threads/{thread_id}/runs/{newest}")
+        assert answer.status_code < 300
+        assert (await caller.state(thread_id))["values"] == before
+        assert (await caller.wait(thread_id, "chat", SAID))["count"] == 2
+
+
+# Failures
+
+
+async def test_a_failure_is_told_by_the_name_of_its_exception_and_the_state_before_it_stays(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "fail") as caller:
+        thread_id = await caller.thread()
+        body = await caller.wait(thread_id, "fail", {"items": ["a"]})
+        assert body["__error__"]["error"] == "ValueError"
+        assert body["__error__"]["message"].startswith("no ? more")
+        state = await caller.state(thread_id)
+        assert (state["values"]["items"], state["next"]) == (["a", "b"], ["node"])
+        assert state["tasks"][0]["error"].startswith("ValueError")
+        assert (await caller.get(f"/threads/{thread_id}"))["status"] == "error"
+
+
+async def test_a_graph_without_an_end_is_stopped_at_its_limit(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "endless") as caller:
+        body = await caller.wait(await caller.thread(), "endless", {"items": []}, config={"recursion_limit": 3})
+        assert body["__error__"]["error"] == "GraphRecursionError"
+        assert "limit of 3" in body["__error__"]["message"]
+
+
+async def test_no_input_on_a_new_thread_is_an_error_of_the_graph(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "steps") as caller:
+        body = await caller.wait(await caller.thread(), "steps", None)
+        assert body["__error__"]["error"] == "EmptyInputError"
+
+
+async def test_a_graph_needs_a_hub(tmp_path: Path) -> None:
+    agent = front(chat(), "chat")[1]
+    with pytest.raises(FaultError) as raised:
+        async for _ in agent.run(Invocation(agent="chat", thread_id="t", task_id="t", run_id="r")):
+            pass
+    assert raised.value.fault.code is FaultCode.INTERNAL
+
+
+# Runs that are cut off
+
+
+class Items(TypedDict):
+    items: Annotated[list[str], operator.add]
+
+
+class Gate:
+    """A graph that says one thing, and then waits until it is let through."""
+
+    def __init__(self) -> None:
+        self.reached = asyncio.Event()
+        self.open = asyncio.Event()
+        self.started = 0
+        self.left = asyncio.Event()
+
+    def graph(self) -> Any:
+        def first(_: Items) -> Any:
+            self.started += 1
+            return {"items": ["first"]}
+
+        async def wait(_: Items) -> Any:
+            self.reached.set()
+            try:
+                await self.open.wait()
+            finally:
+                self.left.set()
+            return {"items": ["through"]}
+
+        return builder(Items, {"first": first, "wait": wait})
+
+    async def begun(self, caller: Caller, thread_id: str, **body: Any) -> str:
+        run = await caller.post(f"/threads/{thread_id}/runs", {"assistant_id": "gate", "input": {"items": []}, **body})
+        await within(self.reached.wait(), "the second node")
+        return run["run_id"]
+
+
+async def test_a_run_that_is_rolled_back_leaves_the_graph_where_it_was(tmp_path: Path) -> None:
+    gate = Gate()
+    async with running(tmp_path, {"gate": front(gate.graph(), "gate")[1]}) as gateway:
+        caller = Caller(gateway)
+        thread_id = await caller.thread()
+        gate.open.set()
+        before = await caller.wait(thread_id, "gate", {"items": ["zero"]})
+        gate.open.clear()
+        gate.reached.clear()
+        run_id = await gate.begun(caller, thread_id)
+        await caller.post(f"/threads/{thread_id}/runs/{run_id}/cancel?action=rollback&wait=1")
+        assert gate.left.is_set()
+        assert (await caller.state(thread_id))["values"] == before
+        gate.open.set()
+        after = await caller.wait(thread_id, "gate", {"items": ["new"]})
+        assert after["items"] == ["zero", "first", "through", "new", "first", "through"]
+
+
+async def test_a_run_that_is_cancelled_stops_its_node_and_keeps_what_was_done(tmp_path: Path) -> None:
+    gate = Gate()
+    async with running(tmp_path, {"gate": front(gate.graph(), "gate")[1]}) as gateway:
+        caller = Caller(gateway)
+        thread_id = await caller.thread()
+        run_id = await gate.begun(caller, thread_id)
+        await caller.post(f"/threads/{thread_id}/runs/{run_id}/cancel?wait=1")
+        assert gate.left.is_set()
+        state = await caller.state(thread_id)
+        assert (state["values"]["items"], state["next"]) == (["first"], ["wait"])
+        gate.open.set()
+        assert (await caller.wait(thread_id, "gate", None))["items"] == ["first", "through"]
+
+
+async def test_the_state_cannot_be_changed_while_a_run_is_active(tmp_path: Path) -> None:
+    gate = Gate()
+    async with running(tmp_path, {"gate": front(gate.graph(), "gate")[1]}) as gateway:
+        caller = Caller(gateway)
+        thread_id = await caller.thread()
+        run_id = await gate.begun(caller, thread_id)
+        body = {"values": {"items": ["x"]}, "as_node": "first"}
+        answer = await gateway.http.post(f"/threads/{thread_id}/state", json=body)
+        assert answer.status_code == 409
+        gate.open.set()
+        values = await caller.get(f"/threads/{thread_id}/runs/{run_id}/join")
+        assert values["items"] == ["first", "through"]
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_run_that_a_restart_cut_off_goes_on_from_its_last_checkpoint_if_it_may_be_started_again(
+    idempotent: bool, tmp_path: Path
+) -> None:
+    def fronted(gate: Gate) -> dict[str, Fronted]:
+        return {"gate": Fronted(*front(gate.graph(), "gate"), idempotent=idempotent)}
+
+    gate = Gate()
+    async with running(tmp_path, fronted=fronted(gate)) as gateway:
+        caller = Caller(gateway)
+        thread_id = await caller.thread()
+        run_id = await gate.begun(caller, thread_id)
+        assert gate.started == 1
+    later = Gate()
+    later.open.set()
+    async with running(tmp_path, fronted=fronted(later)) as gateway:
+        body = await Caller(gateway).get(f"/threads/{thread_id}/runs/{run_id}/join")
+        assert later.started == 0
+        if idempotent:
+            assert body["items"] == ["first", "through"]
+        else:
+            assert body["__error__"]["error"] == "GatewayRestartedError"
+            assert (await Caller(gateway).wait(thread_id, "gate", None))["items"] == ["first", "through"]
+
+
+# What it is for others
+
+
+async def acp(http: httpx.AsyncClient, agent: str, content: str) -> Any:
+    body = {"agent_name": agent, "input": [{"role": "user", "parts": [{"content": content}]}]}
+    return (await http.post("/acp/runs", json=body)).json()
+
+
+async def a2a(http: httpx.AsyncClient, agent: str, *parts: Any, **message: Any) -> Any:
+    said = {"kind": "message", "messageId": "m", "role": "user", "parts": list(parts), **message}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": said}}
+    return (await http.post(f"/a2a/{agent}", json=body)).json()["result"]
+
+
+def texts(task: Any) -> list[Any]:
+    return [part.get("text", part.get("data")) for artifact in task["artifacts"] for part in artifact["parts"]]
+
+
+async def test_the_same_graph_converses_over_acp_and_a2a(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "chat", "tools") as caller:
+        http = caller.gateway.http
+        run = await acp(http, "chat", "Hi")
+        assert run["status"] == "completed"
+        said = [part["content"] for message in run["output"] for part in message["parts"]]
+        assert "".join(piece for piece in said if piece) == "Hello big world"  # the first part tells of the node
+        task = await a2a(http, "chat", {"kind": "text", "text": "Hi"})
+        assert task["status"]["state"] == "completed"
+        assert texts(task) == ["Hello big world"]
+        later = await a2a(http, "chat", {"kind": "text", "text": "Hi"}, contextId=task["contextId"], messageId="n")
+        values = (await caller.state(later["contextId"]))["values"]
+        assert (values["count"], len(values["messages"])) == (2, 4)
+
+
+async def test_a_graphs_question_is_asked_over_acp_and_answered_over_langgraph(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "ask") as caller:
+        http = caller.gateway.http
+        run = await acp(http, "ask", "Hi")
+        assert run["status"] == "awaiting"
+        values = await caller.resume(run["session_id"], "ask", "Ann")
+        assert spoken(values)[-1] == "You said 'Ann'."
+        assert (await http.get(f"/acp/runs/{run['run_id']}")).json()["status"] == "completed"
+
+
+async def test_a_graphs_question_is_asked_and_answered_over_a2a(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "ask") as caller:
+        http = caller.gateway.http
+        task = await a2a(http, "ask", {"kind": "text", "text": "Hi"})
+        assert task["status"]["state"] == "input-required"
+        assert task["status"]["message"]["parts"][0]["text"] == "What is your name?"
+        task = await a2a(http, "ask", {"kind": "text", "text": "Ann"}, taskId=task["id"], messageId="n")
+        assert task["status"]["state"] == "completed"
+        assert texts(task)[-1] == "You said 'Ann'."
+
+
+async def test_the_output_of_a_graph_without_messages_is_its_answer(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "joke", "structured") as caller:
+        http = caller.gateway.http
+        run = await acp(http, "joke", "cats")
+        assert run["output"][0]["parts"][-1]["content"] == "Two cats walk into a bar."
+        task = await a2a(http, "joke", {"kind": "data", "data": {"topic": "dogs"}})
+        assert texts(task) == ["Two dogs walk into a bar."]
+        task = await a2a(http, "structured", {"kind": "text", "text": "all"})
+        (data,) = texts(task)
+        assert data["topic"] == "all"
+        assert data["values"] == {
+            "colour": {"name": "red", "seen": "2026-01-02"},
+            "point": {"x": 1, "y": 0.5},
+            "id": "00000000-0000-0000-0000-000000000007",
+            "set": [1, 2, 3],
+            "bytes": "AAE=",
+            "nothing": None,
+            "infinite": None,
+            "when": "2026-01-02T00:00:00+00:00",
+        }
+
+
+async def test_a_graph_that_is_written_as_a_function_works_like_the_others(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "flow") as caller:
+        http, thread_id = caller.gateway.http, await caller.thread()
+        (asked,) = (await caller.wait(thread_id, "flow", "hi"))["__interrupt__"]
+        assert asked["value"] == "Sure?"
+        assert await caller.resume(thread_id, "flow", "yes") == {"__root__": "HI, yes"}
+        task = await a2a(http, "flow", {"kind": "text", "text": "hi"})
+        assert task["status"]["state"] == "input-required"
+        task = await a2a(http, "flow", {"kind": "text", "text": "yes"}, taskId=task["id"], messageId="n")
+        assert texts(task) == ["HI, yes"]
+
+
+async def test_a_graph_that_takes_no_text_says_what_it_takes(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "steps") as caller:
+        run = await acp(caller.gateway.http, "steps", "Hi")
+        assert run["status"] == "failed"
+        assert "items" in run["error"]["message"]
+
+
+# How it is described, and set up
+
+
+def test_a_graph_is_described_by_its_schemas() -> None:
+    info, _ = front(GRAPHS["joke"](), "joke", "Tells jokes.")
+    assert info.description == "Tells jokes."
+    assert (info.stateful, info.remembers, info.metadata) == (True, True, {"framework": "langgraph"})
+    assert set(info.schemas["input"]["properties"]) == {"topic"}
+    assert set(info.schemas["output"]["properties"]) == {"joke"}
+    assert set(info.schemas["state"]["properties"]) == {"topic", "joke"}
+    assert info.output_types == ("application/json",)
+    talker, _ = front(chat().compile(name="talker"), "chat")
+    assert talker.description == "talker"
+    assert talker.output_types == ("text/plain",)
+
+
+def test_what_cannot_be_compiled_is_no_agent() -> None:
+    with pytest.raises(TypeError, match="cannot be compiled"):
+        front(builder(State, {}), "empty")
+    with pytest.raises(TypeError, match="no graph"):
+        front(object(), "other")
+
+
+def test_without_a_graph_nothing_needs_langgraph() -> None:
+    program = "import sys, gateway.http.app, gateway.agents.registry; sys.exit('langgraph' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=30, check=False).returncode == 0
+
+
+async def test_a_graph_is_named_in_the_configuration_like_any_other_agent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "their_graphs.py").write_text(
+        '"""Counts steps.\n\nAnd more."""\n'
+        "from tests.gateway.graphs import State, builder, steps\n"
+        "graph = steps()\ncompiled = steps().compile()\nempty = builder(State, {})\n"
+    )
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    names = ("graph", "compiled", "empty")
+    settings = Settings.model_validate({"agents": {name: {"python": f"their_graphs:{name}"} for name in names}})
+    registry = await connect(settings)
+    async with running(tmp_path, fronted={name: registry.get(name) for name in names}) as gateway:
+        caller = Caller(gateway)
+        for name in ("graph", "compiled"):
+            assert (await caller.wait(await caller.thread(), name, {"items": []}))["items"] == ["one", "two", "three"]
+        info: AgentInfo = gateway.hub.agent("graph")
+        assert info.description == "Counts steps."
+        ready = (await gateway.http.get("/readyz")).json()
+        assert "cannot be compiled" in ready["agents"]["empty"]
+
+
+async def test_a_truth_in_a_state_is_no_number(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "truth") as caller:
+        thread_id = await caller.thread()
+        frames = await caller.stream(thread_id, "truth", {"n": 0}, "values")
+        history = (await caller.gateway.http.get(f"/threads/{thread_id}/history")).json()
+    told = [json.dumps(data) for mode, _, data in frames if mode == "values"]
+    assert told == ['{"n": 0}', '{"n": 1}', '{"n": true}', '{"n": 1.0}']
+    assert [json.dumps(state["values"]) for state in history[:4]] == told[::-1]
+
+
+@pytest.mark.parametrize("below", ["graph", "subgraphs"])
+async def test_a_graph_that_fails_to_be_drawn_is_the_one_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
+) -> None:
+    async def fails(*_: object, **__: object) -> None:
+        raise ValueError("no pencil")
+
+    def fails_at_once(*_: object, **__: object) -> None:
+        raise ValueError("no pencil")
+
+    async with graphs_running(tmp_path, "steps") as caller:
+        (assistant,) = (await caller.gateway.http.post("/assistants/search", json={})).json()
+        monkeypatch.setattr("langgraph.pregel.Pregel.aget_graph", fails)
+        monkeypatch.setattr("langgraph.pregel.Pregel.aget_subgraphs", fails_at_once)
+        answer = await caller.gateway.http.get(f"/assistants/{assistant['assistant_id']}/{below}")
+    assert answer.json() == {"detail": "ValueError: no pencil"}

@@ -1,0 +1,191 @@
+"""Functions that make graphs: what they may ask for, when they are called, and what is done with what they make."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.agents.langgraph.signature import makes_graphs
+from gateway.agents.registry import connect
+from gateway.settings.model import Settings
+from tests.gateway import factories
+from tests.gateway.hubs import turned, within
+from tests.gateway.platform import Caller
+from tests.running import running
+
+SAID = {"messages": [{"role": "user", "content": "Hi"}]}
+MINT = {"configurable": {"flavour": "mint"}}
+
+
+@pytest.fixture(autouse=True)
+def log() -> list[str]:
+    factories.LOG.clear()
+    return factories.LOG
+
+
+@asynccontextmanager
+async def served(folder: Path, *names: str, kind: str = "graph", **settings: Any) -> AsyncGenerator[Caller]:
+    agents = {name: {kind: f"tests.gateway.factories:{name}"} for name in names}
+    async with running(folder, configured=agents, **settings) as gateway:
+        yield Caller(gateway)
+
+
+async def last(caller: Caller, agent: str, **body: Any) -> str:
+    values = await caller.wait(await caller.thread(), agent, SAID, **body)
+    return values["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nothing", "nothing"),
+        ("annotated", "annotated"),
+        ("config", "config mint"),
+        ("unannotated", "unannotated"),
+        ("asynchronous", "asynchronous mint"),
+        ("runtime", "runtime threads.create_run None {'flavour': 'mint'}"),
+        ("both", "both mint threads.create_run"),
+        ("blocking", "blocking mint"),
+        ("entered", "entered"),
+        ("needy", "needy mint"),
+        ("contextual", "context {'flavour': 'mint'}"),
+        ("called", "called"),
+    ],
+)
+async def test_a_graph_is_made_for_each_run_with_its_config(tmp_path: Path, name: str, words: str) -> None:
+    async with served(tmp_path, name) as caller:
+        assert await last(caller, name, config=MINT) == words
+        assert await last(caller, name, context=MINT["configurable"]) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [(name, True) for name in ("annotated", "config", "unannotated", "asynchronous", "runtime", "both", "entered")]
+    + [(name, True) for name in ("blocking", "called")]
+    + [(name, False) for name in ("nothing", "odd", "Called", "says", "MINT")],
+)
+async def test_a_function_that_says_what_it_is_needs_no_word_of_it_in_the_settings(name: str, known: bool) -> None:
+    assert makes_graphs(getattr(factories, name, MINT)) is known
+
+
+async def test_such_a_function_is_a_graph_where_a_python_callable_may_stand(tmp_path: Path) -> None:
+    async with served(tmp_path, "both", kind="python") as caller:
+        assert await last(caller, "both", config=MINT) == "both mint threads.create_run"
+
+
+async def test_a_file_may_be_named_instead_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = "from tests.gateway import factories\nfactories.LOG.append('run')\nmake = factories.nothing\n"
+    (tmp_path / "my-graphs.py").write_text(source)
+    agents = {name: {"graph": "./my-graphs.py:make"} for name in ("a", "b")}
+    async with running(tmp_path, configured=agents) as gateway:
+        assert await last(Caller(gateway), "b") == "nothing"
+    assert factories.LOG == ["run"], "once"
+
+
+async def test_a_caller_with_a_key_is_the_user(tmp_path: Path) -> None:
+    async with served(tmp_path, "runtime", keys={"alice": "a-key"}) as caller:
+        caller.gateway.http.headers["x-api-key"] = "a-key"
+        assert await last(caller, "runtime") == "runtime threads.create_run alice {}"
+
+
+async def test_it_is_told_what_the_graph_is_for(tmp_path: Path, log: list[str]) -> None:
+    async with served(tmp_path, "runtime") as caller:
+        assert log == ["assistants.read"], "its schemas are asked for when the gateway starts"
+        log.clear()
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "runtime", SAID)
+        await caller.update(thread_id, {"messages": [{"role": "user", "content": "More"}]})
+        (found,) = await caller.post("/assistants/search", {"graph_id": "runtime"})
+        drawn = await caller.get(f"/assistants/{found['assistant_id']}/graph")
+        assert [node["id"] for node in drawn["nodes"]] == ["__start__", "say", "__end__"]
+        assert await caller.get(f"/assistants/{found['assistant_id']}/subgraphs") == {}
+        schemas = await caller.get(f"/assistants/{found['assistant_id']}/schemas")
+        assert list(schemas["input_schema"]["properties"]) == ["messages"]
+    assert log == ["threads.create_run", "threads.update", "assistants.read", "assistants.read"]
+
+
+async def test_its_threads_are_kept_and_questions_wait_over_a_restart(tmp_path: Path) -> None:
+    async with served(tmp_path, "asking") as caller:
+        thread_id = await caller.thread()
+        (asked,) = (await caller.wait(thread_id, "asking", SAID, config=MINT))["__interrupt__"]
+        assert asked["value"] == "Name?"
+    async with served(tmp_path, "asking") as caller:
+        values = await caller.resume(thread_id, "asking", "Ann", config=MINT)
+        assert [message["content"] for message in values["messages"]] == ["Hi", "mint: Ann"]
+        assert (await caller.state(thread_id))["next"] == []
+
+
+async def test_what_is_entered_for_a_run_is_left_with_it(tmp_path: Path, log: list[str]) -> None:
+    async with served(tmp_path, "entered", "blocking") as caller:
+        log.clear()
+        await last(caller, "entered")
+        assert log == ["in", "out"]
+        log.clear()
+        await last(caller, "blocking")
+        assert log == ["in False", "out"], "and what blocks does not block the gateway"
+
+
+async def test_a_failure_reaches_what_was_entered_and_is_told_though_that_keeps_it_to_itself(
+    tmp_path: Path, log: list[str]
+) -> None:
+    async with served(tmp_path, "failing") as caller:
+        log.clear()
+        thread_id = await caller.thread()
+        body = {"assistant_id": "failing", "input": SAID}
+        answer = await caller.post(f"/threads/{thread_id}/runs/wait", body)
+    assert answer == {"__error__": {"error": "ValueError", "message": "no more"}}
+    assert log == ["in False", "failed no more", "out"]
+
+
+async def test_a_run_that_is_cancelled_leaves_what_it_entered(tmp_path: Path, log: list[str]) -> None:
+    async with served(tmp_path, "waiting") as caller:
+        log.clear()
+        thread_id = await caller.thread()
+        run = await caller.post(f"/threads/{thread_id}/runs", {"assistant_id": "waiting", "input": SAID})
+        await within(turned(lambda: log == ["waits"]), "the node")
+        await caller.post(f"/threads/{thread_id}/runs/{run['run_id']}/cancel?wait=true")
+        assert log == ["waits", "out"]
+
+
+async def test_one_that_needs_a_config_is_served_without_its_schemas(tmp_path: Path) -> None:
+    async with served(tmp_path, "needy") as caller:
+        assert await last(caller, "needy", config=MINT) == "needy mint"
+        failed = await caller.wait(await caller.thread(), "needy", SAID)
+        assert failed == {"__error__": {"error": "KeyError", "message": "'flavour'"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("wrong", "a value of type int is no graph"),
+        ("odd", "a function that makes a graph takes a RunnableConfig and a ServerRuntime, and not 'other'"),
+        ("LOG", "a value of type list is no graph"),
+        ("absent", "the module tests.gateway.factories has no absent"),
+    ],
+)
+async def test_what_makes_no_graph_is_broken(name: str, reason: str) -> None:
+    settings = Settings.model_validate({"agents": {"a": {"graph": f"tests.gateway.factories:{name}"}}})
+    (found,) = (await connect(settings)).all()
+    assert found.broken is not None
+    assert reason in found.broken
+
+
+# The store
+
+
+async def test_a_graph_has_the_memory_of_its_caller(tmp_path: Path) -> None:
+    async with served(tmp_path, "memory", keys={"alice": "a-key", "bob": "b-key"}) as caller:
+        http = caller.gateway.http
+        for key, count in (("a-key", 1), ("a-key", 2), ("b-key", 1)):
+            http.headers["x-api-key"] = key
+            messages = (await caller.wait(await caller.thread(), "memory", SAID))["messages"]
+            first, second = messages[-2]["content"], messages[-1]["content"]
+            assert first.startswith(f"{count} ")
+            assert "'count'" in first
+            assert second.startswith("['k', 'count'] [('notes', 'deep')]")
+        http.headers["x-api-key"] = "a-key"
+        found = (await http.get("/store/items", params={"key": "count", "namespace": "notes"})).json()
+        assert found["value"] == {"n": 2}, "it is what callers of the store see"

@@ -1,0 +1,287 @@
+"""A graph behind the gateway streams what it streams without one, in every mode."""
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessageChunk, HumanMessage, message_chunk_to_message
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
+
+from adapters.langchain.read.run_frames import EventReader
+from canonical import AnnotationPart, Event, Part, RefusalPart, TextPart
+from canonical.event import Custom, InterruptRaised, MessageStarted, Native, Record, StateSaved, StepStarted
+from canonical.fold import Fold
+from canonical.hub import Scope
+from gateway.agents.langgraph.frames import Resumed, Telling
+from gateway.agents.langgraph.jsonable import plain
+from tests.gateway.graphs import GRAPHS
+from tests.gateway.platform import Frame, graphs_running
+
+MODES = ("values", "updates", "messages", "custom", "tasks", "checkpoints")
+SAID = {"messages": [{"role": "user", "content": "Hi", "id": "h1"}]}
+INPUTS: dict[str, Any] = {
+    "blocks": SAID,
+    "chat": SAID,
+    "fan": {"items": ["a", "b"]},
+    "joke": {"topic": "cats"},
+    "structured": {"topic": "all"},
+    "tools": SAID,
+    "within": {"items": []},
+}
+QUESTIONS: dict[str, Any] = {"ask": "Ann", "twice": "one"}
+
+
+class Alone:
+    """The same graph without a gateway."""
+
+    def __init__(self, name: str) -> None:
+        self._graph: Any = GRAPHS[name]().compile(checkpointer=InMemorySaver())
+        self._config = {"configurable": {"thread_id": "t"}}
+
+    async def stream(self, given: Any) -> list[Frame]:
+        if isinstance(given, dict) and "messages" in given:
+            given = {"messages": [HumanMessage("Hi", id="h1")]}
+        stream = self._graph.astream(given, self._config, stream_mode=list(MODES), subgraphs=True)
+        return [(mode, ns, data) async for ns, mode, data in stream]
+
+
+class Names:
+    """Ids differ from run to run: each is told by when it was first seen."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def _name(self, match: re.Match[str]) -> str:
+        return self._names.setdefault(match[0], f"id-{len(self._names)}")
+
+    def __call__(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {self(key): self(member) for key, member in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(value, list | tuple):
+            return [self(member) for member in value]  # pyright: ignore[reportUnknownVariableType]
+        return (
+            re.sub(r"(lc_run--)?[0-9a-f]{8}(-?[0-9a-f]{4}){3}-?[0-9a-f]{12}", self._name, value)
+            if isinstance(value, str)
+            else value
+        )
+
+
+def told(frames: list[Frame], mode: str) -> list[Any]:
+    """What a mode says, in the words in which both sides can be compared."""
+    named = Names()
+    return [named((list(ns), _told(mode, data))) for each, ns, data in frames if each == mode]
+
+
+def _told(mode: str, data: Any) -> Any:
+    if mode == "checkpoints":
+        parent: Any = data["parent_config"] or {}
+        metadata: Any = {name: data["metadata"][name] for name in ("source", "step")}
+        return {
+            "id": data["config"]["configurable"]["checkpoint_id"],
+            "parent": parent.get("configurable", {}).get("checkpoint_id"),
+            "values": plain(data["values"]),
+            "next": data["next"],
+            "metadata": metadata,
+            "tasks": [task["name"] for task in data["tasks"]],
+        }
+    made: Any = plain(data)
+    if "__interrupt__" in made:
+        made["__interrupt__"] = [{"value": q["value"], "id": q["id"]} for q in made["__interrupt__"]]
+    if mode == "tasks":
+        made.pop("metadata", None)  # the gateway's own: which run it is
+        made.pop("triggers", None) if "result" in made else None
+        if isinstance(made.get("error"), dict):
+            made["error"] = plain(data["error"])
+    return made
+
+
+def heard(frames: list[Frame]) -> list[Any]:
+    """The messages of a stream: their pieces added up, with where they were said."""
+    named, whole, where = Names(), dict[str, Any](), dict[str, Any]()
+    for mode, ns, data in frames:
+        if mode != "messages":
+            continue
+        piece, about = data
+        told = ("langgraph_node", "langgraph_step", "langgraph_triggers", "langgraph_path", "langgraph_checkpoint_ns")
+        where.setdefault(piece["id"], [list(ns), {name: about[name] for name in told}])
+        whole.setdefault(piece["id"], []).append(piece)
+    return [named([_sum(pieces), *where[key]]) for key, pieces in whole.items()]
+
+
+def _sum(pieces: list[Any]) -> Any:
+    if pieces[0]["type"] != "AIMessageChunk":  # without a gateway, what a node says at once is told at once
+        return pieces[0]
+    total: Any = AIMessageChunk.model_validate(pieces[0])
+    for piece in pieces[1:]:
+        total = total + AIMessageChunk.model_validate(piece)
+    assert isinstance(total, BaseMessageChunk)
+    return plain(message_chunk_to_message(total))
+
+
+def both(alone: list[Frame], behind: list[Frame]) -> None:
+    for mode in MODES:
+        if mode != "messages":
+            assert told(behind, mode) == told(alone, mode), mode
+    assert heard(behind) == heard([(mode, ns, plain(data)) for mode, ns, data in alone])
+
+
+def asked(behind: bool) -> tuple[str, ...]:
+    return tuple("messages-tuple" if mode == "messages" and behind else mode for mode in MODES)
+
+
+@pytest.mark.parametrize("name", INPUTS)
+async def test_a_graph_streams_the_same_behind_the_gateway(name: str, tmp_path: Path) -> None:
+    alone = await Alone(name).stream(INPUTS[name])
+    async with graphs_running(tmp_path, name) as caller:
+        behind = await caller.stream(await caller.thread(), name, INPUTS[name], *asked(True))
+    assert behind[0][0] == "metadata"
+    both(alone, behind)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+async def test_a_graph_that_asks_streams_the_same_before_and_after_the_answer(name: str, tmp_path: Path) -> None:
+    alone = Alone(name)
+    async with graphs_running(tmp_path, name) as caller:
+        thread_id = await caller.thread()
+        both(await alone.stream(SAID), await caller.stream(thread_id, name, SAID, *asked(True)))
+        resumed = await caller.stream(thread_id, name, None, *asked(True), command={"resume": QUESTIONS[name]})
+        both(await alone.stream(Command(resume=QUESTIONS[name])), resumed)
+
+
+async def test_a_second_input_streams_the_same(tmp_path: Path) -> None:
+    alone = Alone("chat")
+    async with graphs_running(tmp_path, "chat") as caller:
+        thread_id = await caller.thread()
+        for _ in range(2):
+            both(await alone.stream(SAID), await caller.stream(thread_id, "chat", SAID, *asked(True)))
+
+
+async def test_without_stream_subgraphs_nothing_within_a_graph_is_told(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "within") as caller:
+        frames = await caller.stream(await caller.thread(), "within", {"items": []}, "updates", subgraphs=False)
+    assert [(ns, data) for mode, ns, data in frames if mode == "updates"] == [
+        ((), {"first": {"items": ["a"]}}),
+        ((), {"inner": {"items": ["a", "c"]}}),
+    ]
+
+
+async def test_the_tasks_of_a_step_are_told_under_the_ids_by_which_a_namespace_names_them(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "within") as caller:
+        frames = await caller.stream(await caller.thread(), "within", {"items": []}, "tasks")
+    names = {f"{data['name']}:{data['id']}" for mode, _, data in frames if mode == "tasks"}
+    assert {ns[0] for mode, ns, _ in frames if mode == "tasks" and ns} <= names
+
+
+async def test_a_stream_that_is_read_again_is_the_same(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "tools") as caller:
+        thread_id = await caller.thread()
+        frames = await caller.stream(thread_id, "tools", SAID, "values", "messages-tuple", subgraphs=False)
+        run_id = frames[0][2]["run_id"]
+        path = f"/threads/{thread_id}/runs/{run_id}/stream?stream_mode=values,messages-tuple"
+        again = await caller.gateway.http.get(path, headers={"Last-Event-ID": "-1"})
+        assert again.text.count("event: messages") == sum(mode == "messages" for mode, _, _ in frames)
+
+
+async def test_a_task_is_told_with_the_metadata_of_its_graph(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "hire") as caller:
+        frames = await caller.stream(await caller.thread(), "hire", SAID, "tasks")
+    (inner,) = [data["metadata"] for _, ns, data in frames if ns and "metadata" in data]
+    assert inner["lc_agent_name"] == "researcher"
+
+
+async def test_citations_and_refusals_are_the_same_parts_in_process_and_behind_another_server(tmp_path: Path) -> None:
+    reader = EventReader()
+    frames = await Alone("cites").stream(SAID)
+    events = [event for mode, ns, data in frames for event in reader.read(*_sent(mode, ns, data))]
+    far = parts([*events, *reader.finish()])
+    async with graphs_running(tmp_path, "cites") as caller:
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "cites", SAID)
+        records = await caller.gateway.hub.records("default", Scope(thread_id))
+    near = parts(record.event for record in records)
+    assert near == far
+    assert near == [
+        TextPart(text="It rains"),
+        AnnotationPart(url="https://example.com/rain", title="Rain", start=0, end=7),
+        RefusalPart(text="No more."),
+    ]
+
+
+def test_a_question_with_a_python_type_for_its_answer_has_no_schema() -> None:
+    telling = Telling(set(), base=None, keeps_last=False)
+    asked = {"id": "a" * 32, "value": "Who?", "response_schema": str}
+    telling.tell((), "tasks", {"id": "t", "name": "n", "input": {}, "triggers": ["x"]})
+    telling.tell((), "tasks", {"id": "t", "name": "n", "error": None, "result": {}, "interrupts": [asked]})
+    (question,) = telling.reader.questions()
+    assert isinstance(question, InterruptRaised)
+    assert (question.interrupt_id, question.message.text, question.answer_schema) == ("a" * 32, "Who?", None)
+
+
+def test_what_a_graph_has_in_the_words_of_a_gateway_is_its_own() -> None:
+    """A gateway tells progress as custom data, and tools as tasks."""
+    telling = Telling(set(), base=None, keeps_last=False)
+    events = [*telling.tell((), "custom", {"progress": "half"})]
+    events += telling.tell((), "tasks", {"id": "t", "name": "n", "input": {}, "triggers": ["tool"]})
+    assert [type(event) for event in events] == [Custom, StepStarted]
+
+
+def test_a_run_that_goes_on_tells_the_state_that_the_log_has_no_second_time() -> None:
+    telling = Telling({("", "c1")}, base=None, keeps_last=False, resumed=Resumed((), {"c1"}))
+    assert telling.tell((), "checkpoints", saved("c1", count=1)) == []
+    assert telling.reader.values == {"count": 1}
+
+
+def test_a_run_that_goes_on_tells_the_state_that_the_log_has_not_with_what_was_said_in_it() -> None:
+    telling = Telling({("", "c1")}, base=None, keeps_last=False, resumed=Resumed((), {"m1"}))
+    said = [HumanMessage("Hi", id="h1"), AIMessage("Old", id="m1"), AIMessage("New", id="m2")]
+    events = telling.tell((), "checkpoints", saved("c1", messages=said))
+    assert parts(events) == [TextPart(text="New")]
+    state = events[-1]
+    assert isinstance(state, StateSaved) and state.checkpoint_id == "c1"
+
+
+def test_a_state_that_was_there_before_the_run_is_shown_to_langgraphs_own_readers_alone() -> None:
+    telling = Telling({("", "c1")}, base=None, keeps_last=False)
+    (shown,) = telling.tell((), "checkpoints", saved("c1", count=1))
+    assert isinstance(shown, Native)
+    assert (shown.event, shown.data["values"]) == ("checkpoints", {"count": 1})
+
+
+def saved(checkpoint_id: str, **values: Any) -> dict[str, Any]:
+    """As `astream` tells of a checkpoint."""
+    return {
+        "config": {"configurable": {"checkpoint_id": checkpoint_id}},
+        "parent_config": None,
+        "values": values,
+        "metadata": {"source": "loop", "step": 1},
+        "next": [],
+        "tasks": [],
+    }
+
+
+def test_what_is_said_is_told_without_what_no_json_has() -> None:
+    telling = Telling(set(), base=None, keeps_last=False)
+    about = {"langgraph_node": "talk", "langgraph_step": 1, "secret": object()}
+    chunk = AIMessageChunk(content="a\ud800b", id="m", chunk_position="last")
+    started, *events = telling.tell((), "messages", (chunk, about))
+    assert isinstance(started, MessageStarted)
+    assert started.extra == {"langgraph": {"langgraph_node": "talk", "langgraph_step": 1}}
+    whole = telling.tell((), "messages", (AIMessage("c\ud800d", id="n"), about))
+    assert parts([started, *events, *whole]) == [TextPart(text="a?b"), TextPart(text="c?d")]
+
+
+def _sent(mode: str, ns: tuple[str, ...], data: Any) -> tuple[str, Any]:
+    """A frame as LangGraph's server sends it."""
+    return "|".join((mode, *ns)), json.loads(json.dumps(plain(data)))
+
+
+def parts(events: Iterable[Event]) -> list[Part]:
+    """What the agent said."""
+    fold = Fold("t")
+    for seq, event in enumerate(events, 1):
+        fold.apply(Record(seq, seq, "k", "r", 1, event))
+    return [part for message in fold.messages() if message.role == "agent" for part in message.parts]

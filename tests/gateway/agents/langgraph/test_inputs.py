@@ -1,0 +1,214 @@
+"""What callers of any protocol say becomes what a graph asks for."""
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langgraph.types import Command, Send
+
+from adapters.langchain.codec.interrupts import BREAKPOINT
+from canonical import DataPart, FaultError, FilePart, Invocation, Message, TextPart, ToolCallPart
+from canonical.event import InterruptAnswered
+from canonical.message import ToolResultPart
+from gateway.agents.langgraph.inputs import (
+    InputSchema,
+    command_of,
+    configuration,
+    options,
+    resume_command,
+    to_base_message,
+)
+
+TEXT = {"type": "string"}
+A, B = "a" * 32, "b" * 32
+
+
+def shape(required: tuple[str, ...] = (), **members: Any) -> InputSchema:
+    return InputSchema({"type": "object", "properties": members, "required": list(required)})
+
+
+def call(*messages: Message, **fields: Any) -> Invocation:
+    return Invocation(agent="g", thread_id="t", task_id="k", run_id="", messages=messages, **fields)
+
+
+def user(*parts: Any) -> Message:
+    return Message(message_id="m", role="user", parts=parts)
+
+
+HI = user(TextPart(text="Hi"))
+
+
+def test_messages_go_where_the_schema_has_them_beside_the_callers_data() -> None:
+    given: Any = shape(messages={"type": "array"}, count={"type": "integer"}).input(call(HI, data={"count": 2}))
+    assert given["count"] == 2
+    (message,) = given["messages"]
+    assert message == HumanMessage("Hi", id="m")
+
+
+def test_a_history_goes_before_the_input() -> None:
+    earlier = Message(message_id="e", role="agent", parts=(TextPart(text="Earlier"),))
+    given: Any = shape(messages={}).input(call(HI), (earlier,))
+    assert [message.content for message in given["messages"]] == ["Earlier", "Hi"]
+
+
+def test_messages_that_are_strings_stay_strings() -> None:
+    given: Any = shape(messages={"type": "array", "items": TEXT}).input(call(HI))
+    assert given == {"messages": ["Hi"]}
+
+
+@pytest.mark.parametrize(
+    ("asks", "member"),
+    [
+        (shape(topic=TEXT), "topic"),
+        (shape(topic=TEXT, count={"type": "integer"}), "topic"),
+        (shape(("topic",), topic=TEXT, note=TEXT), "topic"),
+        (shape(context=TEXT, question=TEXT), "question"),
+        (shape(topic={"anyOf": [TEXT, {"type": "null"}]}), "topic"),
+        (shape(colour={"type": "string", "enum": ["red"]}, topic=TEXT), "topic"),
+    ],
+)
+def test_a_text_goes_to_the_member_that_can_only_be_meant(asks: InputSchema, member: str) -> None:
+    assert asks.input(call(HI)) == {member: "Hi"}
+
+
+def test_a_text_goes_beside_data_and_never_over_it() -> None:
+    asks = shape(topic=TEXT, count={"type": "integer"})
+    assert asks.input(call(HI, data={"count": 1})) == {"count": 1, "topic": "Hi"}
+    assert asks.input(call(HI, data={"topic": "mine"})) == {"topic": "mine"}
+    assert asks.input(call(user(DataPart(data={"count": 3}), TextPart(text="Hi")))) == {"count": 3, "topic": "Hi"}
+
+
+def test_a_text_that_has_no_place_is_refused_with_what_the_graph_takes() -> None:
+    for asks in (shape(count={"type": "integer"}), shape(first=TEXT, second=TEXT)):
+        with pytest.raises(FaultError, match="it asks for data with the members"):
+            asks.input(call(HI))
+
+
+def test_no_input_lets_the_graph_go_on() -> None:
+    assert shape(topic=TEXT).input(call()) is None
+    assert shape(topic=TEXT).input(call(data={})) == {}
+
+
+def test_a_graph_whose_input_is_no_object_gets_the_text_or_the_data() -> None:
+    assert InputSchema({"type": "string"}).input(call(HI)) == "Hi"
+    assert InputSchema({"type": "integer"}).input(call(data=7)) == 7
+    assert shape(topic=TEXT).input(call(data="Hi")) == {"topic": "Hi"}
+
+
+def test_a_schema_by_reference_is_read() -> None:
+    schema: Any = {"$ref": "#/$defs/In", "$defs": {"In": {"type": "object", "properties": {"topic": TEXT}}}}
+    assert InputSchema(schema).input(call(HI)) == {"topic": "Hi"}
+
+
+def test_messages_of_every_role_become_langchains() -> None:
+    calls = (ToolCallPart(call_id="c", name="f", arguments='{"a": 1}'),)
+    asked = Message(message_id="1", role="agent", parts=calls)
+    result = Message(message_id="2", role="tool", parts=(ToolResultPart(call_id="c", output="done"),))
+    system = Message(role="system", parts=(TextPart(text="Be kind."),))
+    made = [to_base_message(message) for message in (asked, result, system)]
+    assert [type(message) for message in made] == [AIMessage, ToolMessage, SystemMessage]
+    assert isinstance(made[0], AIMessage)
+    assert made[0].tool_calls == [{"name": "f", "args": {"a": 1}, "id": "c", "type": "tool_call"}]
+    assert isinstance(made[1], ToolMessage)
+    assert (made[1].tool_call_id, made[1].content) == ("c", "done")
+
+
+def test_a_file_is_a_block_with_its_bytes() -> None:
+    message: Any = to_base_message(user(FilePart(name="a.png", media_type="image/png", inline=b"x")))
+    assert message.content[0] | {"extras": None} == {
+        "type": "image",
+        "base64": "eA==",
+        "mime_type": "image/png",
+        "extras": None,
+    }
+
+
+# Answers
+
+
+def answer(interrupt_id: str, value: Any, action: Any = "answer") -> InterruptAnswered:
+    return InterruptAnswered(interrupt_id=interrupt_id, value=value, action=action)
+
+
+def test_one_answer_is_bare_and_several_go_by_their_ids() -> None:
+    assert resume_command([answer(A, "x")], {}) == Command(resume="x")
+    assert resume_command([answer(A, "x"), answer(B, 2)], {}) == Command(resume={A: "x", B: 2})
+
+
+@pytest.mark.parametrize("value", [None, {}, {A: 1}])
+def test_an_answer_that_langgraph_would_misread_goes_by_its_id(value: Any) -> None:
+    assert resume_command([answer(A, value)], {}) == Command(resume={A: value})
+
+
+def test_a_question_that_was_asked_again_is_answered_under_the_graphs_own_id() -> None:
+    assert resume_command([answer(f"{A}-2", "x"), answer(B, "y")], {}) == Command(resume={A: "x", B: "y"})
+
+
+def test_a_declined_question_is_answered_with_nothing() -> None:
+    assert resume_command([answer(A, "ignored", "decline")], {}) == Command(resume={A: None})
+
+
+def test_whatever_is_answered_at_a_breakpoint_lets_the_graph_go_on() -> None:
+    assert resume_command([answer(f"{BREAKPOINT}1f1e", "anything")], {}) is None
+
+
+def test_a_command_goes_with_the_answer() -> None:
+    asked = call(config={"command": {"goto": ["a", {"node": "b", "input": 1}], "update": {"n": 1}, "resume": "no"}})
+    command = command_of(asked)
+    assert command == {"goto": ["a", Send("b", 1)], "update": {"n": 1}}
+    assert resume_command([answer(A, "x")], command) == Command(resume="x", goto=["a", Send("b", 1)], update={"n": 1})
+    assert command_of(call(config={"command": {"goto": "a"}})) == {"goto": ["a"]}
+    with pytest.raises(FaultError, match="goto"):
+        command_of(call(config={"command": {"goto": [7]}}))
+
+
+# Configuration
+
+
+def test_a_caller_cannot_say_what_the_gateway_says_nor_what_langgraph_keeps_for_itself() -> None:
+    theirs = {
+        "thread_id": "other",
+        "checkpoint_id": "x",
+        "checkpoint_ns": "x",
+        "checkpoint_map": {},
+        "__pregel_checkpointer": "x",
+        "langgraph_auth_user": {"identity": "root"},
+        "langgraph_auth_user_id": "root",
+        "model": "small",
+    }
+    made = configuration(call(owner="ann", config={"configurable": theirs}), None)
+    assert made["configurable"] == {
+        "model": "small",
+        "thread_id": "t",
+        "checkpoint_ns": "",
+        "graph_id": "g",
+        "langgraph_auth_user_id": "ann",
+    }
+    assert configuration(call(), "c")["configurable"]["checkpoint_id"] == "c"
+
+
+def test_limits_and_tags_are_passed_on_if_they_are_any() -> None:
+    made = configuration(call(config={"recursion_limit": 5, "tags": ["a"]}), None)
+    assert (made["recursion_limit"], made["tags"]) == (5, ["a"])
+    made = configuration(call(config={"recursion_limit": 0, "tags": [1]}), None)
+    assert "recursion_limit" not in made and "tags" not in made
+
+
+def test_a_run_is_known_to_langgraph_by_its_id() -> None:
+    run_id = "6b2c0d3e-8c7f-4a55-9d57-0a3f6f6f4e11"
+    made = configuration(Invocation(agent="g", thread_id="t", task_id="k", run_id=run_id, attempt=2), None)
+    assert made["metadata"] == {"run_id": run_id, "run_attempt": 2, "graph_id": "g"}
+
+
+def test_context_and_configurable_stand_for_each_other() -> None:
+    named = frozenset({"model"})
+    assert options(call(config={"context": {"model": "a"}}), named) == {"context": {"model": "a"}}
+    assert options(call(config={"configurable": {"model": "a", "x": 1}}), named) == {"context": {"model": "a"}}
+    assert options(call(config={"configurable": {"model": "a"}}), frozenset()) == {}
+    assert configuration(call(config={"context": {"model": "a"}}), None)["configurable"]["model"] == "a"
+
+
+def test_durability_and_breakpoints_are_passed_on_if_they_are_any() -> None:
+    config = {"durability": "exit", "interrupt_before": "*", "interrupt_after": ["a"]}
+    assert options(call(config=config), frozenset()) == config
+    assert options(call(config={"durability": "never", "interrupt_before": [1]}), frozenset()) == {}

@@ -1,0 +1,326 @@
+"""Calls of agents in process: how they fail, are cancelled, and use threads."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from contextlib import aclosing
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from canonical import Ask, Event, FaultCode, FaultError
+from canonical.agent import DETACH
+from conformance.contract import Dialogue
+from conformance.contract.dialogue import start_run
+from tests.gateway.talk import agent, tell, within
+
+# Failing
+
+
+class Awkward(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def raising(error: BaseException) -> list[Callable[[str], object]]:
+    def plainly(text: str) -> str:
+        raise error
+
+    async def awaited(text: str) -> str:
+        raise error
+
+    def generated(text: str) -> Iterator[str]:
+        yield "a"
+        raise error
+
+    async def async_generated(text: str) -> AsyncIterator[str]:
+        yield "a"
+        raise error
+
+    return [plainly, awaited, generated, async_generated]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (RuntimeError("it broke"), "RuntimeError: it broke"),
+        (RuntimeError(), "RuntimeError"),
+        (KeyError("k"), "KeyError: 'k'"),
+        (SystemExit(3), "SystemExit: 3"),
+        (TimeoutError("late"), "TimeoutError: late"),
+        (ValueError("\ud800"), "ValueError: ?"),
+        (asyncio.CancelledError("own"), "CancelledError: own"),
+        (Awkward(), "Awkward"),
+    ],
+)
+async def test_an_exception_is_told_in_its_own_words_and_logged(
+    error: BaseException, told: str, caplog: pytest.LogCaptureFixture
+):
+    for target in raising(error):
+        caplog.clear()
+        heard = await tell(target)
+        assert heard.fault is not None
+        assert (heard.fault.code, heard.fault.message) == (FaultCode.AGENT_FAILED, told)
+        assert [record.levelno for record in caplog.records] == [logging.WARNING]
+        assert caplog.records[0].exc_info is not None
+
+
+async def test_a_fault_of_the_agents_own_keeps_its_words():
+    for target in raising(FaultError(FaultCode.UNSUPPORTED, "Only German", language="de")):
+        heard = await tell(target)
+        assert heard.fault is not None
+        assert (heard.fault.code, heard.fault.message) == (FaultCode.UNSUPPORTED, "Only German")
+        assert heard.fault.details == {"language": "de"}
+
+
+async def test_a_stop_iteration_in_a_function_does_not_hang():
+    for target in raising(StopIteration("x")):
+        heard = await within(tell(target))
+        assert heard.fault is not None and heard.fault.code is FaultCode.AGENT_FAILED
+
+
+async def test_very_long_words_of_an_exception_are_cut():
+    def fail(text: str) -> str:
+        raise RuntimeError("x" * 1_000_000)
+
+    heard = await tell(fail)
+    assert heard.fault is not None and len(heard.fault.message) < 20_000
+
+
+# Cancelling
+
+
+async def consume(target: Any, said: str = "x") -> list[Event]:
+    events: list[Event] = []
+    async with aclosing(start_run(target, Dialogue(target).call(said))) as run:
+        async for event in run:
+            events.append(event)
+    return events
+
+
+async def test_cancelling_reaches_an_async_agent_where_it_waits():
+    waiting, cleaned = asyncio.Event(), asyncio.Event()
+
+    async def waiter(text: str) -> AsyncIterator[str]:
+        try:
+            yield "a"
+            waiting.set()
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            cleaned.set()
+            raise
+
+    async def plainly(text: str) -> str:
+        return "".join([token async for token in waiter(text)])
+
+    for target in (waiter, plainly):
+        waiting.clear()
+        cleaned.clear()
+        run = asyncio.ensure_future(consume(agent(target)))
+        await within(waiting.wait())
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await within(run)
+        assert cleaned.is_set()
+
+
+@pytest.mark.parametrize("sync", [True, False])
+async def test_closing_the_run_closes_the_generator_where_it_yields(sync: bool):
+    closed: list[str] = []
+
+    def endless(text: str) -> Iterator[str]:
+        try:
+            while True:
+                yield "a"
+        finally:
+            closed.append("sync")
+
+    async def async_endless(text: str) -> AsyncIterator[str]:
+        try:
+            while True:
+                yield "a"
+        finally:
+            closed.append("async")
+
+    target = agent(endless if sync else async_endless)
+    async with aclosing(start_run(target, Dialogue(target).call("x"))) as run:
+        assert await within(anext(run)) is not None
+    assert closed == ["sync" if sync else "async"]
+
+
+async def test_a_cancelled_function_in_a_thread_keeps_its_run_until_it_ends():
+    started, release, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def stubborn(text: str) -> str:
+        started.set()
+        release.wait(5)
+        ended.set()
+        return "late"
+
+    def stubborn_generator(text: str) -> Iterator[str]:
+        yield stubborn(text)
+
+    for target in (stubborn, stubborn_generator):
+        for flag in (started, release, ended):
+            flag.clear()
+        run = asyncio.ensure_future(consume(agent(target)))
+        await within(asyncio.to_thread(started.wait))
+        run.cancel()
+        for _ in range(3):
+            await asyncio.wait((run,), timeout=0.01)
+            run.cancel()  # again: it makes no difference
+            assert not run.done()
+        release.set()
+        with pytest.raises(asyncio.CancelledError):
+            await within(run)
+        assert ended.is_set()
+
+
+@pytest.mark.parametrize("generator", [True, False])
+async def test_a_gateway_that_stops_does_not_wait_for_a_function_in_a_thread(generator: bool):
+    began, release = threading.Event(), threading.Event()
+
+    def stubborn(text: str) -> str:
+        began.set()
+        release.wait(5)
+        return "late"
+
+    def stubborn_generator(text: str) -> Iterator[str]:
+        yield stubborn(text)
+
+    run = asyncio.ensure_future(consume(agent(stubborn_generator if generator else stubborn)))
+    await within(asyncio.to_thread(began.wait))
+    run.cancel(DETACH)
+    with pytest.raises(asyncio.CancelledError):
+        await within(run)
+    assert not release.is_set()
+    release.set()
+
+
+async def test_what_an_agent_raises_while_it_is_closed_is_logged_and_goes_no_further(caplog: pytest.LogCaptureFixture):
+    async def clumsy(text: str) -> AsyncIterator[str]:
+        try:
+            yield "a"
+        finally:
+            raise RuntimeError("clumsy")
+
+    async def stubborn(text: str) -> AsyncIterator[str]:
+        try:
+            yield "a"
+        finally:
+            yield "b"
+
+    for target in (clumsy, stubborn):
+        caplog.clear()
+        made = agent(target)
+        async with aclosing(start_run(made, Dialogue(made).call("x"))) as run:
+            await anext(run)
+        assert len(caplog.records) == 1
+
+
+# Threads and contexts
+
+
+async def test_synchronous_agents_run_off_the_event_loop_each_in_a_thread_of_its_own():
+    threads: set[int] = set()
+    together = threading.Barrier(40)
+
+    def blocking(text: str) -> Iterator[str]:
+        mine = threading.get_ident()
+        threads.add(mine)
+        together.wait(5)  # forty at once: none waits for another's thread
+        yield "a"
+        assert threading.get_ident() == mine
+        yield "b"
+        assert threading.get_ident() == mine
+
+    target = agent(blocking)
+    heard = await asyncio.gather(*(Dialogue(target).say("x") for _ in range(40)))
+    assert [one.fault for one in heard] == [None] * 40
+    assert len(threads) == 40
+    assert threading.get_ident() not in threads
+
+
+async def test_threads_end_with_their_agents():
+    def steps(text: str) -> Generator[object, Any, None]:
+        yield "a"
+        yield Ask("?")
+        yield "b"
+
+    def plainly(text: str) -> str:
+        return text
+
+    def fails(text: str) -> str:
+        raise RuntimeError(text)
+
+    others = set(threading.enumerate())
+
+    def of_agents() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == "agent-agent"} - others
+
+    targets = [agent(steps), agent(plainly), agent(fails)]
+    for target in targets:
+        await Dialogue(target).say("x")
+    assert len(of_agents()) == 3
+    for target in targets:
+        await target.aclose()
+    for thread in of_agents():
+        await within(asyncio.to_thread(thread.join))
+
+
+async def test_context_variables_reach_and_stay_with_a_synchronous_agent():
+    variable: ContextVar[str] = ContextVar("variable", default="unset")
+
+    def seeing(text: str) -> Generator[object, Any, None]:
+        yield variable.get()
+        variable.set("own")
+        yield f" {variable.get()}"
+        yield Ask("?")
+        yield variable.get()
+
+    variable.set("callers")
+    dialogue = Dialogue(agent(seeing))
+    assert (await dialogue.say("x")).text == "callers own"
+    variable.set("changed")
+    assert (await dialogue.answer("y")).text == "own"
+    assert variable.get() == "changed"
+
+
+async def test_the_task_that_ended_while_it_was_paused_frees_its_agent():
+    closed = asyncio.Event()
+
+    async def asker(text: str) -> AsyncGenerator[object, Any]:
+        try:
+            yield Ask("?")
+        finally:
+            closed.set()
+
+    target = agent(asker)
+    dialogue = Dialogue(target)
+    await dialogue.say("x")
+    target.forget(dialogue.owner, dialogue.task_id)
+    await within(closed.wait())
+    assert len(target.parking) == 0
+
+
+async def test_an_iterable_that_is_no_generator_is_said_too():
+    class Countdown:
+        def __init__(self) -> None:
+            self.left = 3
+
+        def __aiter__(self) -> "Countdown":
+            return self
+
+        async def __anext__(self) -> str:
+            self.left -= 1
+            if self.left < 0:
+                raise StopAsyncIteration
+            return str(self.left)
+
+    def counts(text: str) -> Countdown:
+        return Countdown()
+
+    assert (await tell(counts)).text == "210"

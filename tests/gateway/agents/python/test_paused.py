@@ -1,0 +1,103 @@
+"""Parked calls: bounds of number and time."""
+
+import asyncio
+
+import pytest
+
+from gateway.agents.python.paused import Parking
+from tests.gateway.talk import within
+
+
+class Call:
+    def __init__(self, name: str = "", error: Exception | None = None) -> None:
+        self.name = name
+        self.error = error
+        self.closed = asyncio.Event()
+
+    async def close(self) -> None:
+        self.closed.set()
+        if self.error is not None:
+            raise self.error
+
+
+async def test_a_parked_call_is_taken_once():
+    parking: Parking[Call] = Parking(2, 60)
+    call = Call()
+    parking.park("o", "t", call)
+    assert parking.take("o", "t") is call
+    assert parking.take("o", "t") is None
+    assert not call.closed.is_set()
+
+
+async def test_another_owners_call_is_not_taken():
+    parking: Parking[Call] = Parking(2, 60)
+    parking.park("o", "t", Call())
+    assert parking.take("p", "t") is None
+    await parking.close()
+
+
+async def test_the_oldest_goes_when_there_is_no_place():
+    parking: Parking[Call] = Parking(2, 60)
+    calls = [Call(str(number)) for number in range(3)]
+    for call in calls:
+        parking.park("o", call.name, call)
+    await within(calls[0].closed.wait())
+    assert parking.take("o", "0") is None
+    assert parking.take("o", "1") is calls[1]
+    assert len(parking) == 1
+    await parking.close()
+
+
+async def test_every_call_goes_after_its_time_and_not_before_those_that_are_older():
+    parking: Parking[Call] = Parking(10, 0.02)
+    first, second = Call(), Call()
+    parking.park("o", "1", first)
+    parking.park("o", "2", second)
+    await within(first.closed.wait())
+    await within(second.closed.wait())
+    assert len(parking) == 0
+    third = Call()
+    parking.park("o", "3", third)
+    await within(third.closed.wait())
+
+
+async def test_a_call_that_is_parked_again_has_its_time_again():
+    loop = asyncio.get_running_loop()
+    parking: Parking[Call] = Parking(10, 0.05)
+    call = Call()
+    parking.park("o", "1", call)
+    taken = parking.take("o", "1")
+    assert taken is call
+    again = loop.time()
+    parking.park("o", "1", call)
+    await within(call.closed.wait())
+    assert loop.time() - again >= 0.04
+
+
+async def test_another_call_of_the_same_task_takes_its_place():
+    parking: Parking[Call] = Parking(2, 60)
+    old, new = Call(), Call()
+    parking.park("o", "t", old)
+    parking.park("o", "t", new)
+    await within(old.closed.wait())
+    assert parking.take("o", "t") is new
+
+
+async def test_closing_closes_all_and_waits_for_them():
+    parking: Parking[Call] = Parking(5, 60)
+    calls = [Call(str(number)) for number in range(3)]
+    for call in calls:
+        parking.park("o", call.name, call)
+    await within(parking.close())
+    assert all(call.closed.is_set() for call in calls)
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_call_that_fails_to_close_is_logged_and_holds_nobody_up(caplog: pytest.LogCaptureFixture):
+    parking: Parking[Call] = Parking(5, 60)
+    bad, good = Call(error=RuntimeError("no")), Call()
+    parking.park("o", "1", bad)
+    parking.park("o", "2", good)
+    await within(parking.close())
+    assert good.closed.is_set()
+    assert "A parked agent could not be closed" in [record.message for record in caplog.records]

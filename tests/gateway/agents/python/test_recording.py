@@ -1,0 +1,100 @@
+"""Recordings: what is read from the log of a task, and what the agent of a recording says."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canonical import AgentInfo, FaultError, Invocation, Record, TextPart
+from canonical.event import Event, MessageEnded, MessageStarted, PartAdded, RunCreated, RunEnded
+from gateway.agents.python.recording import FORMAT, Recorded, Recording, RecordingError, read_recording, recording_of
+
+CALL = Invocation(agent="one", thread_id="th", task_id="ta", run_id="new")
+
+
+def records(*events: Event) -> list[Record]:
+    """A run of them, a tenth of a second apart."""
+    return [Record(seq, 1_000_000 + seq * 100_000, "ta", "old", 1, event) for seq, event in enumerate(events, 1)]
+
+
+@pytest.fixture
+def recording() -> Recording:
+    told = records(
+        RunCreated(run_id="old", headers={"authorization": "Bearer k3y-of-mine"}),
+        MessageStarted(message_id="m"),
+        PartAdded(message_id="m", index=0, part=TextPart(text="Hello")),
+        MessageEnded(message_id="m"),
+        RunEnded(usage={"total_tokens": 3}),
+    )
+    return recording_of(told, AgentInfo(name="one"), "0")
+
+
+async def say(agent: Recorded, call: Invocation = CALL) -> list[Event]:
+    return [event async for event in agent.run(call)]
+
+
+async def test_a_recording_is_said_again_with_ids_of_the_new_task(recording: Recording) -> None:
+    started, added, ended, end = await say(Recorded(recording))
+    assert isinstance(added, PartAdded) and added.part == TextPart(text="Hello")
+    assert isinstance(started, MessageStarted) and isinstance(ended, MessageEnded)
+    assert started.message_id == added.message_id == ended.message_id != "m"
+    assert end == RunEnded(usage={"total_tokens": 3})
+
+
+async def test_it_is_the_same_every_time(recording: Recording) -> None:
+    assert await say(Recorded(recording)) == await say(Recorded(recording))
+
+
+async def test_at_the_recorded_pace_nothing_comes_before_its_time(recording: Recording) -> None:
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    came = [loop.time() - begun async for _ in Recorded(recording, "recorded").run(CALL)]
+    assert [each.at for each in recording.runs[0].events] == [100_000, 200_000, 300_000, 400_000]
+    assert all(at >= each / 10 - 0.01 for each, at in enumerate(came, 1))
+
+
+async def test_there_is_no_answer_to_what_was_not_recorded(recording: Recording) -> None:
+    async def past() -> list[Record]:
+        return records(RunCreated(run_id="old"))
+
+    call = Invocation(agent="one", thread_id="th", task_id="ta", run_id="new", past=past)
+    with pytest.raises(FaultError, match="it has 1 runs"):
+        await say(Recorded(recording), call)
+
+
+def test_the_headers_of_the_caller_are_not_kept(recording: Recording) -> None:
+    assert "k3y-of-mine" not in recording.model_dump_json()
+
+
+def test_a_recording_is_read_as_it_was_written(recording: Recording, tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_text(recording.model_dump_json(), encoding="utf-8")
+    assert read_recording(file) == recording
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"format": FORMAT + 1, "news": []}, "a newer version has written it"),
+        ({"kind": "other"}, "it is no recording of babelgate record"),
+        ({"runs": 3}, "it is no recording: runs: "),
+        ({"files": {"a": "?"}}, "a file in it is not base64"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(
+    recording: Recording, tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({**recording.model_dump(mode="json"), **change}), encoding="utf-8")
+    with pytest.raises(RecordingError, match=words) as caught:
+        read_recording(file)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", ""])
+def test_what_is_no_json_object_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(RecordingError, match="it is no recording"):
+        read_recording(tmp_path / "run.json")

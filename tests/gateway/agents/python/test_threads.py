@@ -1,0 +1,149 @@
+"""Workers: the threads of synchronous agents."""
+
+import asyncio
+import threading
+from contextvars import ContextVar
+
+import pytest
+
+from canonical.agent import DETACH
+from gateway.agents.python.threads import Workers
+from tests.gateway.talk import within
+
+
+async def test_all_jobs_of_a_worker_run_in_one_thread_that_is_not_the_loops():
+    worker = Workers("w").worker()
+    threads = {await worker.do(threading.get_ident) for _ in range(3)}
+    worker.stop()
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
+
+
+async def test_results_and_exceptions_come_back():
+    worker = Workers("w").worker()
+    assert await worker.do(max, 1, 2) == 2
+    for error in (ValueError("x"), StopIteration(1), KeyboardInterrupt(), SystemExit(1)):
+
+        def fail(error: BaseException = error) -> None:
+            raise error
+
+        # `pytest.raises` around `await` cannot tell a StopIteration, which Python turns into a RuntimeError.
+        try:
+            await worker.do(fail)
+        except BaseException as raised:
+            assert raised is error or raised.__cause__ is error
+        else:
+            pytest.fail("nothing was raised")
+    worker.stop()
+
+
+async def test_a_thread_starts_with_the_first_job_and_is_given_on_when_the_worker_stops():
+    workers = Workers("agent")
+    worker = workers.worker()
+    assert not worker.has_started
+    thread: threading.Thread = await worker.do(threading.current_thread)
+    assert worker.has_started and thread.daemon and thread.name == "agent"
+    other = workers.worker()
+    assert await other.do(threading.current_thread) is not thread
+    worker.stop()
+    worker.stop()  # twice makes no difference
+    assert await workers.worker().do(threading.current_thread) is thread
+
+
+async def test_only_so_many_threads_stay_idle_and_none_when_all_is_over():
+    workers = Workers("agent", idle=2)
+    active = [workers.worker() for _ in range(5)]
+    threads: list[threading.Thread] = [await worker.do(threading.current_thread) for worker in active]
+    for worker in active:
+        worker.stop()
+    for thread in threads[2:]:
+        await within(asyncio.to_thread(thread.join))
+    assert all(thread.is_alive() for thread in threads[:2])
+    workers.close()
+    for thread in threads:
+        await within(asyncio.to_thread(thread.join))
+
+
+async def test_threads_that_nobody_has_any_more_end():
+    worker = Workers("forgotten").worker()
+    thread: threading.Thread = await worker.do(threading.current_thread)
+    del worker
+    await within(asyncio.to_thread(thread.join))
+
+
+async def test_jobs_see_the_context_that_the_worker_was_made_in():
+    variable: ContextVar[int] = ContextVar("variable")
+    variable.set(1)
+    worker = Workers("w").worker()
+    variable.set(2)
+    assert await worker.do(variable.get) == 1
+    await worker.do(variable.set, 3)
+    assert await worker.do(variable.get) == 3
+    assert variable.get() == 2
+    worker.stop()
+
+
+async def test_a_cancelled_job_is_waited_for_and_then_cancelled():
+    worker = Workers("w").worker()
+    started, release = threading.Event(), threading.Event()
+
+    def job() -> str:
+        started.set()
+        release.wait(5)
+        return "ignored"
+
+    run = asyncio.ensure_future(worker.do(job))
+    await within(asyncio.to_thread(started.wait))
+    run.cancel()
+    await asyncio.wait((run,), timeout=0.02)
+    assert not run.done()
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await within(run)
+    worker.stop()
+
+
+async def test_a_coroutine_that_a_cancelled_job_gave_is_closed():
+    worker = Workers("w").worker()
+    started, release = threading.Event(), threading.Event()
+
+    async def never() -> None: ...
+
+    def job() -> object:
+        started.set()
+        release.wait(5)
+        return never()
+
+    run = asyncio.ensure_future(worker.do(job))
+    await within(asyncio.to_thread(started.wait))
+    run.cancel()
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await within(run)  # and no warning that it was never awaited
+    worker.stop()
+
+
+def test_a_gateway_that_stops_does_not_wait_and_the_thread_ends_quietly_after_the_loop():
+    started, release = threading.Event(), threading.Event()
+    threads: list[threading.Thread] = []
+
+    def job() -> None:
+        threads.append(threading.current_thread())
+        started.set()
+        release.wait(5)
+
+    async def stop() -> None:
+        worker = Workers("w").worker()
+        run = asyncio.ensure_future(worker.do(job))
+        await within(asyncio.to_thread(started.wait))
+        run.cancel(DETACH)
+        with pytest.raises(asyncio.CancelledError):
+            await within(run)
+        assert worker.busy
+        worker.stop()
+
+    asyncio.run(stop())
+    assert threads[0].is_alive()
+    release.set()
+    threads[0].join(5)
+    assert not threads[0].is_alive()

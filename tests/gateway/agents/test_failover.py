@@ -1,0 +1,324 @@
+"""Which of an agent's servers a run goes to, and what happens when one does not answer."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from canonical import Event, FaultCode, FaultError, Invocation
+from canonical.agent import DETACH, Drawn, Reattachable
+from canonical.event import Custom, LossNoted, UpstreamBound
+from canonical.feature import Feature
+from gateway.agents.failover import Breaker, Server, ServerPool, fleet
+
+Script = Callable[[Invocation], AsyncGenerator[Event, None]]
+
+
+def unreachable(unbegun: bool = True) -> FaultError:
+    error = FaultError(FaultCode.AGENT_UNREACHABLE, "gone")
+    error.__cause__ = httpx.ConnectError("refused") if unbegun else httpx.ReadError("cut")
+    return error
+
+
+class Client:
+    """Does what its scripts say, one a run; the last one again and again."""
+
+    def __init__(self, *scripts: Any) -> None:
+        self._scripts = list(scripts)
+        self.calls: list[Invocation] = []
+        self.left: list[str] = []
+        self.closed = False
+
+    async def run(self, call: Invocation) -> AsyncGenerator[Event, None]:
+        self.calls.append(call)
+        given: Any = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
+        script = cast("list[Any]", given) if isinstance(given, list) else [given]
+        try:
+            for item in script:
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        except GeneratorExit:
+            self.left.append("closed")
+            raise
+        except asyncio.CancelledError as error:
+            self.left.append(str(error.args[0]))
+            raise
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+class Attaching(Client):
+    async def reattach(self, call: Invocation) -> AsyncGenerator[Event, None]:
+        async for event in self.run(call):
+            yield event
+
+
+def call(**upstream: str) -> Invocation:
+    return Invocation(agent="a", thread_id="t", task_id="k", run_id="r", upstream=upstream)
+
+
+def of(*clients: Client, **breaker: Any) -> ServerPool:
+    return fleet([Server(f"http://{number}", each, Breaker(**breaker)) for number, each in enumerate(clients)])
+
+
+async def events(agent: ServerPool, **upstream: str) -> Sequence[Event]:
+    return [event async for event in agent.run(call(**upstream))]
+
+
+async def fails(agent: ServerPool, **upstream: str) -> FaultError:
+    with pytest.raises(FaultError) as error:
+        await events(agent, **upstream)
+    return error.value
+
+
+HELLO = Custom(value="hello")
+BOUND = UpstreamBound(protocol="p", ids={"task": "1"})
+
+
+async def test_another_server_takes_the_run_where_no_connection_was_made() -> None:
+    dead, alive = Client(unreachable()), Client([BOUND, HELLO])
+    agent = of(dead, alive)
+    bound, hello = await events(agent)
+    assert isinstance(bound, UpstreamBound)
+    assert bound.ids == {"task": "1", "server": "http://1"}
+    assert hello == HELLO
+    assert agent.health == {"http://0": "failing", "http://1": "ok"}
+    await events(agent)
+    assert len(dead.calls) == 1, "one that is well goes first"
+
+
+async def test_a_conversation_stays_where_it_is() -> None:
+    one, two = Client([HELLO]), Client([HELLO])
+    agent = of(one, two)
+    await events(agent, server="http://1", task="1")
+    assert (len(one.calls), len(two.calls)) == (0, 1)
+    two = Client(unreachable())
+    agent = of(one, two)
+    await fails(agent, server="http://1", task="1")
+    assert one.calls == [], "the other one does not know it"
+
+
+async def test_a_run_is_not_begun_twice() -> None:
+    for script in (unreachable(unbegun=False), [HELLO, unreachable()], FaultError(FaultCode.AGENT_TIMEOUT, "slow")):
+        first, second = Client(script), Client([HELLO])
+        await fails(of(first, second))
+        assert (len(first.calls), second.calls) == (1, [])
+
+
+async def test_a_server_that_comes_back_within_a_moment_is_tried_again() -> None:
+    client = Client(unreachable(), unreachable(), [HELLO])
+    assert await events(of(client)) == [HELLO]
+    assert len(client.calls) == 3
+
+
+def told(code: FaultCode, **details: Any) -> FaultError:
+    return FaultError(code, "told", **details)
+
+
+LOST = LossNoted(feature=Feature.QUESTION, how="it cannot be said")
+
+FAILING: list[Any] = [
+    unreachable(unbegun=False),
+    told(FaultCode.AGENT_TIMEOUT),
+    *(told(FaultCode.AGENT_FAILED, status=status) for status in (500, 502, 503, 504, 522)),
+    told(FaultCode.AGENT_INVALID),
+    [LOST, told(FaultCode.AGENT_FAILED, status=500)],
+    [LOST, told(FaultCode.AGENT_INVALID)],
+    [HELLO, told(FaultCode.AGENT_UNREACHABLE)],
+    [HELLO, told(FaultCode.AGENT_TIMEOUT, status=504)],
+]
+WELL: list[Any] = [
+    told(FaultCode.AGENT_FAILED),
+    *(told(FaultCode.AGENT_UNREACHABLE, status=status) for status in (307, 400, 401, 404, 408, 422, 429, 501)),
+    *(told(code, status=200) for code in (FaultCode.AGENT_TIMEOUT, FaultCode.AGENT_INVALID)),
+    [HELLO, told(FaultCode.AGENT_FAILED, status=500)],
+    [HELLO, told(FaultCode.AGENT_INVALID)],
+]
+
+
+@pytest.mark.parametrize("script", FAILING)
+async def test_what_a_server_that_fails_says_counts(script: Any) -> None:
+    agent = of(Client(script), failures=1)
+    await fails(agent)
+    assert agent.health == {"http://0": "open"}
+
+
+@pytest.mark.parametrize("script", WELL)
+async def test_what_a_server_that_is_well_says_does_not_count(script: Any) -> None:
+    agent = of(Client(unreachable(unbegun=False), script), failures=2)
+    await fails(agent)
+    for _ in range(3):
+        await fails(agent)
+        assert agent.health == {"http://0": "ok"}
+
+
+async def test_a_note_of_a_loss_does_not_tell_that_a_server_is_back() -> None:
+    now = 0.0
+    breaker = Breaker(failures=1, cooldown=1, clock=lambda: now)
+    agent = ServerPool([Server("http://0", Client([LOST, unreachable()]), breaker)])
+    await fails(agent)
+    now += 1
+    running = agent.run(call())
+    assert await anext(running) == LOST
+    assert breaker.state == "probing"
+    with pytest.raises(FaultError):
+        await anext(running)
+    assert breaker.state == "open"
+
+
+async def test_a_server_that_keeps_failing_is_left_alone_and_then_looked_at_by_one_run() -> None:
+    now = 100.0
+    client = Client(unreachable(unbegun=False))
+    breaker = Breaker(failures=2, cooldown=30, clock=lambda: now)
+    agent = ServerPool([Server("http://0", client, breaker)])
+    for _ in range(2):
+        await fails(agent)
+    assert agent.health == {"http://0": "open"}
+    error = await fails(agent)
+    assert (error.fault.code, error.fault.details) == (FaultCode.AGENT_UNREACHABLE, {"retry_after": 30})
+    assert len(client.calls) == 2
+    now += 30
+    assert breaker.enter(), "half open"
+    await fails(agent)
+    assert len(client.calls) == 2, "one at a time finds out"
+    breaker.record_failure()
+    assert breaker.wait == 30
+    now += 30
+    client = Client([HELLO])
+    agent = ServerPool([Server("http://0", client, breaker)])
+    assert await events(agent) == [HELLO]
+    assert agent.health == {"http://0": "ok"}
+
+
+async def test_a_server_that_dies_in_every_run_is_left_alone_too() -> None:
+    client = Client([HELLO, unreachable(unbegun=False)])
+    agent = of(client, failures=3)
+    for _ in range(3):
+        await fails(agent)
+    assert agent.health == {"http://0": "open"}
+
+
+async def test_a_server_that_failed_once_is_taken_again_after_a_while() -> None:
+    now = 0.0
+    one, two = Client(unreachable(), [HELLO]), Client([HELLO])
+    agent = ServerPool(
+        [Server(f"http://{n}", each, Breaker(cooldown=30, clock=lambda: now)) for n, each in enumerate((one, two))]
+    )
+    await events(agent)
+    await events(agent)
+    assert (len(one.calls), len(two.calls)) == (1, 2)
+    now += 30
+    await events(agent)
+    assert (len(one.calls), len(two.calls)) == (2, 2)
+    assert agent.health == {"http://0": "ok", "http://1": "ok"}
+
+
+async def test_who_leaves_while_another_finds_out_lets_nobody_else_in() -> None:
+    now = 0.0
+    breaker = Breaker(failures=1, cooldown=1, clock=lambda: now)
+    agent = ServerPool([Server("http://0", Client([HELLO, HELLO]), breaker)])
+    older: Any = agent.run(call())
+    await anext(older)
+    breaker.record_failure()
+    now += 1
+    assert breaker.enter()
+    await older.aclose()
+    assert (breaker.state, breaker.admits) == ("probing", False)
+
+
+async def test_who_goes_and_sees_and_is_cancelled_lets_the_next_one_go() -> None:
+    now = 0.0
+    breaker = Breaker(failures=1, cooldown=1, clock=lambda: now)
+    breaker.record_failure()
+    now += 1
+    silent = asyncio.Event()
+
+    class Silent(Client):
+        async def run(self, call: Invocation) -> AsyncGenerator[Event, None]:
+            await silent.wait()
+            yield HELLO
+
+    agent = ServerPool([Server("http://0", Silent(), breaker)])
+    running = agent.run(call())
+    first: Any = asyncio.ensure_future(anext(running))
+    await asyncio.sleep(0)
+    assert breaker.state == "probing"
+    first.cancel()
+    await asyncio.wait((first,))
+    await running.aclose()  # type: ignore[attr-defined]
+    assert breaker.enter()
+
+
+@pytest.mark.parametrize(("way", "heard"), [("close", "closed"), ("detach", DETACH)])
+async def test_how_a_run_is_left_reaches_the_client(way: str, heard: str) -> None:
+    client = Client([HELLO, HELLO])
+    running: Any = of(client).run(call())
+    await anext(running)
+    if way == "close":
+        await running.aclose()
+    else:
+        with pytest.raises(asyncio.CancelledError):
+            await running.athrow(asyncio.CancelledError(DETACH))
+        await running.aclose()
+    assert client.left == [heard]
+
+
+async def test_a_fleet_finds_a_run_again_only_if_its_clients_do() -> None:
+    assert not isinstance(of(Client(HELLO)), Reattachable)
+    one, two = Attaching([HELLO]), Attaching([HELLO])
+    agent = of(one, two)
+    assert isinstance(agent, Reattachable)
+    assert [event async for event in agent.reattach(call(server="http://1", run="1"))] == [HELLO]
+    assert (len(one.calls), len(two.calls)) == (0, 1)
+
+
+async def test_a_run_is_found_again_on_a_server_that_is_back_within_a_moment() -> None:
+    client = Attaching(unreachable(), unreachable(), [HELLO])
+    agent = of(client)
+    assert isinstance(agent, Reattachable)
+    assert [event async for event in agent.reattach(call(server="http://0", run="1"))] == [HELLO]
+    assert len(client.calls) == 3
+
+
+async def test_all_connections_are_let_go_of() -> None:
+    clients = Client(HELLO), Client(HELLO)
+    await of(*clients).aclose()
+    assert all(client.closed for client in clients)
+
+
+# What is no run
+
+
+class Drawing(Attaching):
+    async def update_state(self) -> None: ...
+
+    async def draw(self, depth: int | bool) -> Any:
+        if not self.calls:
+            await asyncio.Event().wait()
+        return {"nodes": [], "edges": [], "depth": depth}
+
+    async def subgraphs(self, namespace: str | None, recurse: bool) -> Any:
+        return await self.draw(recurse)
+
+
+async def test_a_server_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.agents.failover._PATIENCE", 0.05)
+    agent = of(Drawing())
+    assert isinstance(agent, Drawn)
+    for asked in (agent.draw(True), agent.subgraphs(None, False)):
+        with pytest.raises(FaultError, match="did not answer within") as error:
+            await asked
+        assert error.value.fault.code is FaultCode.AGENT_TIMEOUT
+
+
+async def test_a_server_that_answers_is_asked_before_one_that_fails() -> None:
+    failing, well = Drawing(unreachable()), Drawing([])
+    well.calls.append(call())
+    agent = of(failing, well)
+    await events(agent)
+    assert isinstance(agent, Drawn)
+    assert await agent.draw(2) == {"nodes": [], "edges": [], "depth": 2}

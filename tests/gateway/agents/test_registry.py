@@ -1,0 +1,317 @@
+"""Agents are imported, or their servers are asked, at the start; what cannot be had is broken, with a reason."""
+
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from litestar import Litestar, Request, Response, get, post
+
+from canonical import FaultCode, FaultError
+from gateway.agents.failover import ServerPool
+from gateway.agents.python.agent import InProcess
+from gateway.agents.registry import Fronted, Registry, agent_name, agent_uuid, connect
+from gateway.settings.model import Settings, Timeout
+from tests.gateway.heard import hearing
+from tests.running import running
+from tests.serving import listen, serving
+
+INSTANCE = "5f0c1d0e-0000-4000-8000-000000000001"
+
+
+def settings(**agents: Mapping[str, Any]) -> Settings:
+    return Settings.model_validate({"agents": {name.replace("_", "-"): each for name, each in agents.items()}})
+
+
+@asynccontextmanager
+async def server(*names: str, key: str = "", banner: str = "") -> AsyncGenerator[str]:
+    """An ACP server, as far as it is asked for its agents."""
+
+    @get("/agents")
+    async def agents(request: Request[Any, Any, Any]) -> Response[bytes]:
+        if request.headers.get("authorization", "") != key:
+            return Response(b'{"code": "invalid_input", "message": "no key"}', status_code=401)
+        listed = [{"name": name, "description": f"Does {name}."} for name in names]
+        headers = {"Babelgate": banner} if banner else {}
+        return Response(json.dumps({"agents": listed}).encode(), media_type="application/json", headers=headers)
+
+    async with serving(Litestar([agents], openapi_config=None, logging_config=None)) as url:
+        yield url
+
+
+async def broken(found: Fronted) -> str:
+    assert found.agent is None
+    assert found.broken is not None
+    assert "\n" not in found.broken
+    return found.broken
+
+
+# Names
+
+
+def test_an_agent_is_found_by_its_name_and_by_the_uuid_that_langgraph_gives_it() -> None:
+    assert agent_uuid("agent") == "fe096781-5601-53d2-b2f6-0d3403f7e9ca"
+
+
+async def test_a_registry_knows_names_uuids_and_nothing_else() -> None:
+    registry = await connect(Settings())
+    assert registry.get(agent_uuid("ask")) is registry.get("ask")
+    assert registry.get(agent_uuid("ask").upper()) is registry.get("ask")
+    for name in ("nobody", "", "Ask", agent_uuid("nobody")):
+        with pytest.raises(FaultError) as caught:
+            registry.get(name)
+        assert caught.value.fault.code is FaultCode.NOT_FOUND
+    assert registry.default == "echo", "the first one"
+    assert [each.info.name for each in registry.all()][:2] == ["echo", "stream"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Weather Man", "weather-man"),
+        ("127.0.0.1:9000", "127.0.0.1-9000"),
+        ("_x_", "x"),
+        ("東京", "agent"),
+        ("", "agent"),
+    ],
+)
+def test_any_text_has_a_legal_name_that_is_like_it(text: str, name: str) -> None:
+    assert agent_name(text) == name
+
+
+def test_the_default_agent_is_the_configured_one() -> None:
+    assert Registry([], "planner").default == "planner"
+    assert Registry([]).default is None
+
+
+# In this process
+
+
+async def test_the_demo_agents_all_work() -> None:
+    registry = await connect(Settings())
+    assert [each.broken for each in registry.all()] == [None] * 10
+    assert all(isinstance(each.agent, InProcess) for each in registry.all())
+
+
+@pytest.mark.parametrize(
+    ("python", "reason"),
+    [
+        ("no.such.module:agent", "cannot import no.such.module: ModuleNotFoundError: No module named 'no'"),
+        ("gateway.demo:nothing", "the module gateway.demo has no nothing"),
+        ("gateway.demo:APPROVAL", "gateway.demo:APPROVAL: "),
+        ("raises_at_import:agent", "cannot import raises_at_import: ZeroDivisionError: division by zero"),
+        ("exits_at_import:agent", "cannot import exits_at_import: SystemExit: 3"),
+    ],
+)
+async def test_an_agent_that_cannot_be_imported_is_broken_and_the_others_serve(
+    python: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "raises_at_import.py").write_text("1 / 0\n")
+    (tmp_path / "exits_at_import.py").write_text("raise SystemExit(3)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    registry = await connect(settings(bad={"python": python}, good={"python": "gateway.demo:echo"}))
+    assert (await broken(registry.get("bad"))).startswith(reason)
+    assert registry.get("good").broken is None
+
+
+async def test_modules_of_the_working_directory_can_be_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_in_cwd.py").write_text(
+        "class Made:\n    async def say(text):\n        'Says.'\n        return text\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    try:
+        registry = await connect(settings(mine={"python": "mine_in_cwd:Made.say"}))
+    finally:
+        sys.modules.pop("mine_in_cwd", None)
+    assert registry.get("mine").broken is None
+    assert registry.get("mine").info.description == "Says."
+
+
+async def test_what_the_settings_say_of_an_agent_arrives() -> None:
+    python = "gateway.demo:echo"
+    given = {"concurrency": 3, "timeout": 7, "idempotent": True, "replay": False, "continuable": True}
+    found = (await connect(settings(mine={"python": python, "description": "Mine.", **given}))).get("mine")
+    assert (found.info.name, found.info.description, found.info.continuable) == ("mine", "Mine.", True)
+    assert (found.concurrency, found.idempotent, found.replay) == (3, True, False)
+    assert (found.timeout, found.total_timeout) == (Timeout(total=7), 7)
+
+
+# Behind a URL
+
+
+async def test_the_only_agent_of_a_server_is_taken_under_any_name() -> None:
+    async with server("forecast") as url:
+        found = (await connect(settings(weather={"url": url}))).get("weather")
+    assert isinstance(found.agent, ServerPool)
+    assert found.because == f"ACP at {url}: forecast"
+    assert (found.info.name, found.info.description) == ("weather", "Does forecast.")
+
+
+async def test_of_several_the_one_with_the_name_is_taken_or_the_one_that_is_picked() -> None:
+    async with server("weather", "planner") as url:
+        registry = await connect(
+            settings(
+                weather={"url": url},
+                mine={"url": url, "agent": "planner"},
+                lost={"url": url},
+                wrong={"url": url, "agent": "nobody"},
+            )
+        )
+    assert registry.get("weather").info.description == "Does weather."
+    assert registry.get("mine").info.description == "Does planner."
+    assert await broken(registry.get("lost")) == (
+        f"{url} has several agents, and none is called lost: pick one with {url}#agent; it has weather, planner"
+    )
+    assert await broken(registry.get("wrong")) == f"{url} has no agent nobody; it has weather, planner"
+
+
+async def test_a_bare_server_brings_all_its_agents_under_their_own_names() -> None:
+    async with server("Weather_Man", "echo") as one, server("echo") as two:
+        registry = await connect(settings(echo={"python": "gateway.demo:echo"}), [one, two])
+    assert [each.info.name for each in registry.all()] == ["echo", "weather_man", "echo-2", "echo-3"]
+    assert isinstance(registry.get("echo").agent, InProcess), "who is named keeps the name"
+
+
+async def test_headers_are_sent_and_a_server_that_refuses_is_broken() -> None:
+    async with server("a", key="Bearer t") as url:
+        registry = await connect(
+            settings(known={"url": url, "headers": {"Authorization": "Bearer t"}}, stranger={"url": url})
+        )
+    assert registry.get("known").broken is None
+    assert (await broken(registry.get("stranger"))).startswith(f"{url}: ")
+
+
+async def test_what_is_no_acp_server_is_broken() -> None:
+    @get("/agents")
+    async def page() -> str:
+        return "<html>hello</html>"
+
+    async with serving(Litestar([page], openapi_config=None, logging_config=None)) as url:
+        registry = await connect(settings(web={"url": url}), [url])
+    assert (await broken(registry.get("web"))).startswith(f"{url}: ")
+    assert len(registry.all()) == 2
+
+
+async def test_a_server_without_agents_is_broken() -> None:
+    async with server() as url:
+        reason = await broken((await connect(settings(a={"url": url}))).get("a"))
+    assert reason.startswith(f"{url}: no agent protocol is spoken there that is known. Tried ")
+    assert "ACP: it has no agents" in reason
+
+
+async def test_a_server_that_is_not_there_is_broken_and_named_after_its_address() -> None:
+    with listen() as unused:
+        port = unused.getsockname()[1]
+    registry = await connect(settings(echo={"python": "gateway.demo:echo"}), [f"http://127.0.0.1:{port}"])
+    assert registry.get("echo").broken is None
+    assert "cannot be reached" in await broken(registry.get(f"127.0.0.1-{port}"))
+
+
+async def test_servers_are_asked_all_at_once() -> None:
+    waiting: list[asyncio.Event] = []
+
+    def slow() -> Litestar:
+        @get("/agents")
+        async def agents() -> Mapping[str, Sequence[Mapping[str, str]]]:
+            met = asyncio.Event()
+            waiting.append(met)
+            if len(waiting) == 2:
+                for each in waiting:
+                    each.set()
+            await met.wait()
+            return {"agents": [{"name": "a", "description": ""}]}
+
+        return Litestar([agents], openapi_config=None, logging_config=None)
+
+    async with serving(slow()) as one, serving(slow()) as two, asyncio.timeout(5):
+        registry = await connect(settings(one={"url": one}, two={"url": two}))
+    assert [each.broken for each in registry.all()] == [None, None]
+
+
+async def test_the_gateway_does_not_front_itself() -> None:
+    async with server("echo", banner=f"0.1.0; instance={INSTANCE}") as url, server("other", banner="1.0") as other:
+        registry = await connect(settings(mirror={"url": url}, other={"url": other}))
+    assert registry.get("mirror").broken is None
+    registry.disown("5f0c1d0e-0000-4000-8000-000000000002")
+    assert registry.get("mirror").broken is None, "another gateway may be fronted"
+    registry.disown(INSTANCE)
+    assert await broken(registry.get("mirror")) == "its URL leads back to this gateway"
+    assert registry.get("other").broken is None
+
+
+@pytest.mark.parametrize(
+    "url", ["http://xn--:80", "http://a..b", f"http://{'a' * 70}.example", "http://256.256.256.256"]
+)
+async def test_a_host_that_is_none_is_broken(url: str) -> None:
+    registry = await connect(settings(echo={"python": "gateway.demo:echo"}, a={"url": url}))
+    assert (await broken(registry.get("a"))).startswith(f"{url}: ")
+    assert registry.get("echo").broken is None
+
+
+async def test_an_answer_that_does_not_decode_is_broken() -> None:
+    @get("/agents")
+    async def garbled() -> Response[bytes]:
+        return Response(b"no gzip", headers={"Content-Encoding": "gzip"})
+
+    async with serving(Litestar([garbled], openapi_config=None, logging_config=None)) as url:
+        registry = await connect(settings(a={"url": url}))
+    assert "does not inflate" in await broken(registry.get("a"))
+
+
+# Secrets
+
+SECRET = "s3cret-of-the-upstream"
+
+
+@asynccontextmanager
+async def guarded(shown: list[str], status: int) -> AsyncGenerator[str]:
+    """An ACP server that keeps the keys it is shown; what it is asked to do fails."""
+
+    @get("/agents")
+    async def agents(request: Request[Any, Any, Any]) -> Response[bytes]:
+        shown.append(request.headers["authorization"])
+        return Response(b'{"agents": [{"name": "a"}]}', status_code=status, media_type="application/json")
+
+    @post("/runs")
+    async def run(request: Request[Any, Any, Any]) -> Response[bytes]:
+        shown.append(request.headers["authorization"])
+        body = b'{"code": "server_error", "message": "no"}'
+        return Response(body, status_code=500, media_type="application/json")
+
+    async with serving(Litestar([agents, run], openapi_config=None, logging_config=None)) as url:
+        yield url
+
+
+@pytest.mark.parametrize("status", [200, 401])
+async def test_the_headers_of_an_upstream_are_sent_to_it_and_shown_to_nobody(tmp_path: Path, status: int) -> None:
+    shown: list[str] = []
+    said: list[str] = []
+    with hearing(logging.DEBUG) as heard:
+        async with guarded(shown, status) as url:
+            given = settings(a={"url": url, "headers": {"Authorization": f"Bearer {SECRET}"}})
+            registry = await connect(given)
+            said += [
+                repr(given),
+                str(given),
+                given.model_dump_json(),
+                repr(registry.all()),
+                repr(registry.get("a").agent),
+            ]
+            async with running(tmp_path, fronted={"a": registry.get("a")}) as gateway:
+                run = {"agent_name": "a", "input": [{"role": "user", "parts": [{"content": "hi"}]}]}
+                answers = [await gateway.http.post("/acp/runs", json=run)]
+                paths = ("/", "/readyz", "/acp/agents", "/a2a/a/.well-known/agent-card.json", "/a2a/a/tasks")
+                answers += [await gateway.http.get(path, headers={"A2A-Version": "1.0"}) for path in paths]
+                said += [f"{answer.headers} {answer.text}" for answer in answers]
+            await registry.aclose()
+    assert set(shown) == {f"Bearer {SECRET}"}
+    assert len(shown) == 2, "at the start, and with the call"
+    for text in (*said, heard.text):
+        assert SECRET not in text

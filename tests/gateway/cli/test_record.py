@@ -1,0 +1,173 @@
+"""`babelgate record` and `babelgate replay`: what an agent said is said again, on every protocol."""
+
+import asyncio
+import base64
+import io
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import demo
+from gateway.agents.python.recording import Recorded, read_recording
+from gateway.cli import main
+from gateway.cli.conversation import Asked, Failed, Heard, Noted, Said
+from gateway.cli.line import Line
+from tests.gateway.command import babelgate, served
+from tests.running import running
+
+pytestmark = pytest.mark.timeout(120)
+
+BOUND = 30
+
+
+def command(folder: Path, *arguments: str) -> tuple[int, str]:
+    """In this process: its exit code, and what it wrote to stderr."""
+    errors = io.StringIO()
+    with chdir(folder), redirect_stdout(io.StringIO()), redirect_stderr(errors), pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return int(ended.value.code or 0), errors.getvalue()
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one of an agent with files, of one that asks, of one that asks twice at once and of one that
+    fails."""
+    folder = tmp_path_factory.mktemp("recordings")
+    (folder / "data.bin").write_bytes(b"\x00\xff" * 1000)
+    for arguments in (
+        ("files", "Report", "--file", "data.bin"),
+        ("ask", "Hi", "--answer", "Ada"),
+        ("approve", "Go", "--answer", "y", "--answer", "n"),
+        ("fail", "Out of paper"),
+    ):
+        code, errors = command(folder, "record", *arguments, "--out", f"{arguments[0]}.json")
+        assert code == 0, errors
+    return folder
+
+
+async def converse(url: str, agent: str, protocol: str, text: str, *answers: Any) -> list[Heard]:
+    """All that a caller hears, pieces of text put together; questions without their ids."""
+    line, found = Line(protocol, url, agent, None), list[Heard]()
+    given = list(answers)
+    try:
+        asked = await _hear(line.send(text), found)
+        while asked:
+            asked = await _hear(line.answer([(each, given.pop(0)) for each in asked]), found)
+    except Failed as failed:
+        found.append(Noted(f"failed: {failed}"))
+    finally:
+        await line.aclose()
+    return found
+
+
+async def _hear(heard: AsyncGenerator[Heard], found: list[Heard]) -> Sequence[Asked]:
+    asked: list[Asked] = []
+    async for each in heard:
+        if isinstance(each, Asked):
+            asked.append(each)
+            found.append(Asked("", each.text, each.schema))
+        elif isinstance(each, Said) and found and isinstance(found[-1], Said):
+            found[-1] = Said(found[-1].text + each.text)
+        else:
+            found.append(each)
+    return asked
+
+
+@pytest.mark.parametrize("protocol", ["acp", "a2a"])
+@pytest.mark.parametrize(
+    ("name", "text", "answers"),
+    [("ask", "Hi", ["Ada"]), ("fail", "Out of paper", [])],
+)
+async def test_a_replay_is_heard_as_the_agent_itself(
+    recordings: Path, tmp_path: Path, protocol: str, name: str, text: str, answers: Sequence[Any]
+) -> None:
+    agents = {name: getattr(demo, name), "again": Recorded(read_recording(recordings / f"{name}.json"))}
+    async with asyncio.timeout(BOUND), running(tmp_path, agents) as gateway:
+        itself = await converse(gateway.url, name, protocol, text, *answers)
+        again = await converse(gateway.url, "again", protocol, text, *answers)
+    assert again == itself
+    assert len(itself) >= 2
+
+
+@pytest.mark.parametrize("protocol", ["acp", "a2a"])
+async def test_files_are_replayed_byte_by_byte(recordings: Path, tmp_path: Path, protocol: str) -> None:
+    recording = read_recording(recordings / "files.json")
+    async with asyncio.timeout(BOUND), running(tmp_path, {"again": Recorded(recording)}) as gateway:
+        heard = await converse(gateway.url, "again", protocol, "whatever")
+        if protocol == "acp":
+            body: Any = {"agent_name": "again", "input": [{"role": "user", "parts": [{"content": "x"}]}]}
+            told = (await gateway.http.post("/acp/runs", json={**body, "mode": "sync"})).text
+        else:
+            message = {"messageId": "1", "role": "user", "kind": "message", "parts": [{"kind": "text", "text": "x"}]}
+            body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}}
+            told = (await gateway.http.post("/a2a/again", json=body)).text
+    assert heard == [Noted("file data.bin"), Noted("file report.txt")]
+    assert base64.b64encode(b"\x00\xff" * 1000).decode() in told
+
+
+async def test_two_questions_at_once_are_asked_again_with_their_schemas(recordings: Path, tmp_path: Path) -> None:
+    agents = {"approve": demo.approve, "again": Recorded(read_recording(recordings / "approve.json"))}
+    answers = [{"approved": True}, {"approved": False}]
+    async with asyncio.timeout(BOUND), running(tmp_path, agents) as gateway:
+        itself = await converse(gateway.url, "approve", "langgraph", "Go", *answers)
+        again = await converse(gateway.url, "again", "langgraph", "Go", *answers)
+    assert again == itself
+    assert sum(isinstance(each, Asked) for each in again) == 2
+
+
+def test_a_recording_holds_the_events_with_their_times(recordings: Path) -> None:
+    told = json.loads((recordings / "ask.json").read_text(encoding="utf-8"))
+    first, second = told["runs"]
+    assert (first["cause"], second["cause"]) == ("input", "answer")
+    kinds = [each["event"]["kind"] for each in second["events"]]
+    assert (kinds[0], kinds[-1]) == ("message_started", "run_ended")
+    times = [each["at"] for each in second["events"]]
+    assert times == sorted(times) and times[0] >= 0
+
+
+def test_replay_serves_a_file_and_runs_call_it(recordings: Path, tmp_path: Path) -> None:
+    with served(tmp_path, str(recordings / "ask.json"), "--name", "again", command="replay") as gateway:
+        for protocol in ("acp", "a2a"):
+            done = babelgate(tmp_path, "run", "again", "Hi", "--url", gateway.url, "--as", protocol, stdin="Bob\n")
+            assert (done.returncode, done.stdout) == (0, "Hello, Ada.\n"), done.stderr
+        assert gateway.stop() == ""
+
+
+def test_a_key_that_an_agent_says_again_is_not_recorded(tmp_path: Path) -> None:
+    with served(tmp_path) as gateway:
+        target = f"{gateway.url}/acp#echo"
+        headers = ("--header", "X-Key: Token k3y-of-mine", "--header", "X-Mode: text")
+        code, errors = command(tmp_path, "record", target, "mine is k3y-of-mine", *headers, "--out", "run.json")
+    assert code == 0, errors
+    text = (tmp_path / "run.json").read_text(encoding="utf-8")
+    assert "k3y-of-mine" not in text
+    assert text.count("mine is [redacted]") == 2, "the input and the answer"
+    assert len(read_recording(tmp_path / "run.json").runs) == 1, "a header's value may be a word of the format"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("record", "nope", "Hi", "--out", "a.json"), "nope: this is neither a URL nor module:name, and no agent"),
+        (("record", "echo", "Hi", "--out", "no/a.json"), "--out no/a.json: there is no such folder"),
+        (("record", "echo", "Hi", "--file", "gone", "--out", "a.json"), "--file gone: it cannot be read"),
+        (("record", "approve", "Hi", "--answer", "maybe", "--out", "a.json"), "--answer maybe: May I write the file?"),
+        (("replay", "gone.json"), "gone.json: it cannot be read"),
+        (("replay", "newer.json"), "newer.json: a newer version has written it"),
+        (("replay", "ask.json", "--name", "A B"), "--name A B: this is no name for an agent"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    recordings: Path, tmp_path: Path, arguments: Sequence[str], words: str
+) -> None:
+    text = (recordings / "ask.json").read_text(encoding="utf-8")
+    (tmp_path / "ask.json").write_text(text, encoding="utf-8")
+    (tmp_path / "newer.json").write_text(text.replace('"format": 1', '"format": 99'), encoding="utf-8")
+    code, errors = command(tmp_path, *arguments)
+    assert (code, len(errors.splitlines())) == (2, 1), errors
+    assert words in errors
+    assert not (tmp_path / "a.json").exists()

@@ -1,0 +1,457 @@
+"""What a request passes on its way to a protocol: keys, origins, base URLs, one agent alone, errors, the log line."""
+
+import logging
+import re
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from adapters import ADAPTERS
+from gateway.agents.python.agent import wrap
+from gateway.agents.registry import Fronted, Registry, connect
+from gateway.demo import files
+from gateway.http.app import create_app, open_hub
+from gateway.http.outbound import Fetcher
+from gateway.hub import Hub
+from gateway.settings.model import Settings
+from tests.bridge import Bridge
+
+KEYS: dict[str, Any] = {"keys": {"alice": "a-key", "bob": "b-key"}}
+CARD = "/a2a/echo/.well-known/agent-card.json"
+RUN = {"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": "Hello"}]}]}
+
+Client = httpx.AsyncClient
+
+
+async def shout(text: str) -> str:
+    """Shouts."""
+    return text.upper()
+
+
+@asynccontextmanager
+async def opened(folder: Path, registry: Registry | None = None, **given: Any) -> AsyncGenerator[tuple[Any, Hub]]:
+    settings = Settings.model_validate({"database": f"sqlite:///{folder / 'gateway.db'}", **given})
+    if registry is None:
+        found = [Fronted(*wrap(shout, "echo")), Fronted(*wrap(shout, "other"))]
+        registry = Registry(found, settings.default_agent)
+    fetcher = Fetcher(settings.network.allow)
+    hub = open_hub(settings, registry, fetcher)
+    await hub.start()
+    try:
+        yield create_app(hub, registry, settings), hub
+    finally:
+        await hub.stop()
+        await fetcher.aclose()
+
+
+@asynccontextmanager
+async def gateway(folder: Path, peer: str = "127.0.0.1", **settings: Any) -> AsyncGenerator[Client]:
+    """A client at 127.0.0.1:8000; `peer` = where it connects from."""
+    async with (
+        opened(folder, **settings) as (app, _),
+        Client(transport=Bridge(app, peer=(peer, 50000)), base_url="http://127.0.0.1:8000", timeout=None) as http,
+    ):
+        yield http
+
+
+async def card_url(http: Client, path: str = CARD, **headers: str) -> str:
+    response = await http.get(path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    assert response.status_code == 200, response.text
+    return response.json()["url"]
+
+
+# Keys
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Authorization": "Bearer a-key"}, {"authorization": "bearer  a-key"}, {"X-Api-Key": "a-key"}]
+)
+async def test_a_key_opens_every_path(tmp_path: Path, headers: Mapping[str, str]) -> None:
+    async with gateway(tmp_path, **KEYS) as http:
+        assert (await http.get("/acp/agents", headers=headers)).status_code == 200
+        assert (await http.post("/acp/runs", json=RUN, headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic a-key"}, {"Authorization": "a-key"},
+     {"X-Api-Key": ""}, {"X-Api-Key": "a-key "[:-2]}, {"Authorization": "Bearer "}],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/acp/agents", {"code": "invalid_input"}),
+        ("/agent/echo/acp/agents", {"code": "invalid_input"}),
+        ("/agent/nobody/acp/agents", {"code": "invalid_input"}),
+        ("/nowhere", {"error": {"code": "unauthenticated"}}),
+        ("/", {"error": {"code": "unauthenticated"}}),
+    ],
+)
+async def test_without_the_right_key_it_is_401_in_the_words_of_the_protocol(
+    tmp_path: Path, headers: Mapping[str, str], path: str, body: Mapping[str, Any]
+) -> None:
+    async with gateway(tmp_path, **KEYS) as http:
+        response = await http.get(path, headers=headers)
+    assert response.status_code == 401
+    assert response.headers["www-authenticate"] == "Bearer"
+    said = response.json()
+    inner, expected = (said["error"], body["error"]) if "error" in body else (said, body)
+    assert {name: inner[name] for name in expected} == expected
+
+
+async def test_every_protocol_has_its_own_401(tmp_path: Path) -> None:
+    async with gateway(tmp_path, **KEYS) as http:
+        for adapter in ADAPTERS:
+            response = await http.post(f"{adapter.prefixes[0]}/echo", json={})
+            assert response.status_code == 401, adapter.name
+            assert response.headers["www-authenticate"] == "Bearer", adapter.name
+
+
+@pytest.mark.parametrize(
+    "path", ["/healthz", "/readyz", "/acp/ping", CARD, "/.well-known/agent-card.json", "/agent/echo/acp/ping"]
+)
+async def test_what_is_public_needs_no_key_and_minds_no_wrong_one(tmp_path: Path, path: str) -> None:
+    async with gateway(tmp_path, **KEYS) as http:
+        assert (await http.get(path)).status_code == 200
+        assert (await http.get(path, headers={"X-Api-Key": "wrong"})).status_code == 200
+
+
+async def test_one_owner_s_run_is_not_there_for_another(tmp_path: Path) -> None:
+    async with gateway(tmp_path, **KEYS) as http:
+        run = (await http.post("/acp/runs", json=RUN, headers={"X-Api-Key": "a-key"})).json()["run_id"]
+        assert (await http.get(f"/acp/runs/{run}", headers={"X-Api-Key": "a-key"})).status_code == 200
+        assert (await http.get(f"/acp/runs/{run}", headers={"X-Api-Key": "b-key"})).status_code == 404
+
+
+async def test_without_keys_nobody_is_asked_for_one(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as http:
+        assert (await http.get("/acp/agents", headers={"Authorization": "Bearer whatever"})).status_code == 200
+
+
+# The base URL
+
+
+async def test_urls_begin_with_the_public_one_whatever_the_caller_says(tmp_path: Path) -> None:
+    public = "https://agents.example.com/gate/"
+    async with gateway(tmp_path, public_url=public, trusted_proxies=["127.0.0.1"], hosts=["*"]) as http:
+        assert await card_url(http, Host="evil.example") == "https://agents.example.com/gate/a2a/echo"
+        assert await card_url(http, X_Forwarded_Host="evil.example") == "https://agents.example.com/gate/a2a/echo"
+        alone = await card_url(http, "/agent/echo/.well-known/agent-card.json")
+        assert alone == "https://agents.example.com/gate/agent/echo/a2a/echo"
+
+
+@pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1:9000", "[::1]:8000", "LOCALHOST"])
+async def test_a_host_header_that_names_this_machine_is_believed(tmp_path: Path, host: str) -> None:
+    async with gateway(tmp_path) as http:
+        assert await card_url(http, Host=host) == f"http://{host}/a2a/echo"
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "evil.example@localhost", "localhost:80@evil", ""]
+)
+async def test_any_other_host_header_is_not(tmp_path: Path, host: str) -> None:
+    async with gateway(tmp_path, hosts=["*"]) as http:
+        assert await card_url(http, Host=host) == "http://127.0.0.1:8000/a2a/echo"
+
+
+FORWARDED = {
+    "X_Forwarded_Proto": "https",
+    "X_Forwarded_Host": "agents.example.com",
+    "X_Forwarded_Prefix": "/gate/",
+}
+
+
+async def test_a_trusted_proxy_says_where_the_caller_came_from(tmp_path: Path) -> None:
+    async with gateway(tmp_path, peer="10.1.2.3", trusted_proxies=["10.0.0.0/8"], hosts=["*"]) as http:
+        assert await card_url(http, **FORWARDED) == "https://agents.example.com/gate/a2a/echo"
+        assert await card_url(http, X_Forwarded_Proto="https", Host="proxied.example") == (
+            "https://proxied.example/a2a/echo"
+        )
+
+
+@pytest.mark.parametrize("peer", ["192.168.0.1", "::1", "unix"])
+async def test_others_are_not_believed(tmp_path: Path, peer: str) -> None:
+    async with gateway(tmp_path, peer=peer, trusted_proxies=["10.0.0.0/8"], hosts=["*"]) as http:
+        assert await card_url(http, **FORWARDED) == "http://127.0.0.1:8000/a2a/echo"
+
+
+@pytest.mark.parametrize(
+    "odd", [{"X_Forwarded_Proto": "javascript"}, {"X_Forwarded_Host": "a b"}, {"X_Forwarded_Host": "a/b?c"}]
+)
+async def test_what_a_proxy_passes_on_unchecked_makes_no_odd_urls(tmp_path: Path, odd: Mapping[str, str]) -> None:
+    async with gateway(tmp_path, peer="10.1.2.3", trusted_proxies=["10.0.0.0/8"], hosts=["*"]) as http:
+        assert await card_url(http, **{**FORWARDED, **odd}) == "http://127.0.0.1:8000/a2a/echo"
+
+
+@pytest.mark.parametrize("prefix", ["", "/agent/other"])
+async def test_an_address_that_a_stranger_chose_is_in_no_answer(tmp_path: Path, prefix: str) -> None:
+    """Cards, sessions, files and the table of URLs are read by others, who would go where they point."""
+    strange = {"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "https", "Forwarded": "host=evil.example"}
+    strange |= {"Host": "evil.example:8000", "X-Forwarded-Prefix": "/evil.example", "X-Original-URL": "//evil.example"}
+    part = {"raw": "aGVsbG8gdGhlcmU=", "filename": "a.txt", "mediaType": "text/plain"}
+    message = {"messageId": "1", "role": "ROLE_USER", "parts": [part]}
+    registry = Registry([Fronted(*wrap(shout, "echo")), Fronted(*wrap(files, "other"))])
+    async with (
+        opened(tmp_path, registry, limits={"inline": 4}, hosts=["*"]) as (app, _),
+        Client(transport=Bridge(app), base_url="http://127.0.0.1:8000", headers=strange, timeout=None) as http,
+    ):
+        run = await http.post(f"{prefix}/acp/runs", json={**RUN, "agent_name": "other"})
+        sent = await http.post(
+            f"{prefix}/a2a/other/message:send", json={"message": message}, headers={"A2A-Version": "1.0"}
+        )
+        answers = [run, sent]
+        answers += [
+            await http.get(f"{prefix}{path}", headers={"A2A-Version": version})
+            for version in ("", "0.3", "1.0")
+            for path in (
+                "/",
+                "/acp/agents",
+                f"/acp/sessions/{run.json()['session_id']}",
+                f"/acp/runs/{run.json()['run_id']}",
+                "/.well-known/agent-card.json",
+                "/.well-known/agent.json",
+                "/a2a/other",
+                "/a2a/other/.well-known/agent-card.json",
+                "/a2a/other/tasks",
+                "/nowhere",
+            )
+        ]
+        urls = {url for answer in answers for url in re.findall(r"https?://[^\"'\s\\]+", answer.text)}
+        assert f"http://127.0.0.1:8000{prefix}/a2a/other/files/" in sent.text, "a file is given by URL"
+        assert any("/acp/resources/" in url for url in urls)
+    assert all(f"{url}/".startswith(f"http://127.0.0.1:8000{prefix}/") for url in urls), urls
+    assert not any("evil" in f"{answer.headers} {answer.text}" for answer in answers)
+
+
+# One agent alone
+
+
+async def test_below_agent_name_that_agent_is_the_whole_gateway(tmp_path: Path) -> None:
+    async with gateway(tmp_path, default_agent="echo") as http:
+        agents = (await http.get("/agent/other/acp/agents")).json()["agents"]
+        assert [agent["name"] for agent in agents] == ["other"]
+        card = (await http.get("/agent/other/.well-known/agent-card.json")).json()
+        assert (card["name"], card["url"]) == ("other", "http://127.0.0.1:8000/agent/other/a2a/other")
+        index = (await http.get("/agent/other/")).json()
+        assert index["agents"] == ["other"]
+        assert (await http.get("/agent/other")).json() == index
+        run = await http.post("/agent/other/acp/runs", json={**RUN, "agent_name": "other"})
+        assert run.json()["output"][0]["parts"][0]["content"] == "HELLO"
+
+
+async def test_every_protocol_speaks_with_that_agent_below_its_name(tmp_path: Path) -> None:
+    """As clients that know one agent a host do: the card at the root leads to the rest."""
+    root = "http://127.0.0.1:8000/agent/other"
+    async with gateway(tmp_path, default_agent="echo") as http:
+        message = {"kind": "message", "messageId": "1", "role": "user", "parts": [{"kind": "text", "text": "Hello"}]}
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}}
+        card = (await http.get(f"{root}/.well-known/agent-card.json")).json()
+        assert card["url"] == f"{root}/a2a/other"
+        task = (await http.post(card["url"], json=asked)).json()["result"]
+        assert task["artifacts"][0]["parts"][0]["text"] == "HELLO"
+        interfaces = {each["protocolBinding"]: each["url"] for each in reversed(card["supportedInterfaces"])}
+        got = await http.get(f"{interfaces['HTTP+JSON']}/tasks/{task['id']}", headers={"A2A-Version": "1.0"})
+        assert got.json()["id"] == task["id"]
+        run = (await http.post(f"{root}/acp/runs", json={**RUN, "agent_name": "other"})).json()
+        history = (await http.get(f"{root}/acp/sessions/{run['session_id']}")).json()["history"]
+        assert [url.startswith(f"{root}/acp/resources/") for url in history] == [True, True]
+        said = [(await http.get(url)).json()["parts"][0]["content"] for url in history]
+        assert said == ["Hello", "HELLO"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/agent/nobody/acp/agents", "/agent/echo/agent/other/acp/agents", "/agent//acp/agents", "/agent/echo//agent/x"],
+)
+async def test_no_other_agent_is_below_it_and_no_unknown_one(tmp_path: Path, path: str) -> None:
+    async with gateway(tmp_path) as http:
+        assert (await http.get(path)).status_code == 404
+
+
+async def test_errors_below_it_are_in_the_protocol_s_words(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as http:
+        assert (await http.get("/agent/nobody/acp/agents")).json()["code"] == "not_found"
+        assert (await http.get("/agent/echo/acp/nowhere")).json()["code"] == "not_found"
+
+
+# Pages in browsers
+
+
+LOOPBACK_ORIGINS = ["http://localhost:3000", "http://127.0.0.1", "https://localhost:8443", "http://[::1]:5173"]
+STRANGERS = ["https://evil.example", "http://localhost.evil.example", "http://localhost:3000.evil.example", "null"]
+
+
+@pytest.mark.parametrize("origin", LOOPBACK_ORIGINS)
+async def test_pages_of_this_machine_may_call_by_default(tmp_path: Path, origin: str) -> None:
+    async with gateway(tmp_path) as http:
+        response = await http.post("/acp/runs", json=RUN, headers={"Origin": origin})
+    assert response.status_code == 200
+    assert response.headers["access-control-allow-origin"] == origin
+    exposed = {name.strip().lower() for name in response.headers["access-control-expose-headers"].split(",")}
+    assert {"babelgate-run", "babelgate-loss", "run-id", "location", "content-location"} <= exposed
+    assert "Origin" in response.headers["vary"]
+
+
+@pytest.mark.parametrize("origin", STRANGERS)
+async def test_other_pages_may_neither_read_answers_nor_without_keys_start_runs(tmp_path: Path, origin: str) -> None:
+    asked = {"Origin": origin, "Content-Type": "text/plain"}
+    async with gateway(tmp_path) as http:
+        response = await http.post("/acp/runs", json=RUN, headers=asked)
+        assert response.status_code == 401
+        assert "access-control-allow-origin" not in response.headers
+    async with gateway(tmp_path, **KEYS) as http:
+        response = await http.post("/acp/runs", json=RUN, headers={**asked, "X-Api-Key": "a-key"})
+        assert response.status_code == 200, "whoever knows the key is no page that just happens to be open"
+        assert "access-control-allow-origin" not in response.headers
+
+
+async def test_configured_origins_replace_those_of_this_machine(tmp_path: Path) -> None:
+    async with gateway(tmp_path, cors=["https://app.example.com"], public_url="https://agents.example.com/x") as http:
+        for origin, allowed in (
+            ("https://app.example.com", True),
+            ("https://agents.example.com", True),
+            ("http://localhost:3000", False),
+        ):
+            response = await http.get("/acp/agents", headers={"Origin": origin})
+            assert ("access-control-allow-origin" in response.headers) is allowed, origin
+    async with gateway(tmp_path, cors=["*"]) as http:
+        response = await http.get("/acp/agents", headers={"Origin": "https://any.example"})
+        assert response.headers["access-control-allow-origin"] == "https://any.example"
+
+
+async def test_a_preflight_needs_no_key(tmp_path: Path) -> None:
+    asked = {
+        "Origin": "http://localhost:3000",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization, a2a-version",
+    }
+    async with gateway(tmp_path, **KEYS) as http:
+        for path in ("/acp/runs", "/a2a/echo", "/agent/echo/acp/runs"):
+            response = await http.options(path, headers=asked)
+            assert response.status_code == 204
+            assert response.headers["access-control-allow-origin"] == "http://localhost:3000"
+            assert "POST" in response.headers["access-control-allow-methods"]
+            assert response.headers["access-control-allow-headers"] == "authorization, a2a-version"
+        stranger = await http.options("/acp/runs", headers={**asked, "Origin": "https://evil.example"})
+        assert "access-control-allow-origin" not in stranger.headers
+
+
+# What is no protocol's
+
+
+async def test_the_index_shows_a_call_of_every_protocol(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as http:
+        index = (await http.get("/")).json()
+    assert index["agents"] == ["echo", "other"]
+    labels = [each["protocol"] for each in index["protocols"]]
+    assert len(labels) >= len(ADAPTERS)
+    for each in index["protocols"]:
+        assert f"{each['url']}/".startswith("http://127.0.0.1:8000/")
+        assert each["example"].startswith("curl ")
+        assert each["url"] in each["example"]
+
+
+async def test_a_gateway_that_is_ready_says_so_and_names_what_is_broken(tmp_path: Path) -> None:
+    settings = Settings.model_validate(
+        {"agents": {"good": {"python": "gateway.demo:echo"}, "bad": {"python": "no.such.module:agent"}}}
+    )
+    registry = await connect(settings)
+    async with (
+        opened(tmp_path, registry) as (app, _),
+        Client(transport=Bridge(app), base_url="http://localhost") as http,
+    ):
+        ready = await http.get("/readyz")
+        assert ready.status_code == 200, "the others serve"
+        assert ready.json()["agents"]["good"] == "ok"
+        assert ready.json()["agents"]["bad"].startswith("broken: cannot import no.such.module")
+        called = await http.post("/acp/runs", json={**RUN, "agent_name": "bad"})
+        assert called.status_code == 502
+    async with (
+        opened(tmp_path, registry, **KEYS) as (app, _),
+        Client(transport=Bridge(app), base_url="http://localhost") as http,
+    ):
+        assert (await http.get("/readyz")).json()["agents"]["bad"] == "broken", "reasons are not for everybody"
+        known = await http.get("/readyz", headers={"X-Api-Key": "a-key"})
+        assert "no.such.module" in known.json()["agents"]["bad"]
+
+
+async def test_every_answer_says_which_gateway_it_is_from_and_the_same_one_after_a_restart(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as http:
+        said = {(await http.get(path)).headers["babelgate"] for path in ("/", "/healthz", "/nowhere", "/acp/agents")}
+    async with gateway(tmp_path) as http:
+        said.add((await http.get("/")).headers["babelgate"])
+    (banner,) = said
+    assert banner.partition("; instance=")[0].count(".") == 2
+    assert len(banner.partition("; instance=")[2]) == 36
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/acp/agents", CARD])
+async def test_head_is_a_get_without_its_body(tmp_path: Path, path: str) -> None:
+    async with gateway(tmp_path) as http:
+        got, head = await http.get(path), await http.head(path)
+    assert head.status_code == got.status_code == 200
+    assert head.content == b""
+    assert head.headers["content-length"] == got.headers["content-length"]
+
+
+async def test_a_handler_that_breaks_tells_the_caller_nothing_and_the_log_everything(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(tmp_path) as (app, hub), Client(transport=Bridge(app), base_url="http://localhost") as http:
+
+        def agents() -> Any:
+            raise RuntimeError("secret detail")
+
+        hub.agents = agents
+        response = await http.get("/acp/agents")
+    assert response.status_code == 500
+    assert response.json()["code"] == "server_error"
+    assert "secret detail" not in response.text
+    assert "secret detail" in caplog.text
+    assert "Traceback" in caplog.text
+
+
+# The log line
+
+
+async def test_a_request_is_one_log_line_that_leads_to_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "babelgate.request")
+    async with gateway(tmp_path, **KEYS) as http:
+        response = await http.post("/acp/runs?token=query-secret", json=RUN, headers={"X-Api-Key": "a-key"})
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "babelgate.request"]
+    assert " POST /acp/runs 200 " in line
+    assert line.startswith(response.headers["x-request-id"])
+    assert "owner=alice" in line
+    for name in ("thread", "task", "run"):
+        assert f"{name}={response.headers[f'babelgate-{name}']}" in line
+    for secret in ("query-secret", "a-key", "Hello"):
+        assert secret not in line
+
+
+async def test_a_path_cannot_begin_a_log_line_of_its_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "babelgate.request")
+    async with gateway(tmp_path) as http:
+        await http.get("/nowhere%0Aroot%20POST%20/everything")
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "babelgate.request"]
+    assert "\n" not in line
+    assert "/nowhere%0Aroot%20POST%20/everything 404" in line
+
+
+def test_post_answers_200_unless_its_protocol_says_otherwise() -> None:
+    settings = Settings()
+    door = create_app(Hub.__new__(Hub), Registry([]), settings)
+    for route in door.app.routes:
+        for handler in getattr(route, "route_handlers", ()):
+            if "POST" in getattr(handler, "http_methods", ()):
+                assert handler.status_code in (200, 202, 204), f"{route.path}: {handler.status_code}"
+
+
+def test_the_framework_documents_nothing_by_itself() -> None:
+    door = create_app(Hub.__new__(Hub), Registry([]), Settings())
+    assert not any(route.path.startswith("/schema") for route in door.app.routes)

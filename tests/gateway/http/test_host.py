@@ -1,0 +1,97 @@
+"""The names under which the gateway answers, and those of other people's pages, under which it does not."""
+
+from typing import Any
+
+import pytest
+
+from gateway.http.host import Hosts
+from gateway.settings.model import Settings
+
+LOCAL = "192.0.2.7"
+"""The address of this machine that the caller connected to."""
+
+OWN = (
+    "",
+    "localhost",
+    "localhost:8000",
+    "LOCALHOST",
+    "localhost.",
+    "app.localhost:3000",
+    "127.0.0.1",
+    "127.0.0.1:8000",
+    "127.1.2.3",
+    "[::1]",
+    "[::1]:8000",
+    "[::ffff:127.0.0.1]",
+    "192.0.2.7",
+    "192.0.2.7:8000",
+)
+STRANGE = (
+    "evil.example",
+    "evil.example:8000",
+    "localhost.evil.example",
+    "evillocalhost",
+    "127.0.0.1.evil.example",
+    "127.0.0.1@evil.example",
+    "localhost#evil.example",
+    "localhost, evil.example",
+    "localhost evil.example",
+    "[::1].evil.example",
+    "::1.evil.example",
+    "192.0.2.8",
+    "0.0.0.0",
+    "0x7f.1",
+    "localhost" + "a" * 100_000,
+    ":8000",
+    ".",
+    "*",
+)
+
+
+def hosts(**settings: Any) -> Hosts:
+    return Hosts.of(Settings.model_validate(settings))
+
+
+@pytest.mark.parametrize("host", OWN)
+def test_this_machine_s_own_names_are_answered(host: str) -> None:
+    assert hosts().permit(host, LOCAL)
+
+
+@pytest.mark.parametrize("host", STRANGE)
+def test_other_names_are_not(host: str) -> None:
+    assert not hosts().permit(host, LOCAL)
+
+
+def test_an_address_is_answered_where_it_is_the_one_that_was_connected_to() -> None:
+    """Probes of a load balancer go to an address. No name can be made to look like one."""
+    assert hosts().permit("[2001:db8::7]:8000", "2001:db8::7")
+    assert hosts().permit("10.0.0.4:8000", "::ffff:10.0.0.4")
+    assert not hosts().permit("10.0.0.4:8000", None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "answered", "refused"),
+    [
+        ({"public_url": "https://Agents.example.com:8443/gate"}, "agents.example.com", "example.com"),
+        ({"hosts": ["a.example", "B.Example."]}, "b.example:8000", "c.example"),
+        ({"hosts": ["*.example.com"]}, "a.b.example.com", "example.com.evil.example"),
+        ({"hosts": ["*.example.com"]}, "a.example.com", "example.com"),
+        ({"hosts": ["[2001:db8::9]"]}, "[2001:db8::9]:80", "[2001:db8::8]:80"),
+        ({"hosts": "a.example, b.example"}, "b.example", "c.example"),
+        ({"host": "gateway.lan"}, "gateway.lan:8000", "evil.lan"),
+    ],
+)
+def test_what_is_configured_is_answered(settings: dict[str, Any], answered: str, refused: str) -> None:
+    names = hosts(**settings)
+    assert names.permit(answered, LOCAL)
+    assert names.permit("localhost", LOCAL)
+    assert not names.permit(refused, LOCAL)
+
+
+def test_with_keys_any_name_will_do_unless_it_is_said_which() -> None:
+    keys = {"alice": "alice-0123456789"}
+    assert hosts(keys=keys).permit("evil.example", LOCAL)
+    assert hosts(keys=keys, public_url="https://a.example").permit("evil.example", LOCAL)
+    assert not hosts(keys=keys, hosts=["a.example"]).permit("evil.example", LOCAL)
+    assert hosts(hosts=["*"]).permit("evil.example", LOCAL)
+    assert hosts(hosts=["*"]).permit("no host at all", LOCAL)

@@ -1,0 +1,449 @@
+"""The door: who is let in, under which address the gateway speaks of itself, and what it writes down."""
+
+import logging
+import re
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+from litestar import Request, Response
+
+from adapters._server.caller import Caller
+from canonical import Fault
+from gateway.http.middleware import GatewayMiddleware
+from gateway.settings.model import Settings
+from tests.gateway.heard import hearing
+
+INSTANCE = "5d0b2c6a-8f0e-4f7e-9c39-0d3f3a1f7a10"
+SERVER = "http://192.0.2.7:8000"
+"""The address of the gateway's socket; what a caller says in Host is another matter."""
+LOOPBACK_PAGE, STRANGE_PAGE = "http://localhost:3000", "https://evil.example"
+
+
+@dataclass
+class Behind:
+    """Stands where the protocols are: keeps what it was given and answers what it is told to."""
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    seen: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.seen.append(scope)
+        headers = [(name.lower().encode(), value.encode()) for name, value in self.headers.items()]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"hello", "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    @property
+    def caller(self) -> Caller:
+        return self.seen[-1]["state"]["caller"]
+
+
+def refusal(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
+    status = {"not_found": 404, "unauthenticated": 401, "forbidden": 403}[fault.code]
+    return Response({"said": fault.message, "path": request.scope["path"]}, status_code=status)
+
+
+@dataclass(frozen=True)
+class Call:
+    behind: Behind
+    http: httpx.AsyncClient
+
+
+@contextmanager
+def calling(behind: Behind | None = None, *, client: str = "198.51.100.9", **settings: Any) -> Generator[Call]:
+    behind = behind or Behind()
+    door = GatewayMiddleware(
+        behind,
+        Settings.model_validate(settings),
+        default_agent="echo",
+        knows={"echo", "ask"}.__contains__,
+        encode=refusal,
+        version="1.2.3",
+        instance=lambda: INSTANCE,
+    )
+    transport = httpx.ASGITransport(door, client=(client, 40000))
+    yield Call(behind, httpx.AsyncClient(transport=transport, base_url=SERVER))
+
+
+# Where the gateway is
+
+
+@pytest.mark.parametrize(
+    ("settings", "client", "headers", "base_url"),
+    [
+        ({}, "127.0.0.1", {"Host": "127.0.0.1:8000"}, "http://127.0.0.1:8000"),
+        ({}, "127.0.0.1", {"Host": "localhost:8000"}, "http://localhost:8000"),
+        ({}, "127.0.0.1", {"Host": "[::1]:8000"}, "http://[::1]:8000"),
+        ({}, "10.0.0.9", {"Host": "agents.example.com"}, SERVER),
+        ({}, "10.0.0.9", {"Host": "localhost.evil.example"}, SERVER),
+        ({}, "10.0.0.9", {"Host": "evil.example#127.0.0.1"}, SERVER),
+        ({}, "10.0.0.9", {"Host": ""}, SERVER),
+        ({}, "10.0.0.9", {"X-Forwarded-Host": "evil.example"}, SERVER),
+        ({}, "127.0.0.1", {"Host": "localhost", "X-Forwarded-Host": "evil.example"}, "http://localhost"),
+        ({}, "127.0.0.1", {"Host": "localhost", "X-Forwarded-Proto": "https"}, "http://localhost"),
+        ({"public_url": "https://a.example/b/"}, "10.0.0.9", {"Host": "localhost"}, "https://a.example/b"),
+        (
+            {"public_url": "https://a.example", "trusted_proxies": ["10.0.0.0/8"]},
+            "10.0.0.9",
+            {"X-Forwarded-Host": "other.example"},
+            "https://a.example",
+        ),
+        (
+            {"trusted_proxies": ["10.0.0.0/8"]},
+            "10.0.0.9",
+            {"X-Forwarded-Host": "agents.example.com", "X-Forwarded-Proto": "https"},
+            "https://agents.example.com",
+        ),
+        (
+            {"trusted_proxies": ["10.0.0.0/8"]},
+            "::ffff:10.0.0.9",
+            {"X-Forwarded-Host": "agents.example.com:8443", "X-Forwarded-Proto": "https"},
+            "https://agents.example.com:8443",
+        ),
+        (
+            {"trusted_proxies": ["10.0.0.9"]},
+            "10.0.0.9",
+            {"X-Forwarded-Host": "a.example", "X-Forwarded-Prefix": "/gate/"},
+            "http://a.example/gate",
+        ),
+        (
+            {"trusted_proxies": ["10.0.0.9"]},
+            "10.0.0.9",
+            {"X-Forwarded-Host": "a.example", "X-Forwarded-Prefix": "//evil.example/<script>"},
+            "http://a.example",
+        ),
+        ({"trusted_proxies": ["10.0.0.9"]}, "10.0.0.9", {"Host": "a.example"}, "http://a.example"),
+        ({"trusted_proxies": ["10.0.0.9"]}, "10.0.0.9", {"X-Forwarded-Host": "a.example/b?c"}, SERVER),
+        ({"trusted_proxies": ["10.0.0.9"]}, "10.0.0.9", {"X-Forwarded-Proto": "javascript"}, SERVER),
+        (
+            {"trusted_proxies": ["10.0.0.0/8"]},
+            "192.0.2.1",
+            {"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "https"},
+            SERVER,
+        ),
+        ({"trusted_proxies": ["10.0.0.0/8"]}, "testclient", {"X-Forwarded-Host": "evil.example"}, SERVER),
+    ],
+)
+async def test_the_base_url_is_one_that_the_gateway_vouches_for(
+    settings: Mapping[str, Any], client: str, headers: Mapping[str, str], base_url: str
+) -> None:
+    with calling(client=client, hosts=["*"], **settings) as call:
+        await call.http.get("/acp/agents", headers=headers)
+        assert call.behind.caller.base_url == base_url
+
+
+# One agent alone
+
+
+@pytest.mark.parametrize(
+    ("path", "inner"), [("/agent/ask/acp/runs", "/acp/runs"), ("/agent/ask/", "/"), ("/agent/ask", "/")]
+)
+async def test_an_agent_s_own_origin_has_all_paths_below_it(path: str, inner: str) -> None:
+    with calling() as call:
+        assert (await call.http.get(path, headers={"Host": "localhost"})).status_code == 200
+        assert call.behind.seen[-1]["path"] == inner
+        assert call.behind.caller.agent == "ask"
+        assert call.behind.caller.base_url == "http://localhost/agent/ask"
+        await call.http.get("/acp/runs", headers={"Host": "localhost"})
+        assert call.behind.caller.agent == "echo"
+
+
+@pytest.mark.parametrize(
+    "path", ["/agent/ask/agent/echo/acp/ping", "/agent/ask/agent/ask/", "/agent/nobody/acp/ping", "/agent/Ask/acp/ping"]
+)
+async def test_an_origin_in_an_origin_and_an_unknown_agent_are_not_found(path: str) -> None:
+    with calling() as call:
+        assert (await call.http.get(path)).status_code == 404
+        assert call.behind.seen == []
+
+
+async def test_a_refusal_below_an_agent_is_in_the_words_of_the_path_below() -> None:
+    with calling(keys={"alice": "alice-0123456789"}) as call:
+        refused = await call.http.get("/agent/ask/acp/runs")
+        assert (refused.status_code, refused.json()["path"]) == (401, "/acp/runs")
+
+
+# Who calls
+
+
+async def test_a_key_names_its_owner_and_without_keys_there_is_one_owner() -> None:
+    keys = {"alice": "alice-0123456789", "bob": "bob-0123456789"}
+    with calling(keys=keys) as call:
+        for owner, key in keys.items():
+            await call.http.get("/acp/agents", headers={"Authorization": f"Bearer {key}"})
+            assert (call.behind.caller.owner, call.behind.caller.keyed) == (owner, True)
+    with calling() as call:
+        await call.http.get("/acp/agents", headers={"Authorization": "Bearer whatever"})
+        assert (call.behind.caller.owner, call.behind.caller.keyed) == ("default", False)
+
+
+async def test_a_wrong_key_does_not_reach_what_is_behind() -> None:
+    with calling(keys={"alice": "alice-0123456789"}) as call:
+        for headers in ({}, {"Authorization": "Bearer bob-0123456789"}, {"X-Api-Key": "alice"}):
+            assert (await call.http.post("/acp/runs", headers=headers)).status_code == 401
+        assert call.behind.seen == []
+
+
+async def test_a_key_on_an_open_path_still_names_its_owner() -> None:
+    with calling(keys={"alice": "alice-0123456789"}) as call:
+        await call.http.get("/readyz")
+        assert call.behind.caller.owner == ""
+        await call.http.get("/readyz", headers={"X-Api-Key": "alice-0123456789"})
+        assert call.behind.caller.owner == "alice"
+
+
+# Pages
+
+
+PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "a2a-version, authorization"}
+
+
+@pytest.mark.parametrize(
+    ("cors", "public_url", "origin", "granted"),
+    [
+        ([], None, LOOPBACK_PAGE, True),
+        ([], None, "http://127.0.0.1:5173", True),
+        ([], None, "http://[::1]", True),
+        ([], None, STRANGE_PAGE, False),
+        ([], None, "null", False),
+        ([], None, "http://localhost.evil.example", False),
+        ([], None, "http://localhost:3000.evil.example", False),
+        ([], "https://a.example/gate", "https://a.example", True),
+        ([], "https://a.example/gate", "https://a.example.evil.example", False),
+        (["https://app.example"], None, "https://app.example", True),
+        (["https://app.example"], None, "http://app.example", False),
+        (["https://app.example"], None, "https://app.example:8443", False),
+        (["https://app.example"], None, LOOPBACK_PAGE, False),
+        (["*"], None, STRANGE_PAGE, True),
+    ],
+)
+async def test_pages_of_permitted_origins_may_call(
+    cors: list[str], public_url: str | None, origin: str, granted: bool
+) -> None:
+    with calling(cors=cors, public_url=public_url) as call:
+        asked = await call.http.options("/acp/runs", headers={"Origin": origin, **PREFLIGHT})
+        assert (asked.status_code, asked.content) == (204, b"")
+        assert call.behind.seen == [], "a preflight is the door's own business"
+        got = await call.http.post("/acp/runs", headers={"Origin": origin})
+        for answer in (asked, got):
+            assert answer.headers.get("access-control-allow-origin") == (origin if granted else None)
+            assert "Origin" in answer.headers["vary"]
+        assert "access-control-allow-credentials" not in got.headers
+
+
+async def test_a_preflight_needs_no_key_and_grants_the_headers_that_are_asked_for() -> None:
+    with calling(keys={"alice": "alice-0123456789"}) as call:
+        asked = await call.http.options("/a2a/echo", headers={"Origin": LOOPBACK_PAGE, **PREFLIGHT})
+        assert asked.headers["access-control-allow-headers"] == "a2a-version, authorization"
+        assert {"GET", "POST", "PUT", "PATCH", "DELETE"} <= set(
+            asked.headers["access-control-allow-methods"].split(", ")
+        )
+        assert int(asked.headers["access-control-max-age"]) > 0
+
+
+async def test_pages_may_read_what_clients_go_by() -> None:
+    with calling() as call:
+        got = await call.http.get("/acp/agents", headers={"Origin": LOOPBACK_PAGE})
+        exposed = {name.lower() for name in got.headers["access-control-expose-headers"].split(", ")}
+        ours = {"babelgate", "babelgate-thread", "babelgate-task", "babelgate-run", "babelgate-loss", "x-request-id"}
+        assert ours | {"run-id", "location", "content-location", "etag"} <= exposed
+
+
+async def test_every_answer_varies_by_origin() -> None:
+    """A cache that kept an answer without the grant would give it to a page that has it."""
+    with calling() as call:
+        assert "Origin" in (await call.http.get("/acp/agents")).headers["vary"]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
+async def test_without_keys_a_strange_page_changes_nothing(method: str) -> None:
+    """A page may send a POST of plain text to any address without asking, and the gateway reads bodies of any type:
+    with no key to ask for, the origin is what tells a page from its user."""
+    with calling() as call:
+        refused = await call.http.request(method, "/acp/runs", headers={"Origin": STRANGE_PAGE}, content=b"{}")
+        assert refused.status_code == 401
+        assert call.behind.seen == []
+    with calling(keys={"alice": "alice-0123456789"}) as call:
+        headers = {"Origin": STRANGE_PAGE, "X-Api-Key": "alice-0123456789"}
+        assert (await call.http.request(method, "/acp/runs", headers=headers)).status_code == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+async def test_without_keys_nothing_is_said_under_a_name_that_leads_here_by_somebody_else_s_doing(method: str) -> None:
+    """DNS rebinding: to the browser, the gateway is then the page's own site, so there is no Origin to go by."""
+    with calling(public_url="https://agents.example.com") as call:
+        for path in ("/", "/healthz", "/acp/agents", "/agent/echo/acp/runs"):
+            refused = await call.http.request(method, path, headers={"Host": "evil.example:8000"})
+            assert refused.status_code == 403
+            if method not in ("HEAD", "OPTIONS"):
+                assert "hosts" in refused.json()["said"]
+        assert call.behind.seen == []
+        for host in ("agents.example.com", "localhost:8000", "192.0.2.7:8000"):
+            assert (await call.http.request(method, "/acp/agents", headers={"Host": host})).status_code == 200
+
+
+async def test_a_preflight_under_a_strange_name_grants_nothing() -> None:
+    with calling() as call:
+        headers = {"Host": "evil.example", "Origin": LOOPBACK_PAGE, **PREFLIGHT}
+        asked = await call.http.options("/acp/runs", headers=headers)
+        assert asked.status_code == 403
+        assert "access-control-allow-methods" not in asked.headers
+
+
+async def test_with_keys_a_page_has_none_to_show_under_whatever_name() -> None:
+    with calling(keys={"alice": "alice-0123456789"}) as call:
+        headers = {"Host": "evil.example"}
+        assert (await call.http.get("/acp/agents", headers=headers)).status_code == 401
+        headers["X-Api-Key"] = "alice-0123456789"
+        assert (await call.http.get("/acp/agents", headers=headers)).status_code == 200
+
+
+async def test_what_a_trusted_proxy_says_of_the_host_is_looked_at_too() -> None:
+    proxied: dict[str, Any] = {"client": "10.0.0.9", "trusted_proxies": ["10.0.0.9"], "hosts": ["a.example"]}
+    with calling(**proxied) as call:
+        for headers, status in (
+            ({"Host": "localhost", "X-Forwarded-Host": "a.example"}, 200),
+            ({"Host": "a.example"}, 200),
+            ({"Host": "localhost", "X-Forwarded-Host": "evil.example, a.example"}, 403),
+            ({"Host": "evil.example", "X-Forwarded-Host": "a.example"}, 403),
+        ):
+            assert (await call.http.get("/acp/agents", headers=headers)).status_code == status, headers
+    with calling(hosts=["a.example"]) as call:
+        headers = {"Host": "a.example", "X-Forwarded-Host": "evil.example"}
+        assert (await call.http.get("/acp/agents", headers=headers)).status_code == 200, "nobody believes it anyway"
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "reads_only"),
+    [
+        ("GET", {}, False),
+        ("GET", {"Sec-Fetch-Site": "same-origin"}, False),
+        ("GET", {"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}, False),
+        ("GET", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}, True),
+        ("GET", {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, True),
+        ("GET", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}, True),
+        ("GET", {"Sec-Fetch-Site": "same-site", "Origin": LOOPBACK_PAGE}, False),
+        ("POST", {"Sec-Fetch-Site": "cross-site", "Origin": "http://127.0.0.1:3000"}, False),
+        ("HEAD", {}, True),
+        ("HEAD", {"Sec-Fetch-Site": "same-origin"}, True),
+    ],
+)
+async def test_what_any_page_may_have_a_browser_get_changes_nothing(
+    method: str, headers: Mapping[str, str], reads_only: bool
+) -> None:
+    with calling() as call:
+        assert (await call.http.request(method, "/acp/agents", headers=headers)).status_code == 200
+        assert call.behind.caller.reads_only is reads_only
+    with calling(keys={"alice": "alice-0123456789"}) as call:
+        await call.http.request(method, "/acp/agents", headers={**headers, "X-Api-Key": "alice-0123456789"})
+        assert call.behind.caller.reads_only is (method == "HEAD")
+
+
+# Answers
+
+
+async def test_every_answer_says_which_gateway_it_is_from() -> None:
+    with calling(keys={"alice": "alice-0123456789"}) as call:
+        for path in ("/healthz", "/acp/agents", "/agent/nobody/"):
+            response = await call.http.get(path)
+            assert response.headers["babelgate"] == f"1.2.3; instance={INSTANCE}"
+        preflight = await call.http.options("/acp/runs", headers={"Origin": LOOPBACK_PAGE, **PREFLIGHT})
+        assert preflight.headers["babelgate"] == f"1.2.3; instance={INSTANCE}"
+
+
+async def test_head_is_answered_like_get_without_the_body() -> None:
+    with calling(Behind(headers={"Content-Length": "5", "ETag": '"x"'})) as call:
+        response = await call.http.head("/healthz")
+        assert call.behind.seen[-1]["method"] == "GET"
+        assert (response.status_code, response.content, response.headers["etag"]) == (200, b"", '"x"')
+
+
+async def test_options_is_answered_with_the_methods_of_the_path() -> None:
+    with calling(Behind(status=405, headers={"Allow": "POST, GET", "Content-Type": "application/json"})) as call:
+        response = await call.http.options("/a2a/echo")
+        assert (response.status_code, response.content) == (204, b"")
+        assert response.headers["allow"] == "GET, HEAD, OPTIONS, POST"
+        assert "content-type" not in response.headers
+    with calling(Behind(status=404)) as call:
+        assert (await call.http.options("/nope")).status_code == 404
+
+
+async def test_what_is_no_http_goes_through() -> None:
+    """The lifespan of the app, that is."""
+    heard: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        heard.append(scope["type"])
+
+    with calling() as call:
+        transport = call.http._transport  # pyright: ignore[reportPrivateUsage] - httpx has no other way to its app
+        assert isinstance(transport, httpx.ASGITransport)
+        door: Any = transport.app
+        door.app = app
+        await door({"type": "lifespan"}, None, None)
+    assert heard == ["lifespan"]
+
+
+# The log
+
+
+IDS = {"Babelgate-Thread": "t-1", "Babelgate-Task": "t-2", "Babelgate-Run": "r-3"}
+LINE = re.compile(r"[0-9a-f]{16} (?P<what>\S+ \S+ \d+) \d+\.\dms owner=(?P<rest>.*)")
+
+
+def parsed(line: str) -> tuple[str, str]:
+    match = LINE.fullmatch(line)
+    assert match, line
+    return match["what"], match["rest"]
+
+
+async def test_a_request_is_one_line_with_its_owner_and_the_ids_of_its_run() -> None:
+    with hearing() as heard, calling(Behind(headers=IDS), keys={"alice": "alice-0123456789"}) as call:
+        response = await call.http.post("/acp/runs", headers={"X-Api-Key": "alice-0123456789"})
+        await call.http.get("/acp/runs/x")
+    first, second = heard.of("babelgate.request")
+    assert parsed(first) == ("POST /acp/runs 200", "alice thread=t-1 task=t-2 run=r-3")
+    assert parsed(second) == ("GET /acp/runs/x 401", "-")
+    assert response.headers["x-request-id"] == first[:16]
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "body"),
+    [
+        ("/acp/agents?key=s3cret", {}, b""),
+        ("/acp/agents", {"Authorization": "Bearer s3cret"}, b""),
+        ("/acp/agents", {"X-Api-Key": "s3cret", "Cookie": "s3cret", "User-Agent": "s3cret", "Host": "s3cret"}, b""),
+        ("/acp/runs", {}, b"s3cret"),
+    ],
+    ids=["query", "bearer", "other headers", "body"],
+)
+async def test_no_query_header_or_body_is_logged(path: str, headers: Mapping[str, str], body: bytes) -> None:
+    for keys in ({}, {"alice": "alice-0123456789"}):
+        with hearing() as heard, calling(Behind(headers=IDS), keys=keys, hosts=["s3cret"]) as call:
+            await call.http.post(path, headers=headers, content=body)
+        assert len(heard.of("babelgate.request")) == 1
+        assert "s3cret" not in "".join(heard.of("babelgate.request"))
+
+
+@pytest.mark.parametrize(
+    "path", ["/a%0Ab", "/a%0D%0A2026-01-01 INFO babelgate.request forged", "/%1B[2J", "/é%E2%80%AE"]
+)
+async def test_a_path_cannot_forge_a_line(path: str) -> None:
+    with hearing() as heard, calling() as call:
+        await call.http.get(path)
+    (line,) = heard.of("babelgate.request")
+    assert line.isascii()
+    assert line.isprintable()
+    parsed(line)
+
+
+async def test_a_request_that_nobody_wants_to_hear_of_is_not_numbered() -> None:
+    with hearing(logging.WARNING) as heard, calling() as call:
+        response = await call.http.get("/acp/agents")
+    assert heard.of("babelgate.request") == []
+    assert "x-request-id" not in response.headers

@@ -1,0 +1,405 @@
+"""What is erased is gone from the database, from memory and from the views, and the numbering stays whole."""
+
+import asyncio
+import sqlite3
+from typing import Any
+
+import pytest
+
+from canonical import (
+    AnnotationPart,
+    DataPart,
+    Event,
+    FaultCode,
+    FaultError,
+    FilePart,
+    Message,
+    Record,
+    RunStatus,
+    Scope,
+    StateHistory,
+    Submission,
+    TaskState,
+    TextPart,
+    Webhook,
+)
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    InterruptAnswered,
+    InterruptRaised,
+    MessageStarted,
+    Native,
+    PartAdded,
+    PartDelta,
+    RunCreated,
+    RunEnded,
+    StateSaved,
+    StepEnded,
+    StepStarted,
+    ToolEnded,
+    ToolStarted,
+)
+from gateway.hub import Hub
+from gateway.runs.deletion import empty_event
+from tests.gateway.hubs import (
+    OWNER,
+    Echo,
+    House,
+    Scripted,
+    answer,
+    ends,
+    follow,
+    fronted,
+    log,
+    reaches,
+    submit,
+    text,
+    within,
+)
+
+SECRET = "the words that nobody may find again"
+
+
+def everywhere(house: House) -> str:
+    """Everything that the database holds, as one text."""
+    with sqlite3.connect(house.folder / "hub.db") as connection:
+        dump = "\n".join(connection.iterdump())
+        bodies = [
+            body
+            for table in ("event", "thread", "task", "run", "interrupt", "blob_use", "webhook")
+            for (body,) in connection.execute(f"SELECT body FROM {table}")
+        ]
+    connection.close()
+    return dump + b"".join(bodies).decode()
+
+
+# Threads
+
+
+async def test_a_deleted_thread_is_found_by_nobody_and_its_id_is_not_given_out_again(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo", SECRET, alias="name", protocol="p", thread_metadata={"a": SECRET})
+    await ends(hub, receipt)
+    url = "http://127.0.0.1:1/"
+    hook = Webhook(webhook_id="w", task_id=receipt.task_id, dialect="d", url=url, config={"t": SECRET})
+    await hub.set_webhook(OWNER, hook)
+    kept = await submit(hub, "echo", "kept")
+    await ends(hub, kept)
+    await hub.delete_thread(OWNER, receipt.thread_id)
+    assert SECRET not in everywhere(hubs)
+    for call in (
+        hub.thread(OWNER, receipt.thread_id),
+        hub.task(OWNER, receipt.task_id),
+        hub.run(OWNER, receipt.run_id),
+        hub.chain(OWNER, receipt.task_id),
+        hub.records(OWNER, Scope(receipt.thread_id)),
+        hub.webhooks(OWNER, receipt.task_id),
+        hub.cancel(OWNER, receipt.task_id),
+        hub.delete_thread(OWNER, receipt.thread_id),
+        submit(hub, "echo", thread_id=receipt.thread_id),
+        submit(hub, "echo", continues=receipt.task_id),
+    ):
+        with pytest.raises(FaultError) as error:
+            await within(call)
+        assert error.value.fault.code is FaultCode.NOT_FOUND
+    assert await hub.thread_of(OWNER, "p", "echo", "name") is None
+    other = await submit(hub, "echo", thread_id=receipt.thread_id, owner="bob")  # another owner's thread of that id
+    await ends(hub, other, owner="bob")
+    again = await submit(hub, "echo", alias="name", protocol="p")
+    assert again.thread_id != receipt.thread_id
+    await ends(hub, again)
+    assert (await hub.task(OWNER, kept.task_id)).state is TaskState.COMPLETED
+
+
+async def test_a_tombstone_outlives_a_restart(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo")
+    await ends(hub, receipt)
+    await hub.delete_thread(OWNER, receipt.thread_id)
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("echo", Echo()))
+    with pytest.raises(FaultError) as error:
+        await submit(hub, "echo", thread_id=receipt.thread_id)
+    assert error.value.fault.code is FaultCode.NOT_FOUND
+
+
+async def test_a_deletion_ends_open_readers_and_stops_the_agent(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    receipt = await submit(hub, "a")
+    going = (await agent.called()).open("half")
+    waiting = await submit(hub, "a", "waits", thread_id=receipt.thread_id)
+    other = await submit(hub, "a", "elsewhere")
+    scopes = (
+        Scope(receipt.thread_id),
+        Scope.task(receipt.task),
+        Scope(receipt.thread_id, "run", receipt.run_id),
+        Scope.task(waiting.task),
+    )
+    readers = [asyncio.ensure_future(follow(hub, scope)) for scope in scopes]
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
+    await hub.delete_thread(OWNER, receipt.thread_id)
+    for records in await within(asyncio.gather(*readers)):
+        assert not any(isinstance(record.event, RunEnded) for record in records)
+    await within(going.closed.wait())
+    following = await agent.called()  # the slot is free, and the run that waited on the thread is gone
+    assert following.call.text == "elsewhere"
+    following.end()
+    await ends(hub, other)
+    assert not agent.waiting
+
+
+async def test_a_reader_that_is_far_behind_ends_when_its_thread_is_deleted(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = await agent.called()
+    going.say(*(Custom(name=str(number)) for number in range(1200)))
+    await follow(hub, Scope.task(receipt.task), until=lambda r: isinstance(r.event, Custom) and r.event.name == "1199")
+    reading = hub.read(OWNER, Scope(receipt.thread_id))
+    first = await within(anext(reading))
+    assert first[-1].seq < 1000  # outside of the ring
+    await hub.delete_thread(OWNER, receipt.thread_id)
+
+    async def rest() -> int:
+        return len([batch async for batch in reading])
+
+    assert await within(rest()) == 0
+
+
+@pytest.mark.parametrize("kind", ["thread", "run"])
+async def test_a_reader_of_a_thread_or_of_another_run_reads_past_a_removal(hubs: House, kind: Any) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    first = await submit(hub, "echo")
+    await ends(hub, first)
+    await hub.remove_run(OWNER, first.run_id)
+    second = await submit(hub, "echo", thread_id=first.thread_id)
+    await ends(hub, second)
+    scope = Scope(first.thread_id, kind, None if kind == "thread" else second.run_id)
+    read = await follow(hub, scope, until=lambda record: record.run_id == second.run_id and is_end(record))
+    assert ("run_removed" in [record.event.kind for record in read]) == (kind == "thread")
+
+
+def private(value: object, name: str) -> Any:
+    return getattr(value, name)
+
+
+def is_end(record: Record) -> bool:
+    return isinstance(record.event, RunEnded)
+
+
+async def test_a_reader_that_asks_while_its_thread_is_deleted_does_not_wait_for_ever(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo")
+    await ends(hub, receipt)
+    private(private(hub, "_reader"), "_keys").clear()  # as if the thread had not been used for long
+    asked, go = asyncio.Event(), asyncio.Event()
+    query = hub.journal.query
+
+    async def slow(read: Any) -> Any:
+        found = await query(read)
+        asked.set()
+        await go.wait()
+        return found
+
+    vars(hub.journal)["query"] = slow
+    reading = asyncio.ensure_future(follow(hub, Scope(receipt.thread_id)))
+    await within(asked.wait())
+    del vars(hub.journal)["query"]
+    await hub.delete_thread(OWNER, receipt.thread_id)
+    go.set()
+    with pytest.raises(FaultError) as error:
+        await within(reading)
+    assert error.value.fault.code is FaultCode.NOT_FOUND
+    with pytest.raises(FaultError):
+        await hub.records(OWNER, Scope(receipt.thread_id))
+
+
+async def test_a_caller_that_goes_away_during_a_deletion_leaves_no_reader_behind(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = await agent.called()
+    reader = asyncio.ensure_future(follow(hub, Scope(receipt.thread_id)))
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "task_changed")
+    caller = asyncio.ensure_future(hub.delete_thread(OWNER, receipt.thread_id))
+    await asyncio.sleep(0)
+    caller.cancel()
+    await within(reader)
+    await within(going.closed.wait())
+
+
+async def test_files_that_only_a_deleted_thread_named_are_swept(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+
+    async def send(*files: bytes, **fields: Any) -> Any:
+        parts = (TextPart(text="a"), *(FilePart(inline=data) for data in files))
+        ask = Submission(agent="echo", messages=(Message(role="user", parts=parts),), **fields)
+        receipt = await hub.submit(OWNER, ask)
+        await ends(hub, receipt)
+        return receipt
+
+    gone = await send(b"shared", b"only here")
+    await send(b"shared")
+    blobs = vars(hub)["_blobs"]
+    shared, only = blobs.put(b"shared"), blobs.put(b"only here")
+    assert (await hub.file(OWNER, only)).inline == b"only here"
+    await hub.delete_thread(OWNER, gone.thread_id)
+    with pytest.raises(FaultError):
+        await hub.file(OWNER, only)
+    assert (await hub.file(OWNER, shared)).inline == b"shared"
+    from gateway.storage import queries
+
+    used = await hub.journal.query(queries.blobs_in_use)
+    assert blobs.sweep(used, 10**12) == 1
+    assert (await hub.file(OWNER, shared)).inline == b"shared"
+
+
+# Runs
+
+
+async def chatty(hub: Hub, agent: Scripted, **fields: Any) -> Any:
+    """A task of two runs that say the secret in every way that there is."""
+    receipt = await submit(hub, "a", SECRET, data={"a": SECRET}, config={"c": SECRET}, **fields)
+    question = InterruptRaised(interrupt_id="q", message=Message.of(SECRET), value={"v": SECRET})
+    (await agent.called()).say(
+        SECRET,
+        MessageStarted(),
+        PartAdded(part=TextPart(text=SECRET), open=True),
+        PartDelta(text=SECRET),
+        PartAdded(part=FilePart(name=SECRET, inline=SECRET.encode())),
+        StepStarted(name="s", input=SECRET),
+        ToolStarted(name="t", input=SECRET),
+        ToolEnded(name="t", output=SECRET),
+        StepEnded(name="s", update=SECRET),
+        ArtifactAdded(name=SECRET, description=SECRET, part=DataPart(data=SECRET), folder=SECRET),
+        Custom(value=SECRET),
+        Native(protocol="p", event="e", data=SECRET),
+        StateSaved(values={"a": SECRET}),
+        question,
+    ).end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    answered = await answer(hub, receipt.task_id, SECRET, messages=text(SECRET))
+    (await agent.called()).say(SECRET).end(RunEnded(output={"o": SECRET}))
+    await ends(hub, receipt)
+    return receipt, answered
+
+
+async def test_a_removed_run_is_emptied_everywhere_and_the_numbering_stays_whole(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt, answered = await chatty(hub, agent)
+    before = await log(hub, receipt)
+    assert SECRET in everywhere(hubs)
+    for run_id in (receipt.run_id, answered.run_id):
+        await hub.remove_run(OWNER, run_id)
+    assert SECRET not in everywhere(hubs)
+    after = await log(hub, receipt)
+    assert [(r.seq, r.at, r.event.kind, r.run_id) for r in after[: len(before)]] == [
+        (r.seq, r.at, r.event.kind, r.run_id) for r in before
+    ]
+    assert [record.event.kind for record in after[len(before) :]] == ["run_removed", "run_removed"]
+    history = StateHistory(receipt.thread_id, OWNER, after)
+    assert history.fold.messages() == []
+    assert history.head is None
+    run = await hub.run(OWNER, answered.run_id)
+    assert (run.removed, run.output, run.status) == (True, None, RunStatus.SUCCESS)
+    assert (await hub.task(OWNER, receipt.task_id)).state is TaskState.COMPLETED
+
+
+async def test_readers_after_a_removal_get_what_the_journal_holds_and_not_what_memory_held(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt, answered = await chatty(hub, agent)
+    for run_id in (receipt.run_id, answered.run_id):
+        await hub.remove_run(OWNER, run_id)
+    assert SECRET not in str(await follow(hub, Scope.task(receipt.task)))
+
+
+async def test_a_removal_takes_the_runs_files_along_unless_others_name_them(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+
+    async def gives(*files: bytes, thread_id: str | None = None) -> Any:
+        receipt = await submit(hub, "a", thread_id=thread_id)
+        (await agent.called()).say(*(ArtifactAdded(part=FilePart(inline=data)) for data in files)).end()
+        await ends(hub, receipt)
+        return receipt
+
+    first = await gives(b"shared", b"only here")
+    await gives(b"shared", thread_id=first.thread_id)
+    blobs = vars(hub)["_blobs"]
+    shared, only = blobs.put(b"shared"), blobs.put(b"only here")
+    await hub.remove_run(OWNER, first.run_id)
+    assert (await hub.file(OWNER, shared)).inline == b"shared"
+    with pytest.raises(FaultError) as error:
+        await hub.file(OWNER, only)
+    assert error.value.fault.code is FaultCode.NOT_FOUND
+
+
+async def test_a_run_of_a_task_that_is_open_cannot_be_removed(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = await agent.called()
+    behind = await submit(hub, "a", thread_id=receipt.thread_id)
+    for run_id in (receipt.run_id, behind.run_id):
+        with pytest.raises(FaultError) as error:
+            await hub.remove_run(OWNER, run_id)
+        assert error.value.fault.code is FaultCode.CONFLICT
+    going.ask("name").end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    with pytest.raises(FaultError) as error:
+        await hub.remove_run(OWNER, receipt.run_id)
+    assert error.value.fault.code is FaultCode.CONFLICT
+    (await agent.called()).end()
+    await ends(hub, behind)
+    await hub.remove_run(OWNER, behind.run_id)
+    with pytest.raises(FaultError) as error:
+        await hub.remove_run(OWNER, behind.run_id)
+    assert error.value.fault.code is FaultCode.NOT_FOUND
+    with pytest.raises(FaultError) as error:
+        await hub.remove_run("bob", receipt.run_id)
+    assert error.value.fault.code is FaultCode.NOT_FOUND
+
+
+async def test_removals_that_fail_change_nothing(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo", "here")
+    await ends(hub, receipt)
+    before = await log(hub, receipt)
+    with pytest.raises(FaultError):
+        await hub.remove_run(OWNER, receipt.task_id)
+    with pytest.raises(FaultError):
+        await hub.delete_thread("bob", receipt.thread_id)
+    assert await log(hub, receipt) == before
+
+
+EVENTS: list[Event] = [
+    RunCreated(run_id="r", messages=text(SECRET), data=SECRET, config={"a": SECRET}, metadata={"a": SECRET}),
+    MessageStarted(message_id="m", metadata={"a": SECRET}, name=None),
+    PartAdded(message_id="m", index=0, part=AnnotationPart(title=SECRET)),
+    PartDelta(message_id="m", index=0, text=SECRET),
+    ToolStarted(call_id="c", name="t", input=SECRET),
+    ToolEnded(call_id="c", name="t", output=SECRET),
+    StepStarted(step_id="s", name="s", input=SECRET),
+    StepEnded(step_id="s", name="s", update=SECRET),
+    ArtifactAdded(artifact_id="a", name=SECRET, description=SECRET, folder=SECRET, part=TextPart(text=SECRET)),
+    InterruptRaised(interrupt_id="i", message=Message.of(SECRET), value=SECRET),
+    InterruptAnswered(interrupt_id="i", value=SECRET),
+    StateSaved(checkpoint_id="c", values={"a": SECRET}),
+    StateSaved(checkpoint_id="c", delta={"a": SECRET}),
+    Custom(value=SECRET),
+    Native(protocol="p", event="e", data=SECRET),
+    RunEnded(output=SECRET),
+]
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.kind)
+def test_an_emptied_event_keeps_its_kind_and_ids_and_nothing_that_was_said(event: Event) -> None:
+    empty = empty_event(event.model_copy(update={"extra": {"a2a": {"b": SECRET}}}))
+    assert SECRET not in empty.model_dump_json()
+    assert empty.kind == event.kind
+    for name in ("run_id", "message_id", "index", "call_id", "step_id", "artifact_id", "interrupt_id", "checkpoint_id"):
+        assert getattr(empty, name, None) == getattr(event, name, None)

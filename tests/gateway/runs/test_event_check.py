@@ -1,0 +1,492 @@
+"""What an agent may say: whatever it does, what goes into the log is legal, whole, and reads back as it was."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from canonical import (
+    DataPart,
+    Event,
+    Fault,
+    FaultCode,
+    FaultError,
+    FilePart,
+    Message,
+    Record,
+    RunReason,
+    RunStatus,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from canonical.event import (
+    EVENT,
+    ArtifactAdded,
+    Custom,
+    InterruptAnswered,
+    InterruptRaised,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    Native,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    RunCreated,
+    RunEnded,
+    RunRemoved,
+    RunStarted,
+    StateSaved,
+    StepEnded,
+    StepStarted,
+    TaskChanged,
+    TaskCreated,
+    ThreadChanged,
+    ToolEnded,
+    ToolStarted,
+    UpstreamBound,
+)
+from canonical.state import TaskState
+from gateway.ids import new_id
+from gateway.runs.event_check import Recorder, check_json, files_of
+from tests import strategies
+
+LIMIT = 10_000
+
+
+def recorder(limit: int = LIMIT) -> Recorder:
+    count = iter(range(1, 1_000_000))
+    return Recorder("node", limit, lambda: f"id{next(count)}")
+
+
+def recorded(*events: Event, close: bool = True) -> list[Event]:
+    mine = recorder()
+    said = [mine.record(event) for event in events]
+    return [each[0] for each in (*said, *(mine.close() if close else ())) if each is not None]
+
+
+def refused(*events: Event, limit: int = LIMIT) -> str:
+    """The words with which the last of the events is refused, as the agent's fault."""
+    mine = recorder(limit)
+    for event in events[:-1]:
+        mine.record(event)
+    with pytest.raises(FaultError) as error:
+        mine.record(events[-1])
+    assert error.value.fault.code is FaultCode.AGENT_INVALID
+    assert error.value.fault.blame == "upstream"
+    return error.value.fault.message
+
+
+def opened(words: str = "", **fields: Any) -> PartAdded:
+    return PartAdded(part=TextPart(text=words), open=True, **fields)
+
+
+# Ids
+
+
+def test_ids_that_the_agent_left_open_are_filled() -> None:
+    said = recorded(
+        MessageStarted(),
+        opened("a"),
+        PartDelta(text="b"),
+        PartEnded(),
+        PartAdded(part=TextPart(text="c")),
+        MessageEnded(),
+        ToolStarted(name="t"),
+        ToolEnded(name="t"),
+        StepStarted(name="s"),
+        StepEnded(name="s"),
+        ArtifactAdded(part=TextPart(text="")),
+        StateSaved(values={}),
+    )
+    for event in said:
+        for name in ("message_id", "call_id", "step_id", "artifact_id", "checkpoint_id"):
+            assert getattr(event, name, "") is not None, event
+    ids = [getattr(event, "message_id") for event in said[:6]]  # noqa: B009
+    assert set(ids) == {"id1"}
+    assert [getattr(event, "index", None) for event in said[:6]] == [None, 0, 0, 0, 1, None]
+    assert said[0] == MessageStarted(message_id="id1", node="node")
+
+
+def test_ids_that_the_agent_gave_are_kept() -> None:
+    said = recorded(
+        MessageStarted(message_id="m", node="n"),
+        MessageEnded(message_id="m"),
+        ToolStarted(call_id="c", name="t", node="n"),
+        ToolEnded(call_id="c", name="t"),
+        InterruptRaised(interrupt_id="i", message=Message(message_id="q"), node="n"),
+    )
+    assert said[0] == MessageStarted(message_id="m", node="n")
+    assert said[2] == ToolStarted(call_id="c", name="t", node="n")
+    assert said[4] == InterruptRaised(interrupt_id="i", message=Message(message_id="q"), node="n")
+
+
+def test_an_event_without_an_id_means_the_newest_open_message() -> None:
+    said = recorded(MessageStarted(message_id="a"), MessageStarted(message_id="b"), PartAdded(part=TextPart(text="")))
+    assert isinstance(said[2], PartAdded) and said[2].message_id == "b"
+
+
+def test_a_tool_or_step_may_be_ended_by_its_name() -> None:
+    said = recorded(ToolStarted(name="a"), ToolStarted(name="b"), ToolEnded(name="a"))
+    assert isinstance(said[2], ToolEnded) and said[2].call_id == "id1"
+
+
+def test_fresh_ids_never_repeat_also_between_threads() -> None:
+    drawn: list[list[str]] = [[] for _ in range(4)]
+
+    def draw(into: list[str]) -> None:
+        into.extend(new_id() for _ in range(20_000))
+
+    threads = [threading.Thread(target=draw, args=(into,)) for into in drawn]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len({each for into in drawn for each in into}) == 80_000
+
+
+# What is left open
+
+
+def test_what_is_left_open_is_closed_in_the_order_that_encoders_need() -> None:
+    said = recorded(
+        MessageStarted(message_id="m"),
+        opened("a"),
+        ToolStarted(call_id="c", name="t"),
+        StepStarted(step_id="s", name="s"),
+    )
+    assert said[4:] == [
+        PartEnded(message_id="m", index=0),
+        MessageEnded(message_id="m"),
+        ToolEnded(
+            call_id="c",
+            name="t",
+            fault=Fault(code=FaultCode.AGENT_FAILED, message="The run ended before the tool answered"),
+        ),
+        StepEnded(step_id="s", name="s", node="node"),
+    ]
+
+
+def test_a_recorder_that_takes_over_closes_what_the_one_before_left_open() -> None:
+    first = recorder()
+    said = [
+        first.record(event) for event in (MessageStarted(), opened("a"), PartDelta(text="b"), ToolStarted(name="t"))
+    ]
+    records = [Record(seq, 0, "t", "r", 1, each[0]) for seq, each in enumerate(said, 1) if each is not None]
+    started = Record(0, 0, "t", "r", 1, RunStarted())
+    second = recorder()
+    second.replay([started, *records])
+    going_on = second.record(PartDelta(text="c"))
+    assert going_on is not None and going_on[0] == PartDelta(message_id="id1", index=0, text="c")
+    assert [event.kind for event, _ in second.close()] == ["part_ended", "message_ended", "tool_ended"]
+
+
+# What may not be said
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ThreadChanged(),
+        TaskCreated(task_id="t", agent="a"),
+        RunCreated(run_id="r"),
+        RunStarted(),
+        TaskChanged(state=TaskState.COMPLETED),
+        RunRemoved(run_id="r", why="deleted"),
+        InterruptAnswered(interrupt_id="i"),
+    ],
+)
+def test_what_only_the_hub_says_is_refused(event: Event) -> None:
+    assert "only the gateway may append" in refused(event)
+
+
+@pytest.mark.parametrize("thing", ["text", b"bytes", 1, None, {"kind": "custom"}, object(), Message()])
+def test_what_is_no_event_is_refused(thing: Any) -> None:
+    assert "only the gateway may append" in refused(thing)
+    refused(RunEnded(), thing)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [PartAdded(part=TextPart(text=""))],
+        [PartDelta(text="a")],
+        [PartEnded()],
+        [MessageEnded()],
+        [MessageStarted(message_id="a"), PartAdded(message_id="b", part=TextPart(text=""))],
+        [MessageStarted(message_id="a"), MessageStarted(message_id="a")],
+        [MessageStarted(), PartDelta(text="a")],
+        [MessageStarted(), PartAdded(part=TextPart(text="")), PartDelta(text="a")],
+        [MessageStarted(), opened(), PartDelta(index=1, text="a")],
+        [MessageStarted(), opened(), PartEnded(), PartDelta(text="a")],
+        [MessageStarted(), opened(), PartEnded(), PartEnded()],
+        [MessageStarted(), opened(), MessageEnded()],
+        [MessageStarted(), MessageEnded(), PartAdded(part=TextPart(text=""))],
+        [MessageStarted(), PartAdded(part=DataPart(data=1), open=True)],
+        [MessageStarted(), PartAdded(part=FilePart(url="https://x.example"), open=True)],
+        [ToolEnded(name="t")],
+        [ToolStarted(name="t"), ToolEnded(name="u")],
+        [StepEnded(name="s")],
+        [ArtifactAdded(part=TextPart(text=""), append=True)],
+        [ArtifactAdded(artifact_id="a", part=TextPart(text="")), ArtifactAdded(part=TextPart(text=""), append=True)],
+        [InterruptRaised(interrupt_id="i"), InterruptRaised(interrupt_id="i")],
+        [RunEnded(), Custom()],
+        [RunEnded(), RunEnded()],
+        [RunEnded(status=RunStatus.PAUSED)],
+        [RunEnded(status=RunStatus.PENDING)],
+    ],
+    ids=lambda events: "+".join(event.kind for event in events),
+)
+def test_what_no_encoder_could_show_is_refused(events: Sequence[Event]) -> None:
+    refused(*events)
+
+
+def deep(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+NOT_JSON: dict[str, Any] = {
+    "nan": float("nan"),
+    "infinity": float("-inf"),
+    "surrogate": "\ud800",
+    "deep": deep(1000),
+    "object": object(),
+    "bytes": b"a",
+    "set": {1},
+    "key": {1: 2},
+    "surrogate key": {"\udfff": 1},
+    "inner": {"a": [{"b": float("nan")}]},
+}
+
+PLACES: dict[str, Callable[[Any], Event]] = {
+    "data": lambda bad: PartAdded(part=DataPart.model_construct(data=bad)),
+    "part metadata": lambda bad: PartAdded(part=TextPart(text="", metadata={"a": bad})),
+    "part extra": lambda bad: PartAdded(part=TextPart(text="", extra={"a": bad})),
+    "tool result": lambda bad: PartAdded(part=ToolResultPart.model_construct(call_id="c", output=bad)),
+    "message metadata": lambda bad: MessageStarted(metadata={"a": bad}),
+    "usage": lambda bad: MessageEnded(usage={"a": bad}),
+    "custom": lambda bad: Custom.model_construct(kind="custom", name="", ns=(), value=bad, extra={}),
+    "native": lambda bad: Native(protocol="p", event="e", data=bad),
+    "artifact metadata": lambda bad: ArtifactAdded(part=TextPart(text=""), metadata={"a": bad}),
+    "tool input": lambda bad: ToolStarted.model_construct(
+        kind="tool_started", call_id=None, name="t", input=bad, node="", extra={}
+    ),
+    "state": lambda bad: StateSaved(values={"a": bad}),
+    "delta": lambda bad: StateSaved(delta={"a": bad}),
+    "question": lambda bad: InterruptRaised.model_construct(
+        kind="interrupt_raised",
+        interrupt_id=None,
+        ask="input",
+        message=Message(),
+        value=bad,
+        answer_schema=None,
+        node="",
+        ns=(),
+        extra={},
+    ),
+    "question's message": lambda bad: InterruptRaised(message=Message(metadata={"a": bad})),
+    "question's part": lambda bad: InterruptRaised(message=Message(parts=(TextPart(text="", extra={"a": bad}),))),
+    "answer schema": lambda bad: InterruptRaised(answer_schema={"a": bad}),
+    "extra": lambda bad: LossNoted(feature="f", how="h", extra={"a": bad}),
+    "output": lambda bad: RunEnded.model_construct(
+        kind="run_ended",
+        status=RunStatus.SUCCESS,
+        reason=RunReason.DONE,
+        fault=None,
+        output=bad,
+        usage={},
+        extra={},
+    ),
+    "run usage": lambda bad: RunEnded(usage={"a": bad}),
+    "run extra": lambda bad: RunEnded(extra={"a": bad}),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("bad", NOT_JSON)
+def test_what_is_not_json_is_refused_wherever_it_stands(place: str, bad: str) -> None:
+    refused(MessageStarted(message_id="m"), PLACES[place](NOT_JSON[bad]))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        PartAdded(part=TextPart.model_construct(kind="text", text="\ud800", metadata={}, extra={}, media_type=None)),
+        MessageStarted(message_id="x").model_copy(update={"name": "\ud800"}),
+        UpstreamBound(protocol="p", ids={}).model_copy(update={"ids": {"task": "\ud800"}}),
+        RunEnded(fault=Fault.model_construct(code=FaultCode.AGENT_FAILED, message="\ud800", details={})),
+        RunEnded().model_copy(update={"status": "whatever"}),
+    ],
+)
+def test_text_that_cannot_be_encoded_and_values_that_were_never_validated_are_refused(event: Event) -> None:
+    refused(MessageStarted(message_id="m"), event)
+
+
+@pytest.mark.parametrize("name", [object(), 5, ["a"]])
+def test_values_of_the_wrong_type_are_refused(name: Any) -> None:
+    refused(MessageStarted().model_copy(update={"name": name}))
+
+
+def test_an_event_that_lacks_a_field_is_refused() -> None:
+    refused(MessageStarted(message_id="m"), PartAdded.model_construct(message_id="m"))
+    refused(StepStarted.model_construct(step_id="s"))
+
+
+def test_an_event_over_the_limit_is_refused_and_one_at_the_limit_is_not() -> None:
+    size = len(EVENT.dump_json(Custom(name="c", value="")))
+    mine = recorder()
+    assert mine.record(Custom(name="c", value="x" * (LIMIT - size))) is not None
+    assert "limit" in refused(Custom(name="c", value="x" * (LIMIT - size + 1)))
+    assert "limit" in refused(RunEnded(output="x" * LIMIT))
+    assert "limit" in refused(MessageStarted(), opened(), PartDelta(text="é" * (LIMIT // 2)))
+
+
+@pytest.mark.parametrize("value", [None, True, 0, -1.5, "é\u0000", 2**70, [1, [2]], (1, 2), {"a": {"b": []}}, deep(64)])
+def test_what_is_json_is_taken(value: Any) -> None:
+    check_json(value)
+
+
+def test_an_end_is_kept_for_the_hub_and_not_said() -> None:
+    mine = recorder()
+    assert mine.record(RunEnded(output=1)) is None
+    assert mine.ended == RunEnded(output=1)
+
+
+def test_a_pause_with_a_question_is_a_success_that_the_hub_takes_for_a_pause() -> None:
+    mine = recorder()
+    mine.record(InterruptRaised())
+    mine.record(RunEnded(status=RunStatus.PAUSED, reason=RunReason.AUTH, usage={"a": 1}))
+    assert mine.ended == RunEnded(usage={"a": 1})
+
+
+def test_files_of_an_event_are_those_that_are_stored() -> None:
+    stored, linked = FilePart(blob="0" * 64), FilePart(url="https://x.example")
+    assert files_of(PartAdded(part=stored)) == [stored]
+    assert files_of(ArtifactAdded(part=linked)) == []
+    assert files_of(InterruptRaised(message=Message(parts=(stored, linked, TextPart(text=""))))) == [stored]
+    assert files_of(Custom()) == []
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [MessageStarted(metadata={"a": float("nan")})],
+        [MessageStarted(), opened(extra={"a": float("nan")})],
+        [MessageStarted(), opened(), PartEnded(extra={"a": float("nan")})],
+        [MessageStarted(), opened(), PartEnded(), MessageEnded(usage={"a": float("nan")})],
+        [ToolStarted(name="t", extra={"a": float("nan")})],
+        [ToolStarted(name="t"), ToolEnded(name="t", extra={"a": float("nan")})],
+        [StepStarted(name="s", extra={"a": float("nan")})],
+        [StepStarted(name="s"), StepEnded(name="s", extra={"a": float("nan")})],
+    ],
+    ids=lambda events: "+".join(event.kind for event in events),
+)
+def test_a_refused_event_has_opened_and_ended_nothing(events: Sequence[Event]) -> None:
+    mine = recorder()
+    said = [taken[0] for event in events[:-1] if (taken := mine.record(event)) is not None]
+    with pytest.raises(FaultError):
+        mine.record(events[-1])
+    legal([*said, *(event for event, _ in mine.close())])
+
+
+@pytest.mark.parametrize("kind", [ToolStarted, StepStarted])
+def test_what_is_started_twice_under_one_id_is_ended_once(kind: Any) -> None:
+    started = kind(name="n", **{"call_id" if kind is ToolStarted else "step_id": "x"})
+    mine = recorder()
+    mine.record(started)
+    mine.record(started)
+    with pytest.raises(FaultError):
+        mine.record(started.model_copy(update={"extra": {"a": float("nan")}}))
+    assert len(mine.close()) == 1
+
+
+# Any agent
+
+
+def legal(events: Sequence[Event]) -> None:
+    """That an encoder can show it: nothing ends that is not open, nothing is open at the end."""
+    messages: dict[str, set[int]] = {}
+    tools: set[str] = set()
+    steps: set[str] = set()
+    for event in events:
+        match event:
+            case MessageStarted():
+                assert event.message_id not in messages
+                messages[event.message_id or ""] = set()
+            case PartAdded():
+                parts = messages[event.message_id or ""]
+                if event.open:
+                    parts.add(event.index or 0)
+            case PartDelta():
+                assert event.index in messages[event.message_id or ""]
+            case PartEnded():
+                messages[event.message_id or ""].remove(event.index or 0)
+            case MessageEnded():
+                assert not messages.pop(event.message_id or "")
+            case ToolStarted():
+                tools.add(event.call_id or "")
+            case ToolEnded():
+                tools.remove(event.call_id or "")
+            case StepStarted():
+                steps.add(event.step_id or "")
+            case StepEnded():
+                steps.remove(event.step_id or "")
+            case _:
+                pass
+    assert not (messages or tools or steps)
+
+
+def blind() -> st.SearchStrategy[Event]:
+    """Events of an agent that does not keep count."""
+    ids = st.none() | st.sampled_from(("a", "b"))
+    index = st.none() | st.integers(0, 2)
+    extra = st.just(dict[str, Any]()) | st.just({"a": float("nan")})
+    part = st.builds(TextPart, text=st.just("x")) | st.builds(ToolCallPart, call_id=st.just("c"), name=st.just("n"))
+    name = st.sampled_from(("t", "u"))
+    return st.one_of(
+        st.builds(MessageStarted, message_id=ids),
+        st.builds(PartAdded, message_id=ids, part=part, open=st.booleans()),
+        st.builds(PartDelta, message_id=ids, index=index, text=st.just("y")),
+        st.builds(PartEnded, message_id=ids, index=index),
+        st.builds(MessageEnded, message_id=ids, extra=extra),
+        st.builds(ToolStarted, call_id=ids, name=name, extra=extra),
+        st.builds(ToolEnded, call_id=ids, name=name),
+        st.builds(StepStarted, step_id=ids, name=name),
+        st.builds(StepEnded, step_id=ids, name=name),
+        st.builds(ArtifactAdded, artifact_id=ids, part=part, append=st.booleans()),
+        st.builds(InterruptRaised, interrupt_id=ids),
+    )
+
+
+@settings(max_examples=150)
+@given(st.lists(blind(), max_size=25))
+def test_whatever_an_agent_says_its_log_is_legal(events: list[Event]) -> None:
+    mine = recorder()
+    said: list[Event] = []
+    for event in events:
+        try:
+            taken = mine.record(event)
+        except FaultError as error:
+            assert error.fault.code is FaultCode.AGENT_INVALID
+            break  # the run ends at the first mistake
+        assert taken is not None
+        said.append(taken[0])
+    legal([*said, *(event for event, _ in mine.close())])
+
+
+@settings(max_examples=100)
+@given(strategies.agent_events())
+def test_what_is_recorded_reads_back_as_it_was_shown(events: list[Event]) -> None:
+    mine = recorder(10**7)
+    said = [taken for event in events if (taken := mine.record(event)) is not None]
+    assert mine.close() == []
+    for event, body in said:
+        assert EVENT.validate_json(body) == event
+    assert [event for event, _ in said] == recorded(*events, close=False)

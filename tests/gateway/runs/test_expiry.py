@@ -1,0 +1,137 @@
+"""Threads that end by themselves."""
+
+import pytest
+
+from canonical import FaultCode, FaultError, Scope, Submission, TaskState, ThreadChange
+from gateway.clock import Clock
+from gateway.hub import Hub
+from tests.gateway.hubs import (
+    OWNER,
+    Echo,
+    House,
+    Limits,
+    Scripted,
+    batches,
+    ends,
+    follow,
+    fronted,
+    reaches,
+    submit,
+    text,
+    within,
+)
+
+SOON = Limits(ephemeral_ttl=0.05, input_ttl=0.05)
+
+
+async def erased(hub: Hub, thread_id: str) -> None:
+    """Until the thread is gone: its readers end with it."""
+    try:
+        await follow(hub, Scope(thread_id))
+        await hub.thread(OWNER, thread_id)
+    except FaultError as error:
+        assert error.fault.code is FaultCode.NOT_FOUND
+    else:
+        raise AssertionError(f"{thread_id} is there")
+
+
+async def gone(hub: Hub, thread_id: str) -> None:
+    """The same without reading: a reader would keep an ephemeral thread."""
+
+    async def look() -> None:
+        while True:
+            try:
+                await hub.thread(OWNER, thread_id)
+            except FaultError:
+                return
+
+    await within(look())
+
+
+async def test_a_stateless_runs_thread_is_erased_after_its_end(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()), limits=SOON)
+    receipt = await submit(hub, "echo", ephemeral=True)
+    await gone(hub, receipt.thread_id)
+    with pytest.raises(FaultError):
+        await hub.run(OWNER, receipt.run_id)
+
+
+async def test_it_stays_while_the_agent_is_at_work_and_while_somebody_reads(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent), limits=SOON)
+    receipt = await submit(hub, "a", ephemeral=True)
+    going = await agent.called()
+    reading = batches(hub, Scope(receipt.thread_id))
+    await anext(reading)
+    going.say("hello").end()
+    await ends(hub, receipt)
+    marker = await submit(hub, "a", ephemeral=True)  # what ended later, and is read by nobody, goes first
+    (await agent.called()).end()
+    await gone(hub, marker.thread_id)
+    assert await hub.thread(OWNER, receipt.thread_id)
+    await reading.aclose()
+    await gone(hub, receipt.thread_id)
+
+
+async def test_a_question_of_a_stateless_run_fails_when_nobody_answers_in_time(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent), limits=Limits(ephemeral_ttl=60, input_ttl=0.05))
+    receipt = await submit(hub, "a", ephemeral=True)
+    (await agent.called()).ask("q").end()
+    task = await ends(hub, receipt)
+    assert task.state is TaskState.FAILED
+    assert task.fault is not None
+    assert task.fault.code is FaultCode.EXPIRED
+    assert await hub.open_interrupts(OWNER, receipt.task_id) == []
+
+
+async def test_other_questions_wait_for_ever(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent), limits=SOON)
+    kept = await submit(hub, "a")
+    (await agent.called()).ask("q").end()
+    await reaches(hub, kept, TaskState.INPUT_REQUIRED)
+    passing = await submit(hub, "a", ephemeral=True)
+    (await agent.called()).ask("q").end()
+    await gone(hub, passing.thread_id)
+    assert (await hub.task(OWNER, kept.task_id)).state is TaskState.INPUT_REQUIRED
+
+
+async def test_a_thread_with_a_time_to_live_ends_that_long_after_its_last_change(hubs: House) -> None:
+    now = 1_000_000_000
+    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(lambda: now, lambda: now))
+    thread = await hub.create_thread(OWNER, ThreadChange(ttl=100))
+    other = await hub.create_thread(OWNER, ThreadChange(ttl=1000))
+    now += 99_000_000
+    receipt = await submit(hub, "echo", thread_id=thread.thread_id)
+    await ends(hub, receipt)
+    await hubs.stop(hub)
+    now += 99_000_000
+    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(lambda: now, lambda: now))
+    await within(hub.engine.idle())
+    assert await hub.thread(OWNER, thread.thread_id)
+    await hubs.stop(hub)
+    now += 2_000_000
+    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(lambda: now, lambda: now))
+    await erased(hub, thread.thread_id)
+    assert await hub.thread(OWNER, other.thread_id)
+
+
+async def test_a_restart_goes_on_with_what_is_to_expire(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo", ephemeral=True)
+    await ends(hub, receipt)
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("echo", Echo()), limits=SOON)
+    await gone(hub, receipt.thread_id)
+
+
+async def test_a_thread_that_was_there_before_is_not_made_ephemeral(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()), limits=SOON)
+    thread = await hub.create_thread(OWNER, ThreadChange())
+    asked = Submission(agent="echo", messages=text("hi"), thread_id=thread.thread_id, ephemeral=True)
+    receipt = await hub.submit(OWNER, asked)
+    await ends(hub, receipt)
+    passing = await submit(hub, "echo", ephemeral=True)
+    await gone(hub, passing.thread_id)
+    assert not (await hub.thread(OWNER, thread.thread_id)).ephemeral

@@ -1,0 +1,88 @@
+"""Structured output against its agent's schema."""
+
+from pathlib import Path
+from typing import Any, TypedDict, cast
+
+import pytest
+
+from canonical import AgentInfo, FaultCode, TaskState
+from canonical.event import RunEnded
+from gateway.runs.output_schema import misfit
+from tests.gateway.hubs import Fronted, House, Scripted, ends, submit
+from tests.running import running
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [({"n": 1}, None), (None, None), ({"n": "1"}, "at $.n: '1' is not of type 'integer'"), ({}, "'n' is a required")],
+)
+async def test_an_output_fits_or_it_is_said_where_it_does_not(output: Any, words: str | None) -> None:
+    fault = await misfit(AgentInfo(name="a", schemas={"output": SCHEMA}), output)
+    assert (fault is None) == (words is None)
+    if fault is not None:
+        assert fault.code is FaultCode.AGENT_INVALID
+        assert words is not None and words in fault.message
+
+
+async def test_what_has_no_schema_or_a_broken_one_or_a_state_is_not_checked() -> None:
+    for info in (
+        AgentInfo(name="a"),
+        AgentInfo(name="a", schemas={"output": {"type": "no such type"}}),
+        AgentInfo(name="a", schemas={"output": SCHEMA}, stateful=True),
+    ):
+        assert await misfit(info, {"n": "1"}) is None
+
+
+async def test_large_outputs_and_patterns_are_checked_like_others() -> None:
+    words = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
+    info = AgentInfo(name="a", schemas={"output": {"properties": {"words": words, "id": {"pattern": "^[a-z]+$"}}}})
+    assert await misfit(info, {"words": [str(n) for n in range(10_000)], "id": "a"}) is None
+    cases: list[tuple[Any, str]] = [
+        ({"words": ["a", "b", "a"]}, "at $.words: ['a', 'b', 'a'] has non-unique elements"),
+        ({"words": [*["a"] * 10_000, 1]}, "at $.words"),
+        ({"id": "A"}, "at $.id: 'A' does not match '^[a-z]+$'"),
+    ]
+    for output, where in cases:
+        fault = await misfit(info, output)
+        assert fault is not None
+        assert where in fault.message
+
+
+async def test_a_run_whose_output_does_not_fit_fails_and_says_so(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(Fronted(info=AgentInfo(name="a", schemas={"output": SCHEMA}), agent=agent))
+    receipt = await submit(hub, "a")
+    (await agent.called()).end(RunEnded(output={"n": "1"}))
+    task = await ends(hub, receipt)
+    assert task.state is TaskState.FAILED
+    assert task.fault is not None and "does not fit its own schema" in task.fault.message
+    receipt = await submit(hub, "a")
+    (await agent.called()).end(RunEnded(output={"n": 1}))
+    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+
+
+class Count(TypedDict):
+    words: int
+
+
+async def miscount(text: str) -> Count:
+    return cast("Count", {"words": "many" if text == "wrong" else len(text.split())})
+
+
+async def test_every_protocol_tells_of_an_output_that_does_not_fit(tmp_path: Path) -> None:
+    async with running(tmp_path, {"miscount": miscount}, default_agent="miscount") as gateway:
+        for text, outcome in (("wrong", "failed"), ("one two", "completed")):
+            said = {"role": "user", "parts": [{"content": text}]}
+            acp = await gateway.http.post("/acp/runs", json={"agent_name": "miscount", "input": [said]})
+            message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": text}]}
+            a2a = await gateway.http.post(
+                "/a2a/miscount/message:send", json={"message": message}, headers={"A2A-Version": "1.0"}
+            )
+            langgraph = await gateway.http.post("/runs/wait", json={"assistant_id": "miscount", "input": text})
+            assert acp.json()["status"] == outcome
+            assert a2a.json()["task"]["status"]["state"] == f"TASK_STATE_{outcome.upper()}"
+            assert ("__error__" in langgraph.json()) == (outcome == "failed")
+            for answer in (acp, a2a, langgraph):
+                assert ("does not fit its own schema" in answer.text) == (outcome == "failed")

@@ -1,0 +1,780 @@
+"""What submissions, answers and cancels do to a thread: exact outcomes in the log."""
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from canonical import FaultCode, FaultError, Fold, Message, RunReason, RunStatus, Scope, TaskState
+from canonical.event import InterruptAnswered, RunCreated, RunEnded, RunRemoved, RunStarted, TaskCreated, ThreadChanged
+from canonical.fault import BUSY
+from gateway.clock import Clock
+from gateway.runs.submission import Bounds
+from tests.gateway.hubs import (
+    OWNER,
+    Echo,
+    House,
+    Scripted,
+    answer,
+    asked,
+    ends,
+    follow,
+    fronted,
+    kinds,
+    log,
+    reaches,
+    run_is,
+    states,
+    submit,
+    text,
+    within,
+)
+
+
+def refused(error: "pytest.ExceptionInfo[FaultError]") -> FaultCode:
+    return error.value.fault.code
+
+
+# A plain run
+
+
+async def test_a_plain_run_is_written_in_the_order_that_every_encoder_expects(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo", "hello")
+    task = await ends(hub, receipt)
+    records = await log(hub, receipt)
+    assert [record.event.kind for record in records] == [
+        "thread_changed",
+        "task_created",
+        "run_created",
+        "run_started",
+        "task_changed",
+        "message_started",
+        "part_added",
+        "message_ended",
+        "run_ended",
+        "task_changed",
+    ]
+    assert states(records) == ["working", "completed"]
+    assert (task.first_seq, task.last_seq, receipt.seq) == (2, 10, 1)
+    assert [record.run_id for record in records if record.event.kind == "task_changed"] == [None, None]
+
+
+async def test_the_receipt_shows_all_of_the_run_and_nothing_older(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    first = await submit(hub, "echo")
+    await ends(hub, first)
+    second = await submit(hub, "echo", thread_id=first.thread_id)
+    shown = await follow(hub, Scope(second.thread_id, "run", second.run_id), second.seq)
+    assert isinstance(shown[0].event, RunCreated)
+    assert shown == await log(hub, second, "run")
+    assert {record.task_id for record in await log(hub, second) if record.seq > second.seq} == {second.task_id}
+
+
+async def test_history_of_a_conversation_held_elsewhere_is_said_before_the_input(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=False))
+    first = await submit(hub, "a", "now", history=(*text("before"), Message.of("answered")))
+    going = await agent.called()
+    assert [message.text for message in going.call.history] == ["before", "answered"]
+    assert going.call.text == "now"
+    going.say("then").end()
+    await ends(hub, first)
+    await submit(hub, "a", "later", thread_id=first.thread_id, history=text("elsewhere"))
+    going = await agent.called()
+    assert [message.text for message in going.call.history] == ["before", "answered", "now", "then", "elsewhere"]
+
+
+# Ids and names
+
+
+async def test_an_id_that_is_taken_is_a_conflict_and_changes_nothing(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    task_id, run_id = str(uuid4()), str(uuid4())
+    first = await submit(hub, "echo", task_id=task_id, run_id=run_id)
+    assert (first.task_id, first.run_id) == (task_id, run_id)
+    await ends(hub, first)
+    before = await log(hub, first)
+    for taken in ({"task_id": task_id}, {"run_id": run_id}):
+        with pytest.raises(FaultError) as error:
+            await submit(hub, "echo", thread_id=first.thread_id, **taken)
+        assert refused(error) is FaultCode.CONFLICT
+    assert await log(hub, first) == before
+
+
+async def test_two_submissions_of_one_id_at_once_have_one_winner(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    task_id = str(uuid4())
+    results = await asyncio.gather(*(submit(hub, "echo", task_id=task_id) for _ in range(8)), return_exceptions=True)
+    faults = [result for result in results if isinstance(result, FaultError)]
+    assert len(faults) == 7
+    assert {fault.fault.code for fault in faults} == {FaultCode.CONFLICT}
+    winner = next(result for result in results if not isinstance(result, BaseException))
+    await ends(hub, winner)
+
+
+async def test_an_unknown_thread_id_makes_that_thread_unless_told_to_reject(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    thread_id = str(uuid4())
+    with pytest.raises(FaultError) as error:
+        await submit(hub, "echo", thread_id=thread_id, if_missing="reject")
+    assert refused(error) is FaultCode.NOT_FOUND
+    receipt = await submit(hub, "echo", thread_id=thread_id, thread_metadata={"a": 1})
+    assert receipt.thread_id == thread_id
+    assert (await hub.thread(OWNER, thread_id)).metadata == {"a": 1}
+
+
+async def test_an_alias_names_one_thread_per_owner_protocol_and_agent(hubs: House) -> None:
+    hub = await hubs.start(fronted("a", Echo()), fronted("b", Echo()))
+    first = await submit(hub, "a", protocol="a2a", alias="context/1")
+    again = await submit(hub, "a", protocol="a2a", alias="context/1")
+    assert again.thread_id == first.thread_id
+    others = [
+        await submit(hub, "b", protocol="a2a", alias="context/1"),
+        await submit(hub, "a", protocol="acp", alias="context/1"),
+        await submit(hub, "a", protocol="a2a", alias="context/1", owner="bob"),
+    ]
+    assert len({first.thread_id, *(other.thread_id for other in others)}) == 4
+    assert await hub.thread_of(OWNER, "a2a", "a", "context/1") == first.thread_id
+    assert await hub.thread_of(OWNER, "a2a", "a", "context/2") is None
+    names = await hub.aliases(OWNER, "a2a", [first.thread_id, others[1].thread_id])
+    assert names == {first.thread_id: "context/1"}
+    for receipt in (again, others[0], others[1]):
+        await ends(hub, receipt)
+    await ends(hub, others[2], owner="bob")
+
+
+async def test_a_continuing_task_joins_the_chain_of_the_one_before(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    first = await submit(hub, "echo", "1")
+    await ends(hub, first)
+    second = await submit(hub, "echo", "2", continues=first.task_id)
+    await ends(hub, second)
+    third = await submit(hub, "echo", "3", continues=second.task_id)
+    await ends(hub, third)
+    assert first.thread_id == second.thread_id == third.thread_id
+    assert [task.task_id for task in await hub.chain(OWNER, first.task_id)] == [
+        first.task_id,
+        second.task_id,
+        third.task_id,
+    ]
+    with pytest.raises(FaultError) as error:
+        await submit(hub, "echo", continues=first.task_id, thread_id=str(uuid4()))
+    assert refused(error) is FaultCode.INVALID
+    with pytest.raises(FaultError) as error:
+        await submit(hub, "echo", continues=str(uuid4()))
+    assert refused(error) is FaultCode.NOT_FOUND
+
+
+# A busy thread: the multitask strategies
+
+
+async def test_reject_on_a_busy_thread_is_a_conflict_that_leaves_no_trace(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a")
+    going = await agent.called()
+    before = await log(hub, first)
+    with pytest.raises(FaultError) as error:
+        await submit(hub, "a", thread_id=first.thread_id, strategy="reject")
+    assert refused(error) is FaultCode.CONFLICT
+    assert error.value.fault.details == {"reason": BUSY}
+    assert "strategy" not in error.value.fault.message, "whose choice it is, the caller's protocol says"
+    assert await log(hub, first) == before
+    going.end()
+    await ends(hub, first)
+    second = await submit(hub, "a", thread_id=first.thread_id, strategy="reject")
+    (await agent.called()).end()
+    await ends(hub, second)
+
+
+async def test_reject_counts_runs_that_only_wait(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    blocking = await submit(hub, "a")
+    going = await agent.called()
+    waiting = await submit(hub, "a")
+    with pytest.raises(FaultError) as error:
+        await submit(hub, "a", thread_id=waiting.thread_id, strategy="reject")
+    assert refused(error) is FaultCode.CONFLICT
+    going.end()
+    await ends(hub, blocking)
+
+
+async def test_enqueued_inputs_run_one_after_the_other_in_order(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipts = [await submit(hub, "a", "0")]
+    for number in range(1, 4):
+        receipts.append(await submit(hub, "a", str(number), thread_id=receipts[0].thread_id))
+    assert [(await hub.run(OWNER, receipt.run_id)).status for receipt in receipts] == [
+        RunStatus.RUNNING,
+        *[RunStatus.PENDING] * 3,
+    ]
+    for number, receipt in enumerate(receipts):
+        going = await agent.called()
+        assert going.call.text == str(number)
+        assert not agent.waiting
+        going.say(f"answer {number}").end()
+        await ends(hub, receipt)
+    started = [record.run_id for record in await log(hub, receipts[0]) if isinstance(record.event, RunStarted)]
+    assert started == [receipt.run_id for receipt in receipts]
+
+
+async def test_interrupt_cancels_the_old_task_and_starts_the_new_run_after_the_old_agent_ended(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    old = await submit(hub, "a", "old")
+    first = (await agent.called()).open("half")
+    queued = await submit(hub, "a", "queued", thread_id=old.thread_id)
+    new = await submit(hub, "a", "new", thread_id=old.thread_id, strategy="interrupt")
+    second = await agent.called()
+    assert first.closed.is_set()
+    assert second.call.text == "new"
+    second.say("done").end()
+    await ends(hub, new)
+    records = await log(hub, new)
+    assert states(records, old.task_id) == ["working", "cancelling", "cancelled"]
+    assert states(records, queued.task_id) == ["cancelled"]
+    assert states(records, new.task_id) == ["working", "completed"]
+    run = await hub.run(OWNER, old.run_id)
+    assert (run.status, run.reason, run.removed) == (RunStatus.CANCELLED, RunReason.SUPERSEDED, False)
+    assert (await hub.run(OWNER, queued.run_id)).reason is RunReason.SUPERSEDED
+    ended = next(r.seq for r in records if isinstance(r.event, RunEnded) and r.run_id == old.run_id)
+    begun = next(r.seq for r in records if isinstance(r.event, RunStarted) and r.run_id == new.run_id)
+    assert ended < begun
+
+
+async def test_rollback_leaves_the_thread_as_it_was_before_the_old_run(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    before = await submit(hub, "a", "kept")
+    (await agent.called()).say("kept too").end()
+    await ends(hub, before)
+    old = await submit(hub, "a", "old", thread_id=before.thread_id)
+    (await agent.called()).say("rolled back").open("half")
+    queued = await submit(hub, "a", "queued", thread_id=before.thread_id)
+    new = await submit(hub, "a", "new", thread_id=before.thread_id, strategy="rollback")
+    (await agent.called()).say("answered").end()
+    await ends(hub, new)
+    records = await log(hub, new)
+    fold = Fold(new.thread_id, OWNER, records)
+    assert [message.text for message in fold.messages()] == ["kept", "kept too", "new", "answered"]
+    assert [r.event.run_id for r in records if isinstance(r.event, RunRemoved)] == [queued.run_id, old.run_id]
+    for gone in (old, queued):
+        run = await hub.run(OWNER, gone.run_id)
+        assert (run.status, run.reason, run.removed) == (RunStatus.CANCELLED, RunReason.ROLLED_BACK, True)
+        assert (await hub.task(OWNER, gone.task_id)).state is TaskState.CANCELLED
+
+
+async def test_a_rolled_back_run_is_in_nobodys_history(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=False))
+    old = await submit(hub, "a", "old")
+    (await agent.called()).say("said before the rollback").open("half")
+    await submit(hub, "a", "new", thread_id=old.thread_id, strategy="rollback")
+    assert (await agent.called()).call.history == ()
+
+
+async def test_an_input_may_supersede_what_waits_for_an_answer(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a", "first")
+    going = await agent.called()
+    behind = await submit(hub, "a", "behind", follow_up=first.task_id)
+    going.ask("name").end()
+    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    beside = await submit(hub, "a", "beside", thread_id=first.thread_id)
+    (await agent.called()).end()
+    await ends(hub, beside)
+    assert (await hub.task(OWNER, first.task_id)).waiting
+    new = await submit(hub, "a", "new", thread_id=first.thread_id, supersede=True)
+    (await agent.called()).end()
+    await ends(hub, new)
+    assert (await hub.task(OWNER, first.task_id)).state is TaskState.CANCELLED
+    assert await asked(hub, first) == []
+    assert (await hub.run(OWNER, behind.run_id)).reason is RunReason.SUPERSEDED
+    with pytest.raises(FaultError) as error:
+        await answer(hub, first.task_id, "Bob")
+    assert refused(error) is FaultCode.TASK_ENDED
+
+
+# Another input of an open task
+
+
+async def test_a_follow_up_of_a_working_task_is_its_next_run(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a", "first")
+    going = await agent.called()
+    second = await submit(hub, "a", "second", follow_up=first.task_id)
+    assert (second.task_id, second.thread_id) == (first.task_id, first.thread_id)
+    going.end()
+    going = await agent.called()
+    assert (going.call.text, going.call.cause) == ("second", "follow_up")
+    assert (await hub.task(OWNER, first.task_id)).state is TaskState.WORKING
+    going.end()
+    await ends(hub, first)
+    records = await log(hub, first)
+    assert states(records) == ["working", "completed"]
+    assert sum(isinstance(record.event, TaskCreated) for record in records) == 1
+
+
+@pytest.mark.parametrize("state", ["ended", "cancelling", "waiting", "unknown", "of another agent", "interrupt"])
+async def test_a_follow_up_is_refused_where_the_task_takes_none(hubs: House, state: str) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent), fronted("b", Echo()))
+    first = await submit(hub, "a")
+    going = await agent.called()
+    task_id, name, code, fields = first.task_id, "a", FaultCode.TASK_ENDED, dict[str, Any]()
+    match state:
+        case "ended":
+            going.end()
+            await ends(hub, first)
+        case "cancelling":
+            going.stubborn = True
+            await hub.cancel(OWNER, first.task_id)
+        case "waiting":
+            going.ask("name").end()
+            await reaches(hub, first, TaskState.INPUT_REQUIRED)
+            code = FaultCode.CONFLICT
+        case "unknown":
+            task_id, code = str(uuid4()), FaultCode.NOT_FOUND
+        case "of another agent":
+            name, code = "b", FaultCode.INVALID
+        case _:
+            fields, code = {"strategy": "interrupt"}, FaultCode.INVALID
+    before = await log(hub, first)
+    with pytest.raises(FaultError) as error:
+        await submit(hub, name, follow_up=task_id, **fields)
+    assert refused(error) is code
+    assert await log(hub, first) == before
+    going.stubborn = False
+    going.end()
+
+
+async def test_what_was_sent_before_a_question_waits_until_the_answer_was_worked_on(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a", "first")
+    going = await agent.called()
+    behind = await submit(hub, "a", "behind", follow_up=first.task_id)
+    going.ask("name").end()
+    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    assert (await hub.run(OWNER, behind.run_id)).status is RunStatus.PENDING
+    answered = await answer(hub, first.task_id, "Bob")
+    going = await agent.called()
+    assert (going.call.cause, going.call.run_id) == ("answer", answered.run_id)
+    going.end()
+    going = await agent.called()
+    assert going.call.run_id == behind.run_id
+    going.end()
+    await ends(hub, first)
+
+
+async def test_an_answer_that_has_to_wait_still_goes_before_what_was_sent_earlier(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a", "first")
+    going = await agent.called()
+    behind = await submit(hub, "a", "behind", follow_up=first.task_id)
+    beside = await submit(hub, "a", "beside", thread_id=first.thread_id)
+    going.ask("name").end()
+    busy = await agent.called()
+    assert busy.call.run_id == beside.run_id
+    answered = await answer(hub, first.task_id, "Bob")
+    busy.end()
+    order: list[str] = []
+    for _ in range(2):
+        going = await agent.called()
+        order.append(going.call.run_id)
+        going.end()
+    assert order == [answered.run_id, behind.run_id]
+    await ends(hub, first)
+
+
+async def test_a_failed_task_takes_its_further_inputs_with_it(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a")
+    going = await agent.called()
+    behind = await submit(hub, "a", follow_up=first.task_id)
+    going.fail(ValueError("broken"))
+    task = await ends(hub, first)
+    assert task.state is TaskState.FAILED
+    assert task.fault is not None and task.fault.code is FaultCode.AGENT_FAILED
+    assert (await hub.run(OWNER, behind.run_id)).status is RunStatus.CANCELLED
+    assert not agent.waiting
+
+
+# Questions
+
+
+async def test_a_question_pauses_the_run_and_its_answer_is_the_next_run_of_the_task(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a")
+    (await agent.called()).say("Let me see.").ask("name").end()
+    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    run = await hub.run(OWNER, first.run_id)
+    assert (run.status, run.reason) == (RunStatus.PAUSED, RunReason.INPUT)
+    (question,) = await asked(hub, first)
+    assert (question.interrupt_id, question.message.text) == ("name", "name?")
+    answered = await answer(hub, first.task_id, "Bob", messages=text("I am Bob"))
+    assert answered.task_id == first.task_id and answered.run_id != first.run_id
+    going = await agent.called()
+    assert going.call.cause == "answer"
+    assert [(given.interrupt_id, given.action, given.value) for given in going.call.answers] == [
+        ("name", "answer", "Bob")
+    ]
+    assert going.call.text == "I am Bob"
+    going.say("Hello").end()
+    await ends(hub, first)
+    records = await log(hub, first)
+    assert states(records) == ["working", "input_required", "working", "completed"]
+    tail = [record.event.kind for record in records if record.seq > answered.seq]
+    assert tail[:4] == ["run_created", "interrupt_answered", "task_changed", "run_started"]
+
+
+async def test_an_answer_that_leaves_others_open_is_a_run_without_activation(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a")
+    (await agent.called()).ask("write", "send").end()
+    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    partly = await answer(hub, first.task_id, values={"send": True})
+    run = await hub.run(OWNER, partly.run_id)
+    assert (run.status, run.cause) == (RunStatus.PAUSED, "answer")
+    assert (await hub.task(OWNER, first.task_id)).state is TaskState.INPUT_REQUIRED
+    assert [question.interrupt_id for question in await asked(hub, first)] == ["write"]
+    assert not agent.waiting
+    tail = [record.event.kind for record in await log(hub, first) if record.seq > partly.seq]
+    assert tail == ["run_created", "interrupt_answered", "task_changed", "run_started", "run_ended", "task_changed"]
+    await answer(hub, first.task_id, False)
+    going = await agent.called()
+    assert [(given.interrupt_id, given.value) for given in going.call.answers] == [("write", False), ("send", True)]
+    going.end()
+    await ends(hub, first)
+
+
+async def test_all_answers_at_once_need_one_run(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a")
+    (await agent.called()).ask("write", "send").end()
+    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    await answer(hub, first.task_id, values={"send": 1, "write": 2})
+    going = await agent.called()
+    assert [given.value for given in going.call.answers] == [2, 1]
+    going.end()
+    await ends(hub, first)
+
+
+async def test_a_bare_answer_goes_to_the_oldest_question(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a")
+    (await agent.called()).ask("write", "send").end()
+    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    await answer(hub, first.task_id, "x")
+    assert [question.interrupt_id for question in await asked(hub, first)] == ["send"]
+
+
+@pytest.mark.parametrize("kind", ["input", "auth", "approval"])
+async def test_a_declined_question_reaches_the_agent_as_declined(hubs: House, kind: str) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a")
+    (await agent.called()).ask("q", kind=kind).end()
+    waiting = TaskState.AUTH_REQUIRED if kind == "auth" else TaskState.INPUT_REQUIRED
+    await reaches(hub, first, waiting)
+    assert (await hub.run(OWNER, first.run_id)).reason is (RunReason.AUTH if kind == "auth" else RunReason.INPUT)
+    await answer(hub, first.task_id, action="decline")
+    going = await agent.called()
+    assert [given.action for given in going.call.answers] == ["decline"]
+    going.end()
+    await ends(hub, first)
+
+
+async def test_what_is_left_open_decides_whether_it_is_authentication_that_the_task_waits_for(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a")
+    (await agent.called()).ask("name").ask("login", kind="auth").end()
+    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    partly = await answer(hub, first.task_id, values={"name": "Bob"})
+    assert (await hub.task(OWNER, first.task_id)).state is TaskState.AUTH_REQUIRED
+    assert (await hub.run(OWNER, partly.run_id)).reason is RunReason.AUTH
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"values": {"other": 1}}, FaultCode.NOT_AWAITING),
+        ({"values": {"name": 1, "other": 1}}, FaultCode.NOT_AWAITING),
+        ({"values": {}}, FaultCode.INVALID),
+    ],
+)
+async def test_an_answer_to_no_open_question_changes_nothing(hubs: House, fields: Any, code: FaultCode) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a")
+    (await agent.called()).ask("name").end()
+    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    before = await log(hub, first)
+    with pytest.raises(FaultError) as error:
+        await answer(hub, first.task_id, **fields)
+    assert refused(error) is code
+    if code is FaultCode.NOT_AWAITING:
+        assert error.value.fault.details["interrupts"] == ["name"]
+    assert await log(hub, first) == before
+
+
+async def test_a_question_takes_one_answer(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a")
+    (await agent.called()).ask("name").end()
+    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    await answer(hub, first.task_id, "Bob")
+    going = await agent.called()
+    with pytest.raises(FaultError) as error:
+        await answer(hub, first.task_id, "Ann")
+    assert refused(error) is FaultCode.NOT_AWAITING
+    going.end()
+    await ends(hub, first)
+    with pytest.raises(FaultError) as error:
+        await answer(hub, first.task_id, "Ann")
+    assert refused(error) is FaultCode.TASK_ENDED
+    with pytest.raises(FaultError) as error:
+        await answer(hub, str(uuid4()), "Ann")
+    assert refused(error) is FaultCode.NOT_FOUND
+
+
+async def test_two_tasks_may_be_asked_under_one_id_and_one_task_again_under_another(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a")
+    (await agent.called()).ask("name").end()
+    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    second = await submit(hub, "a", thread_id=first.thread_id)
+    (await agent.called()).ask("name").end()
+    await reaches(hub, second, TaskState.INPUT_REQUIRED)
+    await answer(hub, second.task_id, "second")
+    going = await agent.called()
+    assert [(given.interrupt_id, given.value) for given in going.call.answers] == [("name", "second")]
+    going.ask("name").end()
+    await reaches(hub, second, TaskState.INPUT_REQUIRED)
+    assert [question.interrupt_id for question in await asked(hub, second)] == ["name-2"]
+    assert [question.interrupt_id for question in await asked(hub, first)] == ["name"]
+    await answer(hub, first.task_id, values={"name": "first"})
+    going = await agent.called()
+    assert [given.value for given in going.call.answers] == ["first"]
+    going.end()
+    await answer(hub, second.task_id, values={"name-2": "third"})
+    going = await agent.called()
+    assert [given.value for given in going.call.answers] == ["third"]
+    going.end()
+    await ends(hub, first)
+    await ends(hub, second)
+
+
+async def test_an_answer_on_a_busy_thread_waits_for_its_turn(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a")
+    (await agent.called()).ask("name").end()
+    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    beside = await submit(hub, "a", thread_id=first.thread_id)
+    going = await agent.called()
+    answered = await answer(hub, first.task_id, "Bob")
+    assert (await hub.run(OWNER, answered.run_id)).status is RunStatus.PENDING
+    assert (await hub.task(OWNER, first.task_id)).state is TaskState.WORKING
+    going.end()
+    await ends(hub, beside)
+    (await agent.called()).end()
+    await ends(hub, first)
+
+
+# Cancel
+
+
+async def test_a_waiting_run_is_cancelled_at_once_and_its_agent_is_never_called(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a")
+    going = await agent.called()
+    second = await submit(hub, "a", thread_id=first.thread_id)
+    task = await hub.cancel(OWNER, second.task_id)
+    assert task.state is TaskState.CANCELLED
+    assert task == await hub.task(OWNER, second.task_id)
+    run = await hub.run(OWNER, second.run_id)
+    assert (run.status, run.reason, run.attempt) == (RunStatus.CANCELLED, RunReason.CALLER, 0)
+    assert states(await log(hub, second, "task")) == ["cancelling", "cancelled"]
+    going.end()
+    await ends(hub, first)
+    assert not agent.waiting
+
+
+async def test_a_paused_task_is_cancelled_at_once_and_its_questions_are_closed(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a")
+    (await agent.called()).ask("write", "send").end()
+    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    assert (await hub.cancel(OWNER, first.task_id)).state is TaskState.CANCELLED
+    records = await log(hub, first)
+    assert states(records) == ["working", "input_required", "cancelling", "cancelled"]
+    closed = [r.event for r in records if isinstance(r.event, InterruptAnswered)]
+    assert [(event.interrupt_id, event.action) for event in closed] == [("write", "superseded"), ("send", "superseded")]
+    assert not agent.waiting
+    with pytest.raises(FaultError) as error:
+        await answer(hub, first.task_id, "late")
+    assert refused(error) is FaultCode.TASK_ENDED
+
+
+async def test_a_cancelled_task_ends_with_all_of_its_inputs(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a")
+    going = await agent.called()
+    behind = await submit(hub, "a", follow_up=first.task_id)
+    going.open("half")
+    task = await hub.cancel(OWNER, first.task_id)
+    assert task.state is TaskState.CANCELLING
+    assert (await ends(hub, first)).state is TaskState.CANCELLED
+    assert going.closed.is_set()
+    assert (await hub.run(OWNER, behind.run_id)).status is RunStatus.CANCELLED
+    assert kinds(await log(hub, first, "task"))[-4:] == ["part_ended", "message_ended", "run_ended", "task_changed"]
+
+
+async def test_a_terminal_task_cannot_be_cancelled(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo")
+    await ends(hub, receipt)
+    before = await log(hub, receipt)
+    with pytest.raises(FaultError) as error:
+        await hub.cancel(OWNER, receipt.task_id)
+    assert refused(error) is FaultCode.TASK_ENDED
+    with pytest.raises(FaultError) as error:
+        await hub.cancel(OWNER, str(uuid4()))
+    assert refused(error) is FaultCode.NOT_FOUND
+    assert await log(hub, receipt) == before
+
+
+# Bounds on what waits
+
+
+async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None:
+    agent, other = Scripted(), Scripted()
+    hub = await hubs.start(
+        fronted("a", agent, concurrency=1),
+        fronted("b", other, concurrency=1),
+        bounds=Bounds(agent=4, thread=2, owner=5),
+    )
+    busy = await submit(hub, "a")
+    going = await agent.called()
+    for _ in range(2):
+        await submit(hub, "a", thread_id=busy.thread_id)
+
+    async def full(name: str, what: str, **fields: Any) -> None:
+        with pytest.raises(FaultError) as error:
+            await submit(hub, name, **fields)
+        assert refused(error) is FaultCode.QUEUE_FULL
+        assert what in error.value.fault.message
+        assert error.value.fault.details["retry_after"] > 0
+
+    await full("a", "this thread", thread_id=busy.thread_id)
+    for _ in range(2):
+        await submit(hub, "a")
+    await full("a", "agent a")
+    await full("a", "agent a", owner="bob")
+    blocking = await submit(hub, "b")
+    await submit(hub, "b")
+    await full("b", "this caller")
+    await submit(hub, "b", owner="bob")
+    await hub.cancel(OWNER, busy.task_id)
+    await within(going.closed.wait())
+    await agent.called()
+    await submit(hub, "b")  # one waits less
+    await hub.cancel(OWNER, blocking.task_id)
+
+
+async def test_a_refused_input_leaves_no_thread_behind(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=1), bounds=Bounds(agent=0))
+    await submit(hub, "a")
+    await agent.called()
+    thread_id = str(uuid4())
+    with pytest.raises(FaultError):
+        await submit(hub, "a", thread_id=thread_id)
+    with pytest.raises(FaultError) as error:
+        await hub.thread(OWNER, thread_id)
+    assert refused(error) is FaultCode.NOT_FOUND
+
+
+# Later
+
+
+class Moved:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+async def test_a_run_does_not_start_before_its_time(hubs: House) -> None:
+    clock = Moved()
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent), clock=Clock(clock, clock))
+    second = await submit(hub, "a", "second", start_in=120_000)
+    first = await submit(hub, "a", "first", thread_id=second.thread_id, start_in=60_000)
+    now = await submit(hub, "a", "now", thread_id=second.thread_id)
+    going = await agent.called()
+    assert going.call.text == "now"
+    going.end()
+    await ends(hub, now)
+    assert not agent.waiting
+    clock.now += 60_000
+    going = await agent.called()
+    assert going.call.text == "first"
+    assert not agent.waiting
+    clock.now += 60_000
+    going.end()
+    await ends(hub, first)
+    going = await agent.called()
+    assert going.call.text == "second"
+    going.end()
+    await ends(hub, second)
+
+
+@pytest.mark.parametrize("when", [-1, 2**63, 10**30])
+async def test_a_time_that_no_database_holds_is_refused_alone(hubs: House, when: int) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    fine, wrong = await asyncio.gather(submit(hub, "echo"), submit(hub, "echo", start_in=when), return_exceptions=True)
+    assert isinstance(wrong, FaultError) and wrong.fault.code is FaultCode.INVALID
+    assert not isinstance(fine, BaseException)
+    await ends(hub, fine)
+
+
+async def test_a_run_whose_time_has_passed_starts_at_once(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo", start_in=0)
+    await ends(hub, receipt)
+
+
+# What a thread keeps
+
+
+async def test_the_thread_begins_with_its_metadata(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo", thread_metadata={"project": "x"}, metadata={"task": "y"})
+    records = await log(hub, receipt)
+    assert isinstance(records[0].event, ThreadChanged)
+    assert (await hub.thread(OWNER, receipt.thread_id)).metadata == {"project": "x"}
+    assert (await hub.task(OWNER, receipt.task_id)).metadata == {"task": "y"}
+    await run_is(hub, receipt.run_id, receipt.thread_id, RunStatus.SUCCESS)

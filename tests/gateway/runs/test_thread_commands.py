@@ -1,0 +1,332 @@
+"""What callers do to a thread beside running agents on it."""
+
+import pytest
+
+from canonical import (
+    FaultCode,
+    FaultError,
+    FilePart,
+    Hub,
+    Message,
+    Receipt,
+    RunStatus,
+    Scope,
+    StateHistory,
+    StateUpdate,
+    TaskState,
+    TextPart,
+    ThreadChange,
+)
+from canonical.event import UpstreamBound
+from canonical.thread import following
+from tests.gateway.hubs import OWNER, Echo, House, Scripted, answer, ends, fronted, reaches, run_is, submit
+
+THREAD = "229c1834-bc04-4d90-8fd6-77f6b9ef1462"
+
+
+async def history_of(hub: Hub, thread_id: str) -> StateHistory:
+    return StateHistory(thread_id, OWNER, await hub.records(OWNER, Scope(thread_id)))
+
+
+async def state_of(hub: Hub, thread_id: str) -> tuple[dict[str, object], list[str]]:
+    head = (await history_of(hub, thread_id)).head
+    assert head is not None
+    return dict(head.values), [message.text for message in head.messages]
+
+
+def said(message_id: str, words: str) -> Message:
+    return Message(message_id=message_id, role="user", parts=(TextPart(text=words),))
+
+
+async def test_a_thread_can_be_made_before_anything_runs_on_it(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    change = ThreadChange(metadata={"a": 1}, config={"c": 2}, extra={"aief": {"agent": "echo"}})
+    made = await hub.create_thread(OWNER, change, thread_id=THREAD)
+    assert (made.thread_id, made.metadata, made.config, made.extra) == (
+        THREAD,
+        {"a": 1},
+        {"c": 2},
+        {"aief": {"agent": "echo"}},
+    )
+    assert await hub.thread(OWNER, THREAD) == made
+    receipt = await submit(hub, "echo", thread_id=THREAD)
+    assert receipt.thread_id == THREAD
+    await ends(hub, receipt)
+
+
+async def test_a_taken_id_is_a_conflict_unless_the_caller_wants_what_is_there(hubs: House) -> None:
+    hub = await hubs.start()
+    made = await hub.create_thread(OWNER, ThreadChange(metadata={"a": 1}), thread_id=THREAD)
+    with pytest.raises(FaultError) as error:
+        await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
+    assert error.value.fault.code is FaultCode.CONFLICT
+    assert await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD, if_exists="return") == made
+    assert await hub.create_thread("bob", ThreadChange(), thread_id=THREAD)
+
+
+async def test_the_id_of_an_erased_thread_is_given_out_again_to_who_asks_for_a_new_one(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    for _ in range(2):
+        await hub.create_thread(OWNER, ThreadChange(metadata={"a": 1}), thread_id=THREAD)
+        await hub.delete_thread(OWNER, THREAD)
+    with pytest.raises(FaultError) as error:
+        await submit(hub, "echo", thread_id=THREAD)
+    assert error.value.fault.code is FaultCode.NOT_FOUND
+    receipt = await submit(hub, "echo", thread_id=THREAD, if_missing="anew")
+    await ends(hub, receipt)
+    assert (await hub.thread(OWNER, THREAD)).metadata == {}
+    await hub.delete_thread(OWNER, THREAD)
+
+
+async def test_a_run_from_a_revision_that_is_not_there_is_refused(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
+    for thread_id in (THREAD, None):
+        with pytest.raises(FaultError) as error:
+            await submit(hub, "echo", thread_id=thread_id, checkpoint="nope")
+        assert error.value.fault.code is FaultCode.NOT_FOUND
+
+
+async def test_members_of_a_change_replace_those_of_the_thread(hubs: House) -> None:
+    hub = await hubs.start()
+    made = await hub.create_thread(OWNER, ThreadChange(metadata={"a": {"x": 1}, "b": 1}))
+    changed = await hub.change_thread(OWNER, made.thread_id, ThreadChange(metadata={"a": {"y": 2}}, ttl=60))
+    assert (changed.metadata, changed.ttl) == ({"a": {"y": 2}, "b": 1}, 60)
+    with pytest.raises(FaultError) as error:
+        await hub.change_thread(OWNER, THREAD, ThreadChange())
+    assert error.value.fault.code is FaultCode.NOT_FOUND
+
+
+async def test_an_upload_is_an_input_of_the_next_run_and_of_no_other(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
+    kept = await hub.upload(OWNER, THREAD, FilePart(name="a.txt", media_type="text/plain", inline=b"one"), "folder/")
+    assert (kept.name, kept.origin, kept.folder) == ("a.txt", "caller", "folder/")
+    await hub.upload(OWNER, THREAD, FilePart(name="b.txt", inline=b"two"))
+    assert len((await hub.thread(OWNER, THREAD)).uploads) == 2
+    first = await submit(hub, "a", "hi", thread_id=THREAD)
+    going = await agent.called()
+    assert [(file.name, file.inline) for file in going.call.files] == [("a.txt", b"one"), ("b.txt", b"two")]
+    assert going.call.text == "hi"
+    going.end()
+    await ends(hub, first)
+    assert (await hub.thread(OWNER, THREAD)).uploads == ()
+    second = await submit(hub, "a", "again", thread_id=THREAD)
+    going = await agent.called()
+    assert going.call.files == ()
+    going.end()
+    await ends(hub, second)
+
+
+async def test_an_upload_can_come_with_an_answer(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    (await agent.called()).ask("file?").end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    await hub.upload(OWNER, receipt.thread_id, FilePart(name="a.txt", inline=b"one"))
+    await answer(hub, receipt.task_id, "here")
+    going = await agent.called()
+    assert [file.inline for file in going.call.files] == [b"one"]
+    going.end()
+    await ends(hub, receipt)
+
+
+async def test_the_run_that_answers_has_the_id_that_was_known_before(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    (await agent.called()).ask("first?").ask("second?").end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    one, two = await hub.open_interrupts(OWNER, receipt.task_id)
+    first = await answer(hub, receipt.task_id, values={one.interrupt_id: 1})
+    assert first.run_id == following(receipt.run_id)
+    second = await answer(hub, receipt.task_id, values={two.interrupt_id: 2})
+    assert second.run_id == following(first.run_id)
+    (await agent.called()).end()
+    await ends(hub, receipt)
+
+
+async def test_a_callers_revision_is_what_the_agent_remembers(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=False))
+    first = await submit(hub, "a", "hi")
+    (await agent.called()).say("hello").end()
+    await ends(hub, first)
+    history = await history_of(hub, first.thread_id)
+    head = history.head
+    assert head is not None
+    forgets = tuple(message.message_id or "" for message in head.messages[1:])
+    update = StateUpdate(
+        thread_id=first.thread_id, values={"n": 1}, messages=(said("x", "by the way"),), forgets=forgets
+    )
+    checkpoint = await hub.update_state(OWNER, update)
+    made = (await history_of(hub, first.thread_id)).get(checkpoint)
+    assert made is not None
+    assert (made.values, [m.text for m in made.messages], made.source) == ({"n": 1}, ["hi", "by the way"], "update")
+    second = await submit(hub, "a", "more", thread_id=first.thread_id)
+    going = await agent.called()
+    assert [message.text for message in going.call.history] == ["hi", "by the way"]
+    going.say("sure").end()
+    await ends(hub, second)
+    assert await state_of(hub, first.thread_id) == ({"n": 1}, ["hi", "by the way", "more", "sure"])
+
+
+async def test_a_run_from_an_older_revision_knows_only_what_came_before_it(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=True))
+    first = await submit(hub, "a", "one")
+    (await agent.called()).say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1").end()
+    await ends(hub, first)
+    root = (await history_of(hub, first.thread_id)).head
+    assert root is not None
+    second = await submit(hub, "a", "two", thread_id=first.thread_id)
+    going = await agent.called()
+    assert (going.call.upstream, going.call.history) == ({"context": "c1"}, ())
+    going.say("2").end()
+    await ends(hub, second)
+    third = await submit(hub, "a", "other", thread_id=first.thread_id, checkpoint=root.checkpoint_id)
+    going = await agent.called()
+    assert going.call.upstream == {}
+    assert [message.text for message in going.call.history] == ["one", "1"]
+    going.say("3").end()
+    await ends(hub, third)
+    assert (await state_of(hub, first.thread_id))[1] == ["one", "1", "other", "3"]
+
+
+async def test_an_agent_that_remembers_goes_on_where_a_caller_changed_nothing_that_was_said(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=True))
+    first = await submit(hub, "a", "one")
+    (await agent.called()).say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1").end()
+    await ends(hub, first)
+    await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, values={"note": 1}, as_node="a"))
+    second = await submit(hub, "a", "two", thread_id=first.thread_id)
+    going = await agent.called()
+    assert (going.call.upstream, going.call.history) == ({"context": "c1"}, ())
+    going.say("2").end()
+    await ends(hub, second)
+    assert await state_of(hub, first.thread_id) == ({"note": 1}, ["one", "1", "two", "2"])
+
+
+@pytest.mark.parametrize("change", ["says", "forgets", "goes back"])
+async def test_an_agent_that_remembers_is_told_all_of_a_conversation_that_a_caller_changed(
+    hubs: House, change: str
+) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=True))
+    first = await submit(hub, "a", "one")
+    (await agent.called()).say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1").end()
+    await ends(hub, first)
+    answered, asked = (await history_of(hub, first.thread_id)).all()
+    update = {
+        "says": StateUpdate(thread_id=first.thread_id, messages=(said("x", "by the way"),)),
+        "forgets": StateUpdate(thread_id=first.thread_id, forgets=(answered.messages[1].message_id or "",)),
+        "goes back": StateUpdate(thread_id=first.thread_id, values={"n": 1}, checkpoint=asked.checkpoint_id),
+    }[change]
+    await hub.update_state(OWNER, update)
+    second = await submit(hub, "a", "two", thread_id=first.thread_id)
+    going = await agent.called()
+    known = ["one", "1", "by the way"] if change == "says" else ["one"]
+    assert (going.call.upstream, [message.text for message in going.call.history]) == ({}, known)
+    going.say("2").end()
+    await ends(hub, second)
+
+
+async def test_an_agent_that_remembers_is_told_what_was_said_elsewhere_since(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=True))
+    first = await submit(hub, "a", "one")
+    (await agent.called()).say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1").end()
+    await ends(hub, first)
+    second = await submit(hub, "a", "two", thread_id=first.thread_id, history=(said("x", "elsewhere"),))
+    going = await agent.called()
+    told = [message.text for message in going.call.history]
+    assert (going.call.upstream, told) == ({}, ["one", "1", "elsewhere"])
+    going.say("2").end()
+    await ends(hub, second)
+
+
+async def test_the_state_is_not_changed_under_a_run(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = await agent.called()
+    with pytest.raises(FaultError) as error:
+        await hub.update_state(OWNER, StateUpdate(thread_id=receipt.thread_id, values={"n": 1}))
+    assert error.value.fault.code is FaultCode.CONFLICT
+    going.end()
+    await ends(hub, receipt)
+
+
+async def test_a_revision_of_an_unknown_one_is_not_made(hubs: House) -> None:
+    hub = await hubs.start()
+    await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
+    for update in (
+        StateUpdate(thread_id=THREAD, checkpoint="nope"),
+        StateUpdate(thread_id="10000000-0000-4000-8000-000000000000"),
+    ):
+        with pytest.raises(FaultError) as error:
+            await hub.update_state(OWNER, update)
+        assert error.value.fault.code is FaultCode.NOT_FOUND
+
+
+async def test_a_copy_has_the_same_revisions_and_goes_its_own_way(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    first: Receipt = await submit(hub, "echo", "one", thread_metadata={"a": 1}, data={"n": 1})
+    await ends(hub, first)
+    await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, values={"n": 2}))
+    second = await submit(hub, "echo", "two", thread_id=first.thread_id)
+    await ends(hub, second)
+    copied = await hub.copy_thread(OWNER, first.thread_id)
+    assert copied.thread_id != first.thread_id
+    assert copied.metadata == {"a": 1}
+    mine, others = await history_of(hub, copied.thread_id), await history_of(hub, first.thread_id)
+    assert [(r.values, [m.text for m in r.messages], r.source) for r in mine.all()] == [
+        (r.values, [m.text for m in r.messages], r.source) for r in others.all()
+    ]
+    assert (await hub.thread_view(OWNER, copied.thread_id)).status == "idle"
+    third = await submit(hub, "echo", "three", thread_id=copied.thread_id)
+    await ends(hub, third)
+    assert await state_of(hub, first.thread_id) == ({"n": 2}, ["one", "one", "two", "two"])
+    assert await state_of(hub, copied.thread_id) == ({"n": 2}, ["one", "one", "two", "two", "three", "three"])
+
+
+async def test_a_run_that_is_rolled_back_by_its_caller_is_gone_and_its_task_cancelled(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a", "one")
+    (await agent.called()).say("1").end()
+    await ends(hub, first)
+    second = await submit(hub, "a", "two", thread_id=first.thread_id)
+    await agent.called()
+    await hub.cancel_run(OWNER, second.run_id, rollback=True)
+    assert (await ends(hub, second)).state is TaskState.CANCELLED
+    assert (await run_is(hub, second.run_id, first.thread_id, RunStatus.CANCELLED)).removed
+    assert (await state_of(hub, first.thread_id))[1] == ["one", "1"]
+    with pytest.raises(FaultError) as error:
+        await hub.cancel_run(OWNER, second.run_id)
+    assert error.value.fault.code is FaultCode.NOT_FOUND
+
+
+async def test_a_pending_run_that_is_rolled_back_never_meets_its_agent(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a", "one")
+    going = await agent.called()
+    second = await submit(hub, "a", "two", thread_id=first.thread_id)
+    removed = await hub.cancel_run(OWNER, second.run_id, rollback=True)
+    assert (removed.status, removed.removed) == (RunStatus.CANCELLED, True)
+    going.end()
+    await ends(hub, first)
+    assert len(agent.calls) == 1
+
+
+async def test_a_run_that_has_ended_cannot_be_cancelled(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo")
+    await ends(hub, receipt)
+    with pytest.raises(FaultError) as error:
+        await hub.cancel_run(OWNER, receipt.run_id)
+    assert error.value.fault.code is FaultCode.TASK_ENDED

@@ -1,0 +1,405 @@
+"""Pushing to real receivers on loopback: at least once, in order, across restarts, and given up in the end."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+import pytest
+
+from canonical import FaultCode, FaultError, Record, Scope, Task, TaskState, Webhook
+from canonical.event import Custom, TaskChanged
+from gateway.hub import Hub
+from gateway.runs.submission import Bounds
+from tests.gateway.hubs import (
+    OWNER,
+    Echo,
+    Held,
+    House,
+    Scripted,
+    answer,
+    ends,
+    follow,
+    fronted,
+    reaches,
+    submit,
+    within,
+)
+
+
+class Receiver:
+    """An HTTP server that keeps what it is sent, and answers as the test says."""
+
+    def __init__(self) -> None:
+        self.got: list[str] = []
+        self.headers: list[bytes] = []
+        self.statuses: list[int] = []
+        """Of the next answers; then 200."""
+        self.hold: asyncio.Event | None = None
+        self._more = asyncio.Condition()
+        self._server: asyncio.Server | None = None
+        self.url = ""
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        host, port = self._server.sockets[0].getsockname()[:2]
+        self.url = f"http://{host}:{port}/hook"
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next(
+            int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")
+        )
+        body = await reader.readexactly(length)
+        status = self.statuses.pop(0) if self.statuses else 200
+        async with self._more:
+            self.got.append(body.decode())
+            self.headers.append(head)
+            self._more.notify_all()
+        if self.hold is not None:
+            await self.hold.wait()
+        writer.write(f"HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".encode())
+        await writer.drain()
+        writer.close()
+
+    async def receives(self, count: int) -> list[str]:
+        async with self._more:
+            await within(self._more.wait_for(lambda: len(self.got) >= count), f"{count} deliveries; got {self.got}")
+        return self.got
+
+
+@pytest.fixture
+async def receiver() -> AsyncGenerator[Receiver]:
+    made = Receiver()
+    await made.start()
+    yield made
+    await made.stop()
+
+
+class Saying:
+    """A dialect for tests: the names of custom events, and the states of the task."""
+
+    def __init__(self, webhook: Webhook, task: Task, name: str) -> None:
+        self.webhook = webhook
+        self.name = name
+        self.count = 0
+
+    scope: Literal["task", "thread"] = "task"
+    once = False
+
+    def headers(self) -> Mapping[str, str]:
+        return {"x-thread": self.name, "x-token": str(self.webhook.config.get("token", ""))}
+
+    def write(self, record: Record) -> Iterator[bytes]:
+        match record.event:
+            case Custom(name=name):
+                self.count += 1
+                yield f"{self.count} {name}".encode()
+            case TaskChanged(state=state):
+                yield str(state).encode()
+            case _:
+                pass
+
+
+def hook(receiver: Receiver, **fields: Any) -> Webhook:
+    return Webhook(webhook_id=fields.pop("webhook_id", "w"), dialect="test-1", url=receiver.url, **fields)
+
+
+def quick(hub: Hub, *pauses: float) -> None:
+    """Tries that follow each other at once."""
+    vars(vars(hub)["_deliverer"])["_pauses"] = pauses
+
+
+async def house(hubs: House, agent: Any, **settings: Any) -> Hub:
+    protocols = {"test-1": "test"}
+    hub = await hubs.start(
+        fronted("a", agent, idempotent=True), writers={"test-1": Saying}, webhook_protocols=protocols, **settings
+    )
+    quick(hub, 0, 0, 0)
+    return hub
+
+
+async def delivered(hub: Hub, task_id: str) -> list[tuple[int, bool]]:
+    """How far each webhook is, and whether it is done, once nothing is on its way."""
+    while going := [task for task in asyncio.all_tasks() if task.get_name().startswith("webhook of")]:
+        await within(asyncio.wait(going), "the end of all deliveries")
+    read = "SELECT delivered_seq, done FROM webhook WHERE task_id = ? ORDER BY webhook_id"
+    rows = await hub.journal.query(lambda connection: connection.exec_driver_sql(read, (task_id,)).all())
+    return [(seq, bool(done)) for seq, done in rows]
+
+
+async def test_a_webhook_of_a_submission_is_told_everything_in_order(hubs: House, receiver: Receiver) -> None:
+    agent = Scripted()
+    hub = await house(hubs, agent)
+    receipt = await submit(hub, "a", webhook=hook(receiver, config={"token": "s"}), alias="my thread", protocol="test")
+    going = await agent.called()
+    going.say(*(Custom(name=name) for name in "abc"))
+    assert await receiver.receives(4) == ["working", "1 a", "2 b", "3 c"]
+    going.end()
+    assert await receiver.receives(5) == ["working", "1 a", "2 b", "3 c", "completed"]
+    assert b"x-token: s" in receiver.headers[0].lower()
+    assert b"x-thread: my thread" in receiver.headers[0].lower()
+    task = await ends(hub, receipt)
+    assert await delivered(hub, receipt.task_id) == [(task.last_seq, True)]
+
+
+async def test_a_webhook_that_is_set_later_is_told_what_comes_afterwards(hubs: House, receiver: Receiver) -> None:
+    agent = Scripted()
+    hub = await house(hubs, agent)
+    receipt = await submit(hub, "a")
+    going = await agent.called()
+    going.say(Custom(name="before"))
+    await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "custom")
+    await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id))
+    going.say(Custom(name="after")).end()
+    assert await receiver.receives(2) == ["2 after", "completed"]  # the writer has seen the first one
+    assert await delivered(hub, receipt.task_id) == [((await ends(hub, receipt)).last_seq, True)]
+
+
+async def test_an_answer_may_bring_its_webhook_along(hubs: House, receiver: Receiver) -> None:
+    agent = Scripted()
+    hub = await house(hubs, agent)
+    receipt = await submit(hub, "a")
+    (await agent.called()).ask("name").end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    await answer(hub, receipt.task_id, "Bob", webhook=hook(receiver))
+    (await agent.called()).end()
+    assert await receiver.receives(2) == ["working", "completed"]
+
+
+async def test_a_delivery_is_tried_again_until_the_receiver_takes_it(hubs: House, receiver: Receiver) -> None:
+    agent = Scripted()
+    hub = await house(hubs, agent)
+    receiver.statuses = [500, 302, 404]
+    receipt = await submit(hub, "a", webhook=hook(receiver))
+    (await agent.called()).end()
+    assert await receiver.receives(5) == ["working"] * 4 + ["completed"]
+    assert await delivered(hub, receipt.task_id) == [((await ends(hub, receipt)).last_seq, True)]
+
+
+async def test_a_webhook_that_never_takes_anything_is_given_up(hubs: House, receiver: Receiver) -> None:
+    agent = Scripted()
+    hub = await house(hubs, agent)
+    receiver.statuses = [500] * 100
+    receipt = await submit(hub, "a", webhook=hook(receiver))
+    going = await agent.called()
+    assert await receiver.receives(4) == ["working"] * 4
+    assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
+    going.end()
+    await ends(hub, receipt)
+    await hubs.stop(hub)
+    hub = await house(hubs, agent)
+    assert await delivered(hub, receipt.task_id) == [(5, True)]
+    assert len(receiver.got) == 4
+
+
+async def test_a_receiver_that_is_not_there_holds_nobody_up(hubs: House) -> None:
+    gone = Receiver()
+    await gone.start()
+    await gone.stop()
+    hub = await house(hubs, Echo())
+    receipt = await submit(hub, "a", webhook=hook(gone))
+    await ends(hub, receipt)
+    assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
+
+
+async def test_a_restart_goes_on_where_the_receiver_took_the_last_one(hubs: House, receiver: Receiver) -> None:
+    agent = Scripted()
+    hub = await house(hubs, agent)
+    receipt = await submit(hub, "a", webhook=hook(receiver))
+    going = await agent.called()
+    going.say(Custom(name="a"))
+    await receiver.receives(2)
+    receiver.hold = asyncio.Event()
+    going.say(Custom(name="b"))
+    await receiver.receives(3)
+    await hubs.stop(hub)  # before the receiver said that it took it
+    receiver.hold.set()
+    receiver.hold = None
+    hub = await house(hubs, agent)
+    (await agent.called()).end()
+    assert await receiver.receives(5) == ["working", "1 a", "2 b", "2 b", "completed"]
+    assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
+
+
+async def test_what_happened_while_the_gateway_was_away_is_told_at_its_start(hubs: House, receiver: Receiver) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent), writers={"test-1": Saying})
+    receipt = await submit(hub, "a", webhook=hook(receiver))
+    await agent.called()
+    await receiver.receives(1)
+    await hubs.stop(hub)
+    await hubs.start(fronted("a", agent), writers={"test-1": Saying})
+    assert await receiver.receives(2) == ["working", "failed"]
+    assert receipt.task_id
+
+
+async def test_a_deleted_webhook_is_told_nothing_more(hubs: House, receiver: Receiver) -> None:
+    agent = Scripted()
+    hub = await house(hubs, agent)
+    receipt = await submit(hub, "a", webhook=hook(receiver))
+    await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id, webhook_id="x"))
+    going = await agent.called()
+    await receiver.receives(1)
+    assert [found.webhook_id for found in await hub.webhooks(OWNER, receipt.task_id)] == ["w", "x"]
+    assert await hub.delete_webhook(OWNER, receipt.task_id, "w") is True
+    assert await hub.delete_webhook(OWNER, receipt.task_id, "w") is False
+    going.end()
+    await ends(hub, receipt)
+    await delivered(hub, receipt.task_id)
+    assert receiver.got.count("completed") == 1
+
+
+async def test_a_webhook_of_the_same_id_replaces_the_one_before(hubs: House, receiver: Receiver) -> None:
+    agent = Scripted()
+    hub = await house(hubs, agent)
+    other = Receiver()
+    await other.start()
+    receipt = await submit(hub, "a", webhook=hook(receiver))
+    going = await agent.called()
+    await receiver.receives(1)
+    await hub.set_webhook(OWNER, hook(other, task_id=receipt.task_id))
+    (found,) = await hub.webhooks(OWNER, receipt.task_id)
+    assert found.url == other.url
+    going.end()
+    assert await other.receives(1) == ["completed"]
+    assert receiver.got == ["working"]
+    await delivered(hub, receipt.task_id)
+    await other.stop()
+
+
+async def test_the_same_webhook_again_goes_on_where_it_is(hubs: House, receiver: Receiver) -> None:
+    agent = Scripted()
+    hub = await house(hubs, agent)
+    receiver.hold = asyncio.Event()
+    receiver.statuses = [500]
+    receipt = await submit(hub, "a", webhook=hook(receiver))
+    (await agent.called()).ask("name").end()
+    await receiver.receives(1)
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    await answer(hub, receipt.task_id, "Bob", webhook=hook(receiver))
+    await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id))
+    receiver.hold.set()
+    (await agent.called()).end()
+    told = ["working", "working", "input_required", "working", "completed"]
+    assert await receiver.receives(5) == told
+    task = await ends(hub, receipt)
+    assert await delivered(hub, receipt.task_id) == [(task.last_seq, True)]
+    assert receiver.got == told
+
+
+async def test_a_webhook_of_one_body_is_forgotten_after_it(hubs: House, receiver: Receiver) -> None:
+    class Once(Saying):
+        once = True
+
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent), writers={"test-1": Once}, bounds=Bounds(webhooks=1))
+    receipt = await submit(hub, "a", webhook=hook(receiver))
+    for number in range(3):
+        (await agent.called()).ask(f"name {number}").end()
+        await receiver.receives(number + 1)
+        await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+        assert await delivered(hub, receipt.task_id) == []
+        await answer(hub, receipt.task_id, "Bob", webhook=hook(receiver, webhook_id=f"w{number}"))
+    assert receiver.got == ["working"] * 3
+
+
+async def test_a_task_has_so_many_webhooks_and_no_more(hubs: House, receiver: Receiver) -> None:
+    agent = Scripted()
+    hub = await house(hubs, agent, bounds=Bounds(webhooks=2))
+    receipt = await submit(hub, "a", webhook=hook(receiver))
+    going = await agent.called()
+    second = hook(receiver, task_id=receipt.task_id, webhook_id="second")
+    third = hook(receiver, task_id=receipt.task_id, webhook_id="third")
+    await hub.set_webhook(OWNER, second)
+    with pytest.raises(FaultError, match="at most 2 webhooks") as refused:
+        await hub.set_webhook(OWNER, third)
+    assert refused.value.fault.code is FaultCode.INVALID
+    going.ask("name").end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    with pytest.raises(FaultError, match="at most 2 webhooks"):
+        await answer(hub, receipt.task_id, "Bob", webhook=third)
+    await hub.set_webhook(OWNER, replace(second, config={"token": "t"}))  # replaces the one before
+    await hub.delete_webhook(OWNER, receipt.task_id, "second")
+    await answer(hub, receipt.task_id, "Bob", webhook=third)
+    (await agent.called()).end()
+    await ends(hub, receipt)
+
+
+async def test_a_webhook_of_a_task_that_has_ended_is_done_at_once(hubs: House, receiver: Receiver) -> None:
+    hub = await house(hubs, Echo())
+    receipt = await submit(hub, "a")
+    task = await ends(hub, receipt)
+    await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id))
+    assert await delivered(hub, receipt.task_id) == [(task.last_seq, True)]
+    assert receiver.got == []
+
+
+async def test_two_webhooks_of_a_task_do_not_wait_for_each_other(hubs: House, receiver: Receiver) -> None:
+    agent = Scripted()
+    hub = await house(hubs, agent)
+    slow = Receiver()
+    await slow.start()
+    slow.hold = asyncio.Event()
+    receipt = await submit(hub, "a", webhook=hook(slow))
+    await slow.receives(1)
+    await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id, webhook_id="x"))
+    (await agent.called()).say(Custom(name="a")).end()
+    await receiver.receives(2)
+    assert slow.got == ["working"]
+    slow.hold.set()
+    assert await slow.receives(3) == ["working", "1 a", "completed"]
+    await delivered(hub, receipt.task_id)
+    await slow.stop()
+
+
+async def test_the_webhook_of_a_deleted_thread_ends_quietly(
+    hubs: House, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent = Scripted()
+    hub = await house(hubs, agent)
+    receipt = await submit(hub, "a", webhook=hook(receiver))
+    await agent.called()
+    await receiver.receives(1)
+    await hub.delete_thread(OWNER, receipt.thread_id)
+    assert await delivered(hub, receipt.task_id) == []
+    assert receiver.got == ["working"]
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+
+
+async def test_an_unknown_dialect_hurts_nobody(hubs: House, receiver: Receiver) -> None:
+    hub = await hubs.start(fronted("a", Echo()))
+    await ends(hub, await submit(hub, "a", webhook=hook(receiver)))
+    assert receiver.got == []
+
+
+async def test_an_address_that_is_not_allowed_is_refused_before_anything_is_made(hubs: House) -> None:
+    hub = await house(hubs, Echo())
+    for url in ("http://10.0.0.1/", "file:///etc/passwd", "http://[::1]/", "nonsense"):
+        with pytest.raises(FaultError) as error:
+            await submit(hub, "a", webhook=Webhook(webhook_id="w", dialect="test-1", url=url))
+        assert error.value.fault.code is FaultCode.INVALID
+    receipt = await submit(hub, "a")
+    with pytest.raises(FaultError) as error:
+        await hub.set_webhook(
+            OWNER, Webhook(webhook_id="w", task_id=receipt.task_id, dialect="test-1", url="http://10.0.0.1/")
+        )
+    assert error.value.fault.code is FaultCode.INVALID
+    assert await hub.webhooks(OWNER, receipt.task_id) == []
+
+
+async def test_a_caller_that_goes_away_takes_no_webhook_along(hubs: House, receiver: Receiver) -> None:
+    agent = Scripted()
+    hub = await house(hubs, agent)
+    async with Held(hub) as writer:
+        caller = asyncio.ensure_future(submit(hub, "a", webhook=hook(receiver)))
+        await writer.queued(caller)
+        caller.cancel()
+        await asyncio.wait([caller])
+    (await agent.called()).end()
+    assert await receiver.receives(2) == ["working", "completed"]

@@ -1,0 +1,334 @@
+"""Settings come from flags, variables, a file and defaults, and every mistake is one line that says where it is."""
+
+import json
+import re
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from gateway.settings.load import ConfigError, load, read_file
+from gateway.settings.model import DEMO, AgentSettings, Settings, Timeout, schema
+
+ROOT = Path(__file__).parents[3]
+
+WHOLE = """
+host: 127.0.0.1
+port: 8000
+public_url: https://agents.example.com/
+database: sqlite:///x.db
+default_agent: weather
+keys: {alice: "${ALICE_KEY}", bob: b-key}
+network: {allow: ["127.0.0.0/8", "::1"]}
+durability: power
+blobs: files
+trusted_proxies: [10.0.0.1]
+cors: ["https://app.example.com", "*"]
+limits: {body: 64MB, artifact: 256MB, event: 8MB, inline: 1MB, run: 3600,
+         cancel_grace: 5, queue: {agent: 1000, thread: 100, owner: 5000}}
+agents:
+  echo:    {python: "gateway.demo:echo", concurrency: 4, continuable: true, replay: false, description: Says it again.}
+  weather: {url: "http://127.0.0.1:9000/"}
+  planner: {url: "https://p.example.com", protocol: acp, agent: planner, headers: {Authorization: "Bearer ${TOKEN}"},
+            timeout: 120, idempotent: true}
+  slow:    {url: "https://s.example.com", timeout: {connect: 5, read: 60, total: 120}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the variables that a test sets."""
+    monkeypatch.delenv("PORT", raising=False)
+    monkeypatch.setenv("ALICE_KEY", "a-key")
+    monkeypatch.setenv("TOKEN", "t")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "babelgate.yaml"
+
+
+def written(file: Path, text: str) -> Settings:
+    file.write_text(text, encoding="utf-8")
+    return load(file)
+
+
+def problems(file: Path, text: str) -> list[str]:
+    """Without the name of the file, which each must begin with."""
+    with pytest.raises(ConfigError) as caught:
+        written(file, text)
+    for problem in caught.value.problems:
+        assert problem.startswith(str(file)), problem
+        assert "\n" not in problem
+    return [problem.removeprefix(str(file)).removeprefix(": ") for problem in caught.value.problems]
+
+
+# What a file says
+
+
+def test_every_key_of_the_file_arrives(file: Path) -> None:
+    settings = written(file, WHOLE)
+    assert settings.public_url == "https://agents.example.com"
+    assert settings.keys["alice"].get_secret_value() == "a-key"
+    assert settings.network.allow == (ip_network("127.0.0.0/8"), ip_network("::1"))
+    assert settings.trusted_proxies == (ip_network("10.0.0.1"),)
+    assert settings.cors == ("https://app.example.com", "*")
+    assert settings.limits.body == 64 * 2**20
+    assert settings.limits.queue.thread == 100
+    assert settings.blobs_path == Path("files")
+    assert settings.agents["echo"] == AgentSettings(
+        python="gateway.demo:echo", concurrency=4, continuable=True, replay=False, description="Says it again."
+    )
+    planner = settings.agents["planner"]
+    assert planner.headers["Authorization"].get_secret_value() == "Bearer t"
+    assert planner.timeout == Timeout(total=120)
+    assert planner.timeout.connect == 5, "a plain number is the total, and the rest keeps its default"
+    assert settings.agents["slow"].timeout == Timeout(connect=5, read=60, total=120)
+    assert list(settings.agents) == ["echo", "weather", "planner", "slow"]
+
+
+def test_without_agents_the_demo_agents_are_served(file: Path) -> None:
+    assert tuple(load().agents) == DEMO
+    assert tuple(written(file, "").agents) == DEMO
+    assert tuple(written(file, "agents:\n").agents) == DEMO
+    assert load(None, {"agents": {}}).agents == {}, "the command line names its own"
+
+
+def test_files_stand_beside_the_database(file: Path) -> None:
+    assert written(file, "database: sqlite:////var/lib/gate.db").blobs_path == Path("/var/lib/gate.blobs")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1", 1), ("64MB", 64 * 2**20), ("64 mb", 64 * 2**20), ("1.5KiB", 1536), ("2GB", 2 * 2**30)]
+)
+def test_sizes_have_units(file: Path, text: str, size: int) -> None:
+    assert written(file, f"limits: {{body: {text}}}").limits.body == size
+
+
+# Where values come from
+
+
+def test_a_flag_goes_before_a_variable_and_that_before_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text("port: 1\nhost: file\ndatabase: sqlite:///file.db\nlimits: {run: 1, body: 1}", encoding="utf-8")
+    monkeypatch.setenv("BABELGATE_PORT", "2")
+    monkeypatch.setenv("BABELGATE_HOST", "variable")
+    monkeypatch.setenv("BABELGATE_LIMITS__RUN", "2")
+    settings = load(file, {"port": 3})
+    assert (settings.port, settings.host, settings.database) == (3, "variable", "sqlite:///file.db")
+    assert (settings.limits.run, settings.limits.body) == (2, 1), "sections are joined key by key"
+
+
+def test_port_is_the_platform_s_word_and_babelgate_port_the_operator_s(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text("port: 1", encoding="utf-8")
+    monkeypatch.setenv("PORT", "2")
+    assert load(file).port == 2
+    monkeypatch.setenv("BABELGATE_PORT", "3")
+    assert load(file).port == 3
+
+
+def test_variables_hold_lists_and_sections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BABELGATE_CORS", "http://a.example, http://b.example:1")
+    monkeypatch.setenv("BABELGATE_NETWORK__ALLOW", '["10.0.0.0/8"]')
+    monkeypatch.setenv("BABELGATE_KEYS", '{"alice": "k"}')
+    monkeypatch.setenv("BABELGATE_AGENTS__WEATHER__URL", "http://127.0.0.1:9000")
+    settings = load()
+    assert settings.cors == ("http://a.example", "http://b.example:1")
+    assert settings.network.allow == (ip_network("10.0.0.0/8"),)
+    assert settings.keys["alice"].get_secret_value() == "k"
+    assert list(settings.agents) == ["weather"]
+
+
+def test_an_agent_of_the_command_line_replaces_the_file_s_whole(file: Path) -> None:
+    file.write_text('agents: {a: {python: "m:a", concurrency: 3}, b: {python: "m:b"}}', encoding="utf-8")
+    settings = load(file, {"agents": {"a": {"url": "http://127.0.0.1:1"}}})
+    assert settings.agents["a"] == AgentSettings(url="http://127.0.0.1:1")
+    assert settings.agents["b"].python == "m:b"
+
+
+def test_settings_made_by_hand_do_not_listen_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BABELGATE_PORT", "2")
+    assert Settings().port == 8000
+
+
+def test_a_variable_in_a_string_is_filled_in_and_can_be_escaped(file: Path) -> None:
+    agents = 'agents: {a: {url: "http://${HOST_OF_A}:9000/${TOKEN}", headers: {X: "$${TOKEN} $TOKEN"}}}'
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOST_OF_A", "a.example")
+        agent = written(file, agents).agents["a"]
+    assert agent.url == "http://a.example:9000/t"
+    assert agent.headers["X"].get_secret_value() == "${TOKEN} $TOKEN"
+
+
+def test_a_variable_that_is_not_set_is_named(file: Path) -> None:
+    said = problems(file, 'keys: {eve: "${NOT_SET}"}\nagents: {a: {url: "http://${NOT_SET_2}"}}')
+    assert said == [
+        "keys.eve: the variable NOT_SET is not set",
+        "agents.a.url: the variable NOT_SET_2 is not set",
+    ]
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("prot: 1", "prot: there is no such key; there are host, port, public_url"),
+        ("limits: {rum: 1}", "limits.rum: there is no such key; there are body, values, artifact"),
+        ("limits: {queue: {threads: 1}}", "limits.queue.threads: there is no such key; there are agent, thread, owner"),
+        ("agents: {a: {pyhton: m:a}}", "agents.a.pyhton: there is no such key; there are python, graph, url, urls"),
+        ("port: many", "port: a valid integer"),
+        ("port: 70000", "port: less than or equal to 65535"),
+        ("database: postgresql://x", "database: allowed: sqlite:/// and a file"),
+        ("durability: none", "durability: allowed: 'process' or 'power'"),
+        ("public_url: agents.example.com", "public_url: an http:// or https:// URL"),
+        ("public_url: http://u:p@x", "public_url: a URL without a user and password"),
+        ("limits: {body: 64XB}", "limits.body: a size is a number of bytes, or a number with a unit, such as 64MB"),
+        ("limits: {body: 0}", "limits.body: greater than 0"),
+        ("limits: {run: .inf}", "limits.run: a finite number"),
+        ("network: {allow: [10.0.0.0/33]}", "network.allow.0: an address or a network, such as 10.0.0.0/8"),
+        ("cors: [https://x/path]", "cors.0: an origin is scheme, host and port"),
+        ("keys: {a: same, b: same}", "keys: entries 1 and 2 have the same key"),
+        ('keys: {a: ""}', "keys: the key of entry 1 is not printable ASCII without spaces"),
+        ("default_agent: nobody", "default_agent: there is no such agent; there are echo, stream"),
+        ("agents: {Bad_Name: {python: m:a}}", "agents.Bad_Name: an agent's name is 1 to 63 of a-z, 0-9"),
+        ("agents: {a: {python: m:a, url: http://x}}", "agents.a: an agent has one of python: module:name, graph"),
+        ("agents: {a: {}}", "agents.a: an agent has one of python: module:name, graph"),
+        ("agents: {a: {python: m:a, agent: b}}", "agents.a: agent is for agents with a url"),
+        ("agents: {a: {python: just_a_module}}", "agents.a.python: allowed: module:name"),
+        ("agents: {a: {graph: ./graphs.py}}", "agents.a.graph: allowed: module:name"),
+        (
+            "agents: {a: {graph: m:a, headers: {X-A: b}}}",
+            "agents.a: headers is for agents with a url, and this one has graph",
+        ),
+        ("agents: {a: {url: http://x, protocol: soap}}", "agents.a.protocol: allowed: 'a2a', 'acp', 'agent-protocol'"),
+        ("agents: {a: {url: http://x, timeout: {reed: 1}}}", "agents.a.timeout.reed: there is no such key; there are"),
+        ("agents: {a: {url: http://x, timeout: 0}}", "agents.a.timeout.total: greater than 0"),
+        ("agents: {a: {url: http://x, headers: {a b: c}}}", "agents.a.headers: the name of entry 1 is not the name"),
+        (
+            'agents: {a: {url: http://x, headers: {X: "ключ"}}}',
+            "agents.a.headers: the value of X is not printable ASCII",
+        ),
+        (
+            'agents: {a: {url: http://x, headers: {X: "a\\r\\nY: b"}}}',
+            "agents.a.headers: the value of X is not printable",
+        ),
+        ("agents: {a: m:a}", "agents.a: a mapping of keys is expected: python, graph, url"),
+        ("agents: [a]", "agents: a mapping of keys is expected"),
+        ("- a", "the file is a mapping of keys, such as agents: …"),
+        ("port: 1\nport: 2", ", line 2, column 1: this key stands twice"),
+        ("agents: {a: {python: ]}", ", line 1, column 22: "),
+        ("a: &a [*a, *b]", ", line 1, column 12: found undefined alias"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_where_and_what_is_allowed(file: Path, text: str, said: str) -> None:
+    (problem,) = problems(file, text)
+    assert problem.startswith(said)
+
+
+def test_all_mistakes_are_told_at_once(file: Path) -> None:
+    assert len(problems(file, "port: x\ndurability: y\nlimits: {run: z}")) == 3
+
+
+def test_a_mistake_is_told_of_the_source_that_made_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text("port: 1\nlimits: {run: 1}", encoding="utf-8")
+    monkeypatch.setenv("PORT", "x")
+    monkeypatch.setenv("BABELGATE_LIMITS__RUN", "x")
+    with pytest.raises(ConfigError) as caught:
+        load(file, {"log_level": "loud"})
+    places = [problem.split(":")[0] for problem in caught.value.problems]
+    assert sorted(places) == ["--log-level", "BABELGATE_LIMITS__RUN", "PORT"]
+
+
+def test_a_variable_that_should_be_json_and_is_not_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BABELGATE_KEYS", "alice=secret-word")
+    with pytest.raises(ConfigError, match="BABELGATE_KEYS: it is not JSON") as caught:
+        load()
+    assert "secret-word" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no such file$"):
+        read_file(file)
+    with pytest.raises(ConfigError, match="it cannot be read: Is a directory"):
+        read_file(tmp_path)
+    file.write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(ConfigError, match="it cannot be read: it is not UTF-8"):
+        read_file(file)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "keys: {alice: s3cret, bob: s3cret}",
+        "keys: {alice: [s3cret]}",
+        "keys: s3cret",
+        'agents: {a: {url: http://x, headers: {X: "s3cret \\n"}}}',
+        "agents: {a: {url: http://x, headers: {X: [s3cret]}}}",
+        "agents: {a: {url: http://x, headers: s3cret}}",
+    ],
+)
+def test_a_key_is_never_printed(file: Path, text: str) -> None:
+    assert "s3cret" not in "".join(problems(file, text))
+
+
+def test_secrets_are_not_in_what_the_settings_look_like(file: Path) -> None:
+    settings = written(file, WHOLE)
+    for shown in (repr(settings), str(settings), settings.model_dump_json()):
+        assert "a-key" not in shown
+        assert "Bearer t" not in shown
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValidationError):
+        Settings().port = 1  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(ValidationError):
+        Settings().limits.run = 1  # pyright: ignore[reportAttributeAccessIssue]
+
+
+# The schema
+
+
+def test_the_published_schema_is_current(accept: bool) -> None:
+    published = ROOT / "gateway" / "babelgate.schema.json"
+    made = json.dumps(schema(), indent=2) + "\n"
+    if accept:
+        published.write_text(made, encoding="utf-8")
+    assert published.read_text(encoding="utf-8") == made, "run make accept"
+
+
+@pytest.mark.parametrize(
+    ("text", "valid"),
+    [
+        (WHOLE, True),
+        ("agents: {}", True),
+        ("agents: {a: {python: m:a, timeout: 3}}", True),
+        ("limits: {body: 100}", True),
+        ("limits: {body: 64XB}", False),
+        ("prot: 1", False),
+        ("agents: {a: {}}", False),
+        ("agents: {a: {python: m:a, url: http://x}}", False),
+        ("agents: {a: {python: m:a, timeout: {reed: 1}}}", False),
+        ("durability: none", False),
+    ],
+)
+def test_the_schema_accepts_what_the_gateway_does(text: str, valid: bool) -> None:
+    given: Any = yaml.safe_load(text)
+    jsonschema.Draft202012Validator.check_schema(schema())
+    validator: Any = jsonschema.Draft202012Validator(schema())
+    assert validator.is_valid(given) is valid
+
+
+def test_the_examples_of_the_documentation_are_valid(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLANNER_TOKEN", "t")
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    examples = [text for text in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if not text.startswith("#")]
+    assert examples
+    for text in examples:
+        assert written(file, text).agents

@@ -1,0 +1,97 @@
+"""Checkpoints in the database: found, listed, copied, forgotten, and never somebody else's."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection
+
+from gateway.storage.checkpoints import Stored, Write, copy_thread, find, forget_run, page, put, put_writes
+from gateway.storage.database import migrate, open_engine
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[Connection]:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    with engine.begin() as connection:
+        migrate(connection)
+    with engine.begin() as connection:
+        yield connection
+    engine.dispose()
+
+
+def stored(checkpoint_id: str, ns: str = "", run_id: str | None = "r1") -> Stored:
+    return Stored(ns=ns, checkpoint_id=checkpoint_id, parent_id=None, run_id=run_id, form="msgpack", body=b"x")
+
+
+def write(idx: int, body: bytes, task_id: str = "k", path: str = "") -> Write:
+    return Write(task_id=task_id, idx=idx, task_path=path, channel="c", form="msgpack", body=body)
+
+
+def ids(found: list[Stored]) -> list[str]:
+    return [each.checkpoint_id for each in found]
+
+
+def test_the_newest_one_of_a_place_is_found_and_each_by_its_id(connection: Connection) -> None:
+    for checkpoint_id in ("2", "1", "3"):
+        put(connection, "o", "t", stored(checkpoint_id))
+    put(connection, "o", "t", stored("9", ns="inner:1"))
+    newest, second = find(connection, "o", "t", ""), find(connection, "o", "t", "", "2")
+    assert newest is not None and newest.checkpoint_id == "3"
+    assert second is not None and second.checkpoint_id == "2"
+    assert find(connection, "o", "t", "", "9") is None
+    assert ids(page(connection, "o", "t", None, limit=9)) == ["9", "3", "2", "1"]
+    assert ids(page(connection, "o", "t", "", before="3", limit=1)) == ["2"]
+
+
+def test_another_owner_with_the_same_thread_has_none_of_them(connection: Connection) -> None:
+    put(connection, "o", "t", stored("1"))
+    assert find(connection, "p", "t", "") is None
+    put(connection, "p", "t", stored("2"))
+    forget_run(connection, "p", "r1")
+    assert ids(page(connection, "o", "t", None, limit=9)) == ["1"]
+
+
+def test_of_writes_the_first_counts_and_of_special_ones_the_newest(connection: Connection) -> None:
+    put(connection, "o", "t", stored("1"))
+    for body in (b"first", b"second"):
+        put_writes(connection, "o", "t", "", "1", [write(0, body), write(-3, body)], "r1")
+    found = find(connection, "o", "t", "", "1")
+    assert found is not None
+    assert [(each.idx, each.body) for each in found.writes] == [(-3, b"second"), (0, b"first")]
+
+
+def test_writes_stand_in_the_order_in_which_their_step_applies_them(connection: Connection) -> None:
+    put(connection, "o", "t", stored("1"))
+    writes = [write(0, b"b", "y", "~2"), write(1, b"a2", "z", "~1"), write(0, b"a1", "z", "~1")]
+    put_writes(connection, "o", "t", "", "1", writes, "r1")
+    found = find(connection, "o", "t", "", "1")
+    assert found is not None
+    assert [each.body for each in found.writes] == [b"a1", b"a2", b"b"]
+
+
+def test_a_checkpoint_that_is_kept_again_takes_its_own_place(connection: Connection) -> None:
+    put(connection, "o", "t", stored("1"))
+    put(connection, "o", "t", stored("1", run_id="r2"))
+    assert [each.run_id for each in page(connection, "o", "t", "", limit=9)] == ["r2"]
+
+
+def test_what_a_run_kept_goes_with_the_run(connection: Connection) -> None:
+    put(connection, "o", "t", stored("1", run_id="r1"))
+    put(connection, "o", "t", stored("2", run_id="r2"))
+    put_writes(connection, "o", "t", "", "1", [write(0, b"of r2")], "r2")
+    forget_run(connection, "o", "r2")
+    (left,) = page(connection, "o", "t", None, limit=9)
+    assert (left.checkpoint_id, left.writes) == ("1", [])
+
+
+def test_a_copy_has_the_same_ids_and_is_a_thread_of_its_own(connection: Connection) -> None:
+    put(connection, "o", "t", stored("1"))
+    put(connection, "o", "t", stored("2", ns="inner:1"))
+    put_writes(connection, "o", "t", "", "1", [write(0, b"w")], "r1")
+    assert copy_thread(connection, "o", "t", "u") == {"1", "2"}
+    put(connection, "o", "u", stored("3"))
+    copied = find(connection, "o", "u", "", "1")
+    assert copied is not None and [each.body for each in copied.writes] == [b"w"]
+    assert ids(page(connection, "o", "t", None, limit=9)) == ["2", "1"]
+    assert copy_thread(connection, "o", "nothing", "v") == frozenset()

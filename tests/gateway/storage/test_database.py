@@ -1,0 +1,140 @@
+"""Opening the database: the file, its schema, and that one gateway has it at a time."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect
+from sqlmodel import SQLModel
+
+from canonical import FaultCode, FaultError
+from gateway.storage import migrations
+from gateway.storage.database import HEAD, REVISIONS, LockFile, migrate, open_engine, sqlite_path
+from tests.gateway.hubs import Echo, House, fronted
+
+
+def test_only_a_file_can_hold_a_journal() -> None:
+    assert sqlite_path("sqlite:///a/b.db") == Path("a/b.db")
+    assert sqlite_path("sqlite:////a/b.db") == Path("/a/b.db")
+    for url in ("sqlite://", "sqlite:///:memory:"):
+        with pytest.raises(FaultError, match="needs a file"):
+            sqlite_path(url)
+
+
+def test_a_fresh_database_is_migrated_to_what_the_tables_say(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    with engine.begin() as connection:
+        migrate(connection)
+    with engine.begin() as connection:
+        migrate(connection)  # nothing to do
+        assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one() == HEAD
+        made = set(inspect(connection).get_table_names()) - {"alembic_version"}
+        ours = {name for name, table in SQLModel.metadata.tables.items() if table.name in made}
+        assert made == ours
+        differences = compare_metadata(MigrationContext.configure(connection), SQLModel.metadata)
+        assert differences == []
+    engine.dispose()
+
+
+@pytest.mark.parametrize(("power", "level"), [(False, 1), (True, 2)])
+def test_the_writer_and_the_readers_are_opened_as_they_are_used(tmp_path: Path, power: bool, level: int) -> None:
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    writer, reader = (open_engine(url, writes=writes, power=power) for writes in (True, False))
+    for engine, query_only in ((writer, 0), (reader, 1)):
+        with engine.begin() as connection:
+            pragmas = ("journal_mode", "synchronous", "foreign_keys", "query_only")
+            values = [connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in pragmas]
+            assert values == ["wal", level, 1, query_only]
+        engine.dispose()
+
+
+def test_a_second_gateway_on_the_same_database_is_refused_in_one_line(tmp_path: Path) -> None:
+    first, second = LockFile(tmp_path / "a.db"), LockFile(tmp_path / "a.db")
+    first.acquire()
+    with pytest.raises(FaultError) as error:
+        second.acquire()
+    assert error.value.fault.code is FaultCode.CONFLICT
+    assert "\n" not in error.value.fault.message and "another gateway" in error.value.fault.message
+    LockFile(tmp_path / "b.db").acquire()
+    first.release()
+    second.acquire()
+    second.release()
+
+
+def test_the_lock_holds_against_another_process(tmp_path: Path) -> None:
+    lock = LockFile(tmp_path / "a.db")
+    lock.acquire()
+    script = "import pathlib, sys, gateway.storage.database as d; d.LockFile(pathlib.Path(sys.argv[1])).acquire()"
+    root = Path(__file__).parents[3]
+    command = [sys.executable, "-c", script, str(tmp_path / "a.db")]
+    refused = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=30)
+    assert refused.returncode != 0 and "another gateway uses this database" in refused.stderr
+    lock.release()
+    subprocess.run(command, cwd=root, check=True, timeout=30)
+
+
+async def test_a_second_hub_leaves_the_first_ones_runs_alone(hubs: House) -> None:
+    await hubs.start(fronted("echo", Echo()))
+    second = hubs.make(fronted("echo", Echo()))
+    with pytest.raises(FaultError) as error:
+        await second.start()
+    assert error.value.fault.code is FaultCode.CONFLICT
+
+
+async def test_the_instance_is_made_once_and_kept(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    instance = hub.instance
+    await hubs.stop(hub)
+    assert (await hubs.start(fronted("echo", Echo()))).instance == instance
+    assert (await hubs.start(fronted("echo", Echo()), name="other.db")).instance != instance
+
+
+async def test_a_database_that_is_none_is_refused_and_not_touched(hubs: House) -> None:
+    (hubs.folder / "hub.db").write_bytes(b"this is no database, whatever its name is" * 100)
+    before = (hubs.folder / "hub.db").read_bytes()
+    hub = hubs.make(fronted("echo", Echo()))
+    with pytest.raises(Exception, match="not a database"):
+        await hub.start()
+    assert (hubs.folder / "hub.db").read_bytes() == before
+    (hubs.folder / "hub.db").unlink()
+    again = await hubs.start(fronted("echo", Echo()))  # the lock was let go of
+    assert again.instance
+
+
+def test_the_revisions_that_are_known_are_those_that_there_are() -> None:
+    scripts = ScriptDirectory(str(Path(migrations.__path__[0])))
+    assert [script.revision for script in scripts.walk_revisions()][::-1] == list(REVISIONS)
+
+
+def test_a_database_of_an_unknown_revision_is_refused_before_it_is_changed(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    with engine.begin() as connection:
+        migrate(connection)
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with pytest.raises(FaultError) as error, engine.begin() as connection:
+        migrate(connection)
+    assert error.value.fault.code is FaultCode.CONFLICT
+    assert "\n" not in error.value.fault.message
+    assert all(words in error.value.fault.message for words in ("a.db", "9999", HEAD, "newer release"))
+    engine.dispose()
+
+
+def test_a_database_with_the_indexes_of_the_first_commits_gets_those_of_today(tmp_path: Path) -> None:
+    """Revision 0001 was changed in place once."""
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    with engine.begin() as connection:
+        migrate(connection)
+        for name in ("alias_thread", "interrupt_thread", "run_thread", "task_open", "task_thread", "webhook_due"):
+            connection.exec_driver_sql(f"DROP INDEX {name}")
+        connection.exec_driver_sql("CREATE INDEX alias_thread ON alias (owner, protocol, thread_id)")
+        connection.exec_driver_sql("CREATE INDEX task_thread ON task (thread_pk, state)")
+        connection.exec_driver_sql("CREATE INDEX run_task ON run (owner, task_id)")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0003'")
+    with engine.begin() as connection:
+        assert migrate(connection) is False
+        assert compare_metadata(MigrationContext.configure(connection), SQLModel.metadata) == []
+    engine.dispose()

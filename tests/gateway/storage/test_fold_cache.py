@@ -1,0 +1,299 @@
+"""Snapshots: a long thread is not read again from its start, and what is shown of it is the same as if it were."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.aief.write.task import TaskView
+from canonical import Fold, Invocation, Message, Record, Scope, StateHistory
+from canonical.event import RunCreated
+from gateway import demo
+from gateway.runs.invocation import Transcript
+from gateway.storage import journal
+from gateway.storage.fold_cache import SnapshotCache
+from tests import strategies
+from tests.gateway.hubs import OWNER, Echo, House, ends, fronted, submit
+from tests.running import Running, running
+
+THREAD = "thread"
+
+
+def folded(fold: Fold) -> Any:
+    return (fold.seq, fold.thread, fold.tasks, fold.runs, fold.interrupts, fold.artifacts, fold.messages())
+
+
+def shown(view: Any) -> Any:
+    """Everything that a view shows."""
+    match view:
+        case StateHistory():
+            return folded(view.fold), view.head, view.all()
+        case TaskView():
+            return folded(view.fold), view.task_with_steps() if view.fold.thread else None, view.next()
+        case Transcript():
+            return folded(view.fold), view.messages_except("none"), view.started, view.branches
+        case _:
+            raise AssertionError(f"What does a {type(view)} show?")
+
+
+VIEWS: Sequence[Callable[[], Any]] = (
+    partial(StateHistory, THREAD, OWNER),
+    partial(TaskView, THREAD, "echo"),
+    partial(Transcript, THREAD, OWNER),
+)
+
+
+def over(empty: Callable[[], Any], records: Sequence[Record]) -> Any:
+    view = empty()
+    for record in records:
+        view.apply(record)
+    return view
+
+
+@pytest.mark.parametrize("empty", VIEWS, ids=["StateHistory", "TaskView", "Transcript"])
+@given(log=strategies.records(), data=st.data())
+def test_a_copy_goes_on_by_itself_from_any_record(empty: Callable[[], Any], log: list[Record], data: Any) -> None:
+    cut = data.draw(st.integers(0, len(log)))
+    view = over(empty, log[:cut])
+    if data.draw(st.booleans()):
+        shown(view)  # whoever looks leaves no trace
+    copy = view.copy()
+    for record in log[cut:]:
+        copy.apply(record)
+    assert shown(copy) == shown(over(empty, log))
+    assert shown(view) == shown(over(empty, log[:cut]))
+
+
+class Log:
+    """Of one thread, read by pages; each record is a message of about 1000 bytes."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.read: list[tuple[int, int | None]] = []
+
+    def grow(self, count: int) -> None:
+        for seq in range(len(self.records) + 1, len(self.records) + count + 1):
+            said = RunCreated(run_id=str(seq), cause="input", messages=(Message.of("x" * 300, "user"),))
+            self.records.append(Record(seq, 0, "t", str(seq), 0, said))
+
+    async def page(self, after: int, until: int | None) -> Sequence[Record]:
+        self.read.append((after, until))
+        return [r for r in self.records if r.seq > after and (until is None or r.seq <= until)][:5]
+
+
+class Nothing:
+    """A view that holds nothing."""
+
+    seq, size = 0, 0
+
+    def apply(self, record: Record) -> None:
+        self.seq = record.seq
+
+    def copy(self) -> "Nothing":
+        made = Nothing()
+        made.seq = self.seq
+        return made
+
+
+def fold() -> StateHistory:
+    return StateHistory(THREAD, OWNER)
+
+
+async def test_who_looks_again_reads_what_came_since() -> None:
+    snapshots, log = SnapshotCache(), Log()
+    log.grow(12)
+    assert (await snapshots.get(1, "a", fold, log.page, None)).seq == 12
+    assert [after for after, _ in log.read] == [0, 5, 10, 12]
+    log.grow(1)
+    log.read.clear()
+    assert (await snapshots.get(1, "a", fold, log.page, None)).seq == 13
+    assert [after for after, _ in log.read] == [12, 13]
+
+
+async def test_what_was_earlier_is_made_from_the_start_and_takes_no_place() -> None:
+    snapshots, log = SnapshotCache(), Log()
+    log.grow(12)
+    await snapshots.get(1, "a", fold, log.page, None)
+    assert (await snapshots.get(1, "a", fold, log.page, 7)).seq == 7
+    log.read.clear()
+    assert (await snapshots.get(1, "a", fold, log.page, None)).seq == 12
+    assert [after for after, _ in log.read] == [12]
+
+
+async def test_each_caller_has_a_copy() -> None:
+    snapshots, log = SnapshotCache(), Log()
+    log.grow(2)
+    mine = await snapshots.get(1, "a", fold, log.page, None)
+    mine.apply(log.records[0])
+    mine.fold.tasks["t"] = mine.fold.runs["r"] = None  # pyright: ignore[reportArgumentType]
+    other = await snapshots.get(1, "a", fold, log.page, None)
+    assert (other.seq, list(other.fold.tasks), list(other.fold.runs)) == (2, [], ["1", "2"])
+
+
+async def test_a_thread_that_was_forgotten_while_it_was_read_is_not_kept() -> None:
+    snapshots, log = SnapshotCache(), Log()
+    log.grow(2)
+
+    async def page(after: int, until: int | None) -> Sequence[Record]:
+        found = await log.page(after, until)
+        snapshots.forget(1)
+        return found
+
+    await snapshots.get(1, "a", fold, page, None)
+    log.read.clear()
+    await snapshots.get(1, "a", fold, log.page, None)
+    assert log.read[0] == (0, None)
+
+
+async def test_the_least_recently_used_go_when_there_are_too_many() -> None:
+    snapshots, log = SnapshotCache(most=35_000), Log()
+    log.grow(10)
+
+    async def is_kept(pk: int) -> bool:
+        log.read.clear()
+        await snapshots.get(pk, "a", fold, log.page, None)
+        return log.read[0] == (10, None)
+
+    for pk in (1, 2):
+        await snapshots.get(pk, "a", fold, log.page, None)
+    assert await is_kept(1)
+    await snapshots.get(3, "a", fold, log.page, None)
+    assert await is_kept(1)
+    assert not await is_kept(2)
+
+
+async def test_one_that_is_too_large_is_not_kept_and_pushes_nobody_out() -> None:
+    snapshots, log, large = SnapshotCache(most=25_000), Log(), Log()
+    log.grow(10)
+    large.grow(30)
+    await snapshots.get(1, "a", fold, log.page, None)
+    assert (await snapshots.get(2, "a", fold, large.page, None)).seq == 30
+    log.read.clear()
+    await snapshots.get(1, "a", fold, log.page, None)
+    assert log.read == [(10, None)]
+
+
+async def test_many_small_ones_are_bounded_too() -> None:
+    snapshots = SnapshotCache(most=100_000)
+    log = Log()
+    log.grow(1)
+    for pk in range(100):
+        await snapshots.get(pk, "a", partial(Nothing), log.page, None)
+    log.read.clear()
+    await snapshots.get(0, "a", partial(Nothing), log.page, None)
+    assert log.read[0] == (0, None)
+
+
+async def test_a_removed_run_is_in_no_snapshot(hubs: House) -> None:
+    hub = await hubs.start(fronted("a", Echo()))
+    receipt = await submit(hub, "a", "secret")
+    await ends(hub, receipt)
+    await submit(hub, "a", "after it", thread_id=receipt.thread_id)
+    history = partial(
+        hub.snapshot, OWNER, receipt.thread_id, StateHistory, partial(StateHistory, receipt.thread_id, OWNER)
+    )
+    assert "secret" in str([message.text for message in (await history()).fold.messages()])
+    await hub.remove_run(OWNER, receipt.run_id)
+    assert "secret" not in str(vars((await history()).fold))
+
+
+async def test_a_thread_with_the_name_of_an_erased_one_has_nothing_of_it(hubs: House) -> None:
+    hub = await hubs.start(fronted("a", Echo()))
+    receipt = await submit(hub, "a", "secret")
+    await ends(hub, receipt)
+    history = partial(
+        hub.snapshot, OWNER, receipt.thread_id, StateHistory, partial(StateHistory, receipt.thread_id, OWNER)
+    )
+    assert (await history()).head is not None
+    await hub.delete_thread(OWNER, receipt.thread_id)
+    again = await submit(hub, "a", "new", thread_id=receipt.thread_id, if_missing="anew")
+    await ends(hub, again)
+    records = await hub.records(OWNER, Scope(receipt.thread_id))
+    assert shown(await history()) == shown(StateHistory(receipt.thread_id, OWNER, records))
+    assert "secret" not in str(vars((await history()).fold))
+
+
+# A conversation that grows
+
+
+async def recall(call: Invocation) -> str:
+    """Told everything that was said before."""
+    return f"{len(call.history)} before"
+
+
+async def wait(gateway: Running, thread: str) -> None:
+    body = {"assistant_id": "stream", "input": {"messages": [{"role": "user", "content": "a b c d e f"}]}}
+    (await gateway.http.post(f"/threads/{thread}/runs/wait", json=body)).raise_for_status()
+
+
+async def stream(gateway: Running, thread: str) -> None:
+    body = {"assistant_id": "stream", "input": {"messages": [{"role": "user", "content": "a b c d e f"}]}}
+    (await gateway.http.post(f"/threads/{thread}/runs/stream", json=body)).raise_for_status()
+
+
+async def look(gateway: Running, thread: str) -> None:
+    await wait(gateway, thread)
+    for path in ("", "/state", "/history"):
+        (await gateway.http.get(f"/threads/{thread}{path}")).raise_for_status()
+
+
+async def remember(gateway: Running, thread: str) -> None:
+    body = {"assistant_id": "recall", "input": {"messages": [{"role": "user", "content": "a b c d e f"}]}}
+    (await gateway.http.post(f"/threads/{thread}/runs/wait", json=body)).raise_for_status()
+
+
+async def step(gateway: Running, thread: str) -> None:
+    steps = f"/agent/stream/ap/v1/agent/tasks/{thread}/steps"
+    (await gateway.http.post(steps, json={"input": "a b c d e f"})).raise_for_status()
+
+
+class Counted:
+    """Records that are read from the database."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.records = 0
+        self._page = journal.read_page
+        monkeypatch.setattr(journal, "read_page", self)
+
+    def __call__(self, *args: Any) -> list[Record]:
+        found = self._page(*args)
+        self.records += len(found)
+        return found
+
+
+@pytest.mark.parametrize("path", ["wait", "stream"])
+async def test_what_was_just_said_is_in_memory_and_is_not_read_from_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    read = Counted(monkeypatch)
+    async with running(tmp_path, {"stream": demo.stream}) as gateway:
+        body = {"assistant_id": "stream", "input": {"messages": [{"role": "user", "content": "a b c"}]}}
+        thread = (await gateway.http.post("/threads", json={})).json()["thread_id"]
+        for place in (f"/runs/{path}", f"/threads/{thread}/runs/{path}", f"/threads/{thread}/runs/{path}"):
+            (await gateway.http.post(place, json=body)).raise_for_status()
+    assert read.records == 0
+
+
+@pytest.mark.parametrize("turn", [wait, stream, look, remember, step], ids=lambda turn: turn.__name__)
+async def test_a_turn_reads_no_more_of_the_log_than_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: Callable[[Running, str], Any]
+) -> None:
+    read = Counted(monkeypatch)
+    async with running(tmp_path, {"stream": demo.stream, "recall": recall}) as gateway:
+        if turn is step:
+            made = await gateway.http.post("/agent/stream/ap/v1/agent/tasks", json={})
+            thread = made.json()["task_id"]
+        else:
+            thread = (await gateway.http.post("/threads", json={})).json()["thread_id"]
+        counts: list[int] = []
+        pk = await vars(gateway.hub)["_reader"].key("default", thread)
+        for _ in range(12):
+            read.records = 0
+            gateway.hub.journal.channels.get(pk).forget()  # as if the thread had not been used for a while
+            await turn(gateway, thread)
+            counts.append(read.records)
+    assert max(counts[2:]) <= max(counts[1:3]) + 2, counts

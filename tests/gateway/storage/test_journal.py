@@ -1,0 +1,382 @@
+"""The writer: what is committed together, what fails alone, and what is shown when."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncGenerator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import IntegrityError
+
+from canonical import FaultCode, FaultError, Record
+from canonical.event import ThreadChanged
+from gateway.storage.journal import Journal, Unstored, read_page
+from gateway.storage.transaction import Ledger, Published, read_meta, write_meta
+from tests.gateway.hubs import within
+
+
+class Writing:
+    """A journal of its own, whose groups the test makes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "journal.db"
+        self.shown: list[Published] = []
+        self.journal = Journal(f"sqlite:///{self.path}", on_commit=self.shown.extend)
+        self.commits = 0
+
+    async def open(self) -> None:
+        await self.journal.open()
+        writer: Engine = vars(self.journal)["_writer"]
+
+        @event.listens_for(writer, "commit")
+        def _commit(_: Connection) -> None:
+            self.commits += 1
+
+    async def group(self, *commands: Callable[[Ledger], Any]) -> list[Any]:
+        """Run the commands as one group: the writer is held until all of them are queued. The results are values or
+        faults."""
+        held, go = threading.Event(), threading.Event()
+
+        def hold(ledger: Ledger) -> None:
+            held.set()
+            assert go.wait(10)
+
+        first = self.journal.write(hold)
+        assert await asyncio.to_thread(held.wait, 10)
+        writes = [self.journal.write(command) for command in commands]
+        go.set()
+        await within(first)
+        return await within(asyncio.gather(*writes, return_exceptions=True))
+
+    def others_see(self, sql: str = "SELECT count(*) FROM event") -> int:
+        """What another process reads at this moment."""
+        connection = sqlite3.connect(self.path)
+        try:
+            return connection.execute(sql).fetchone()[0]
+        finally:
+            connection.close()
+
+
+@pytest.fixture
+async def writing(tmp_path: Path) -> AsyncGenerator[Writing]:
+    made = Writing(tmp_path)
+    await made.open()
+    yield made
+    await within(made.journal.close())
+
+
+def create(thread_id: str) -> Callable[[Ledger], int]:
+    def command(ledger: Ledger) -> int:
+        return ledger.create_thread("o", thread_id, ThreadChanged()).pk
+
+    return command
+
+
+def change(thread_id: str, **metadata: Any) -> Callable[[Ledger], int]:
+    def command(ledger: Ledger) -> int:
+        return ledger.append(ledger.need_thread("o", thread_id), ThreadChanged(metadata=metadata)).seq
+
+    return command
+
+
+def failing(thread_id: str, error: BaseException) -> Callable[[Ledger], None]:
+    """Fails after it has changed something."""
+
+    def command(ledger: Ledger) -> None:
+        change(thread_id, spoiled=True)(ledger)
+        raise error
+
+    return command
+
+
+def refuse(ledger: Ledger) -> None:
+    raise FaultError(FaultCode.CONFLICT, "no")
+
+
+def code(result: Any) -> FaultCode:
+    assert isinstance(result, FaultError), result
+    return result.fault.code
+
+
+async def records(writing: Writing, pk: int) -> Sequence[Record]:
+    return await writing.journal.page(pk, 0)
+
+
+# Groups
+
+
+async def test_a_lone_command_is_committed_at_once(writing: Writing) -> None:
+    before = writing.commits
+    await within(writing.journal.write(create("t")))
+    assert writing.commits == before + 1
+    assert writing.others_see() == 1
+
+
+async def test_what_arrives_during_a_commit_is_one_transaction_in_order(writing: Writing) -> None:
+    await within(writing.journal.write(create("t")))
+    before = writing.commits
+    results = await writing.group(*(change("t", n=n) for n in range(20)))
+    assert results == list(range(2, 22))
+    assert writing.commits == before + 2  # the command that held the writer, and the group
+    assert [published.record.seq for published in writing.shown] == list(range(1, 22))
+
+
+async def test_a_command_that_refuses_before_it_changes_anything_costs_the_group_nothing(writing: Writing) -> None:
+    await within(writing.journal.write(create("t")))
+    ran: list[str] = []
+
+    def note(ledger: Ledger) -> int:
+        ran.append("note")
+        return change("t")(ledger)
+
+    results = await writing.group(note, refuse, change("t"))
+    assert [results[0], code(results[1]), results[2]] == [2, FaultCode.CONFLICT, 3]
+    assert ran == ["note"]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (FaultError(FaultCode.TASK_ENDED, "too late"), FaultCode.TASK_ENDED),
+        (IntegrityError("INSERT", None, Exception("UNIQUE")), FaultCode.CONFLICT),
+        (KeyError("a mistake of ours"), FaultCode.INTERNAL),
+        (RecursionError(), FaultCode.INTERNAL),
+    ],
+)
+async def test_a_command_that_fails_in_the_middle_fails_alone(
+    writing: Writing, error: Exception, expected: FaultCode
+) -> None:
+    pk = await within(writing.journal.write(create("t")))
+    results = await writing.group(change("t", a=1), failing("t", error), change("t", b=2), create("u"))
+    assert [results[0], code(results[1]), results[2]] == [2, expected, 3]
+    log = await records(writing, pk)
+    assert [record.seq for record in log] == [1, 2, 3]
+    assert "spoiled" not in str(log)
+    assert [published.record for published in writing.shown if published.pk == pk] == list(log)
+    assert [record.seq for record in await records(writing, results[3])] == [1]
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**64)])
+async def test_a_value_that_the_database_does_not_take_spoils_only_its_own_command(
+    writing: Writing, number: int
+) -> None:
+    """The database sees it when the group's rows are written, after all commands have run."""
+
+    def impossible(ledger: Ledger) -> None:
+        state = ledger.create_thread("o", "huge", ThreadChanged())
+        state.pk = number
+        ledger.append(state, ThreadChanged())
+
+    pk = await within(writing.journal.write(create("t")))
+    results = await writing.group(change("t"), impossible, change("t"))
+    assert [results[0], code(results[1]), results[2]] == [2, FaultCode.INTERNAL, 3]
+    assert [record.seq for record in await records(writing, pk)] == [1, 2, 3]
+
+
+async def test_two_commands_for_one_id_in_one_group_have_one_winner(writing: Writing) -> None:
+    def twice(ledger: Ledger) -> int:
+        return ledger.create_thread("o", "same", ThreadChanged()).pk
+
+    results = await writing.group(twice, twice, create("t"))
+    assert [isinstance(result, FaultError) for result in results] == [False, True, False]
+    assert code(results[1]) is FaultCode.CONFLICT
+    assert writing.others_see("SELECT count(*) FROM thread") == 2
+
+
+async def test_a_long_queue_becomes_several_transactions(writing: Writing) -> None:
+    await within(writing.journal.write(create("t")))
+    before = writing.commits
+    results = await writing.group(*(change("t") for _ in range(1200)))
+    assert results == list(range(2, 1202))
+    assert writing.commits == before + 1 + 3
+
+
+# Savepoints
+
+
+async def test_nobody_sees_a_released_savepoint_before_the_commit(writing: Writing) -> None:
+    """Python's driver, left to itself, commits when a savepoint is released."""
+    await within(writing.journal.write(create("t")))
+    seen: list[int] = []
+
+    def look(ledger: Ledger) -> None:
+        seen.append(writing.others_see())
+
+    spoiler = failing("t", FaultError(FaultCode.CONFLICT, "no"))
+    results = await writing.group(change("t"), spoiler, look, create("u"), look)
+    assert code(results[1]) is FaultCode.CONFLICT
+    assert seen == [1, 1]  # they ran once: the first transaction ended at the spoiler
+    assert writing.others_see() == 3
+
+
+async def test_a_command_sees_what_the_ones_before_it_did_and_nothing_of_those_that_failed(writing: Writing) -> None:
+    await within(writing.journal.write(create("t")))
+
+    def metadata(ledger: Ledger) -> dict[str, Any]:
+        return dict(ledger.need_thread("o", "t").thread.metadata)
+
+    spoiler = failing("t", FaultError(FaultCode.CONFLICT, "no"))
+    results = await writing.group(change("t", a=1), spoiler, metadata, change("t", b=2), metadata)
+    assert (results[2], results[4]) == ({"a": 1}, {"a": 1, "b": 2})
+
+
+# After the commit
+
+
+async def test_a_caller_gets_its_answer_after_others_can_see_the_change(writing: Writing) -> None:
+    for number in range(20):
+        await within(writing.journal.write(create(str(number))))
+        assert writing.others_see() == number + 1
+
+
+async def test_a_caller_that_goes_away_changes_nothing_for_the_others(writing: Writing) -> None:
+    await within(writing.journal.write(create("t")))
+    held, go = threading.Event(), threading.Event()
+
+    def hold(ledger: Ledger) -> None:
+        held.set()
+        assert go.wait(10)
+
+    writing.journal.write(hold)
+    assert await asyncio.to_thread(held.wait, 10)
+    gone, stays = writing.journal.write(change("t", a=1)), writing.journal.write(change("t", b=2))
+    gone.cancel()
+    go.set()
+    assert await within(stays) == 3
+
+
+async def test_pages_are_bounded_on_both_sides(writing: Writing) -> None:
+    pk = await within(writing.journal.write(create("t")))
+    await writing.group(*(change("t", n=n) for n in range(9)))
+    seqs = [record.seq for record in await writing.journal.page(pk, 2, limit=3)]
+    assert seqs == [3, 4, 5]
+    assert [record.seq for record in await writing.journal.page(pk, 2, until=4)] == [3, 4]
+    assert await writing.journal.page(pk, 10) == []
+    assert await writing.journal.page(pk + 1, 0) == []
+
+
+async def test_a_query_sees_one_moment_however_many_statements_it_has(writing: Writing) -> None:
+    pk = await within(writing.journal.write(create("t")))
+    half, go = threading.Event(), threading.Event()
+
+    def twice(connection: Connection) -> tuple[int, int]:
+        first = len(read_page(connection, pk, 0, 100))
+        half.set()
+        assert go.wait(10)
+        return first, len(read_page(connection, pk, 0, 100))
+
+    reading = asyncio.ensure_future(writing.journal.query(twice))
+    assert await asyncio.to_thread(half.wait, 10)
+    await within(writing.journal.write(change("t")))
+    go.set()
+    assert await within(reading) == (1, 1)
+
+
+async def test_readers_cannot_write(writing: Writing) -> None:
+    with pytest.raises(Exception, match="readonly"):
+        await writing.journal.query(lambda connection: write_meta(connection, "a", "b"))
+
+
+# When nothing can be stored
+
+
+def raw_connection(ledger: Ledger) -> sqlite3.Connection:
+    """The writer's own, to be used while the writer is idle."""
+    return ledger.connection.connection.dbapi_connection  # type: ignore[return-value]
+
+
+def full(ledger: Ledger) -> None:
+    """As if the disk had no room left."""
+    pages = ledger.connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+    ledger.connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+
+
+def roomy(ledger: Ledger) -> None:
+    ledger.connection.exec_driver_sql("PRAGMA max_page_count=1000000")
+
+
+def large(thread_id: str) -> Callable[[Ledger], int]:
+    return change(thread_id, fill="x" * 100_000)
+
+
+async def test_a_full_disk_fails_what_does_not_fit_and_shows_nothing_of_it(writing: Writing) -> None:
+    pk = await within(writing.journal.write(create("t")))
+    await within(writing.journal.write(full))
+    shown = len(writing.shown)
+    results = await writing.group(large("t"), create("u"), refuse)
+    assert all(isinstance(result, Unstored) for result in results)
+    assert "full" in (writing.journal.failure or "")
+    assert len(writing.shown) == shown
+    assert [record.seq for record in await records(writing, pk)] == [1]
+    await within(writing.journal.write(roomy))
+    assert writing.journal.failure is None
+    assert await within(writing.journal.write(change("t"))) == 2
+    assert [record.seq for record in await records(writing, pk)] == [1, 2]
+
+
+async def test_a_database_that_cannot_be_written_to_fails_every_command_until_it_can(writing: Writing) -> None:
+    """Also where not even a transaction can be begun to look at what is stored."""
+    pk = await within(writing.journal.write(create("t")))
+    raw = await within(writing.journal.write(raw_connection))
+    raw.execute("PRAGMA query_only=ON")
+    writes = [writing.journal.write(change("t")) for _ in range(2)]
+    results = await within(asyncio.gather(*writes, return_exceptions=True))
+    assert all(isinstance(result, Unstored) for result in results)
+    assert "readonly" in (writing.journal.failure or "")
+    raw.execute("PRAGMA query_only=OFF")
+    assert await within(writing.journal.write(change("t"))) == 2
+    assert [record.seq for record in await records(writing, pk)] == [1, 2]
+
+
+async def test_a_commit_that_fails_is_forgotten_in_memory_too(writing: Writing) -> None:
+    pk = await within(writing.journal.write(create("t")))
+    raw = await within(writing.journal.write(raw_connection))
+
+    def lose(ledger: Ledger) -> None:
+        """The transaction is gone when the group is committed."""
+        change("t")(ledger)
+        ledger.flush()
+        ledger.connection.exec_driver_sql("PRAGMA query_only=ON")
+        change("t")(ledger)
+
+    assert all(isinstance(result, Unstored) for result in await writing.group(change("t"), lose))
+    raw.execute("PRAGMA query_only=OFF")
+    assert await within(writing.journal.write(change("t"))) == 2
+    assert [record.seq for record in await records(writing, pk)] == [1, 2]
+
+
+# The end
+
+
+async def test_closing_commits_what_is_queued_and_refuses_what_comes_later(tmp_path: Path) -> None:
+    writing = Writing(tmp_path)
+    await writing.open()
+    first = writing.journal.write(create("t"))
+    writes = [writing.journal.write(change("t")) for _ in range(5)]
+    await within(writing.journal.close())
+    assert first.done()
+    assert [write.result() for write in writes] == [2, 3, 4, 5, 6]
+    with pytest.raises(FaultError) as error:
+        await within(writing.journal.write(change("t")))
+    assert error.value.fault.code is FaultCode.SHUTTING_DOWN
+    with pytest.raises(FaultError) as error:
+        await within(writing.journal.page(1, 0))
+    assert error.value.fault.code is FaultCode.SHUTTING_DOWN
+    assert writing.others_see() == 6
+
+
+async def test_a_journal_that_is_opened_again_goes_on_where_it_ended(tmp_path: Path) -> None:
+    writing = Writing(tmp_path)
+    await writing.open()
+    await within(writing.journal.write(create("t")))
+    await within(writing.journal.write(lambda ledger: write_meta(ledger.connection, "name", "value")))
+    await within(writing.journal.close())
+    again = Writing(tmp_path)
+    await again.open()
+    assert await within(again.journal.write(change("t"))) == 2
+    assert await within(again.journal.write(create("u"))) == 2
+    assert await again.journal.query(lambda connection: read_meta(connection, "name")) == "value"
+    await within(again.journal.close())

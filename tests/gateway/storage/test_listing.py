@@ -1,0 +1,132 @@
+"""Lists of threads and runs."""
+
+from typing import Any
+
+from canonical import FaultError, Hub, RunFilter, RunStatus, TaskState, ThreadChange, ThreadFilter
+from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, fronted, reaches, submit
+
+
+async def ids(hub: Hub, where: ThreadFilter | None = None, *, limit: int = 10, **page: Any) -> list[str]:
+    found = await hub.threads(OWNER, where or ThreadFilter(), limit=limit, **page)
+    return [view.thread.thread_id async for view in found.threads]
+
+
+async def status(hub: Hub, thread_id: str) -> str:
+    return (await hub.thread_view(OWNER, thread_id)).status
+
+
+async def test_a_thread_is_as_busy_as_its_runs(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    thread = await hub.create_thread(OWNER, ThreadChange())
+    assert await status(hub, thread.thread_id) == "idle"
+    receipt = await submit(hub, "a", thread_id=thread.thread_id)
+    going = await agent.called()
+    assert await status(hub, thread.thread_id) == "busy"
+    going.ask("q").end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    assert await status(hub, thread.thread_id) == "interrupted"
+    await hub.cancel(OWNER, receipt.task_id)
+    assert await status(hub, thread.thread_id) == "idle"
+    failed = await submit(hub, "a", thread_id=thread.thread_id)
+    (await agent.called()).fail(ValueError("no"))
+    await ends(hub, failed)
+    assert await status(hub, thread.thread_id) == "error"
+    for wanted in ("idle", "busy", "interrupted", "error"):
+        listed = await ids(hub, ThreadFilter(status=wanted))
+        assert listed == ([thread.thread_id] if wanted == "error" else [])
+    await hub.remove_run(OWNER, failed.run_id)
+    assert await status(hub, thread.thread_id) == "idle"
+
+
+async def test_threads_are_listed_newest_first_a_page_at_a_time(hubs: House) -> None:
+    hub = await hubs.start()
+    made = [(await hub.create_thread(OWNER, ThreadChange())).thread_id for _ in range(5)]
+    assert await ids(hub) == made[::-1]
+    assert await ids(hub, limit=2, offset=1) == [made[3], made[2]]
+    assert await ids(hub, descending=False, limit=2) == made[:2]
+    page = await hub.threads(OWNER, ThreadFilter(), limit=2)
+    assert page.total == 5
+    await hub.change_thread(OWNER, made[0], ThreadChange(metadata={"a": 1}))
+    assert (await ids(hub, order="updated_at"))[0] == made[0]
+    assert await ids(hub, order="thread_id", descending=False) == sorted(made)
+
+
+async def test_threads_are_found_by_what_their_callers_keep_on_them(hubs: House) -> None:
+    hub = await hubs.start()
+    kept: list[dict[str, Any]] = [{"a": 1, "b": {"x": 1, "y": 2}}, {"a": 2}, {"a": True}, {}]
+    made = [(await hub.create_thread(OWNER, ThreadChange(metadata=each))).thread_id for each in kept]
+    assert await ids(hub, ThreadFilter(metadata={"a": 1})) == [made[0]]
+    assert await ids(hub, ThreadFilter(metadata={"b": {"y": 2}})) == [made[0]]
+    assert await ids(hub, ThreadFilter(metadata={"b": {"z": 2}})) == []
+    assert await ids(hub, ThreadFilter(ids=(made[1], made[3]))) == [made[3], made[1]]
+    page = await hub.threads(OWNER, ThreadFilter(metadata={"a": 2}), limit=0)
+    assert (await page.threads.all(), page.total) == ([], 1)
+
+
+async def test_threads_are_found_by_the_agent_that_ran_or_for_which_they_were_made(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()), fronted("other", Echo()))
+    made = await hub.create_thread(OWNER, ThreadChange(extra={"p": {"agent": "echo"}}))
+    ran = await submit(hub, "echo")
+    elsewhere = await submit(hub, "other")
+    for receipt in (ran, elsewhere):
+        await ends(hub, receipt)
+    assert await ids(hub, ThreadFilter(agent="echo", protocol="p")) == [ran.thread_id, made.thread_id]
+    assert await ids(hub, ThreadFilter(agent="echo")) == [ran.thread_id]
+    assert await ids(hub, ThreadFilter(agent="other", protocol="p")) == [elsewhere.thread_id]
+
+
+async def test_ephemeral_threads_are_in_no_list(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo", ephemeral=True)
+    await ends(hub, receipt)
+    assert await ids(hub) == []
+    assert (await hub.runs(OWNER, RunFilter(), limit=10)).count == 0
+    assert (await hub.thread(OWNER, receipt.thread_id)).ephemeral
+    assert [run.run_id async for run in await hub.runs(OWNER, RunFilter(thread_id=receipt.thread_id), limit=10)] == [
+        receipt.run_id
+    ]
+
+
+async def test_runs_are_listed_newest_first_without_the_removed_ones(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()), fronted("other", Echo()))
+    made = [await submit(hub, "echo", metadata={"n": 0}, assistant="x")]
+    await ends(hub, made[0])
+    for number in (1, 2):
+        made.append(await submit(hub, "echo", thread_id=made[0].thread_id, metadata={"n": number}))
+        await ends(hub, made[-1])
+    elsewhere = await submit(hub, "other")
+    await ends(hub, elsewhere)
+    on_thread = RunFilter(thread_id=made[0].thread_id)
+    runs = await (await hub.runs(OWNER, on_thread, limit=10)).all()
+    assert [run.run_id for run in runs] == [receipt.run_id for receipt in made[::-1]]
+    first = runs[-1]
+    assert (first.thread_id, first.agent, first.assistant, first.metadata) == (made[0].thread_id, "echo", "x", {"n": 0})
+    assert (await hub.run_input(OWNER, first)).messages[0].text == "hi"
+    assert [run.run_id async for run in await hub.runs(OWNER, on_thread, limit=1, offset=1)] == [made[1].run_id]
+    everywhere = await hub.runs(OWNER, RunFilter(), limit=10)
+    assert [run.run_id async for run in everywhere] == [receipt.run_id for receipt in (elsewhere, *made[::-1])]
+    for where, wanted in (
+        (RunFilter(agent="other"), [elsewhere]),
+        (RunFilter(metadata={"n": 1}), [made[1]]),
+        (RunFilter(status=frozenset({RunStatus.ERROR})), []),
+        (RunFilter(status=frozenset({RunStatus.SUCCESS}), agent="other"), [elsewhere]),
+    ):
+        found = await hub.runs(OWNER, where, limit=10)
+        assert [run.run_id async for run in found] == [receipt.run_id for receipt in wanted]
+    await hub.remove_run(OWNER, made[1].run_id)
+    runs = await (await hub.runs(OWNER, on_thread, limit=10)).all()
+    assert [run.run_id for run in runs] == [made[2].run_id, made[0].run_id]
+
+
+async def test_another_owners_run_has_no_input_to_see(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo")
+    await ends(hub, receipt)
+    run = await hub.run(OWNER, receipt.run_id)
+    try:
+        await hub.run_input("bob", run)
+    except FaultError as error:
+        assert error.fault.code == "not_found"
+    else:
+        raise AssertionError("bob saw it")

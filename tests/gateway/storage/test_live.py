@@ -1,0 +1,130 @@
+"""The newest records of a thread in memory, and the one wake-up for all who wait."""
+
+import asyncio
+from collections.abc import Sequence
+
+from canonical import Record
+from canonical.event import Custom
+from gateway.storage.live import Channel, Channels
+from tests.gateway.hubs import within
+
+
+def some(first: int, last: int) -> Sequence[Record]:
+    return [Record(seq, seq, None, None, 0, Custom()) for seq in range(first, last + 1)]
+
+
+def publish(channel: Channel, first: int, last: int, size: int = 100) -> None:
+    records = some(first, last)
+    channel.publish(records, [size] * len(records))
+
+
+def seqs(records: Sequence[Record] | None) -> list[int] | None:
+    return None if records is None else [record.seq for record in records]
+
+
+def test_a_cursor_inside_the_ring_is_served_from_memory_and_one_before_it_is_not() -> None:
+    channel = Channel(ring=4)
+    assert channel.after(0) is None
+    publish(channel, 1, 3)
+    assert seqs(channel.after(0)) == [1, 2, 3]
+    publish(channel, 4, 6)
+    assert seqs(channel.after(1)) is None
+    assert seqs(channel.after(2)) == [3, 4, 5, 6]
+    assert seqs(channel.after(5)) == [6]
+    assert seqs(channel.after(6)) == []
+    assert seqs(channel.after(9)) == []
+
+
+def test_a_channel_that_opens_in_the_middle_of_a_log_holds_nothing_older() -> None:
+    channel = Channel(ring=4)
+    publish(channel, 100, 101)
+    assert channel.after(98) is None
+    assert seqs(channel.after(99)) == [100, 101]
+
+
+def test_a_batch_larger_than_the_ring_keeps_its_end() -> None:
+    channel = Channel(ring=4)
+    publish(channel, 1, 10)
+    assert channel.after(5) is None
+    assert seqs(channel.after(6)) == [7, 8, 9, 10]
+
+
+def test_a_ring_is_bounded_by_bytes_too() -> None:
+    channel = Channel(ring=100)
+    publish(channel, 1, 10, size=200_000)
+    assert channel.after(4) is None
+    assert seqs(channel.after(5)) == [6, 7, 8, 9, 10]
+    publish(channel, 11, 11, size=2_000_000)  # alone more than there is room for
+    assert channel.after(10) is None
+    assert seqs(channel.after(11)) == []
+    publish(channel, 12, 12)
+    assert channel.after(10) is None
+    assert seqs(channel.after(11)) == [12]
+
+
+def test_a_batch_is_the_readers_own() -> None:
+    channel = Channel(ring=4)
+    publish(channel, 1, 2)
+    batch = channel.after(0)
+    publish(channel, 3, 4)
+    assert seqs(batch) == [1, 2]
+
+
+def test_a_channel_that_forgets_sends_its_readers_to_the_journal() -> None:
+    channel = Channel(ring=4)
+    publish(channel, 1, 4)
+    channel.forget()
+    assert channel.after(0) is None
+    assert channel.seq == 4
+    publish(channel, 5, 5)
+    assert channel.after(3) is None
+    assert seqs(channel.after(4)) == [5]
+
+
+async def test_all_who_wait_are_woken_by_one_publication() -> None:
+    channel = Channel(ring=4)
+    waiting = [asyncio.ensure_future(channel.more()) for _ in range(3)]
+    await asyncio.sleep(0)
+    publish(channel, 1, 1)
+    await within(asyncio.gather(*waiting))
+
+
+async def test_a_close_wakes_all_who_wait() -> None:
+    channels = Channels()
+    waiting = [asyncio.ensure_future(channels.get(pk).more()) for pk in (1, 1, 2)]
+    await asyncio.sleep(0)
+    channels.close_all()
+    await within(asyncio.gather(*waiting))
+    assert channels.get(1).closed
+    assert channels.get(3).closed  # of a thread that is read for the first time afterwards
+
+
+async def test_a_reader_that_goes_leaves_nothing_behind_on_a_silent_thread() -> None:
+    channel = Channel(ring=4)
+    for _ in range(10):
+        waiting = asyncio.ensure_future(channel.more())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    waiters = getattr(channel, "_waiters")  # noqa: B009  what must not grow is nobody's business but its own
+    assert len(waiters) == 0
+
+
+def test_channels_that_nobody_needs_are_dropped_and_the_others_kept() -> None:
+    channels = Channels(idle=4)
+    read, pinned = channels.get(1), channels.get(2)
+    read.readers = pinned.pinned = 1
+    old = channels.get(3)
+    for pk in range(4, 40):
+        channels.get(pk)
+    assert channels.get(1) is read and channels.get(2) is pinned
+    assert channels.get(3) is not old
+
+
+def test_a_closed_channel_makes_room_for_another() -> None:
+    channels = Channels()
+    gone = channels.get(1)
+    channels.close(1)
+    assert gone.closed
+    assert not channels.get(1).closed
+    channels.close(2)  # nobody ever read it

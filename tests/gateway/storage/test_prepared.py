@@ -1,0 +1,43 @@
+"""Statements: compiled once, run with tuples."""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import bindparam, select, update
+from sqlalchemy.exc import IntegrityError
+
+from gateway.storage.database import migrate, open_engine
+from gateway.storage.prepared import Statement, inserting
+from gateway.storage.statements import table_of
+from gateway.storage.tables import MetaRow
+
+_META = table_of(MetaRow)
+
+
+def test_parameters_are_given_in_the_order_of_the_names_whatever_order_the_sql_has(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    with engine.begin() as connection:
+        migrate(connection)
+        insert = inserting(_META, engine.dialect)
+        insert.run_many(connection, [("a", "1"), ("b", "2")])
+        change = Statement(
+            update(_META).where(_META.c.name == bindparam("b_name")).values(value=bindparam("b_value")),
+            engine.dialect,
+            ("b_name", "b_value"),
+        )
+        change.run(connection, ("a", "3"))
+        change.run_many(connection, iter([("b", "4")]))
+        value = Statement(select(_META.c.value).where(_META.c.name == bindparam("n")), engine.dialect, ("n",))
+        assert [value.run(connection, (name,)).scalar() for name in ("a", "b", "c")] == ["3", "4", None]
+        with pytest.raises(IntegrityError):
+            insert.run_many(connection, [("c", "5"), ("a", "6")])
+    engine.dispose()
+
+
+def test_a_name_that_the_statement_does_not_have_is_a_mistake(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    clause = select(_META.c.value).where(_META.c.name == bindparam("name"))
+    for names in (("other",), (), ("name", "other")):
+        with pytest.raises(ValueError, match="parameters"):
+            Statement(clause, engine.dialect, names)
+    engine.dispose()

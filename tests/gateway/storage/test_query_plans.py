@@ -1,0 +1,85 @@
+"""No query walks through a table that grows with use: a gateway that has run for a year starts and answers as on its
+first day. The plans are SQLite's own."""
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, event
+
+from canonical import RunFilter, TaskFilter, ThreadFilter
+from canonical.state import RunStatus
+from gateway.runs import expiry, lifecycle
+from gateway.storage import listing, queries
+from gateway.storage.database import migrate, open_engine
+from gateway.storage.prepared import Statement
+from gateway.storage.statements import Sql
+
+PARTIAL = ("run_live", "task_open", "webhook_due", "blob_use_blob", "thread_expires")
+"""Indexes that hold only what is open, or that a sweep has to walk through."""
+
+
+def plan(connection: Connection, sql: str, parameters: Any) -> list[str]:
+    return [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", parameters)]
+
+
+def walks(steps: list[str]) -> list[str]:
+    return [step for step in steps if step.startswith("SCAN") and not step.endswith(PARTIAL)]
+
+
+def test_no_statement_of_the_writer_walks_through_a_table(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    with engine.begin() as connection:
+        migrate(connection)
+        statements = {name: made for name, made in vars(Sql(engine.dialect)).items() if isinstance(made, Statement)}
+        assert len(statements) > 10
+        for name, statement in statements.items():
+            if not statement.sql.startswith("INSERT"):
+                steps = plan(connection, statement.sql, ("x",) * statement.sql.count("?"))
+                assert not walks(steps), f"{name}: {steps}"
+    engine.dispose()
+
+
+def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    asked: list[tuple[str, Any]] = []
+
+    def heard(_: Any, __: Any, sql: str, parameters: Any, *___: Any) -> None:
+        if sql.startswith("SELECT"):
+            asked.append((sql, parameters))
+
+    with engine.begin() as connection:
+        migrate(connection)
+        event.listen(engine, "before_cursor_execute", heard)
+        queries.thread_key(connection, "o", "t")
+        queries.thread(connection, "o", "t")
+        queries.task(connection, "o", "t")
+        queries.run(connection, "o", "r")
+        queries.chain(connection, "o", "t")
+        listing.tasks(connection, "o", TaskFilter(agent="a", thread_id="t", changed_after=1), 10, None)
+        listing.threads_at(connection, keys=[1, 2])
+        listing.runs_at(connection, "o", keys=["r", "s"])
+        listing.tasks_at(connection, "o", keys=["t", "u"])
+        queries.open_interrupts(connection, "o", "t")
+        queries.thread_of(connection, "o", "p", "a", "x")
+        queries.aliases(connection, "o", "p", ["t"])
+        queries.file(connection, "o", "b")
+        queries.blobs_in_use(connection)
+        queries.live_runs(connection)
+        queries.open_tasks(connection)
+        queries.webhooks(connection, "o", "t")
+        queries.due_webhooks(connection)
+        lifecycle.bound_runs(connection, 1, "a")
+        listing.thread_view(connection, "o", "t")
+        page: Any = {"limit": 10, "offset": 0, "descending": True}
+        where = ThreadFilter(ids=("t",), status="busy", agent="a", protocol="p", metadata={"a": 1})
+        listing.threads(connection, "o", where, order="created_at", **page)
+        listing.threads(connection, "o", ThreadFilter(), order="updated_at", **page)
+        listing.runs(connection, "o", RunFilter(thread_id="t", agent="a"), limit=10, offset=0)
+        listing.runs(connection, "o", RunFilter(status=frozenset({RunStatus.PENDING})), limit=10, offset=0)
+        expiry.passing(connection)
+        event.remove(engine, "before_cursor_execute", heard)
+        assert len(asked) >= 16
+        for sql, parameters in asked:
+            steps = plan(connection, sql, parameters)
+            assert not walks(steps), f"{sql}: {steps}"
+    engine.dispose()

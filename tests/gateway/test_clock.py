@@ -1,0 +1,205 @@
+"""The system's clock is set back and forth while the gateway runs: what waits, waits as long as it was to."""
+
+import ast
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import adapters
+import canonical
+import gateway
+from canonical import FaultError, RunStatus, Scope, TaskState, ThreadChange
+from gateway.clock import Clock
+from gateway.hub import Hub
+from gateway.storage.blobs import Blobs
+from gateway.storage.transaction import Ledger
+from tests.gateway.hubs import (
+    OWNER,
+    Echo,
+    House,
+    Limits,
+    Scripted,
+    ends,
+    follow,
+    fronted,
+    log,
+    reaches,
+    submit,
+    within,
+)
+
+SECOND: Final = 1_000_000
+HOUR: Final = 3600 * SECOND
+
+
+class Wall:
+    """The system's clock, and what somebody has set it by."""
+
+    def __init__(self) -> None:
+        self.moved = 0
+
+    def __call__(self) -> int:
+        return time.time_ns() // 1000 + self.moved
+
+
+async def erased(hub: Hub, thread_id: str) -> None:
+    async def gone() -> None:
+        while True:
+            try:
+                await hub.thread(OWNER, thread_id)
+            except FaultError:
+                return
+
+    await within(gone(), "the erasure")
+
+
+async def forget(hub: Hub) -> None:
+    """The threads that the writer has in memory."""
+    await hub.journal.write(Ledger.forget)
+
+
+@pytest.mark.parametrize("set_by", [-HOUR, HOUR])
+async def test_a_delayed_run_starts_after_its_delay_whatever_the_clock_is_set_to(hubs: House, set_by: int) -> None:
+    wall, agent = Wall(), Scripted()
+    hub = await hubs.start(fronted("a", agent), clock=Clock(wall))
+    first = await submit(hub, "a", "first", start_in=SECOND // 10)
+    second = await submit(hub, "a", "second", thread_id=first.thread_id, start_in=SECOND // 5)
+    wall.moved = set_by
+    await forget(hub)
+    for receipt, words in ((first, "first"), (second, "second")):
+        going = await agent.called()
+        assert going.call.text == words
+        going.end()
+        await ends(hub, receipt)
+    at = [record.at for record in await log(hub, first)]
+    assert at == sorted(at)
+
+
+async def test_a_clock_that_is_set_forward_starts_no_run_before_its_time(hubs: House) -> None:
+    wall, agent = Wall(), Scripted()
+    hub = await hubs.start(fronted("a", agent), clock=Clock(wall))
+    later = await submit(hub, "a", "later", start_in=HOUR)
+    wall.moved = 24 * HOUR
+    await forget(hub)
+    now = await submit(hub, "a", "now", thread_id=later.thread_id)
+    going = await agent.called()
+    assert going.call.text == "now"
+    going.end()
+    await ends(hub, now)
+    await within(hub.engine.idle())
+    assert not agent.waiting
+    assert (await hub.run(OWNER, later.run_id)).status is RunStatus.PENDING
+
+
+async def test_a_delay_after_the_clock_was_set_back_counts_from_the_new_time(hubs: House) -> None:
+    """The thread's log stands at the old time until the new one has come so far."""
+    wall = Wall()
+    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
+    before = await submit(hub, "echo")
+    await ends(hub, before)
+    wall.moved = -HOUR
+    await ends(hub, await submit(hub, "echo", thread_id=before.thread_id, start_in=SECOND // 10))
+
+
+async def test_over_a_restart_a_delay_is_what_the_clock_says(hubs: House) -> None:
+    wall = Wall()
+    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
+    receipt = await submit(hub, "echo", start_in=2 * HOUR)
+    await hubs.stop(hub)
+    wall.moved = -HOUR
+    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
+    await within(hub.engine.idle())
+    assert (await hub.run(OWNER, receipt.run_id)).status is RunStatus.PENDING
+    await hubs.stop(hub)
+    wall.moved = 2 * HOUR
+    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
+    await ends(hub, receipt)
+
+
+async def test_a_thread_lives_as_long_as_it_was_to_though_the_clock_was_set_back(hubs: House) -> None:
+    wall = Wall()
+    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall), limits=Limits(ephemeral_ttl=0.1))
+    passing = await submit(hub, "echo", ephemeral=True)
+    lasting = await hub.create_thread(OWNER, ThreadChange(ttl=1))
+    wall.moved = -HOUR
+    await ends(hub, await submit(hub, "echo", thread_id=lasting.thread_id))
+    await erased(hub, passing.thread_id)
+    await erased(hub, lasting.thread_id)
+
+
+async def test_a_thread_lives_as_long_as_it_was_to_though_the_clock_was_set_forward(hubs: House) -> None:
+    wall = Wall()
+    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall), limits=Limits(ephemeral_ttl=0.1))
+    lasting = await hub.create_thread(OWNER, ThreadChange(ttl=100))
+    wall.moved = HOUR
+    await ends(hub, await submit(hub, "echo", thread_id=lasting.thread_id))
+    wall.moved = 24 * HOUR
+    passing = await submit(hub, "echo", ephemeral=True)
+    await erased(hub, passing.thread_id)
+    assert await hub.thread(OWNER, lasting.thread_id)
+
+
+async def test_a_question_expires_though_the_clock_was_set_back(hubs: House) -> None:
+    wall, agent = Wall(), Scripted()
+    hub = await hubs.start(fronted("a", agent), clock=Clock(wall), limits=Limits(input_ttl=0.1))
+    receipt = await submit(hub, "a", ephemeral=True)
+    going = await agent.called()
+    wall.moved = -HOUR
+    going.ask("q").end()
+    assert (await reaches(hub, receipt, TaskState.FAILED)).state is TaskState.FAILED
+
+
+async def test_a_thread_is_not_older_because_the_clock_was_set_back_over_a_restart(hubs: House) -> None:
+    wall = Wall()
+    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
+    thread = await hub.create_thread(OWNER, ThreadChange(ttl=1))
+    await hubs.stop(hub)
+    wall.moved = -HOUR
+    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
+    reading = asyncio.ensure_future(follow(hub, Scope(thread.thread_id)))
+    await erased(hub, thread.thread_id)  # a second after the start
+    await within(reading)
+
+
+@pytest.mark.parametrize("set_by", [-HOUR, HOUR])
+async def test_an_item_lives_as_long_as_it_was_to(hubs: House, set_by: int) -> None:
+    wall, passed = Wall(), [0]
+    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall, lambda: passed[0]))
+    await hub.store.put(OWNER, ("a",), "k", {"n": 1}, ttl=60)
+    wall.moved = set_by
+    passed[0] += 59 * SECOND
+    assert await hub.store.get(OWNER, ("a",), "k", refresh=False)
+    passed[0] += SECOND
+    assert await hub.store.get(OWNER, ("a",), "k") is None
+
+
+async def test_a_clock_that_is_set_forward_takes_no_file_on_its_way_into_an_event(hubs: House) -> None:
+    wall = Wall()
+    hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
+    blobs = Blobs(hubs.folder / "blobs", 2**20)
+    await hub.sweep_files()
+    blob = blobs.put(b"on its way")
+    wall.moved = 2 * HOUR
+    assert await hub.sweep_files() == 0
+    assert blobs.get(blob) == b"on its way"
+    wall.moved += 2 * HOUR
+    assert await hub.sweep_files() == 1
+
+
+READS_THE_TIME: Final = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
+
+
+def test_nothing_but_the_clock_reads_the_systems_time() -> None:
+    found: set[str] = set()
+    for package in (adapters, canonical, gateway):
+        root = Path(package.__path__[0])
+        for path in root.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Attribute) and ast.unparse(node) in READS_THE_TIME:
+                    found.add(str(path.relative_to(root.parent)).replace(os.sep, "/"))
+    # An HTTP date says when to come again by the time of the day (RFC 9110, 10.2.3); a bench names its folder by it.
+    assert found == {"gateway/clock.py", "adapters/_client/error_response.py", "gateway/cli/bench.py"}

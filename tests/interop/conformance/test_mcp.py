@@ -1,0 +1,29 @@
+"""The set of MCP against the official SDK, whose server keeps everything of level must."""
+
+import pytest
+
+from conformance.examine import Selection, examine
+from conformance.probe import Options
+from conformance.trigger import Trigger, Triggers
+from conformance.verdict import Verdict
+from tests.conformance.recorded import assert_recorded
+from tests.interop.driver import start_server
+
+TRIGGERS = Triggers(
+    {
+        "plain": Trigger("Hello", agent="echo"),
+        "fail": Trigger("as it was told to", agent="fail"),
+        "steps": Trigger("Go", agent="steps"),
+        "long": Trigger("Go", agent="slow"),
+    }
+)
+
+
+@pytest.mark.timeout(120)
+async def test_the_official_server_keeps_what_it_must(accept: bool) -> None:
+    async with start_server("mcp") as server:
+        report = await examine(f"{server.url}/mcp", Selection("mcp"), Options(triggers=TRIGGERS))
+    (found,) = report.sets
+    assert not {each.requirement.id: f"{each.verdict}: {each.expected}: {each.got}" for each in found.against()}
+    assert not [each for each in found.results if each.verdict is Verdict.HARNESS_ERROR]
+    assert_recorded("mcp 2.3.0", report, accept)

@@ -1,0 +1,40 @@
+"""Tools served by the official MCP SDK over streamable HTTP, one for each thing that a call can do."""
+
+import asyncio
+
+from mcp.server.mcpserver import Context, MCPServer
+from serving import Gate, listen, serve
+
+gate = Gate()
+server = MCPServer("tools", version="1", instructions="One tool for each thing that a call can do.")
+
+
+@server.tool(description="Gives the caller's text back.")
+def echo(text: str) -> str:
+    return text
+
+
+@server.tool(description="Raises with the caller's text.")
+def fail(text: str) -> str:
+    raise RuntimeError(text)
+
+
+@server.tool(description="Tells three steps of progress.")
+async def steps(text: str, ctx: Context) -> str:
+    for step in range(3):
+        await ctx.report_progress(step + 1, 3)
+    return text
+
+
+@server.tool(description="Is silent until it is released or cancelled.")
+async def slow(text: str) -> str:
+    await gate.wait()
+    return text
+
+
+async def main() -> None:
+    await serve(server.streamable_http_app(), listen(), gate)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

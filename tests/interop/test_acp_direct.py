@@ -1,0 +1,154 @@
+"""What the official ACP client sees of an agent through the gateway is what it sees of the agent's own server.
+
+The server is made with the official SDK, unmodified; each test asks it directly and through the gateway, and compares.
+The subjects are those of the SDK's own end-to-end tests, and what they leave out.
+"""
+
+from collections.abc import AsyncGenerator
+from typing import Any, Final, cast
+
+import pytest
+import pytest_asyncio
+
+from adapters.acp.agents import upstream_name
+from adapters.acp.client import Client, discover
+from gateway.agents.registry import Fronted
+from tests import loopback
+from tests.interop.driver import OfficialClient, OfficialServer, start_client, start_server
+from tests.running import Running, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+INPUT: Final = [
+    {
+        "role": "user",
+        "parts": [
+            {"content": "Hello!"},
+            {"content": '{"key": "value"}', "content_type": "application/json", "color": "blue"},
+            {"name": "a.txt", "content": "A note"},
+        ],
+        "created_at": "2025-01-02T03:04:05.000006Z",
+        "completed_at": "2025-01-02T03:04:06Z",
+    }
+]
+OWN: Final = ("run_id", "session_id", "created_at", "finished_at")
+"""Of a run, what each server says for itself."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server() -> AsyncGenerator[OfficialServer]:
+    async with start_server("acp", gated=False) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory, server: OfficialServer) -> AsyncGenerator[Running]:
+    async with loopback.client() as http:
+        infos = await discover(server.url, http)
+    fronted = {info.name: Fronted(info, Client(server.url, upstream_name(info))) for info in infos}
+    async with running(tmp_path_factory.mktemp("acp"), fronted=fronted) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def direct(server: OfficialServer) -> AsyncGenerator[OfficialClient]:
+    async with start_client("acp", base_url=server.url) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def through(gateway: Running) -> AsyncGenerator[OfficialClient]:
+    async with start_client("acp", base_url=f"{gateway.url}/acp") as made:
+        yield made
+
+
+def timeless(value: Any) -> Any:
+    """Without the times at which two runs said the same."""
+    match value:
+        case list():
+            return [timeless(each) for each in cast("list[Any]", value)]
+        case dict():
+            members = cast("dict[str, Any]", value).items()
+            return {name: timeless(each) for name, each in members if name not in ("created_at", "completed_at")}
+        case _:
+            return value
+
+
+def shown(run: Any) -> Any:
+    return {name: value for name, value in timeless(run).items() if name not in OWN}
+
+
+async def test_manifests_are_equal(direct: OfficialClient, through: OfficialClient) -> None:
+    manifests = await direct.call("agents")
+    assert await through.call("agents") == manifests
+    for manifest in manifests:
+        assert await through.call("agent", name=manifest["name"]) == manifest
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        *("echo", "message", "message_echo", "history_echo", "files", "metadata", "fail"),
+        *("give_error", "raise_error", "content_types", "artifacts", "artifact_alone", "trajectories"),
+    ],
+)
+async def test_a_run_is_equal_in_every_mode(direct: OfficialClient, through: OfficialClient, agent: str) -> None:
+    theirs = await direct.call("run_sync", agent=agent, input=INPUT)
+    ours = await through.call("run_sync", agent=agent, input=INPUT)
+    assert shown(ours) == shown(theirs)
+    events = await through.call("run_stream", agent=agent, input=INPUT)
+    assert shown(events[-1]["run"]) == shown(theirs)
+    assert await through.call("run_events", run_id=events[0]["run"]["run_id"]) == events
+    assert shown(await through.call("run_status", run_id=events[0]["run"]["run_id"])) == shown(theirs)
+
+
+@pytest.mark.parametrize(
+    "agent", ["stream", "content_types", "artifacts", "artifact_alone", "trajectories", "metadata"]
+)
+async def test_a_stream_has_the_same_events_in_the_same_order(
+    direct: OfficialClient, through: OfficialClient, agent: str
+) -> None:
+    def told(events: list[Any]) -> list[Any]:
+        """A message that is said whole is told of twice by the SDK's server, and in the role that the agent gave it."""
+        return [{"type": event["type"], "part": event.get("part"), "generic": event.get("generic")} for event in events]
+
+    theirs = await direct.call("run_stream", agent=agent, input=INPUT)
+    assert told(await through.call("run_stream", agent=agent, input=INPUT)) == told(theirs)
+
+
+async def test_messages_keep_their_times(through: OfficialClient) -> None:
+    run = await through.call("run_sync", agent="message_echo", input=INPUT)
+    [said] = run["output"]
+    assert (said["created_at"], said["completed_at"]) == (INPUT[0]["created_at"], INPUT[0]["completed_at"])
+
+
+async def test_an_agent_knows_the_session_by_the_id_that_its_caller_has(through: OfficialClient) -> None:
+    for session in (None, "one", "one"):
+        run = await through.call("run_sync", agent="session_id", input="x", session=session)
+        assert run["output"][0]["parts"][0]["content"] == run["session_id"]
+
+
+async def test_a_session_holds_the_same_messages_with_the_same_times(
+    direct: OfficialClient, through: OfficialClient
+) -> None:
+    said: list[list[Any]] = []
+    for client in (direct, through):
+        await client.call("run_sync", agent="history_echo", input=INPUT, session="held")
+        run = await client.call("run_sync", agent="history_echo", input=INPUT, session="held")
+        said += [run["output"], await client.call("history", session="held")]
+    assert said[2] == said[0]
+    assert len(said[0]) == 3
+    # The SDK's server records a message in the role that the agent gave it, and shows it in its own.
+    assert [timeless({**each, "role": ""}) for each in said[3]] == [timeless({**each, "role": ""}) for each in said[1]]
+
+
+async def test_a_question_without_words_is_asked_and_answered_without_words(
+    direct: OfficialClient, through: OfficialClient
+) -> None:
+    runs: list[Any] = []
+    for client in (direct, through):
+        asked = await client.call("run_sync", agent="ask_nothing", input="x")
+        done = await client.call("run_resume_sync", run_id=asked["run_id"], answer={"parts": []})
+        # The SDK's server never takes a question away.
+        runs.append([shown(asked), {**shown(done), "await_request": None}])
+    assert runs[1] == runs[0]

@@ -1,0 +1,121 @@
+"""A gateway in a process of its own, and what a request does to it: how long others wait, how much memory it takes."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+import yaml
+
+from tests import loopback
+from tests.gateway.command import ROOT, Served, served
+
+__all__ = ("MB", "Strain", "Strained", "strained")
+
+MB: Final = 2**20
+BOUND: Final = 45.0
+"""Seconds for one request under measurement."""
+MOST_BUSY: Final = 1.0
+"""Seconds for which nobody else may be answered because the gateway computes: on a quiet machine of two cores the aim
+is half of it."""
+MOST_WAIT: Final = 10.0
+"""The same, whatever the reason: a backstop, because machines that run tests do other things, too."""
+MOST_MEMORY: Final = 200 * MB
+"""Beyond the request's own body."""
+
+
+@dataclass
+class Strain:
+    """What was noticed from outside. Filled when the measurement has ended."""
+
+    wait: float = 0.0
+    """Seconds of the slowest answer to anybody else."""
+    busy: float = 0.0
+    """The same, as far as the gateway itself computed meanwhile."""
+    memory: int = 0
+    """Bytes by which the gateway grew at the most."""
+    asked: int = 0
+    detail: Mapping[str, Any] | None = None
+
+    def check(self, body: int = 0, *, memory: int = MOST_MEMORY) -> None:
+        """`body` = bytes that the request itself has."""
+        print(f"{self!s}, body {body / MB:.0f} MB")
+        assert self.busy <= MOST_BUSY, self
+        assert self.wait <= MOST_WAIT, self
+        assert self.memory <= body + memory, self
+
+    def __str__(self) -> str:
+        return f"others waited {self.wait:.2f} s ({self.busy:.2f} s of computing), {self.memory / MB:.0f} MB"
+
+
+class Strained:
+    """A gateway to put requests to."""
+
+    def __init__(self, process: Served, http: httpx.AsyncClient) -> None:
+        self.process = process
+        self.url = process.url
+        self.http = http
+        """With the gateway as its base URL."""
+        self.pid = process.process.pid
+        self.port = int(process.url.rpartition(":")[2])
+
+    def memory(self) -> tuple[int, int]:
+        """(now, at the most) in bytes of RAM."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        found = dict(line.split(":", 1) for line in status.splitlines() if line.startswith("Vm"))
+        return tuple(int(found[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))  # type: ignore[return-value]
+
+    def _begin(self) -> int:
+        """The memory now; the peak begins here (proc(5), clear_refs)."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+        return self.memory()[0]
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncGenerator[Strain]:
+        """Measure from here to the end of the block."""
+        found = Strain()
+        probe = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.limits.probe",
+            str(self.port),
+            str(self.pid),
+            cwd=ROOT,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert probe.stdin is not None and probe.stdout is not None
+        try:
+            async with asyncio.timeout(BOUND):
+                assert await probe.stdout.readline() == b"ready\n"
+            before = self._begin()
+            async with asyncio.timeout(BOUND):
+                yield found
+            probe.stdin.close()
+            async with asyncio.timeout(BOUND):
+                told = json.loads(await probe.stdout.readline())
+            found.memory = self.memory()[1] - before
+        finally:
+            if probe.returncode is None:
+                probe.kill()
+            await probe.wait()
+        assert not any(each["failed"] for each in told.values()), told
+        found.detail = told
+        found.wait = max(each["wait"] for each in told.values())
+        found.busy = max(each["busy"] for each in told.values())
+        found.asked = sum(each["asked"] for each in told.values())
+
+
+@asynccontextmanager
+async def strained(folder: Path, **settings: Any) -> AsyncGenerator[Strained]:
+    """`settings` are those of babelgate.yaml; loopback may be fetched unless they say otherwise."""
+    given: dict[str, Any] = {"network": {"allow": ["127.0.0.0/8"]}, "log_level": "warning", **settings}
+    (folder / "babelgate.yaml").write_text(yaml.safe_dump(given))
+    with served(folder, "--config", "babelgate.yaml") as process:
+        async with loopback.client(base_url=process.url, timeout=httpx.Timeout(BOUND)) as http:
+            yield Strained(process, http)

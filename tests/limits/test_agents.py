@@ -1,0 +1,52 @@
+"""What agents in the gateway's own process say too much of: their run fails, and nobody else notices."""
+
+from collections.abc import AsyncGenerator
+
+import pytest
+import pytest_asyncio
+
+from tests.limits.hostile import AGENTS
+from tests.limits.strain import MB, Strained, strained
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
+    agents = {name: {"python": f"tests.limits.hostile:{name}"} for name in (*AGENTS, "words", "events")}
+    echo = {"echo": {"python": "gateway.demo:echo"}}
+    async with strained(tmp_path_factory.mktemp("gateway"), agents=agents | echo) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", AGENTS)
+async def test_an_agent_that_says_too_much_fails_and_holds_nobody_up(gateway: Strained, name: str) -> None:
+    asked = {"assistant_id": name, "input": {"message": "hi"}}
+    async with gateway.watched() as strain:
+        told = (await gateway.http.post("/runs/wait", json=asked)).json()
+    assert told["__error__"]["error"] == "AgentInvalidError"
+    assert AGENTS[name] in told["__error__"]["message"]
+    strain.check(memory=100 * MB)
+
+
+async def test_as_many_values_as_an_agent_may_say_hold_nobody_up(gateway: Strained) -> None:
+    async with gateway.watched() as strain:
+        told = (
+            await gateway.http.post("/runs/wait", json={"assistant_id": "words", "input": {"message": "hi"}})
+        ).json()
+    assert len(told["words"]) == 190_000
+    strain.check()
+
+
+async def test_large_events_wait_on_the_disk_for_a_reader_who_is_slow(gateway: Strained) -> None:
+    """280 MB of them: neither who writes them down nor who reads them is given all at once."""
+    asked = {"assistant_id": "events", "input": {"message": "hi"}, "stream_mode": ["custom"]}
+    size = 0
+    async with gateway.watched() as strain, gateway.http.stream("POST", "/runs/stream", json=asked) as slow:
+        run = slow.headers["content-location"]
+        joined = await gateway.http.get(f"{run}/join")  # when it has ended, the other one begins to read
+        assert joined.json()["messages"][-1]["content"] == "done"
+        async for chunk in slow.aiter_raw():
+            size += len(chunk)
+    assert size > 40 * 7 * MB
+    strain.check(memory=250 * MB)

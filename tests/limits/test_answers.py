@@ -1,0 +1,66 @@
+"""Answers that are one large thing: it is sent piece by piece, as lists are."""
+
+from collections.abc import AsyncGenerator
+from typing import Final
+
+import pytest
+import pytest_asyncio
+
+from canonical.value import JsonObject
+from tests.limits.strain import MB, MOST_MEMORY, Strained, strained
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+TEXT: Final = "x" * (7 * MB)
+MANY: Final = 12
+MEMORY: Final = MOST_MEMORY
+"""For answers of 84 MB, whose state is read from the log where it is in memory no longer."""
+V1: Final = {"A2A-Version": "1.0"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
+    agents = {"echo": {"python": "gateway.demo:echo"}, "messages": {"python": "tests.limits.hostile:messages"}}
+    async with strained(tmp_path_factory.mktemp("gateway"), agents=agents) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def thread_id(gateway: Strained) -> str:
+    thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
+    for number in range(MANY):
+        values = {"values": {f"text {number}": TEXT}}
+        assert (await gateway.http.post(f"/threads/{thread_id}/state", json=values)).status_code == 200
+    return thread_id
+
+
+async def check(gateway: Strained, method: str, path: str, body: JsonObject | None = None, *, memory: int) -> None:
+    size, end = 0, b""
+    async with gateway.watched() as strain, gateway.http.stream(method, path, json=body, headers=V1) as answer:
+        assert answer.status_code == 200
+        async for chunk in answer.aiter_raw():
+            size, end = size + len(chunk), chunk
+    assert size > MANY * len(TEXT)
+    assert end.rstrip().endswith(b"}")
+    strain.check(memory=memory)
+
+
+@pytest.mark.parametrize("path", ["/threads/{thread_id}/state", "/threads/{thread_id}"])
+async def test_a_large_state_holds_nobody_up(gateway: Strained, thread_id: str, path: str) -> None:
+    await check(gateway, "GET", path.format(thread_id=thread_id), memory=MEMORY)
+
+
+async def test_the_end_of_a_run_on_a_large_state_holds_nobody_up(gateway: Strained, thread_id: str) -> None:
+    body: JsonObject = {"assistant_id": "echo", "input": {"message": "hi"}}
+    await check(gateway, "POST", f"/threads/{thread_id}/runs/wait", body, memory=MEMORY)
+
+
+async def test_a_large_task_of_a2a_holds_nobody_up(gateway: Strained) -> None:
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+    body = {"message": message, "configuration": {"returnImmediately": True}}
+    made = (await gateway.http.post("/a2a/messages/message:send", json=body, headers=V1)).json()
+    path = f"/a2a/messages/tasks/{made['task']['id']}"
+    async with gateway.http.stream("POST", f"{path}:subscribe", headers=V1) as following:
+        async for _ in following.aiter_raw():
+            pass
+    await check(gateway, "GET", path, memory=3 * MEMORY)

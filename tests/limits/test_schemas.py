@@ -1,0 +1,53 @@
+"""Schemas of outputs that nobody has time for: what cannot be checked is not checked, and nobody else notices."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+import pytest_asyncio
+
+from canonical import AgentInfo
+from gateway.runs.output_schema import misfit
+from tests.limits.schemas import AGENTS
+from tests.limits.strain import MB, Strained, strained
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
+    agents = {name: {"python": f"tests.limits.schemas:{name}"} for name in AGENTS}
+    echo = {"echo": {"python": "gateway.demo:echo"}}
+    async with strained(tmp_path_factory.mktemp("gateway"), agents=agents | echo) as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", AGENTS)
+async def test_a_schema_that_takes_for_ever_holds_nobody_up(gateway: Strained, name: str) -> None:
+    async with gateway.watched() as strain:
+        told = await gateway.http.post("/runs/wait", json={"assistant_id": name, "input": {"message": "hi"}})
+    assert told.status_code == 200
+    assert "__error__" not in told.json()
+    strain.check(memory=100 * MB)
+
+
+async def test_what_a_schema_refers_to_elsewhere_is_not_fetched(caplog: pytest.LogCaptureFixture) -> None:
+    asked = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/schema"
+        for schema in (
+            {"$ref": url},
+            {"$dynamicRef": url},
+            {"pattern": "a", "$ref": url},
+            {"$schema": url, "$ref": "#a"},
+        ):
+            caplog.clear()
+            assert await misfit(AgentInfo(name="a", schemas={"output": schema}), {"n": 1}) is None
+            assert "not checked against its schema: it cannot be followed" in caplog.text
+    assert not asked.is_set()

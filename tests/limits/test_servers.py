@@ -1,0 +1,234 @@
+"""What the servers of agents answer to take the gateway down: bombs, answers without end, JSON of a million values. The
+run fails, in the agent's fault, and nobody else notices."""
+
+import asyncio
+import gzip
+import sys
+import zlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from tests.adapters.openai.model import serve
+from tests.faults.proxy import Endless, Instead, Proxy, Trouble, proxied
+from tests.faults.stage import WIRES, Players, words_of
+from tests.gateway.command import babelgate
+from tests.limits.strain import MB, Strained, strained
+from tests.running import running
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+
+def bomb(start: bytes, unit: bytes, end: bytes, most: int = 4 * 2**30) -> bytes:
+    """A gzip file of a few megabytes, whose middle is `unit` again and again up to `most` bytes."""
+    packing = zlib.compressobj(9, zlib.DEFLATED, 31)
+    head = packing.compress(start) + packing.flush(zlib.Z_FULL_FLUSH)
+    plain = unit * (MB // len(unit))
+    packing = zlib.compressobj(9, zlib.DEFLATED, -15)
+    block = packing.compress(plain) + packing.flush(zlib.Z_FULL_FLUSH)
+    packing = zlib.compressobj(9, zlib.DEFLATED, -15)
+    return head + block * (most // len(plain)) + packing.compress(end) + packing.flush()
+
+
+def answer(body: bytes, *headers: bytes, status: bytes = b"200 OK", type: bytes = b"application/json") -> bytes:
+    lines = (b"HTTP/1.1 " + status, b"Content-Type: " + type, b"Connection: close", *headers)
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+
+SELF: Final = str(uuid4()).encode()
+"""As a gateway calls itself."""
+GZIP: Final = b"Content-Encoding: gzip"
+SSE: Final = b"text/event-stream"
+STREAM: Final = answer(b"", type=SSE)
+CHUNKED: Final = answer(b"", b"Transfer-Encoding: chunked")
+WIDE: Final = b'{"a":[' + b"[]," * (20 * MB) + b"0]}"
+
+BOMBS: Final[Mapping[str, Trouble]] = {
+    "an answer that unpacks to 4 GB": Instead(answer(bomb(b'{"a":"', b"a", b'"}'), GZIP)),
+    "an event that unpacks to 4 GB": Instead(answer(bomb(b"data: ", b"a", b"\n\n"), GZIP, type=SSE)),
+    "an error that unpacks to 4 GB": Instead(answer(bomb(b'{"a":"', b"a", b'"}'), GZIP, status=b"500 No")),
+    "an answer of 20 million values": Instead(answer(WIDE)),
+    "an answer of 20 million values, packed": Instead(answer(gzip.compress(WIDE, 1), GZIP)),
+    "an event of 20 million values": Instead(answer(b"data: " + WIDE + b"\n\n", type=SSE)),
+    "an answer of 200 MB": Endless(answer(b'{"a":"'), b"x", 200 * MB),
+    "an event without end": Endless(STREAM + b"data: ", b"a"),
+}
+"""For each protocol."""
+
+MOST: Final = 256 * MB
+"""Of what nobody keeps."""
+
+ENDLESS: Final[Mapping[str, Trouble]] = {
+    "a status line": Endless(b"HTTP/1.1 200 ", b"a", MOST),
+    "a header": Endless(b"HTTP/1.1 200 OK\r\nX: ", b"a", MOST),
+    "the name of a header": Endless(b"HTTP/1.1 200 OK\r\nX", b"a", MOST),
+    "headers": Endless(b"HTTP/1.1 200 OK\r\n", b"X: a\r\n", MOST),
+    "a chunk's length": Endless(CHUNKED, b"0", MOST),
+    "a chunk's extension": Endless(CHUNKED + b"5;", b"a", MOST),
+    "a trailer": Endless(CHUNKED + b"0\r\nX: ", b"a", MOST),
+    "trailers": Endless(CHUNKED + b"0\r\n", b"X: a\r\n", MOST),
+    "an event of lines": Endless(STREAM, b"data: a\n", MOST),
+    "an answer": Endless(answer(b'{"a":"'), b"a", MOST),
+    "an error": Endless(answer(b'{"a":"', status=b"500 No"), b"a", MOST),
+}
+"""Without end. All protocols read these in one place."""
+
+
+@dataclass
+class House:
+    """A gateway whose agents are on servers that do whatever the test says."""
+
+    gateway: Strained
+    proxies: Mapping[str, Proxy]
+
+    def proxy(self, wire: str) -> Proxy:
+        return self.proxies["models" if WIRES[wire].models else "one"]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[House]:
+    folder = tmp_path_factory.mktemp("servers")
+    (folder / "far").mkdir()
+    (folder / "near").mkdir()
+    players = Players()
+    async with AsyncExitStack() as stack:
+        far = await stack.enter_async_context(running(folder / "far", players.agents()))
+        models = await stack.enter_async_context(serve(model=players.model))
+        proxies = {
+            "one": await stack.enter_async_context(proxied(far.url)),
+            "models": await stack.enter_async_context(proxied(models.url)),
+        }
+        agents: dict[str, Any] = {"echo": {"python": "gateway.demo:echo"}}
+        for name, wire in WIRES.items():
+            url = proxies["models" if wire.models else "one"].url + wire.path.format(agent="tell")
+            agents[name] = {"url": url, "protocol": wire.protocol, "agent": "two" if wire.models else "tell"}
+        near = await stack.enter_async_context(strained(folder / "near", agents=agents))
+        yield House(near, proxies)
+
+
+async def run(house: House, wire: str, text: str = "hello") -> dict[str, Any]:
+    """The state that LangGraph's clients are told at the end, or the error of the run."""
+    asked = {"assistant_id": wire, "input": {"messages": [{"role": "user", "content": text}]}}
+    told = await house.gateway.http.post("/runs/wait", json=asked)
+    assert told.status_code == 200, told.text[:500]
+    return told.json()
+
+
+async def fails(house: House, wire: str, name: str, trouble: Trouble) -> None:
+    """And the next run does not."""
+    proxy = house.proxy(wire)
+    proxy.reset()
+    proxy.befall(WIRES[wire].starts, trouble)
+    async with house.gateway.watched() as strain:
+        told = await run(house, wire)
+    assert proxy.struck.is_set()
+    assert told["__error__"]["error"] in ("AgentInvalidError", "AgentFailedError", "AgentUnreachableError"), told
+    assert len(told["__error__"]["message"]) < 1000
+    strain.check()
+    proxy.reset()
+    assert (await run(house, wire, name))["messages"][-1]["content"] == words_of(name)
+
+
+@pytest.mark.parametrize("name", BOMBS)
+@pytest.mark.parametrize("wire", WIRES)
+async def test_what_a_server_answers_is_bounded(house: House, wire: str, name: str) -> None:
+    await fails(house, wire, name, BOMBS[name])
+
+
+@asynccontextmanager
+async def saying(said: Callable[[asyncio.StreamWriter], Awaitable[None]]) -> AsyncGenerator[str]:
+    """The URL of a server that says the same to everybody."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            await said(writer)
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+LISTS: Final[Mapping[str, tuple[bytes, bytes]]] = {
+    "4 GB, packed": (answer(bomb(b'{"a":"', b"a", b'"}'), GZIP), b""),
+    "20 million values": (answer(b'{"a":['), b"[],"),
+    "200 MB": (answer(b'{"a":"'), b"x"),
+    "a refusal of 4 GB, packed": (answer(bomb(b'{"a":"', b"a", b'"}'), GZIP, status=b"404 No"), b""),
+    "a refusal of 200 MB": (answer(b'{"a":"', status=b"404 No"), b"x"),
+}
+"""How it begins, and what goes on for 200 MB."""
+MEASURED: Final = """
+import atexit, runpy, sys
+from pathlib import Path
+def tell():
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    Path("peak").write_text(line.split()[1])
+atexit.register(tell)
+runpy.run_module("gateway", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("name", LISTS)
+async def test_a_server_that_is_looked_at_is_not_taken_in_whole(tmp_path: Path, name: str) -> None:
+    """By `babelgate add`, which tries all protocols at once."""
+    start, again = LISTS[name]
+    start = start.replace(b"\r\n", b"\r\nBabelgate: 1; instance=" + SELF + b"\r\n", 1)
+
+    async def said(writer: asyncio.StreamWriter) -> None:
+        writer.write(start)
+        for _ in range(3200 if again else 0):
+            writer.write(again * (65536 // len(again)))
+            await writer.drain()
+
+    async with saying(said) as url:
+        program = (sys.executable, "-c", MEASURED)
+        done = await asyncio.to_thread(babelgate, tmp_path, "add", f"a={url}", program=program)
+    assert done.returncode == 1, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert int((tmp_path / "peak").read_text()) * 1024 < 350 * MB
+
+
+async def test_a_session_of_many_large_messages_is_refused(house: House) -> None:
+    """150 URLs of 15 MB each are a request of 8 KB."""
+    size = 15 * MB
+    message = b'{"role":"user","parts":[{"content":"' + b"x" * size + b'"}]}'
+
+    async def said(writer: asyncio.StreamWriter) -> None:
+        writer.write(answer(message, b"Content-Length: %d" % len(message)))
+
+    async with saying(said) as url:
+        session = {"id": str(uuid4()), "history": [f"{url}/{number}" for number in range(150)]}
+        body = {"agent_name": "echo", "session": session, "input": [{"role": "user", "parts": [{"content": "hi"}]}]}
+        async with house.gateway.watched() as strain:
+            told = await house.gateway.http.post("/acp/runs", json=body)
+    assert told.status_code == 413
+    assert "session.history" in told.json()["message"]
+    strain.check()
+
+
+async def test_a_session_of_many_values_is_refused(house: House) -> None:
+    message = b'{"role":"user","parts":[' + b",".join([b'{"content":"x"}'] * 9_000) + b"]}"
+
+    async def said(writer: asyncio.StreamWriter) -> None:
+        writer.write(answer(message, b"Content-Length: %d" % len(message)))
+
+    async with saying(said) as url:
+        session = {"id": str(uuid4()), "history": [f"{url}/{number}" for number in range(100)]}
+        body = {"agent_name": "echo", "session": session, "input": [{"role": "user", "parts": [{"content": "hi"}]}]}
+        async with house.gateway.watched() as strain:
+            told = await house.gateway.http.post("/acp/runs", json=body)
+    assert told.status_code == 413
+    strain.check()
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+async def test_an_answer_without_end_is_ended(house: House, name: str) -> None:
+    await fails(house, "acp", name, ENDLESS[name])

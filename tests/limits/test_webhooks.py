@@ -1,0 +1,89 @@
+"""Pushing to many addresses: a task has so many, and so many are posted to at a time."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from canonical.value import JsonObject
+from tests.limits.strain import BOUND, Strained, strained
+
+pytestmark = pytest.mark.timeout(120)
+
+V1: Final = {"A2A-Version": "1.0"}
+
+
+class Receiver:
+    """Takes every post, once it is let go."""
+
+    def __init__(self) -> None:
+        self.got = 0
+        self.held = asyncio.Event()
+        self.url = ""
+        self._more = asyncio.Condition()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        async with self._more:
+            self.got += 1
+            self._more.notify_all()
+        await self.held.wait()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async def receives(self, count: int) -> None:
+        async with asyncio.timeout(BOUND), self._more:
+            await self._more.wait_for(lambda: self.got >= count)
+
+
+@pytest.fixture
+async def receiver() -> AsyncGenerator[Receiver]:
+    made = Receiver()
+    server = await asyncio.start_server(made.serve, "127.0.0.1", 0, limit=2**20)
+    async with server:
+        made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        yield made
+        made.held.set()
+
+
+async def call(gateway: Strained, agent: str, method: str, params: JsonObject) -> dict[str, Any]:
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    return (await gateway.http.post(f"/a2a/{agent}", json=body, headers=V1)).json()
+
+
+def said(text: str, **more: Any) -> JsonObject:
+    return {"message": {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}], **more}}
+
+
+async def test_a_task_with_the_most_webhooks_it_may_have_holds_nobody_up(tmp_path: Path, receiver: Receiver) -> None:
+    receiver.held.set()
+    async with strained(tmp_path) as gateway:
+        task = (await call(gateway, "ask", "SendMessage", said("hi")))["result"]["task"]
+        async with gateway.watched() as strain:
+            for number in range(200):
+                config = {"taskId": task["id"], "id": str(number), "url": receiver.url}
+                answer = await call(gateway, "ask", "CreateTaskPushNotificationConfig", config)
+                if number < 16:
+                    assert answer["result"]["id"] == str(number)
+                else:
+                    assert answer["error"]["code"] == -32602
+                    assert answer["error"]["message"] == "A task has at most 16 webhooks, and this one has that many"
+            await call(gateway, "ask", "SendMessage", said("Bob", taskId=task["id"]))
+            await receiver.receives(16 * 2)
+        strain.check()
+
+
+async def test_so_many_posts_of_one_owner_are_under_way_and_no_more(tmp_path: Path, receiver: Receiver) -> None:
+    async with strained(tmp_path) as gateway:
+        push = {"configuration": {"taskPushNotificationConfig": {"url": receiver.url}}}
+        for number in range(40):
+            assert "result" in await call(gateway, "echo", "SendMessage", {**said(str(number)), **push})
+        await receiver.receives(16)
+        for _ in range(10):
+            await gateway.http.post("/runs/wait", json={"assistant_id": "echo", "input": {"message": "hi"}})
+        assert receiver.got == 16
+        receiver.held.set()
+        await receiver.receives(40)

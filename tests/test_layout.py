@@ -1,0 +1,206 @@
+"""Where things are: every module has its test, adapters share one vocabulary, nothing is too long to be understood.
+
+What is in the way of a rule stands here with a reason, and an entry that nothing needs any more fails, too.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from configparser import ConfigParser
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Final
+
+from adapters import ADAPTERS, UPSTREAMS
+
+ROOT: Final = Path(__file__).parent.parent
+PACKAGES: Final = ("canonical", "adapters", "gateway", "conformance")
+
+VOCABULARY: Final = frozenset(
+    {"__init__", "wire", "codec", "write", "read", "request", "errors", "agents", "carries", "server", "client"}
+)
+"""The jobs of an adapter (the table in CONTRIBUTING.md): files where small, folders where large."""
+
+MODULE_LINES: Final = 800
+FUNCTION_LINES: Final = 75
+PARTICIPLES: Final = re.compile(
+    "begun|bound|broken|brought|built|caught|chosen|done|drawn|driven|fallen|felt|forgotten|"
+    "found|given|gone|got|grown|heard|held|hidden|hung|kept|known|laid|led|lent|lit|lost|"
+    "made|meant|met|paid|ran|said|seen|sent|sold|sought|spent|spoken|stolen|struck|taken|"
+    "taught|thought|thrown|told|torn|understood|woken|won|worn|written"
+)
+"""The irregular ones; the others end in -ed."""
+NAMED_SO: Final = {
+    "canonical/feature.py: dropped": "the level of a Carry that it makes",
+    "gateway/runs/engine.py: broken": "a field of the class that it describes",
+}
+LONG: Final = {"gateway/storage/statements.py: __init__": "one prepared statement after another"}
+
+TESTED_BY: Final[Mapping[str, str]] = {
+    # The two ports of adapters, and what clients and servers of all protocols share: by every adapter's own tests.
+    "adapters/_adapter.py": "tests/gateway/http/test_app.py",
+    "adapters/_upstream.py": "tests/gateway/agents/test_registry.py",
+    "adapters/_aside.py": "tests/limits/test_bodies.py",
+    "adapters/_client/answers.py": "tests/limits/test_servers.py",
+    "adapters/_server/caller.py": "tests/gateway/http/test_middleware.py",
+    "adapters/_server/listed.py": "tests/limits/test_lists.py",
+    "adapters/_server/own_files.py": "tests/behaviour/test_own_files.py",
+    # Models of messages, and what is read and written in their terms: both ways, by the goldens of each protocol.
+    "adapters/a2a/wire/*": "tests/adapters/a2a/test_golden.py",
+    "adapters/a2a/codec/dialect.py": "tests/adapters/a2a/test_golden.py",
+    "adapters/a2a/read/*": "tests/adapters/a2a/test_client.py",
+    "adapters/a2a/client/*": "tests/adapters/a2a/test_client.py",
+    "adapters/a2a/server/call.py": "tests/adapters/a2a/server/test_jsonrpc.py",
+    "adapters/a2a/server/follow.py": "tests/adapters/a2a/server/test_operation.py",
+    "adapters/acp/wire.py": "tests/adapters/acp/test_golden.py",
+    "adapters/acp/write/*": "tests/adapters/acp/test_golden.py",
+    "adapters/acp/read.py": "tests/adapters/acp/test_client.py",
+    "adapters/acp/agents.py": "tests/adapters/acp/codec/test_messages.py",
+    "adapters/acp/errors.py": "tests/adapters/acp/codec/test_messages.py",
+    "adapters/acp/client/*": "tests/adapters/acp/test_client.py",
+    "adapters/aief/wire/*": "tests/adapters/aief/test_codec.py",
+    "adapters/aief/write/*": "tests/adapters/aief/test_golden.py",
+    "adapters/aief/agents.py": "tests/adapters/aief/test_client.py",
+    "adapters/aief/errors.py": "tests/adapters/aief/test_server.py",
+    "adapters/aief/request.py": "tests/adapters/aief/test_client.py",
+    "adapters/aief/client/*": "tests/adapters/aief/test_client.py",
+    "adapters/langchain/wire/*": "tests/adapters/langchain/test_golden.py",
+    "adapters/langchain/codec/*": "tests/adapters/langchain/test_golden.py",
+    "adapters/langchain/write/*": "tests/adapters/langchain/test_golden.py",
+    "adapters/langchain/errors/*": "tests/adapters/langchain/codec/test_state.py",
+    "adapters/langchain/agents.py": "tests/adapters/langchain/client/test_discovery.py",
+    "adapters/langchain/request.py": "tests/adapters/langchain/test_client.py",
+    "adapters/langchain/client/*": "tests/adapters/langchain/test_client.py",
+    "adapters/langchain/server/cancel.py": "tests/adapters/langchain/server/test_runs.py",
+    "adapters/langchain/server/context.py": "tests/adapters/langchain/server/test_threads.py",
+    "adapters/langchain/server/create_run.py": "tests/adapters/langchain/server/test_runs.py",
+    "adapters/langchain/server/event_commands.py": "tests/adapters/langchain/server/test_event_stream.py",
+    "adapters/langchain/server/join.py": "tests/adapters/langchain/server/test_stream.py",
+    "adapters/langchain/server/wait.py": "tests/adapters/langchain/server/test_runs.py",
+    "adapters/openai/wire.py": "tests/adapters/openai/read/test_readers.py",
+    "adapters/openai/codec.py": "tests/adapters/openai/request/test_requests.py",
+    "adapters/openai/errors.py": "tests/adapters/openai/request/test_requests.py",
+    "adapters/openai/agents.py": "tests/adapters/openai/request/test_requests.py",
+    "adapters/openai/request/*": "tests/adapters/openai/request/test_requests.py",
+    "adapters/openai/read/*": "tests/adapters/openai/read/test_readers.py",
+    "adapters/openai/client/*": "tests/adapters/openai/test_client.py",
+    "adapters/*/carries.py": "tests/pairs/test_matrix.py",
+    # The ports of the canonical model, and its smallest types: by whoever implements and uses them.
+    "canonical/hub.py": "tests/behaviour/test_hub_owners.py",
+    "canonical/store.py": "tests/behaviour/test_hub_owners.py",
+    "canonical/listed.py": "tests/limits/test_lists.py",
+    "canonical/thread.py": "tests/canonical/test_history.py",
+    "canonical/value.py": "tests/canonical/test_stored.py",
+    # Probes and their wire: by scripted servers, every requirement both kept and broken.
+    "conformance/protocols/*": "tests/conformance/test_judge.py",
+    "conformance/across/*": "tests/conformance/test_across.py",
+    "conformance/wire/*": "tests/conformance/test_judge.py",
+    "conformance/report/*": "tests/conformance/test_examine.py",
+    "conformance/baseline.py": "tests/conformance/test_examine.py",
+    "conformance/leak.py": "tests/conformance/test_judge.py",
+    "conformance/probe.py": "tests/conformance/test_judge.py",
+    "conformance/requirement.py": "tests/conformance/test_judge.py",
+    "conformance/trigger.py": "tests/conformance/test_examine.py",
+    "conformance/verdict.py": "tests/conformance/test_judge.py",
+    "conformance/bench/*": "tests/gateway/cli/test_bench.py",
+    "conformance/contract/*": "tests/conformance/test_contract.py",
+    # The command line: as processes.
+    "gateway/cli/check.py": "tests/conformance/test_examine.py",
+    "gateway/cli/embedded.py": "tests/gateway/cli/test_bench.py",
+    "gateway/cli/progress.py": "tests/gateway/cli/test_bench.py",
+    "gateway/cli/*": "tests/gateway/cli/test_cli.py",
+    "gateway/settings/load.py": "tests/gateway/settings/test_model.py",
+    "gateway/settings/place.py": "tests/behaviour/test_secrets.py",
+    "gateway/background.py": "tests/gateway/runs/test_engine.py",
+    "gateway/ids.py": "tests/gateway/runs/test_event_check.py",
+    "gateway/agents/detection.py": "tests/gateway/cli/test_add.py",
+    "gateway/agents/langgraph/signature.py": "tests/gateway/agents/langgraph/test_factory.py",
+    "gateway/agents/langgraph/store.py": "tests/gateway/agents/langgraph/test_agent.py",
+    "gateway/runs/attempt.py": "tests/gateway/runs/test_engine.py",
+    "gateway/runs/invocation.py": "tests/gateway/runs/test_engine.py",
+    "gateway/runs/lifecycle.py": "tests/gateway/runs/test_submission.py",
+    "gateway/runs/schema_check.py": "tests/gateway/runs/test_output_schema.py",
+    "gateway/storage/size.py": "tests/limits/test_inputs.py",
+    "gateway/storage/statements.py": "tests/gateway/storage/test_query_plans.py",
+    "gateway/storage/subscription.py": "tests/gateway/test_hub.py",
+    "gateway/storage/tables.py": "tests/gateway/storage/test_database.py",
+}
+"""Modules whose test does not stand at the mirrored path → the test that shows what they do. The first match counts."""
+
+
+def modules() -> Iterator[Path]:
+    for package in PACKAGES:
+        yield from (each for each in sorted((ROOT / package).rglob("*.py")) if "migrations" not in each.parts)
+
+
+def test_every_module_has_its_test() -> None:
+    needed: set[str] = set()
+    for module in modules():
+        name = module.relative_to(ROOT)
+        if module.stem in ("__init__", "__main__") or (ROOT / mirrored(name)).is_file():
+            continue
+        found = next((pattern for pattern in TESTED_BY if fnmatch(str(name), pattern)), None)
+        assert found is not None, f"{name}: no {mirrored(name)}, and nothing in TESTED_BY says what tests it"
+        needed.add(found)
+    assert set(TESTED_BY) == needed, "nothing needs these entries"
+    assert all((ROOT / test).is_file() for test in TESTED_BY.values())
+
+
+def mirrored(module: Path) -> Path:
+    return Path("tests") / module.parent / f"test_{module.stem.lstrip('_')}.py"
+
+
+def test_every_adapter_has_the_same_words_for_the_same_jobs() -> None:
+    for folder in adapters():
+        names = {each.stem for each in folder.iterdir() if each.suffix == ".py" or (each / "__init__.py").is_file()}
+        assert names <= VOCABULARY, f"{folder.name}: {sorted(names - VOCABULARY)}"
+
+
+def adapters() -> list[Path]:
+    found = [each for each in (ROOT / "adapters").iterdir() if (each / "__init__.py").is_file()]
+    return [each for each in found if not each.name.startswith("_")]
+
+
+def test_the_import_contracts_name_every_adapter() -> None:
+    contracts = ConfigParser()
+    contracts.read(ROOT / ".importlinter")
+    folders = {f"adapters.{each.name}" for each in adapters()}
+    assert set(contracts["importlinter:contract:adapters"]["modules"].split()) == folders
+    assert set(contracts["importlinter:contract:pure"]["source_modules"].split()) == {"canonical", *folders}
+    served = {adapter.routes.__module__.split(".")[1] for adapter in ADAPTERS}
+    called = {re.sub(r"^agent-protocol$|^langgraph$", "langchain", upstream.protocol) for upstream in UPSTREAMS}
+    assert {f"adapters.{name}" for name in served | called} == folders
+
+
+def test_modules_and_functions_can_be_held_in_mind() -> None:
+    for module in modules():
+        source = module.read_text(encoding="utf-8")
+        name = module.relative_to(ROOT)
+        assert len(source.splitlines()) <= MODULE_LINES, name
+        for function in functions(ast.parse(source)):
+            lines = (function.end_lineno or function.lineno) - function.lineno + 1
+            assert lines <= FUNCTION_LINES or f"{name}: {function.name}" in LONG, f"{name}: {function.name}: {lines}"
+
+
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def test_no_function_is_a_bare_participle() -> None:
+    """An action begins with a verb, a predicate with is_, has_ or can_, and a value is a noun. The judge is left out:
+    its scenes are named by what has happened in them (`answered`, `streamed`)."""
+    found = {
+        f"{module.relative_to(ROOT)}: {function.name}"
+        for module in modules()
+        for function in functions(ast.parse(module.read_text(encoding="utf-8")))
+        if is_participle(function.name.strip("_")) and module.relative_to(ROOT).parts[0] != "conformance"
+    }
+    assert found == set(NAMED_SO)
+
+
+def is_participle(name: str) -> bool:
+    return name.isalpha() and (
+        PARTICIPLES.fullmatch(name) is not None or (name.endswith("ed") and name not in ("feed", "need", "seed"))
+    )

@@ -1,0 +1,64 @@
+"""Which tier a test belongs to, found out from what it imports: nobody has to remember to mark it.
+
+`unit` opens no connection, `sockets` starts servers or processes of ours, `peers` runs other people's clients and
+servers, `crash` kills gateways.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+__all__ = ("TIERS", "tier_of")
+
+TIERS: Final = ("unit", "sockets", "peers", "crash")
+_ROOT: Final = Path(__file__).parents[1]
+_FOLDERS: Final = {"tests/interop": "peers", "tests/crash": "crash"}
+_OPENS_SOCKETS: Final = frozenset(
+    {"aiohttp", "multiprocessing", "socket", "subprocess", "tests.loopback", "tests.serving", "uvicorn"}
+)
+"""What a module imports that starts servers or processes, or calls them."""
+_CALLS: Final = frozenset({"create_server", "create_subprocess_exec", "open_connection", "start_server"})
+"""The same of asyncio."""
+
+
+def tier_of(modules: Iterable[str]) -> str:
+    """By the modules of a test and of its fixtures, `tests.…`."""
+    named = list(modules)
+    for folder, tier in _FOLDERS.items():
+        if any(name.startswith(f"{folder.replace('/', '.')}.") for name in named):
+            return tier
+    return "sockets" if any(_opens_sockets(name) for name in named) else "unit"
+
+
+@cache
+def _opens_sockets(module: str) -> bool:
+    seen: set[str] = set()
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in _OPENS_SOCKETS:
+            return True
+        if name.startswith("tests.") and name not in seen:
+            seen.add(name)
+            waiting += _imports(name)
+    return False
+
+
+@cache
+def _imports(module: str) -> tuple[str, ...]:
+    path = _ROOT.joinpath(*module.split("."))
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return tuple(_named(ast.parse(source.read_text(encoding="utf-8")))) if source.is_file() else ()
+
+
+def _named(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield node.module
+            yield from (f"{node.module}.{each.name}" for each in node.names)
+        elif isinstance(node, ast.Attribute) and node.attr in _CALLS:
+            yield "socket"

@@ -1,0 +1,36 @@
+"""A small protocol as another package would bring it: one text in, one text out.
+
+`GET /toy` lists the agents, `POST /toy/{agent}` with `{"text": …}` runs one and answers with what came of it,
+`GET /toy/runs/{run_id}` shows that again, and what went wrong is an `oops`.
+"""
+
+from collections.abc import Sequence
+
+from adapters._adapter import Adapter, Example
+from adapters._upstream import Upstream
+from babelgate_toy.carries import CARRIES, VERSION
+from babelgate_toy.client import Client, discover
+from babelgate_toy.server import answer_fault, routes
+
+__all__ = ("adapter", "upstream")
+
+
+def examples(base_url: str, agent: str) -> Sequence[Example]:
+    url = f"{base_url}/toy"
+    return (Example("Toy", url, f"""curl -s {url}/{agent} -d '{{"text": "Hello"}}'"""),)
+
+
+adapter = Adapter(
+    name="toy",
+    title="Toy",
+    versions=(VERSION,),
+    prefixes=("/toy",),
+    routes=routes,
+    encode_fault=answer_fault,
+    carries={VERSION: CARRIES},
+    examples=examples,
+)
+
+upstream = Upstream(
+    protocol="toy", title="Toy", discover=discover, client=Client, name_of=lambda info: info.name, own_path="/toy"
+)

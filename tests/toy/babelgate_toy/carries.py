@@ -1,0 +1,16 @@
+"""What the toy protocol carries: texts, and that something failed."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from canonical import FULL, Carry, Feature, dropped
+
+__all__ = ("CARRIES", "VERSION")
+
+VERSION: Final = "1"
+
+CARRIES: Final[Mapping[Feature, Carry]] = {
+    **dict.fromkeys(Feature, dropped("there is one text in and one text out", "Toy 1, Answer")),
+    Feature.TEXT: FULL,
+    Feature.FAULT: FULL,
+}

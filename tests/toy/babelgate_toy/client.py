@@ -1,0 +1,92 @@
+"""An agent on a toy server, whose URL is that of its `/toy`."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar, cast
+from urllib.parse import quote
+
+import httpx
+from pydantic import BaseModel
+from pydantic_core import to_json
+
+from adapters._client.answers import LISTING_LIMIT, REFUSAL_LIMIT, read_answer
+from adapters._client.calls import Calls
+from adapters._client.error_response import refusal
+from adapters._client.status import fault_code
+from adapters._json import validate
+from canonical import AgentInfo, Event, Fault, FaultCode, FaultError, Invocation, TextPart
+from canonical.event import MessageEnded, MessageStarted, PartAdded, UpstreamBound
+from canonical.value import Json
+
+__all__ = ("Client", "discover")
+
+M = TypeVar("M", bound=BaseModel)
+
+_JSON = {"Accept": "application/json"}
+
+
+class Answer(BaseModel):
+    id: str
+    state: str
+    text: str
+    failure: str | None = None
+
+
+class Listed(BaseModel):
+    name: str
+    description: str = ""
+
+
+class Listing(BaseModel):
+    toy: str
+    agents: list[Listed]
+
+
+class Client:
+    def __init__(
+        self,
+        url: str,
+        agent: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: httpx.Timeout | float | None = None,
+        http: httpx.AsyncClient | None = None,
+    ) -> None:
+        self._upstream = _Upstream(url.rstrip("/"), headers, timeout, http)
+        self._path = f"/{quote(agent, safe='')}"
+
+    async def aclose(self) -> None:
+        await self._upstream.aclose()
+
+    async def run(self, call: Invocation) -> AsyncIterator[Event]:
+        async with self._upstream.request("POST", self._path, _JSON, body=to_json({"text": call.text})) as response:
+            answer = _read(Answer, await self._upstream.json(response))
+        yield UpstreamBound(protocol="toy", ids={"run": answer.id})
+        if answer.text:
+            for event in (MessageStarted(), PartAdded(part=TextPart(text=answer.text)), MessageEnded()):
+                yield event
+        if answer.state != "completed":
+            raise FaultError(FaultCode.AGENT_FAILED, answer.failure or f"The agent's run is {answer.state}")
+
+
+async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
+    upstream = _Upstream(url.rstrip("/"), headers, 10.0, http)
+    async with upstream.request("GET", "", _JSON) as response:
+        listing = _read(Listing, await upstream.json(response, LISTING_LIMIT))
+    return [AgentInfo(name=each.name, description=each.description) for each in listing.agents]
+
+
+class _Upstream(Calls):
+    async def read_refusal(self, response: httpx.Response) -> FaultError:
+        words = f"The agent's server answered {response.status_code}"
+        with suppress(FaultError, KeyError, TypeError):
+            told = cast("Any", await read_answer(response, REFUSAL_LIMIT))
+            words = f"{words}: {told['oops']['words']}"
+        return refusal(Fault(code=fault_code(response.status_code), message=words), response)
+
+
+def _read(model: type[M], answer: Json) -> M:
+    try:
+        return validate(model, answer)
+    except FaultError as error:
+        raise FaultError(FaultCode.AGENT_INVALID, "The server does not answer as Toy does") from error

@@ -1,0 +1,146 @@
+"""The toy protocol's routes."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import uuid4
+
+from litestar import Request, Response, get, post
+from litestar.types import ControllerRouterHandler
+from pydantic import BaseModel
+
+from adapters._json import read_json, validate
+from adapters._server.caller import caller, is_uuid, loss_header, run_headers
+from babelgate_toy.carries import CARRIES, VERSION
+from canonical import (
+    AnnotationPart,
+    Fault,
+    FaultCode,
+    FaultError,
+    Feature,
+    Fold,
+    Hub,
+    Message,
+    ReasoningPart,
+    Receipt,
+    Record,
+    Scope,
+    Submission,
+    Task,
+    ToolCallPart,
+    ToolResultPart,
+)
+from canonical.event import Custom, MessageEnded, PartAdded, RunEnded, StepStarted, ToolStarted
+from canonical.thread import Loss
+
+__all__ = ("answer_fault", "routes")
+
+Asked = Request[Any, Any, Any]
+
+_STATUSES = {
+    FaultCode.UNAUTHENTICATED: 401,
+    FaultCode.FORBIDDEN: 403,
+    FaultCode.NOT_FOUND: 404,
+    FaultCode.METHOD_NOT_ALLOWED: 405,
+    FaultCode.CONFLICT: 409,
+    FaultCode.TOO_LARGE: 413,
+    FaultCode.QUEUE_FULL: 429,
+    FaultCode.INTERNAL: 500,
+}
+
+
+class Ask(BaseModel):
+    text: str
+
+
+def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    server = Server(hub)
+    return [
+        get("/toy")(server.list_agents),
+        post("/toy/{agent:str}", status_code=200)(server.run_agent),
+        get("/toy/runs/{run_id:str}")(server.get_run),
+    ]
+
+
+def answer_fault(fault: Fault, request: Asked) -> Response[Any]:
+    status = _STATUSES.get(fault.code, 422)
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    body = {"oops": {"code": str(fault.code), "words": fault.message}}
+    return Response(body, status_code=status, media_type="application/json", headers=headers)
+
+
+def _losses(records: Sequence[Record]) -> Iterator[Loss]:
+    for record in records:
+        match record.event:
+            case Custom():
+                yield _loss(Feature.CUSTOM)
+            case ToolStarted() | PartAdded(part=ToolCallPart() | ToolResultPart()):
+                yield _loss(Feature.TOOL_ACTIVITY)
+            case StepStarted():
+                yield _loss(Feature.STEP)
+            case PartAdded(part=ReasoningPart()):
+                yield _loss(Feature.REASONING)
+            case PartAdded(part=AnnotationPart()):
+                yield _loss(Feature.CITATION)
+            case MessageEnded(usage=usage) | RunEnded(usage=usage) if usage:
+                yield _loss(Feature.USAGE)
+            case _:
+                pass
+
+
+def _loss(feature: Feature) -> Loss:
+    return Loss(feature=str(feature), how=CARRIES[feature].how)
+
+
+class Server:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __deepcopy__(self, _: object) -> "Server":
+        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
+        return self
+
+    async def list_agents(self, request: Asked) -> Response[Any]:
+        agents = [{"name": info.name, "description": info.description} for info in self._hub.agents()]
+        return Response({"toy": VERSION, "agents": agents}, media_type="application/json")
+
+    async def run_agent(self, request: Asked) -> Response[Any]:
+        who = caller(request)
+        info = self._hub.agent(request.path_params["agent"])
+        body = validate(Ask, await read_json(request))
+        said = (Message.of(body.text, "user"),)
+        receipt = await self._hub.submit(
+            who.owner,
+            Submission(
+                agent=info.name,
+                protocol="toy",
+                version=VERSION,
+                messages=said,
+                thread_id=str(uuid4()),
+                headers=who.headers,
+            ),
+        )
+        async for _ in self._hub.read(who.owner, Scope(receipt.thread_id, "run", receipt.run_id)):
+            pass
+        return await self._answer(who.owner, receipt)
+
+    async def get_run(self, request: Asked) -> Response[Any]:
+        owner, task_id = caller(request).owner, request.path_params["run_id"]
+        if not is_uuid(task_id):
+            raise FaultError(FaultCode.NOT_FOUND, "There is no such run.")
+        return await self._answer(owner, await self._hub.task(owner, task_id))
+
+    async def _answer(self, owner: str, made: Receipt | Task) -> Response[Any]:
+        task = await self._hub.task(owner, made.task_id)
+        scope = Scope.task(task)
+        records = await self._hub.records(owner, scope, task.first_seq - 1)
+        fold = Fold(task.thread_id, owner, records)
+        said = fold.messages(task_id=task.task_id)
+        texts = [message.text for message in said if message.role != "user" and message.phase != "progress"]
+        losses = [*(loss for run in fold.runs.values() for loss in run.loss), *_losses(records)]
+        body = {
+            "id": task.task_id,
+            "state": str(task.state),
+            "text": "".join(texts),
+            "failure": None if task.fault is None else task.fault.message,
+        }
+        return Response(body, media_type="application/json", headers={**run_headers(made), **loss_header(losses)})
