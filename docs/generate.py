@@ -1,5 +1,6 @@
 """Writes what follows from the code into the pages: the fidelity matrices from `CARRIES`, the state diagrams from the
-transition tables, the keys of the settings. `make docs` runs it; a test proves that the pages are current.
+transition tables, the keys of the settings, the requirements of `babelgate check`. `make docs` runs it; a test proves
+that the pages are current.
 
     python -m docs.generate
 """
@@ -11,8 +12,10 @@ from typing import Final
 from adapters import ADAPTERS
 from canonical import Carry, Feature
 from canonical.state import ENDED, RUN_TRANSITIONS, TASK_TRANSITIONS, TERMINAL
+from docs.across import pages as across
 from docs.pairing import page as pairs
 from docs.setting import tables
+from docs.traceability import pages as requirements
 
 __all__ = ("main", "pages")
 
@@ -100,6 +103,8 @@ def pages() -> dict[Path, str]:
         ),
         ROOT / "docs" / "pairs.md": pairs(),
         ROOT / "docs" / "states.md": diagrams(),
+        **requirements(),
+        **across(),
     }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from adapters import ADAPTERS
+from adapters import ADAPTERS, UPSTREAMS
 from adapters.a2a.carries import CARRIES as A2A
 from adapters.acp.carries import CARRIES as ACP
 from adapters.aief.carries import CARRIES as AIEF
@@ -65,7 +65,7 @@ _UNHEARD: Final[Mapping[Feature, Carry]] = {
 }
 """What servers of the Agent Protocol have, and the gateway does not hear of, or not of all of them."""
 
-AGENTS: Final[Mapping[str, Side]] = {
+_AGENTS: Final[Mapping[str, Side]] = {
     "python": Side("Python function", dict.fromkeys(Feature, FULL)),
     "graph": Side("LangGraph graph", _GRAPH, {Feature.ARTIFACT: Feature.FILE_BYTES}),
     "a2a-0.3": Side("A2A 0.3", A2A["0.3"]),
@@ -76,6 +76,19 @@ AGENTS: Final[Mapping[str, Side]] = {
     "agent-protocol": Side("Agent Protocol", {**LANGCHAIN["agent-protocol"], Feature.FORK: _BRANCH, **_UNHEARD}),
     "openai": Side("OpenAI", OPENAI),
 }
+
+
+def _offered() -> Iterator[tuple[str, Side]]:
+    """Of protocols of other packages: what is said in both directions is one table."""
+    known = {name.partition("-")[0] if name.startswith("a2a-") else name for name in _AGENTS}
+    served = {adapter.name: adapter for adapter in ADAPTERS}
+    for upstream in UPSTREAMS:
+        if upstream.protocol not in known and upstream.protocol in served:
+            carries = served[upstream.protocol].carries
+            yield upstream.protocol, Side(upstream.title, carries[list(carries)[-1]])
+
+
+AGENTS: Final[Mapping[str, Side]] = {**_AGENTS, **dict(_offered())}
 """The kinds of agents, with what the gateway hears of each."""
 
 _DIALECTS: Final = {"langgraph": "LangGraph", "agent-protocol": "Agent Protocol"}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gateway.config import schema
+from gateway.settings.model import schema
 
 __all__ = ("tables",)
 
@@ -44,8 +44,8 @@ def _default(name: str, each: dict[str, Any]) -> str:
     default = each.get("default")
     if isinstance(default, bool):
         return str(default).lower()
-    if name in ("body", "artifact", "event", "inline") and isinstance(default, int):
-        return f"{default // 2**20}MB"
+    if name in ("body", "artifact", "event", "inline", "head") and isinstance(default, int):
+        return f"{default // 2**20}MB" if default >= 2**20 else f"{default // 2**10}KB"
     if isinstance(default, float):
         return f"{default:g}"
     return f"`{default}`" if isinstance(default, str) else str(default) if isinstance(default, int) else ""
