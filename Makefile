@@ -1,17 +1,25 @@
-# serve: set up and start the gateway.  test, check: what a change must pass.  fix, accept, docs, lock: rewrite what can be.
+# serve: set up and start the gateway.  test, check: what a change must pass.  quick: the tests that open no connection.  crash-test: gateways that are killed, ROUNDS times.
+# fix, accept, docs, lock: rewrite what can be.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # One more than there are cores: tests wait, too.
 PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 
-.PHONY: serve test check lint fix accept docs lock
+ROUNDS ?= 60
+SEED ?= 1
+
+.PHONY: serve test quick crash-test check lint fix accept docs lock
 
 serve: .venv/serve.stamp
 	@exec $(BIN)/babelgate serve $(if $(PORT),--port $(PORT))
 test: .venv/dev.stamp
 	@$(BIN)/python -m tests.interop.peers
-	@$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile
+	@$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --durations 10 --durations-min 5
+quick: .venv/dev.stamp
+	@$(BIN)/python -m pytest -q --quick -n $(PROCESSES) --dist loadfile --durations 10 --durations-min 1
+crash-test: .venv/dev.stamp
+	@$(BIN)/python -m tests.crash --rounds $(ROUNDS) --seed $(SEED)
 check: lint test
 lint: .venv/dev.stamp
 	$(BIN)/ruff format --check .
