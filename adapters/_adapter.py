@@ -9,8 +9,6 @@ from litestar.types import ControllerRouterHandler
 
 from canonical import Carry, Fault, Feature, Hub, Record, Task, Webhook
 
-__all__ = ("Adapter", "Example", "WebhookWriter")
-
 
 @dataclass(frozen=True, slots=True)
 class Example:

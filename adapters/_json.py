@@ -22,8 +22,6 @@ from adapters._values import count_values
 from canonical import FaultCode, FaultError
 from canonical.value import Json
 
-__all__ = ("ABSENT", "Absent", "most_values", "parse", "parse_json", "read_bytes", "read_json", "validate")
-
 DEFAULT_LIMIT: Final = 64 * 1024 * 1024
 DEFAULT_VALUES: Final = 100_000
 """Values of one body. A million of them are two megabytes on the wire, and in memory and in time fifty times that."""

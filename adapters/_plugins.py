@@ -8,8 +8,6 @@ from typing import Final, TypeVar
 from adapters._adapter import Adapter
 from adapters._upstream import Upstream
 
-__all__ = ("ADAPTERS_GROUP", "UPSTREAMS_GROUP", "PluginError", "with_adapters", "with_upstreams")
-
 T = TypeVar("T")
 
 ADAPTERS_GROUP: Final = "babelgate.adapters"

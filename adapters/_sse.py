@@ -16,8 +16,6 @@ from sse_starlette.sse import EventSourceResponse, SendTimeoutError
 from adapters._client.answers import ANSWER_LIMIT, pieces
 from canonical import FaultCode, FaultError
 
-__all__ = ("HEARTBEAT", "EventStream", "Frame", "Frames", "LineSplitter", "event_stream", "frame", "read_frames")
-
 HEARTBEAT: Final = b": heartbeat\n\n"
 SEND_TIMEOUT: Final = 60.0
 """Seconds for which a reader may refuse to take one chunk before it is cut off."""

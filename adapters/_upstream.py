@@ -11,8 +11,6 @@ import httpx
 
 from canonical import AgentInfo, Event, Invocation
 
-__all__ = ("FORWARDED", "Client", "Upstream")
-
 FORWARDED: ContextVar[Mapping[str, str]] = ContextVar("forwarded", default=MappingProxyType({}))
 """Headers of the caller's request that go along with every request of the run: set where the run is begun, and read
 where requests are made."""

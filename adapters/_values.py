@@ -4,8 +4,6 @@ size."""
 import re
 from typing import Final
 
-__all__ = ("count_values",)
-
 _QUOTE: Final = ord('"')
 _TEXT: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
 """The rest of a string, without a step back (possessive quantifiers)."""

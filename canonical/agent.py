@@ -11,20 +11,6 @@ from canonical.event import Cause, Event, InterruptAnswered, Record, StateSaved
 from canonical.message import DataPart, FilePart, Message, TextPart, text_of
 from canonical.value import Extra, Json, JsonObject, Value
 
-__all__ = (
-    "AGENT_NAME",
-    "DEFAULT_OWNER",
-    "DETACH",
-    "Agent",
-    "AgentInfo",
-    "Drawn",
-    "Invocation",
-    "Reattachable",
-    "Skill",
-    "Stateful",
-    "no_past",
-)
-
 AGENT_NAME: Final = re.compile(r"^[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?$")
 """To be matched whole (`fullmatch`): a `$` alone lets a line feed through."""
 

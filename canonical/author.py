@@ -6,8 +6,6 @@ from typing import Literal
 from canonical.message import Message, TextPart
 from canonical.value import Json, JsonObject
 
-__all__ = ("Ask", "Declined", "Step", "ToolCall")
-
 
 @dataclass(frozen=True, slots=True)
 class Ask:

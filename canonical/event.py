@@ -15,39 +15,6 @@ from canonical.message import Message, Part, Phase, Role
 from canonical.state import RunReason, RunStatus, TaskState
 from canonical.value import Extra, Json, JsonObject, Value
 
-__all__ = (
-    "EVENT",
-    "ArtifactAdded",
-    "Cause",
-    "Custom",
-    "Event",
-    "InterruptAnswered",
-    "InterruptRaised",
-    "LossNoted",
-    "MessageEnded",
-    "MessageStarted",
-    "Native",
-    "PartAdded",
-    "PartDelta",
-    "PartEnded",
-    "Record",
-    "RunCreated",
-    "RunEnded",
-    "RunRemoved",
-    "RunStarted",
-    "StateSaved",
-    "StepEnded",
-    "StepStarted",
-    "Strategy",
-    "TaskChanged",
-    "TaskCreated",
-    "ThreadChanged",
-    "ToolEnded",
-    "ToolStarted",
-    "UpstreamBound",
-    "encode_event",
-)
-
 Cause = Literal["input", "answer", "follow_up", "update", "cron"]
 Strategy = Literal["reject", "enqueue", "interrupt", "rollback"]
 """What a new input does on a thread with an active run (the multitask strategies of LangGraph Platform)."""

@@ -8,8 +8,6 @@ from pydantic import Field
 
 from canonical.value import JsonObject, Value
 
-__all__ = ("BLAME", "BUSY", "Blame", "Fault", "FaultCode", "FaultError")
-
 Blame = Literal["caller", "upstream", "us"]
 
 BUSY: Final = "busy"

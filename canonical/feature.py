@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-__all__ = ("FULL", "Carry", "Feature", "dropped", "lossy")
-
 
 class Feature(StrEnum):
     TEXT = "text"

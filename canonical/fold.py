@@ -35,18 +35,6 @@ from canonical.state import RunStatus, TaskState
 from canonical.thread import Artifact, Interrupt, Loss, Run, Task, Thread
 from canonical.value import Extra
 
-__all__ = (
-    "Fold",
-    "extend_part",
-    "interrupt_after",
-    "run_after",
-    "task_after",
-    "task_created",
-    "thread_after",
-    "thread_created",
-)
-
-
 _THING: Final = 500
 """Bytes of a thing without its words."""
 

@@ -31,9 +31,6 @@ from canonical.state import RunStatus
 from canonical.thread import Interrupt
 from canonical.value import Json, JsonObject, same
 
-__all__ = ("Revision", "StateHistory", "members")
-
-
 _REVISION: Final = 1000
 """Bytes of one without its values."""
 

@@ -16,24 +16,6 @@ from canonical.store import Store
 from canonical.thread import Artifact, Interrupt, Run, Task, Thread, ThreadStatus, ThreadView
 from canonical.value import Extra, Json, JsonObject
 
-__all__ = (
-    "Answers",
-    "Hub",
-    "Receipt",
-    "RunFilter",
-    "Scope",
-    "Snapshot",
-    "StateUpdate",
-    "Submission",
-    "TaskFilter",
-    "TaskPage",
-    "ThreadChange",
-    "ThreadFilter",
-    "ThreadOrder",
-    "ThreadPage",
-    "Webhook",
-)
-
 
 class Snapshot(Protocol):
     """What the records of a thread add up to, in some view of it. Fed with every one, in order."""

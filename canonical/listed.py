@@ -4,8 +4,6 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ("Listed",)
-
 T = TypeVar("T")
 
 

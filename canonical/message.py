@@ -6,22 +6,6 @@ from pydantic import Field
 
 from canonical.value import Extra, Json, JsonObject, Value
 
-__all__ = (
-    "AnnotationPart",
-    "DataPart",
-    "FilePart",
-    "Message",
-    "Part",
-    "Phase",
-    "ReasoningPart",
-    "RefusalPart",
-    "Role",
-    "TextPart",
-    "ToolCallPart",
-    "ToolResultPart",
-    "text_of",
-)
-
 Role = Literal["user", "agent", "system", "tool"]
 Phase = Literal["answer", "progress"]
 """`progress` is said on the way and is no part of the answer."""

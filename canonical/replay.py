@@ -38,17 +38,6 @@ from canonical.event import (
 from canonical.fault import FaultCode, FaultError
 from canonical.message import Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
 
-__all__ = (
-    "Diverged",
-    "ReplayCursor",
-    "ReplayPlan",
-    "agent_events",
-    "agent_records",
-    "same_event",
-    "standing",
-    "story_of",
-)
-
 _BY_HUB = (ThreadChanged, TaskCreated, RunCreated, RunStarted, TaskChanged, RunEnded, RunRemoved, InterruptAnswered)
 
 _CLOSING = (PartEnded, MessageEnded, ToolEnded, StepEnded)

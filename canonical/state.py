@@ -5,20 +5,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-__all__ = (
-    "ENDED",
-    "ERRED",
-    "RUN_TRANSITIONS",
-    "TASK_TRANSITIONS",
-    "TERMINAL",
-    "WAITING",
-    "RunReason",
-    "RunStatus",
-    "TaskState",
-    "may_become",
-    "run_may_become",
-)
-
 
 class TaskState(StrEnum):
     SUBMITTED = "submitted"

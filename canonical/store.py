@@ -7,8 +7,6 @@ from typing import Protocol
 from canonical.listed import Listed
 from canonical.value import JsonObject
 
-__all__ = ("Item", "ItemQuery", "NamespaceQuery", "Store")
-
 Namespace = tuple[str, ...]
 """At least one label; no label is empty or holds a dot."""
 

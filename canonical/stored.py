@@ -14,8 +14,6 @@ from pydantic_core import from_json, to_json
 from canonical.event import EVENT, Event
 from canonical.value import JsonObject, Value
 
-__all__ = ("UNKNOWN", "decode_event")
-
 UNKNOWN: Final = "babelgate"
 """Where in `extra` they are. No protocol has this name, so no view shows them."""
 

@@ -16,8 +16,6 @@ from canonical.message import FilePart, Message, Part, text_of
 from canonical.state import ENDED, TERMINAL, WAITING, RunReason, RunStatus, TaskState
 from canonical.value import Extra, Json, JsonObject, Value
 
-__all__ = ("Artifact", "Interrupt", "Loss", "Run", "Task", "Thread", "ThreadStatus", "ThreadView", "following")
-
 ThreadStatus = Literal["idle", "busy", "interrupted", "error"]
 """Busy: a run is pending or running; interrupted: none is, and a task waits for an answer; error: the last run
 failed."""

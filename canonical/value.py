@@ -5,8 +5,6 @@ from typing import Any, Self, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-__all__ = ("Extra", "Json", "JsonObject", "Value", "same")
-
 Json = JsonValue
 JsonObject = dict[str, Any]
 """A JSON object. The values are JSON; the type checker is not asked to prove it at every use."""

@@ -15,8 +15,6 @@ import yaml
 
 from conformance.report.model import SetReport
 
-__all__ = ("BaselineError", "apply", "read_baseline")
-
 
 class BaselineError(ValueError):
     """The file is no baseline; the message says why."""

@@ -15,8 +15,6 @@ from conformance.requirement import Requirement, RequirementSet, load_set, set_n
 from conformance.verdict import Result
 from conformance.wire.http import Unanswered
 
-__all__ = ("Observer", "Selection", "SelectionError", "examine")
-
 
 class SelectionError(ValueError):
     """What was asked for does not exist; the message says what there is."""

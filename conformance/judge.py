@@ -16,8 +16,6 @@ from conformance.wire.exchange import Exchange
 from conformance.wire.http import EXCHANGES, Unanswered, Wire
 from conformance.wire.schema import Violation, load_schemas
 
-__all__ = ("covers", "judge", "responsible", "suite_of")
-
 _LONGEST: Final = 12
 """A probe may take this many times the time of one answer."""
 

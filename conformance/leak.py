@@ -3,8 +3,6 @@
 import re
 from typing import Final
 
-__all__ = ("find_leak",)
-
 _TRACES: Final = (
     re.compile(r"Traceback \(most recent call last\)"),
     re.compile(r'File "[^"\n]+", line \d+'),

@@ -22,8 +22,6 @@ from conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite
 from conformance.wire.exchange import Exchange
 from conformance.wire.http import EXCHANGES, Unanswered, Wire
 
-__all__ = ("Context", "NotSpoken", "Opened", "Options", "Probe", "Probes", "Suite")
-
 T = TypeVar("T")
 R = TypeVar("R")
 P = ParamSpec("P")

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from conformance.report.model import Report, SetReport
     from conformance.verdict import Result
 
-__all__ = ("RequirementItem",)
-
-
 _OPTIONS: Final = ("protocol", "version", "only", "header", "triggers", "baseline", "timeout")
 
 

@@ -12,8 +12,6 @@ from typing import Any, Final, Literal
 
 import yaml
 
-__all__ = ("LEVELS", "Level", "Requirement", "RequirementSet", "load_set", "set_names")
-
 Level = Literal["must", "should", "may"]
 LEVELS: Final[tuple[Level, ...]] = ("must", "should", "may")
 

@@ -17,8 +17,6 @@ from typing import Any, Final, cast
 
 import yaml
 
-__all__ = ("BEHAVIOURS", "Trigger", "TriggerError", "Triggers", "preset_names", "read_triggers")
-
 BEHAVIOURS: Final[Mapping[str, str]] = {
     "plain": "answers and is done",
     "stream": "answers in several pieces",

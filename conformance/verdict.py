@@ -8,8 +8,6 @@ from typing import Any
 from conformance.requirement import Requirement
 from conformance.wire.exchange import Exchange
 
-__all__ = ("Failed", "NotApplicable", "NotObserved", "Prerequisite", "Result", "Verdict", "check")
-
 
 class Verdict(StrEnum):
     PASS = "pass"

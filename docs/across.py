@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from conformance.across.report.markdown import tables
 
-__all__ = ("KNOWN", "RECORD", "pages", "read_record")
-
 FOLDER: Final = Path(__file__).parent / "conformance"
 RECORD: Final = FOLDER / "across.json"
 KNOWN: Final = {

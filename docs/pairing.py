@@ -14,8 +14,6 @@ from adapters.langchain.carries import CARRIES as LANGCHAIN
 from adapters.openai.carries import CARRIES as OPENAI
 from canonical import FULL, Carry, Feature, dropped, lossy
 
-__all__ = ("AGENTS", "SERVERS", "SUPPLIED", "UNPROVEN", "Cell", "Side", "cell", "page")
-
 Level = Literal["full", "lossy", "dropped"]
 
 _MARKS: Final[Mapping[Level, str]] = {"full": "●", "lossy": "◐", "dropped": "○"}

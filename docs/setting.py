@@ -5,8 +5,6 @@ from typing import Any
 
 from gateway.settings.model import schema
 
-__all__ = ("tables",)
-
 
 def tables() -> str:
     """The keys of the file, then those of one agent."""

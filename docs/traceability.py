@@ -11,8 +11,6 @@ from typing import Final
 
 from conformance.requirement import Requirement, RequirementSet, load_set, set_names
 
-__all__ = ("RUNS", "pages", "recorded")
-
 FOLDER: Final = Path(__file__).parent / "conformance"
 RUNS: Final = FOLDER / "runs.json"
 _MARKS: Final = {

@@ -2,6 +2,4 @@
 
 from gateway.cli import main
 
-__all__ = ()
-
 main()

@@ -5,8 +5,6 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-__all__ = ("Tasks",)
-
 log = logging.getLogger("babelgate.background")
 
 

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ("Clock",)
-
 
 def _now() -> int:
     return time.time_ns() // 1000

@@ -57,8 +57,6 @@ from gateway.storage.subscription import Reader
 from gateway.storage.tables import WebhookRow
 from gateway.storage.transaction import Ledger, Published, read_meta, write_meta
 
-__all__ = ("Fetches", "Hub", "Limits", "Registered")
-
 T = TypeVar("T")
 S = TypeVar("S", bound=Snapshot)
 

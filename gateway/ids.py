@@ -4,9 +4,6 @@ import os
 from collections.abc import Iterator
 from uuid import UUID
 
-__all__ = ("new_id",)
-
-
 _randomness: Iterator[bytes] = iter(())
 
 

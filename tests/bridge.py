@@ -14,8 +14,6 @@ from typing import Any, Final
 import httpx
 from litestar.types import ASGIApp
 
-__all__ = ("Bridge", "client")
-
 BOUND: Final = 10.0
 """Seconds within which an app must have begun its answer, and within which it must end once its reader is gone."""
 

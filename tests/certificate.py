@@ -6,8 +6,6 @@ from shutil import which
 
 from tests.skip import missing
 
-__all__ = ("self_signed",)
-
 
 def self_signed(folder: Path, name: str) -> tuple[Path, Path]:
     """(certificate, key) for a host of this name, in `folder`. Skips the calling test where there is no openssl."""

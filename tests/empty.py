@@ -6,8 +6,6 @@ from tempfile import TemporaryDirectory
 
 from gateway.storage.database import migrate, open_engine
 
-__all__ = ("make_database",)
-
 
 def make_database(path: Path) -> None:
     """An empty one, unless there is one already."""

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 import httpx
 
-__all__ = ("client",)
-
 _TRUSTS_NOBODY: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """The certificates of the world's authorities take 30 ms to load, which is more than most tests take."""
 

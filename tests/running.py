@@ -20,8 +20,6 @@ from tests import loopback
 from tests.empty import make_database
 from tests.serving import serving
 
-__all__ = ("Running", "running")
-
 
 @dataclass(frozen=True, slots=True)
 class Running:

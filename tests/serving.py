@@ -11,8 +11,6 @@ from typing import Any, Final
 
 import uvicorn
 
-__all__ = ("listen", "serving")
-
 ACCEPTING: Final = 5
 """Turns of the loop in which asyncio makes a connection of an accepted socket, and one that was cut is closed: more
 than it takes."""

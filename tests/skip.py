@@ -11,8 +11,6 @@ from typing import Final, NoReturn
 
 import pytest
 
-__all__ = ("LOCK", "Listing", "SkipLock", "listed", "missing")
-
 LOCK: Final = Path(__file__).parent / "skips.lock"
 _MISSING: Final = "not on this machine: "
 

@@ -60,25 +60,6 @@ from canonical.event import (
 from canonical.message import Phase, Role
 from canonical.value import Json, JsonObject
 
-__all__ = (
-    "EVERYTHING",
-    "T0",
-    "agent_events",
-    "blobs",
-    "faults",
-    "files",
-    "ids",
-    "json_objects",
-    "json_values",
-    "messages",
-    "names",
-    "parts",
-    "records",
-    "started_over",
-    "taken_up",
-    "texts",
-)
-
 EVERYTHING = frozenset(Feature)
 T0 = 1_760_000_000_000_000
 """The time of the first record, in microseconds."""

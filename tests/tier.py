@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-__all__ = ("TIERS", "tier_of")
-
 TIERS: Final = ("unit", "sockets", "peers", "crash")
 _ROOT: Final = Path(__file__).parents[1]
 _FOLDERS: Final = {"tests/interop": "peers", "tests/crash": "crash"}

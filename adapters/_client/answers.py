@@ -17,17 +17,6 @@ from adapters._json import parse
 from canonical import FaultCode, FaultError
 from canonical.value import Json
 
-__all__ = (
-    "ANSWER_LIMIT",
-    "LISTING_LIMIT",
-    "REFUSAL_LIMIT",
-    "parse_answer",
-    "parse_whole",
-    "pieces",
-    "read_answer",
-    "read_bytes",
-)
-
 ANSWER_LIMIT: Final = 64 * 1024 * 1024
 """Bytes of one answer, and of one event of a stream."""
 LISTING_LIMIT: Final = 4 * 1024 * 1024

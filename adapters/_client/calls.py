@@ -15,8 +15,6 @@ from adapters._upstream import FORWARDED
 from canonical import FaultCode, FaultError
 from canonical.value import Json
 
-__all__ = ("Calls",)
-
 DEFAULT_TIMEOUT: Final = httpx.Timeout(connect=5.0, read=None, write=60.0, pool=None)
 """Nothing bounds the silence of an agent at work but the gateway's own limit on runs."""
 _LIMITS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=4.0)

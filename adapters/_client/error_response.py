@@ -12,8 +12,6 @@ import httpx
 from canonical import Fault, FaultError
 from canonical.value import JsonObject
 
-__all__ = ("refusal", "retry_after")
-
 LONGEST: Final = 24 * 60 * 60
 """Seconds: callers are not told to stay away any longer."""
 

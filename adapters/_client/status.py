@@ -5,8 +5,6 @@ from typing import Final
 
 from canonical import Fault, FaultCode
 
-__all__ = ("fault_code", "is_gone")
-
 _CODES: Final[Mapping[int, FaultCode]] = {
     408: FaultCode.AGENT_TIMEOUT,
     429: FaultCode.AGENT_UNREACHABLE,

@@ -16,8 +16,6 @@ from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from yarl import URL
 
-__all__ = ("Transport",)
-
 HEADER_LIMIT: Final = 64 * 1024
 """Bytes of one line of an answer's head."""
 _ERRORS: Final = (aiohttp.ClientError, OSError)

@@ -12,8 +12,6 @@ from litestar.connection import ASGIConnection
 from canonical import FaultCode, FaultError, Receipt, Task
 from canonical.thread import Loss
 
-__all__ = ("Caller", "caller", "is_uuid", "loss_header", "run_headers")
-
 
 @dataclass(frozen=True, slots=True)
 class Caller:

@@ -10,8 +10,6 @@ from pydantic_core import to_json
 from adapters._aside import Turns
 from adapters._server.listed import Pieces
 
-__all__ = ("encode_in_pieces", "is_large", "json_response")
-
 _LARGE: Final = 256 * 1024
 """Characters, and as values count, that are encoded at once."""
 _VALUE: Final = 64

@@ -13,9 +13,6 @@ from weakref import WeakValueDictionary
 
 from canonical import Record
 
-__all__ = ("SEEN", "EncodedRecord", "Encoder", "FanoutCache", "FanoutLimits", "Follower")
-
-
 AHEAD: Final = 256
 SEEN: Final = AHEAD + 1
 """Records that a reader need have at hand of those that it has read when it joins: the newest."""

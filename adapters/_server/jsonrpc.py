@@ -14,18 +14,6 @@ from jsonrpcserver import Error, Result, Success, async_dispatch_to_response
 from canonical import Fault, FaultCode, FaultError
 from canonical.value import Json, JsonObject
 
-__all__ = (
-    "INVALID_REQUEST",
-    "METHOD_NOT_FOUND",
-    "PARSE_ERROR",
-    "Method",
-    "Reply",
-    "Table",
-    "dispatch",
-    "envelope",
-    "table",
-)
-
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601

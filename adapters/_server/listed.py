@@ -11,8 +11,6 @@ from litestar import Response
 
 from adapters._aside import Turns
 
-__all__ = ("Pieces", "each", "list_response")
-
 _WHOLE: Final = 256 * 1024
 """Bytes up to which an answer is sent whole, and with its length."""
 _PIECE: Final = 64 * 1024

@@ -8,8 +8,6 @@ from urllib.parse import urlsplit
 from adapters._server.caller import Caller
 from canonical import FaultCode, FaultError, FilePart, Hub, Message, Part
 
-__all__ = ("resolve_own_files",)
-
 _HASH: Final = re.compile(r"/([0-9a-f]{64})")
 
 

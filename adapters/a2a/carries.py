@@ -6,8 +6,6 @@ from typing import Final
 
 from canonical import FULL, Carry, Feature, dropped, lossy
 
-__all__ = ("CARRIES",)
-
 _PAGE: Final = "docs/protocols/a2a.md"
 _NO_PART: Final = "there is no such part"
 

@@ -7,18 +7,6 @@ from adapters._client.status import fault_code
 from canonical import Fault, FaultCode, FaultError
 from canonical.value import JsonObject
 
-__all__ = (
-    "DOMAIN",
-    "REASONS",
-    "Reason",
-    "decode_error",
-    "error_object",
-    "reason_of",
-    "refusal",
-    "rest_error",
-    "rest_error_0_3",
-)
-
 DOMAIN: Final = "a2a-protocol.org"
 
 

@@ -8,8 +8,6 @@ from adapters.a2a.wire.task import derived_id, shown_part
 from canonical import Invocation, Message, Part, Record, TextPart
 from canonical.value import JsonObject
 
-__all__ = ("losses", "request")
-
 _DECLINED = "a refusal to answer has no form, and is told as an empty answer"
 
 

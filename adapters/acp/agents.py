@@ -11,8 +11,6 @@ from adapters.acp import wire as w
 from canonical import AgentInfo, Skill
 from canonical.value import JsonObject
 
-__all__ = ("decode_agents", "encode_agent", "label", "labels", "preferred_name", "upstream_name")
-
 _NAME_LENGTH: Final = 63
 
 

@@ -5,8 +5,6 @@ from typing import Final
 
 from canonical import FULL, Carry, Feature, dropped, lossy
 
-__all__ = ("CARRIES", "VERSION")
-
 VERSION: Final = "1.0.3"
 """Of the SDK, whose behaviour is the protocol wherever the OpenAPI document 0.2.0 is silent."""
 

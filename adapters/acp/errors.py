@@ -6,8 +6,6 @@ from typing import Any, Final
 from adapters.acp import wire as w
 from canonical import BLAME, Fault, FaultCode
 
-__all__ = ("MISMATCH", "decode_error", "encode_error", "encode_fault")
-
 MISMATCH: Final = "session_mismatch"
 """`details.reason` of the one malformed request that is answered 400 and not 422."""
 

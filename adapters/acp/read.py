@@ -42,8 +42,6 @@ from canonical.event import (
 )
 from canonical.value import Json, JsonObject
 
-__all__ = ("EventReader", "decode_event")
-
 _UNKNOWN_EVENT: Final = f"an event of a type that ACP {VERSION} does not have"
 _UNKNOWN_METADATA: Final = f"metadata of a kind that ACP {VERSION} does not have"
 _NO_CONTENT: Final = "an artifact without content"

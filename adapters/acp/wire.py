@@ -9,35 +9,6 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-__all__ = (
-    "EVENTS",
-    "SPEC",
-    "AgentManifest",
-    "AgentsListResponse",
-    "Author",
-    "Capability",
-    "Citation",
-    "Error",
-    "ErrorEvent",
-    "Event",
-    "GenericEvent",
-    "Message",
-    "MessageEvent",
-    "MessagePart",
-    "Metadata",
-    "Mode",
-    "NativeEvent",
-    "PartEvent",
-    "Run",
-    "RunCreateRequest",
-    "RunEvent",
-    "RunResumeRequest",
-    "Session",
-    "Status",
-    "Trajectory",
-    "dump",
-)
-
 SPEC: Final = "https://github.com/i-am-bee/acp/blob/e8299f8/docs/spec/openapi.yaml"
 """What comments call OpenAPI 0.2.0. The SDK beside it, 1.0.3, is in `python/src/acp_sdk` of the same commit."""
 

@@ -9,8 +9,6 @@ from adapters.aief.wire import replies as w
 from canonical import AgentInfo, FaultError
 from canonical.value import Json
 
-__all__ = ("decode_info", "upstream_name")
-
 _NAME_LENGTH: Final = 63
 
 

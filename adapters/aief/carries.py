@@ -5,8 +5,6 @@ from typing import Final
 
 from canonical import FULL, Carry, Feature, dropped, lossy
 
-__all__ = ("CARRIES", "VERSION")
-
 VERSION: Final = "v1"
 
 _STEP = "OpenAPI v1, components.schemas.Step"

@@ -19,23 +19,6 @@ from canonical import Artifact, DataPart, FaultError, FilePart, Message, Part, R
 from canonical.message import ReasoningPart
 from canonical.value import Json, JsonObject
 
-__all__ = (
-    "PAGE_SIZE",
-    "artifact_id",
-    "clean_folder",
-    "clean_name",
-    "contents",
-    "decode_answer",
-    "decode_input",
-    "disposition",
-    "encode_artifact",
-    "encode_time",
-    "input_of",
-    "json_text",
-    "page_of",
-    "says_go_on",
-)
-
 PAGE_SIZE: Final = 10
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

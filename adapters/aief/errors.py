@@ -7,8 +7,6 @@ from adapters.aief.wire import types as w
 from canonical import Fault, FaultCode
 from canonical.value import JsonObject
 
-__all__ = ("encode_error", "encode_fault")
-
 _STATUS: Final[Mapping[FaultCode, int]] = {
     FaultCode.INVALID: 422,
     FaultCode.UNSUPPORTED: 422,

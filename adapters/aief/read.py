@@ -47,8 +47,6 @@ from canonical.event import (
 )
 from canonical.value import Json, JsonObject
 
-__all__ = ("StepEvents", "StepReader", "decode_artifact")
-
 _NAME_LENGTH: Final = 256
 _STATES: Final = frozenset({"input-required", "auth-required"})
 _FEATURES: Final = frozenset(feature.value for feature in Feature)

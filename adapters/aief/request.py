@@ -23,8 +23,6 @@ from canonical.agent import prompt_of
 from canonical.event import InterruptAnswered, InterruptRaised
 from canonical.value import Json, JsonObject
 
-__all__ = ("answer_body", "files_of", "first_step_body", "input_losses", "task_body", "turn_body")
-
 _NO_FORM: Final = "an input has no form for it"
 _DECLINED: Final = "a refusal to answer has no form, and is told as an empty answer"
 

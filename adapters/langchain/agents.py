@@ -13,8 +13,6 @@ from adapters.langchain.wire import replies as w
 from canonical import AgentInfo
 from canonical.value import Json, JsonObject
 
-__all__ = ("decode_agents", "decode_assistants", "decode_schemas", "upstream_dialect", "upstream_name")
-
 _NAME_LENGTH: Final = 63
 _ASSISTANTS: Final = TypeAdapter(list[w.Assistant])
 _AGENTS: Final = TypeAdapter(list[w.Agent])

@@ -5,8 +5,6 @@ from typing import Final
 
 from canonical import FULL, Carry, Feature, dropped, lossy
 
-__all__ = ("CARRIES",)
-
 _PAGE: Final = "docs/protocols/langgraph.md"
 _API: Final = "OpenAPI 0.1.6, components.schemas"
 

@@ -11,18 +11,6 @@ from canonical import DataPart, FaultCode, FaultError, Invocation, Message, Reco
 from canonical.event import InterruptRaised
 from canonical.value import Json, JsonObject
 
-__all__ = (
-    "MODES",
-    "InputSchema",
-    "callers_configurable",
-    "encode_answers",
-    "encode_command",
-    "encode_input",
-    "encode_messages",
-    "encode_run",
-    "encode_update",
-)
-
 MODES: Final[Mapping[str, tuple[str, ...]]] = {
     "langgraph": ("values", "updates", "messages-tuple", "custom", "tasks", "checkpoints"),
     "langgraph-basic": ("values", "updates", "messages-tuple", "custom"),

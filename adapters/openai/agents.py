@@ -9,8 +9,6 @@ from adapters.openai import wire as w
 from canonical import AgentInfo
 from canonical.value import Json
 
-__all__ = ("decode_models", "upstream_name")
-
 _NAME_LENGTH: Final = 63
 
 

@@ -5,8 +5,6 @@ from typing import Final
 
 from canonical import FULL, Carry, Feature, dropped, lossy
 
-__all__ = ("CARRIES", "VERSION")
-
 VERSION: Final = "v1"
 """Of the paths; the fields are those of the Python SDK 3.52.0."""
 

@@ -10,24 +10,6 @@ from canonical import DataPart, FaultError, Feature, FilePart, Part, RefusalPart
 from canonical.thread import Loss
 from canonical.value import Json, JsonObject
 
-__all__ = (
-    "BOTH",
-    "Losses",
-    "arguments_of",
-    "call_kind",
-    "data_url",
-    "decode_usage",
-    "encode_content",
-    "format_of",
-    "is_approved",
-    "object_in",
-    "output_of",
-    "own_of",
-    "pick_members",
-    "shown_text",
-    "tools_of",
-)
-
 BOTH: Final = (
     "parallel_tool_calls",
     "prompt_cache_key",

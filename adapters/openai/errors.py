@@ -8,8 +8,6 @@ from adapters.openai import wire as w
 from canonical import Fault, FaultCode
 from canonical.value import JsonObject
 
-__all__ = ("decode_error", "decode_refusal", "forgot", "has_no_such_api", "refuses", "without")
-
 _MIN_SECRET: Final = 8
 """Shorter header values are no secrets, and taking them out would maim every message."""
 

@@ -10,26 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from canonical.value import Json, JsonObject
 
-__all__ = (
-    "SPEC",
-    "Annotation",
-    "Choice",
-    "Completion",
-    "Content",
-    "Delta",
-    "Error",
-    "ErrorBody",
-    "Event",
-    "Function",
-    "Incomplete",
-    "Item",
-    "Model",
-    "Models",
-    "Response",
-    "Summary",
-    "ToolCall",
-)
-
 SPEC: Final = "https://github.com/openai/openai-python/blob/v3.54.0/src/openai/types"
 """The types of both APIs, made from OpenAI's own OpenAPI document. Comments name the file below it: "SPEC/chat/…"."""
 

@@ -12,8 +12,6 @@ from conformance.across.model import File, Handle, Input, Meaning, Question
 from conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
 from conformance.wire.http import Stream
 
-__all__ = ("A2A03", "A2A10", "endpoint_of")
-
 _STATES: Final = {
     "SUBMITTED": "submitted",
     "WORKING": "working",

@@ -12,8 +12,6 @@ from conformance.across.model import File, Handle, Input, Meaning, Question
 from conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig, parse_json
 from conformance.wire.http import Stream
 
-__all__ = ("Acp",)
-
 _STATES: Final = {
     "created": "submitted",
     "in-progress": "working",

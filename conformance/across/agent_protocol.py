@@ -7,8 +7,6 @@ from conformance.across.langgraph import Threads, message_of
 from conformance.across.model import Handle, Input
 from conformance.wire.exchange import Exchange, as_list, dig
 
-__all__ = ("AgentProtocol",)
-
 
 class AgentProtocol(Threads):
     """By its OpenAPI document, in which runs are not below threads."""

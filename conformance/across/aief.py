@@ -9,8 +9,6 @@ from conformance.across.driver import Broken, Driver, Told, read_success
 from conformance.across.model import File, Handle, Input, Meaning, Question
 from conformance.wire.exchange import Exchange, NotJson, as_list, dig, parse_json
 
-__all__ = ("Aief",)
-
 _STEPS: Final = 50
 """That are asked for in one turn."""
 _PAGE: Final = 100

@@ -8,8 +8,6 @@ from typing import Any, Final, cast
 from conformance.across.model import File, Shot
 from conformance.wire.exchange import NotJson, parse_json
 
-__all__ = ("ASPECTS", "Difference", "aspects_of", "declared_loss", "differences", "show")
-
 ASPECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "answer": (),
     "state": ("cancel",),

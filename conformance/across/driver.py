@@ -16,20 +16,6 @@ from conformance.across.model import File, Handle, Input, Meaning
 from conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig, parse_json
 from conformance.wire.http import Stream, Wire
 
-__all__ = (
-    "LOOK_EVERY",
-    "Broken",
-    "Driver",
-    "Live",
-    "Place",
-    "Told",
-    "check_stream",
-    "decode_base64",
-    "find_shared_ids",
-    "losses_of",
-    "read_success",
-)
-
 _DECLINED: Final = (405, 415, 501)
 """Statuses of what a server does not do at all: an operation, a media type."""
 _AT_REST: Final = frozenset({"asks", "completed", "failed", "cancelled"})

@@ -14,8 +14,6 @@ from conformance.across.langgraph import LangGraph
 from conformance.wire.exchange import Exchange, as_list, dig
 from conformance.wire.http import Unanswered, Wire
 
-__all__ = ("DRIVERS", "Found", "find")
-
 DRIVERS: Final[Sequence[type[Driver]]] = (Acp, A2A03, A2A10, Aief, LangGraph, AgentProtocol)
 _CARD: Final = "/.well-known/agent-card.json"
 _AGENT: Final = "{agent}"

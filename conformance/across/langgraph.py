@@ -15,8 +15,6 @@ from conformance.across.model import File, Handle, Input, Meaning, Question
 from conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
 from conformance.wire.http import Stream
 
-__all__ = ("LangGraph", "Threads", "message_of")
-
 _STATES: Final = {
     "pending": "submitted",
     "running": "working",

@@ -6,8 +6,6 @@ from typing import Any
 
 from conformance.wire.exchange import Exchange
 
-__all__ = ("File", "Handle", "Input", "Meaning", "Question", "Shot")
-
 
 @dataclass(frozen=True, slots=True)
 class File:

@@ -18,8 +18,6 @@ from conformance.trigger import Trigger
 from conformance.wire.exchange import Exchange
 from conformance.wire.http import EXCHANGES, Unanswered, Wire
 
-__all__ = ("NothingToCompare", "Played", "Record", "play")
-
 _AT_A_TIME: Final = 6
 """Scenarios of all protocols together."""
 

@@ -9,8 +9,6 @@ from conformance.across.model import File, Input
 from conformance.trigger import Trigger
 from conformance.wire.http import Unanswered
 
-__all__ = ("SCENARIOS", "Moment", "Scenario")
-
 _FILE: Final = File("across.bin", b"\x00\x01\xfe\xff across\r\n", "application/octet-stream")
 """Bytes that are no text, which some protocols have to encode."""
 

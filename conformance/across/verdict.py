@@ -8,8 +8,6 @@ from conformance.across.compare import ASPECTS, Difference, differences
 from conformance.across.model import Shot
 from conformance.across.play import Played, Record
 
-__all__ = ("Cell", "Finding", "Verdict", "judge")
-
 _PREFIX = "across/"
 
 

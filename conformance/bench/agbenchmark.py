@@ -17,8 +17,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from conformance.bench.suite import Asked, Suite, SuiteError, Upload
 from conformance.bench.task import FILE_LIMIT, Check, Task
 
-__all__ = ("load_agbenchmark",)
-
 _IGNORED: Final = ("deprecated", "library")
 """Folders below `challenges` that agbenchmark itself leaves out (`generate_test.challenge_should_be_ignored`). Named as
 the path, they are read."""

@@ -15,8 +15,6 @@ from conformance.bench.sandbox import Matcher
 from conformance.bench.server import Artifact, Server, ServerError, Step
 from conformance.bench.suite import Asked
 
-__all__ = ("Contender", "attempt", "seed_of")
-
 _KEPT: Final = 4000
 """Characters of an output that go into the record."""
 _TRANSFER: Final = 300.0

@@ -14,8 +14,6 @@ from jsonschema.exceptions import SchemaError
 from conformance.bench.sandbox import Finding, Matcher, TooLong, run_check, run_program, safe_path
 from conformance.bench.task import Check
 
-__all__ = ("Evidence", "Verdict", "judge", "mistake_in", "title_of")
-
 _SHOWN: Final = 80
 """Characters of a text in a title or a reason."""
 

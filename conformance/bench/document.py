@@ -7,8 +7,6 @@ from typing import Any, Final
 
 import yaml
 
-__all__ = ("Document", "Unreadable", "read_document")
-
 _LIMIT: Final = 16 * 2**20
 """Bytes of a file."""
 _VALUES: Final = 200_000

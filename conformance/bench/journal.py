@@ -12,8 +12,6 @@ from pydantic import ValidationError
 
 from conformance.bench.result import FORMAT, Attempt, Header, Report
 
-__all__ = ("Journal", "JournalError", "read_journal", "read_report", "write_file")
-
 
 class JournalError(Exception):
     """One line: which file, and what is wrong with it."""

@@ -14,8 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from conformance.bench.document import Unreadable, read_document
 
-__all__ = ("Price", "PriceError", "Prices", "add_usages", "normal", "parse_price", "read_prices")
-
 _WORDS: Final[Mapping[str, Sequence[str]]] = {
     "input_tokens": ("input_tokens", "prompt_tokens", "inputTokens", "promptTokens"),
     "output_tokens": ("output_tokens", "completion_tokens", "outputTokens", "completionTokens"),

@@ -7,27 +7,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = (
-    "FORMAT",
-    "AgentAbout",
-    "AgentFigures",
-    "Attempt",
-    "Baseline",
-    "Comparison",
-    "Figures",
-    "Header",
-    "Interval",
-    "Machine",
-    "Outcome",
-    "Regression",
-    "Report",
-    "Settings",
-    "TaskAbout",
-    "Times",
-    "VerdictRecord",
-    "result_schema",
-)
-
 FORMAT = 1
 """Of these files. A reader refuses a newer one."""
 

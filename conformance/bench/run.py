@@ -14,8 +14,6 @@ from conformance.bench.result import Attempt, Settings
 from conformance.bench.sandbox import Matcher
 from conformance.bench.suite import Asked, Suite
 
-__all__ = ("Budget", "Place", "Progress", "Unit", "run", "schedule")
-
 Place = tuple[str, str, int]
 """Of an attempt in a bench: agent, task, repetition."""
 

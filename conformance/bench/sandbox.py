@@ -19,8 +19,6 @@ from math import ceil
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
-__all__ = ("Finding", "Matcher", "Printed", "TooLong", "run_check", "run_program", "safe_path")
-
 _JAIL: Final = Path(__file__).parent / "jail.py"
 _START: Final = 30.0
 """Seconds that a process may take to start, on a machine that is busy."""

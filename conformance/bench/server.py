@@ -16,8 +16,6 @@ import httpx
 from conformance.bench.sandbox import safe_path
 from conformance.bench.suite import Upload
 
-__all__ = ("Artifact", "Server", "ServerError", "Step", "reach")
-
 Kind = Literal["unreachable", "protocol", "refused"]
 
 _ANSWER: Final = 32 * 2**20

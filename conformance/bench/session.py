@@ -20,8 +20,6 @@ from conformance.bench.suite import Suite
 from conformance.bench.summary import against, summarize
 from conformance.wire.exchange import Redactor
 
-__all__ = ("JOURNAL", "Session", "begin", "conduct", "differences")
-
 JOURNAL: Final = "journal.jsonl"
 """In the folder of a bench."""
 _INTERRUPTED: Final = "it was interrupted"

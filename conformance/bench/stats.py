@@ -6,20 +6,6 @@ from collections.abc import Callable, Sequence
 from statistics import NormalDist, fmean, median
 from typing import Final
 
-__all__ = (
-    "bootstrap_difference",
-    "fisher",
-    "holm",
-    "mcnemar",
-    "middle",
-    "pass_hat",
-    "permutation",
-    "quantile",
-    "rank_biserial",
-    "wilcoxon",
-    "wilson",
-)
-
 _EXACT: Final = 20
 """Pairs up to which all 2^n signs are gone through; beyond, as many are drawn as `_DRAWN`."""
 _DRAWN: Final = 20_000

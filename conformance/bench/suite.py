@@ -18,8 +18,6 @@ from conformance.bench.check import mistake_in
 from conformance.bench.document import Document, Unreadable, read_document
 from conformance.bench.task import FILE_LIMIT, Check, SuiteFile, Task
 
-__all__ = ("SHIPPED", "Asked", "Suite", "SuiteError", "Upload", "load_suite", "shipped_suite")
-
 _FOLDER: Final = Path(__file__).parent / "suites"
 SHIPPED: Final = tuple(sorted(path.stem for path in _FOLDER.glob("*.yaml")))
 """Names of the suites that come along."""

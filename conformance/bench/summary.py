@@ -25,8 +25,6 @@ from conformance.bench.result import (
     Times,
 )
 
-__all__ = ("ALPHA", "against", "compare", "figures", "summarize")
-
 ALPHA: Final = 0.05
 """What is less likely than this by chance is not put down to chance."""
 

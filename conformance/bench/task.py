@@ -8,8 +8,6 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
 
-__all__ = ("FILE_LIMIT", "NAME", "Check", "Count", "Defaults", "InputFile", "Reply", "SuiteFile", "Task", "task_schema")
-
 NAME: Final = r"^[A-Za-z0-9][-A-Za-z0-9_.]{0,99}$"
 """Of a suite or a task: it becomes a part of file names and of rows in reports."""
 FILE_LIMIT: Final = 64 * 2**20

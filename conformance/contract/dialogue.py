@@ -23,8 +23,6 @@ from canonical.event import Cause, InterruptAnswered, InterruptRaised, RunCreate
 from canonical.value import Json
 from conformance.contract.referee import Broken, Heard, Referee
 
-__all__ = ("Dialogue", "start_run")
-
 Action = Literal["answer", "decline"]
 
 

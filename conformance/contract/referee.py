@@ -28,8 +28,6 @@ from canonical.event import (
 from canonical.fold import extend_part
 from canonical.state import ENDED
 
-__all__ = ("Broken", "Heard", "Referee")
-
 _EVENTS = get_args(get_args(Event)[0])
 _FREE = (StateSaved, Custom, Native, LossNoted, UpstreamBound)
 _OF_A_MESSAGE = (PartAdded, PartDelta, PartEnded, MessageEnded)

@@ -12,8 +12,6 @@ from canonical.value import Json
 from conformance.contract.dialogue import Dialogue, start_run
 from conformance.contract.referee import Broken, Heard
 
-__all__ = ("STRANGE", "check_agent")
-
 STRANGE: tuple[str | Message | dict[str, Any], ...] = (
     "",
     "\0",

@@ -4,8 +4,6 @@ import json
 
 from conformance.report.model import Report
 
-__all__ = ("badge",)
-
 
 def badge(report: Report) -> str:
     passed = sum(each.passes for each in report.sets)

@@ -7,8 +7,6 @@ from conformance.report.model import Report, SetReport
 from conformance.verdict import Result, Verdict
 from conformance.wire.exchange import Redactor
 
-__all__ = ("ctrf",)
-
 _STATUS: Final = {
     Verdict.PASS: "passed",
     Verdict.FAIL: "failed",

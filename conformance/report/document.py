@@ -7,8 +7,6 @@ from conformance.report.model import Report, SetReport
 from conformance.verdict import Result
 from conformance.wire.exchange import Redactor
 
-__all__ = ("as_json", "document")
-
 
 def document(report: Report) -> str:
     return json.dumps(as_json(report), indent=2, ensure_ascii=False) + "\n"

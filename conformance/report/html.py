@@ -9,8 +9,6 @@ from conformance.report.document import as_json
 from conformance.report.model import Report
 from conformance.report.page import page
 
-__all__ = ("html",)
-
 
 def html(report: Report) -> str:
     shown = as_json(report)

@@ -6,8 +6,6 @@ from conformance.report.model import Report, SetReport
 from conformance.verdict import Result, Verdict
 from conformance.wire.exchange import Redactor
 
-__all__ = ("junit",)
-
 
 def junit(report: Report) -> str:
     redactor = Redactor(report.secrets)

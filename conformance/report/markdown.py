@@ -7,8 +7,6 @@ from conformance.report.text import MARKS, summary
 from conformance.verdict import Verdict
 from conformance.wire.exchange import Redactor
 
-__all__ = ("markdown",)
-
 
 def markdown(report: Report) -> str:
     return "\n".join(_lines(report)) + "\n"

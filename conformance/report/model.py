@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from conformance.requirement import RequirementSet
 from conformance.verdict import Result, Verdict
 
-__all__ = ("Report", "SetReport")
-
 
 @dataclass(frozen=True, slots=True)
 class SetReport:

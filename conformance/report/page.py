@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from html import escape
 from importlib.resources import files
 
-__all__ = ("page",)
-
 
 def page(title: str, body: Iterable[str], *, more_style: str = "") -> str:
     """`body` is HTML, escaped by whoever made it."""

@@ -8,8 +8,6 @@ from conformance.report.model import Report, SetReport
 from conformance.verdict import Result, Verdict
 from conformance.wire.exchange import Redactor
 
-__all__ = ("MARKS", "failure", "lines", "summary")
-
 MARKS: Final = {
     Verdict.PASS: "✓",
     Verdict.FAIL: "✗",

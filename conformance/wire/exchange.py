@@ -7,8 +7,6 @@ from typing import Any, Final, cast
 
 from conformance.wire.schema import Violation
 
-__all__ = ("Exchange", "Frame", "Message", "NotJson", "Redactor", "as_list", "as_object", "dig", "parse_json")
-
 _SECRET_HEADERS: Final = frozenset(
     {
         *("authorization", "proxy-authorization", "cookie", "set-cookie"),

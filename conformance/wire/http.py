@@ -21,8 +21,6 @@ from conformance.wire.exchange import Exchange, Frame, Message, NotJson, parse_j
 from conformance.wire.schema import Schemas, Violation
 from conformance.wire.sse import EventReader
 
-__all__ = ("EXCHANGES", "Receives", "Stream", "Unanswered", "Wire")
-
 Receives = str | Mapping[int, str] | None
 """A definition; or one for each status (200) or class of it (2, 4, 5)."""
 

@@ -10,8 +10,6 @@ from typing import Any
 from conformance.wire.exchange import Exchange, dig
 from conformance.wire.http import Stream, Wire
 
-__all__ = ("Answer", "JsonRpc")
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -10,8 +10,6 @@ from uuid import uuid4
 from conformance.wire.exchange import Exchange
 from conformance.wire.http import EXCHANGES, Wire
 
-__all__ = ("Hook", "receiver")
-
 _LONGEST: Final = 8 * 2**20
 """Bytes of one delivery."""
 _ACCEPTING: Final = 5

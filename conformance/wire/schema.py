@@ -15,8 +15,6 @@ import yaml
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.validators import extend  # pyright: ignore[reportUnknownVariableType]
 
-__all__ = ("Schemas", "Violation", "load_schemas")
-
 _PREFIX: Final = "#/$defs/"
 _SEEN: ContextVar[set[str]] = ContextVar("seen")
 _DEFINED: ContextVar[Mapping[str, Any]] = ContextVar("defined")

@@ -8,8 +8,6 @@ from typing import Final
 
 from conformance.wire.exchange import Frame
 
-__all__ = ("EventReader",)
-
 _BOM: Final = "\ufeff"
 
 

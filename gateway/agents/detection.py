@@ -18,8 +18,6 @@ from adapters._client.answers import LISTING_LIMIT, read_answer
 from adapters._upstream import Upstream
 from canonical import AgentInfo, FaultError
 
-__all__ = ("Detected", "Detector", "Undetected")
-
 _PATIENCE: Final = httpx.Timeout(5.0)
 _BOUND: Final = 10.0
 """Seconds for all that one protocol asks."""

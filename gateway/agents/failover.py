@@ -20,8 +20,6 @@ from canonical.agent import Drawn
 from canonical.event import LossNoted, StateSaved, UpstreamBound
 from canonical.value import JsonObject
 
-__all__ = ("Breaker", "Server", "ServerPool", "fleet")
-
 _FAILURES: Final = 5
 """In a row, after which a server is left alone."""
 _COOLDOWN: Final = 30.0

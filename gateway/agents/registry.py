@@ -32,8 +32,6 @@ from gateway.agents.langgraph.signature import makes_graphs
 from gateway.agents.python.agent import wrap
 from gateway.settings.model import AgentSettings, Settings, Timeout
 
-__all__ = ("Fronted", "Registry", "agent_name", "agent_uuid", "connect")
-
 log = logging.getLogger("babelgate.registry")
 
 _NAMESPACE: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")

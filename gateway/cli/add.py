@@ -19,8 +19,6 @@ from gateway.settings.load import ConfigError, load, read_file
 from gateway.settings.model import AgentSettings
 from gateway.storage.permission import PRIVATE_FILE
 
-__all__ = ("add", "insert_agents")
-
 _TARGET = re.compile(r"(?:([^=:/#]+)=)?(https?://[^#]+)(?:#(.+))?", re.DOTALL)
 
 

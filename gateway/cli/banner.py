@@ -11,8 +11,6 @@ from gateway.cli.listener import is_loopback
 from gateway.cli.log import one_line
 from gateway.settings.model import Settings
 
-__all__ = ("banner",)
-
 
 def banner(settings: Settings, base_url: str, registry: Registry) -> Iterator[str]:
     yield click.style(f"Babelgate {version('babelgate')} serves {base_url}", bold=True)

@@ -34,8 +34,6 @@ from gateway.cli.errors import FAILED, USAGE, Refusal
 from gateway.cli.progress import watching
 from gateway.cli.target import AgentTarget, configured_agents, read_agent
 
-__all__ = ("Asked", "bench", "resume", "show_schema", "show_tasks")
-
 INCOMPLETE: Final = 3
 """Exit code: a budget was used up before all attempts were made."""
 _SPARE: Final = 60.0

@@ -26,8 +26,6 @@ from conformance.wire.http import Unanswered
 from gateway.cli.errors import USAGE, Refusal
 from gateway.cli.target import read_header
 
-__all__ = ("Asked", "check", "compare", "show_requirements")
-
 _STYLES = {"✓": "green", "✗": "red", "!": "yellow", "?": "yellow", "–": "dim", "⚠": "magenta"}
 
 

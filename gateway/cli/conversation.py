@@ -6,8 +6,6 @@ from typing import Final, Protocol
 
 from canonical.value import Json, JsonObject
 
-__all__ = ("ABSENT", "Asked", "Conversation", "Failed", "Heard", "Noted", "Said", "bearer")
-
 ABSENT: Final = "no gateway answers there: start one with babelgate serve, or name another with --url"
 
 

@@ -22,8 +22,6 @@ from gateway.cli.errors import Refusal
 from gateway.cli.serve import Gateway, start
 from gateway.settings.model import Settings
 
-__all__ = ("Embedded", "Served", "embedded_gateway")
-
 _START: Final = 120.0
 """Seconds for its start: it asks all agents' servers what they speak."""
 _STOP: Final = 20.0

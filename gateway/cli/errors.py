@@ -3,8 +3,6 @@
 import re
 from typing import Final
 
-__all__ = ("FAILED", "USAGE", "Refusal")
-
 FAILED: Final = 1
 USAGE: Final = 2
 """Exit codes: it was tried and failed; it was asked for in a way that cannot work."""

@@ -29,8 +29,6 @@ from canonical.thread import following
 from canonical.value import Json
 from gateway.cli.conversation import ABSENT, Asked, Failed, Heard, Noted, Said, bearer
 
-__all__ = ("Line",)
-
 
 class Line:
     def __init__(self, protocol: str, url: str, agent: str, key: str | None) -> None:

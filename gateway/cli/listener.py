@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 from gateway.cli.errors import USAGE, Refusal
 
-__all__ = ("base_url", "bind", "is_loopback", "listen")
-
 
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
     """IPv4 where a name has both. Raises Refusal."""

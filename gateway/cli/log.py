@@ -9,8 +9,6 @@ import sys
 import threading
 from typing import Any, Final
 
-__all__ = ("LineFormatter", "one_line", "set_up_logging")
-
 _INDENT: Final = "  "
 _CALLERS: Final = frozenset(
     {"ASGI callable returned without completing handshake.", "Invalid UTF-8 sequence received from client."}

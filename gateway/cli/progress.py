@@ -11,8 +11,6 @@ from rich.progress import Progress as Bar
 from conformance.bench.report import words
 from conformance.bench.run import Progress
 
-__all__ = ("watching",)
-
 
 @contextmanager
 def watching() -> Generator[Callable[[Progress], None]]:

@@ -40,8 +40,6 @@ from gateway.cli.target import AgentTarget, configured_agents, read_agent
 from gateway.hub import Hub
 from gateway.settings.model import Settings
 
-__all__ = ("Asked", "record", "replay")
-
 _FILE: Final = 64 * 2**20
 """Bytes of a file in a recording."""
 _WORDS: Final = frozenset(

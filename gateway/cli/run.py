@@ -14,8 +14,6 @@ from gateway.cli.conversation import Asked, Conversation, Failed, Heard, Noted, 
 from gateway.cli.errors import USAGE, Refusal
 from gateway.cli.line import Line
 
-__all__ = ("ask_person", "reading", "run")
-
 _YES_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 
 

@@ -37,8 +37,6 @@ try:
 except ImportError:  # no wheel for this system: everything works, a little slower
     from asyncio import new_event_loop
 
-__all__ = ("Gateway", "Server", "leave", "open_gateway", "serve", "serve_until_stopped", "server_of", "start")
-
 log = logging.getLogger("babelgate")
 
 _PATIENCE: Final = 3

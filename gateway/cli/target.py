@@ -11,8 +11,6 @@ from gateway.cli.errors import USAGE, Refusal
 from gateway.settings.load import FILE, ConfigError, load, read_file
 from gateway.settings.model import DEMO, TOKEN
 
-__all__ = ("AgentTarget", "Targets", "configured_agents", "read_agent", "read_header", "read_targets")
-
 _NAMED: Final = re.compile(r"([^=:/#]+)=(.+)", re.DOTALL)
 """A URL may hold `=`, but not before its first `:` or `/`."""
 _PYTHON: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")

@@ -9,8 +9,6 @@ from gateway.cli.errors import USAGE, Refusal
 from gateway.settings.load import ConfigError, load
 from gateway.settings.model import schema
 
-__all__ = ("show_schema", "validate")
-
 
 def validate(file: Path) -> None:
     """Raises Refusal with a line for every mistake."""

@@ -20,8 +20,6 @@ from gateway.runs.submission import Bounds
 from gateway.settings.model import Settings
 from gateway.storage.blobs import Blobs
 
-__all__ = ("create_app", "open_hub")
-
 log = logging.getLogger("babelgate")
 
 _STATUS: Final = {

@@ -28,15 +28,6 @@ try:
 except ImportError:  # not on Windows, which has no such limit
     resource = None
 
-__all__ = (
-    "ConnectionLimits",
-    "ConnectionTable",
-    "HttpConnection",
-    "WebSocketConnection",
-    "protocol_options",
-    "raise_open_files",
-)
-
 log = logging.getLogger("babelgate.connection")
 
 _RESERVE: Final = 128

@@ -12,8 +12,6 @@ from urllib.parse import urlsplit
 
 from gateway.settings.model import Settings
 
-__all__ = ("Hosts",)
-
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/?#@\s]+?)\.?(:\d*)?")
 """A name or an address, and a port, which does not matter (RFC 9110 §7.2)."""
 _LONGEST: Final = 300

@@ -22,8 +22,6 @@ from canonical import Fault, FaultCode, FaultError
 from gateway.http.host import Hosts
 from gateway.settings.model import Settings
 
-__all__ = ("GatewayMiddleware",)
-
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Encode = Callable[[Fault, Request[Any, Any, Any]], Response[Any]]

@@ -18,8 +18,6 @@ import httpx
 
 from canonical.fault import FaultCode, FaultError
 
-__all__ = ("Fetcher", "Pinned", "Resolve", "lookup")
-
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]

@@ -17,8 +17,6 @@ from gateway.ids import new_id
 from gateway.runs.event_check import Recorder
 from gateway.runs.lifecycle import Start
 
-__all__ = ("Attempt", "Entry", "Past")
-
 Entry = tuple[Event, bytes]
 """An event as the log may hold it, and as JSON."""
 

@@ -43,13 +43,6 @@ from gateway.storage.tables import (
 )
 from gateway.storage.transaction import INTERRUPT, RUN, Erased, Ledger, ThreadState, read_row
 
-__all__ = (
-    "empty_event",
-    "erase_thread",
-    "erase_unchanged",
-    "remove_run",
-)
-
 
 def erase_thread(ledger: Ledger, owner: str, thread_id: str) -> Erased:
     """Delete a thread's rows and log and leave a tombstone."""

@@ -31,11 +31,6 @@ from gateway.storage.live import Channel
 from gateway.storage.subscription import Reader
 from gateway.storage.transaction import Ledger
 
-__all__ = (
-    "Engine",
-    "Fronted",
-)
-
 T = TypeVar("T")
 _RunKey = tuple[int, str]
 """A thread's key and a run's id. The key is the gateway's own and never given out twice: callers choose ids, so another

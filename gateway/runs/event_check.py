@@ -40,12 +40,6 @@ from canonical.state import RunReason, RunStatus
 from gateway.ids import new_id
 from gateway.storage.size import MAX_VALUES, check_size
 
-__all__ = (
-    "Recorder",
-    "check_json",
-    "files_of",
-)
-
 AnyEvent = TypeVar("AnyEvent", bound=Event)
 
 _FREE = (LossNoted, UpstreamBound, Custom, Native)

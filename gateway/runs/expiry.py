@@ -26,8 +26,6 @@ from gateway.storage.statements import table_of
 from gateway.storage.tables import PASSING, ThreadRow
 from gateway.storage.transaction import Ledger, Published
 
-__all__ = ("Expiry", "passing")
-
 log = logging.getLogger("babelgate.expiry")
 
 _AGAIN: Final = 60_000_000

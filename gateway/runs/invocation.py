@@ -20,8 +20,6 @@ from gateway.storage.blobs import Blobs
 from gateway.storage.journal import Journal
 from gateway.storage.subscription import Reader
 
-__all__ = ("Invocations", "Transcript", "upstream_of")
-
 S = TypeVar("S", bound=Snapshot)
 
 

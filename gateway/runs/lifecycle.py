@@ -28,29 +28,6 @@ from gateway.storage import checkpoints
 from gateway.storage.tables import BlobUseRow, RunRow
 from gateway.storage.transaction import RUN, Ledger, ThreadState, read_row, table_of
 
-__all__ = (
-    "Later",
-    "Outcome",
-    "Start",
-    "append",
-    "begin",
-    "bound_runs",
-    "close_questions",
-    "drop_pending",
-    "drop_waiting",
-    "end",
-    "fail_pending",
-    "give_up",
-    "live_of",
-    "next_pending",
-    "restart",
-    "start",
-    "use_blob",
-    "use_blobs",
-    "waiting_reason",
-    "waiting_state",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Start:

@@ -20,8 +20,6 @@ from canonical.value import Json
 from gateway.runs import schema_check
 from gateway.runs.schema_check import TooLong, find_error, is_costly
 
-__all__ = ("misfit",)
-
 log = logging.getLogger("babelgate.output")
 
 _LARGEST: Final = 256 * 1024

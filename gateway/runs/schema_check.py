@@ -16,8 +16,6 @@ from jsonschema.validators import extend  # pyright: ignore[reportUnknownVariabl
 from referencing import Registry
 from referencing.jsonschema import SchemaRegistry
 
-__all__ = ("TooLong", "find_error", "is_costly")
-
 Keyword = Callable[[Any, Any, Any, Any], Iterable[Any] | None]
 
 _EMPTY: Final[SchemaRegistry] = Registry()

@@ -41,19 +41,6 @@ from gateway.storage.statements import table_of
 from gateway.storage.tables import WebhookRow
 from gateway.storage.transaction import Ledger, ThreadState
 
-__all__ = (
-    "Bounds",
-    "Cancelled",
-    "Ids",
-    "Stop",
-    "Submitted",
-    "answer",
-    "cancel",
-    "cancel_run",
-    "insert_webhook",
-    "submit",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Bounds:

@@ -26,16 +26,6 @@ from gateway.storage.journal import read_page
 from gateway.storage.size import check_size
 from gateway.storage.transaction import Ledger, ThreadState, need_idle_thread
 
-__all__ = (
-    "change",
-    "copy",
-    "create",
-    "save",
-    "say",
-    "update",
-    "upload",
-)
-
 _MOST: Final = 2**31
 
 

@@ -25,8 +25,6 @@ from gateway.storage.statements import table_of
 from gateway.storage.tables import WebhookRow
 from gateway.storage.transaction import Ledger
 
-__all__ = ("Deliverer", "Poster", "Writer", "WriterFactory")
-
 log = logging.getLogger("babelgate.webhook")
 
 _PAUSES = (1, 2, 5, 15, 60, 300)

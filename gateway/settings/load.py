@@ -19,8 +19,6 @@ from canonical.value import JsonObject
 from gateway.settings.model import Settings
 from gateway.settings.place import Place, format_location, keys_of
 
-__all__ = ("FILE", "ConfigError", "load", "read_file")
-
 FILE: Final = Path("babelgate.yaml")
 """Read from the working directory where no other is named."""
 

@@ -29,20 +29,6 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from canonical.agent import AGENT_NAME
 
-__all__ = (
-    "DEMO",
-    "TOKEN",
-    "AgentSettings",
-    "Connections",
-    "IPNetwork",
-    "Limits",
-    "Network",
-    "Queue",
-    "Settings",
-    "Timeout",
-    "schema",
-)
-
 _UNITS: Final = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """RFC 9110, 5.6.2."""

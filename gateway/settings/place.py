@@ -17,8 +17,6 @@ from pydantic import BaseModel
 from canonical.value import JsonObject
 from gateway.settings.model import Settings
 
-__all__ = ("Place", "format_location", "keys_of")
-
 _NAME: Final = re.compile(r"[\w.-]{1,63}")
 
 

@@ -17,8 +17,6 @@ from canonical.fault import FaultCode, FaultError
 from canonical.message import FilePart, Message, Part
 from gateway.storage.permission import make_folder, make_private
 
-__all__ = ("Blobs",)
-
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _PIECE: Final = 256 * 1024
 """Bytes that are read at once."""

@@ -16,8 +16,6 @@ from gateway.storage.journal import Journal
 from gateway.storage.statements import table_of
 from gateway.storage.tables import CheckpointRow, CheckpointWriteRow
 
-__all__ = ("Attached", "Stored", "Write", "copy_thread", "find", "forget_run", "page", "put", "put_writes")
-
 _CHECKPOINT: Final = table_of(CheckpointRow)
 _WRITE: Final = table_of(CheckpointWriteRow)
 _OF_CHECKPOINT: Final = ("owner", "thread_id", "ns", "checkpoint_id")

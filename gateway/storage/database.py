@@ -11,8 +11,6 @@ from sqlalchemy.engine import make_url
 from canonical.fault import FaultCode, FaultError
 from gateway.storage.permission import PRIVATE_FILE, make_folder, make_private
 
-__all__ = ("HEAD", "REVISIONS", "LockFile", "make_database_file", "migrate", "open_engine", "sqlite_path")
-
 REVISIONS: Final = ("0001", "0002", "0003", "0004")
 """Those in `gateway/storage/migrations/versions`, oldest first. What a release writes that the one before cannot
 read is a revision of its own, also where no table changes: then the one before says so, and reads nothing wrong."""

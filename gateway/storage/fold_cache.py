@@ -12,8 +12,6 @@ from adapters._aside import Turns
 from canonical.event import Record
 from canonical.hub import Snapshot
 
-__all__ = ("Page", "SnapshotCache")
-
 S = TypeVar("S", bound=Snapshot)
 Page = Callable[[int, int | None], Awaitable[Sequence[Record]]]
 """Reads some records after one seq and up to another; none if there are no more."""

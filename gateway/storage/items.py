@@ -39,8 +39,6 @@ from gateway.storage.statements import table_of
 from gateway.storage.tables import ItemRow
 from gateway.storage.transaction import Ledger
 
-__all__ = ("Store",)
-
 _ITEM = table_of(ItemRow)
 
 _PAGE: Final = 256

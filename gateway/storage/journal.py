@@ -27,8 +27,6 @@ from gateway.storage.statements import Sql, table_of
 from gateway.storage.tables import EventRow, InterruptRow, RunRow, TaskRow, ThreadRow
 from gateway.storage.transaction import Ledger, Published, latest_pk
 
-__all__ = ("Journal", "Unstored")
-
 T = TypeVar("T")
 log = logging.getLogger("babelgate.journal")
 

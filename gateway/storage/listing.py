@@ -25,20 +25,6 @@ from gateway.storage.statements import table_of
 from gateway.storage.tables import LIVE, OPEN, EventRow, RunRow, TaskRow, ThreadRow
 from gateway.storage.transaction import RUN, TASK, THREAD, read_row
 
-__all__ = (
-    "Place",
-    "Read",
-    "create_listing",
-    "runs",
-    "runs_at",
-    "tasks",
-    "tasks_at",
-    "thread_by_key",
-    "thread_view",
-    "threads",
-    "threads_at",
-)
-
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 Place = tuple[Any, int]

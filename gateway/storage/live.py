@@ -12,8 +12,6 @@ from typing import Final
 
 from canonical.event import Record
 
-__all__ = ("Channel", "Channels")
-
 _BYTES: Final = 2**20
 """Of the events that one thread has in memory: larger ones are read from the journal."""
 

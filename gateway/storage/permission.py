@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-__all__ = ("PRIVATE_FILE", "make_folder", "make_private")
-
 PRIVATE_FILE: Final = 0o600
 _PRIVATE_FOLDER: Final = 0o700
 

@@ -8,8 +8,6 @@ from sqlalchemy import Connection, Dialect, Table, insert
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.sql.expression import ClauseElement
 
-__all__ = ("Statement", "inserting")
-
 
 class Statement:
     """A compiled statement. `run` takes its parameters as one tuple, in the order of `names`."""

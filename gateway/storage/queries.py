@@ -23,25 +23,6 @@ from gateway.storage.tables import (
 )
 from gateway.storage.transaction import INTERRUPT, RUN, TASK, THREAD, read_row
 
-__all__ = (
-    "Due",
-    "LiveRun",
-    "aliases",
-    "blobs_in_use",
-    "chain",
-    "due_webhooks",
-    "file",
-    "live_runs",
-    "open_interrupts",
-    "open_tasks",
-    "run",
-    "task",
-    "thread",
-    "thread_key",
-    "thread_of",
-    "webhooks",
-)
-
 _THREAD, _TASK, _RUN = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
 _INTERRUPT, _ALIAS, _USE, _HOOK = table_of(InterruptRow), table_of(AliasRow), table_of(BlobUseRow), table_of(WebhookRow)
 

@@ -7,8 +7,6 @@ from pydantic import BaseModel
 
 from canonical.fault import FaultCode, FaultError
 
-__all__ = ("MAX_VALUES", "check_size")
-
 MAX_VALUES: Final = 200_000
 """Objects, lists and what is in them, in one thing that an agent says."""
 

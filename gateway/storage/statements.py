@@ -17,8 +17,6 @@ from gateway.storage.tables import (
     TombstoneRow,
 )
 
-__all__ = ("Sql", "table_of")
-
 
 def table_of(model: Any) -> Table:
     return cast("Table", model.__table__)

@@ -30,8 +30,6 @@ from gateway.storage.fold_cache import SnapshotCache
 from gateway.storage.journal import Journal
 from gateway.storage.transaction import Erased, Published
 
-__all__ = ("Reader",)
-
 S = TypeVar("S", bound=Snapshot)
 
 _PAGE: Final = 2048

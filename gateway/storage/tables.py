@@ -11,26 +11,6 @@ from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, false, t
 from sqlalchemy.orm import declared_attr
 from sqlmodel import Field, SQLModel
 
-__all__ = (
-    "LIVE",
-    "OPEN",
-    "PASSING",
-    "AliasRow",
-    "BlobUseRow",
-    "CheckpointRow",
-    "CheckpointWriteRow",
-    "EventRow",
-    "InterruptRow",
-    "ItemRow",
-    "MetaRow",
-    "Row",
-    "RunRow",
-    "TaskRow",
-    "ThreadRow",
-    "TombstoneRow",
-    "WebhookRow",
-)
-
 # SQLite numbers rows by itself only under a column that is called exactly INTEGER.
 _KEY = BigInteger().with_variant(Integer(), "sqlite")
 

@@ -47,22 +47,6 @@ from gateway.storage.tables import (
     TombstoneRow,
 )
 
-__all__ = (
-    "INTERRUPT",
-    "RUN",
-    "TASK",
-    "THREAD",
-    "Erased",
-    "Ledger",
-    "Published",
-    "ThreadState",
-    "latest_pk",
-    "need_idle_thread",
-    "read_meta",
-    "read_row",
-    "write_meta",
-)
-
 T = TypeVar("T")
 THREAD: TypeAdapter[Thread] = TypeAdapter(Thread)
 TASK: TypeAdapter[Task] = TypeAdapter(Task)

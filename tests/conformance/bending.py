@@ -10,8 +10,6 @@ import httpx
 from tests import loopback
 from tests.serving import serving
 
-__all__ = ("DROPPED", "Bend", "bending", "protocol_of")
-
 Bend = Callable[[str, str, Any], Any]
 """(protocol, path, JSON of an answer or an event): what is told instead, or DROPPED for an event that is left out."""
 

@@ -13,8 +13,6 @@ from conformance.verdict import Result, Verdict
 from tests.conformance.servers.kit import ScriptedServer, Server, Violation
 from tests.serving import serving
 
-__all__ = ("Score", "assert_caught", "judged", "score")
-
 _AT_ONCE = 6
 """Violations that are shown side by side: some make the judge wait."""
 _BROKEN = (Verdict.FAIL, Verdict.WARNING)

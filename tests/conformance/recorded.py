@@ -8,8 +8,6 @@ from typing import Any
 from conformance.report.model import Report
 from docs.traceability import RUNS, recorded
 
-__all__ = ("assert_recorded",)
-
 
 def assert_recorded(who: str, report: Report, accept: bool) -> None:
     """The verdicts are those that are written down; `pytest --accept` writes them, and `make docs` the pages."""

@@ -8,20 +8,6 @@ from typing import Any, Final
 
 from canonical import Artifact, Ask, FilePart, Invocation
 
-__all__ = (
-    "NAME",
-    "PACE",
-    "again",
-    "again_and_ask",
-    "ask",
-    "expected",
-    "fickle",
-    "file_of",
-    "files",
-    "plain",
-    "words",
-)
-
 NAME: Final = "Ada"
 """The answer to every question."""
 PACE: Final = 0.004

@@ -21,8 +21,6 @@ from tests.crash.world import World
 from tests.gateway.stage import Nursery, Stage, nursery
 from tests.serving import listen
 
-__all__ = ("Campaign", "campaign")
-
 _HERE: Final = "tests.crash.agents:"
 _ROUNDS_OF_ONE: Final = 8
 """After so many rounds the next ones have a database of their own."""

@@ -16,8 +16,6 @@ from tests.pairs.acp import Acp
 from tests.pairs.aief import Aief
 from tests.pairs.caller import Seen
 
-__all__ = ("Checks",)
-
 _BOUND: Final = 45.0
 """Seconds within which a run that is not stuck has ended. All of them are short."""
 _TOGETHER: Final = 6

@@ -12,8 +12,6 @@ from langgraph.graph import START, MessagesState, StateGraph  # pyright: ignore[
 
 from tests.crash.agents import PACE, words
 
-__all__ = ("graph",)
-
 
 class _Model(BaseChatModel):
     """Says its half of the words, one by one."""

@@ -17,8 +17,6 @@ from tests.pairs.aief import Aief
 from tests.pairs.caller import Caller, Ids
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 
-__all__ = ("AGENTS", "ASKING", "CALLERS", "REPEATABLE", "STATEFUL", "Load", "heard")
-
 CALLERS: Final[tuple[type[Caller], ...]] = (
     Acp,
     JsonRpc10,

@@ -5,8 +5,6 @@ from typing import Any
 
 from tests.pairs.caller import Caller, Feed
 
-__all__ = ("Deed", "Known", "Run", "World")
-
 
 @dataclass(eq=False)
 class Known:

@@ -12,22 +12,6 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = (
-    "Changed",
-    "Cut",
-    "Endless",
-    "HalfAnswered",
-    "HalfAsked",
-    "Instead",
-    "Link",
-    "Proxy",
-    "Slow",
-    "Stall",
-    "Trouble",
-    "proxied",
-    "status",
-)
-
 BOUND: Final = 5.0
 """Seconds that anything may take here that does not wait for an agent."""
 _LINGER: Final = struct.pack("ii", 1, 0)

@@ -27,22 +27,6 @@ from tests.faults.proxy import Proxy, proxied
 from tests.gateway.invariant import check_log
 from tests.running import Running, running
 
-__all__ = (
-    "BOUND",
-    "COOLDOWN",
-    "OWNER",
-    "REATTACHING",
-    "WIRES",
-    "Outcome",
-    "Stage",
-    "Wire",
-    "hurry",
-    "keeps_the_laws",
-    "serves",
-    "staged",
-    "words_of",
-)
-
 OWNER: Final = "default"
 BOUND: Final = 15.0
 """Seconds within which every run ends, whatever happens to it."""

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
 
-__all__ = ("BOUND", "PROGRAM", "ROOT", "Served", "babelgate", "bound_socket", "served")
-
 BOUND = 20
 """Seconds within which whatever a test waits for must come."""
 PROGRAM = (sys.executable, "-m", "gateway")

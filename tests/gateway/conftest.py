@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.hubs import hubs
-
-__all__ = ("hubs", "pytest_asyncio_loop_factories")
+from tests.gateway.hubs import hubs as hubs
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Any]:

@@ -13,8 +13,6 @@ from websockets.exceptions import InvalidStatus
 from canonical.value import JsonObject
 from tests.adapters.langchain.watching import ALL, Socket
 
-__all__ = ("EVERYTHING", "PATHS", "START", "connected", "refusal", "talking", "talks")
-
 PATHS: Final = tuple(
     f"{prefix}/threads/{{thread_id}}/{stream}"
     for prefix in ("", "/agent-protocol", "/agent/echo", "/agent/echo/agent-protocol")

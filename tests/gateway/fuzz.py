@@ -10,8 +10,6 @@ from urllib.parse import quote_from_bytes
 from canonical.value import Json
 from tests.gateway.hostile import BOUNDARY, UNKNOWN
 
-__all__ = ("NUMBERS", "STRANGE", "TEXTS", "bodies", "forms", "queries")
-
 NUMBERS: Final[Sequence[str]] = (
     "0", "-0", "-0.0", "1.0", "1e2", "-1", "0.1", "1e-320", "1e308", "-1e308", "1e309", "1E400", "2147483648",
     "-2147483649", "9007199254740993", "9223372036854775807", "9223372036854775808", "-9223372036854775809",

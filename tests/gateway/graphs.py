@@ -19,8 +19,6 @@ from langgraph.graph import END, START, MessagesState, StateGraph  # pyright: ig
 from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel
 
-__all__ = ("GRAPHS", "Model", "State", "builder", "chat", "new", "words")
-
 
 class Model(BaseChatModel):
     """Says the same pieces each time; a list of them is one answer."""

@@ -4,8 +4,6 @@ import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 
-__all__ = ("Heard", "hearing")
-
 
 class Heard(logging.Handler):
     def __init__(self) -> None:

@@ -7,20 +7,6 @@ from uuid import uuid4
 
 from canonical.value import Json
 
-__all__ = (
-    "BODIES",
-    "EVENT_IDS",
-    "FORMS",
-    "HARMLESS",
-    "HEADERS",
-    "IDS",
-    "LIMIT",
-    "QUERY",
-    "UNKNOWN",
-    "WRONG",
-    "mutations",
-)
-
 LIMIT: Final = 2 * 2**20
 """Bytes of a body that the gateway under test takes."""
 

@@ -52,29 +52,6 @@ from gateway.storage.transaction import Ledger
 from tests.empty import make_database
 from tests.gateway.invariant import check_database
 
-__all__ = (
-    "OWNER",
-    "Activation",
-    "Echo",
-    "Fronted",
-    "Held",
-    "House",
-    "Limits",
-    "Scripted",
-    "batches",
-    "check_invariants",
-    "follow",
-    "fronted",
-    "hubs",
-    "kinds",
-    "say",
-    "states",
-    "text",
-    "turned",
-    "whole",
-    "within",
-)
-
 T = TypeVar("T")
 OWNER = "alice"
 _BOUND = 10.0

@@ -38,8 +38,6 @@ from gateway.storage.statements import table_of
 from gateway.storage.tables import BlobUseRow, InterruptRow, RunRow, TaskRow, ThreadRow
 from gateway.storage.transaction import INTERRUPT, RUN, TASK, THREAD
 
-__all__ = ("check_database", "check_log", "log_of")
-
 _THREAD, _TASK, _RUN = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
 _INTERRUPT, _USE = table_of(InterruptRow), table_of(BlobUseRow)
 

@@ -16,8 +16,6 @@ from adapters import ADAPTERS, Adapter
 from canonical.value import Json
 from tests.pairs.caller import Caller
 
-__all__ = ("Knowledge", "knowledge", "knowledge_of", "prefixed")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:

@@ -21,23 +21,6 @@ from tests.gateway.shape import is_endless
 from tests.gateway.valid import PUSH, V1
 from tests.running import Running, running
 
-__all__ = (
-    "ALICE",
-    "BOB",
-    "CREDENTIALS",
-    "SECRETS",
-    "STEPS",
-    "TOKEN",
-    "Made",
-    "Place",
-    "acp_run",
-    "look",
-    "make",
-    "message",
-    "two_owners",
-    "unknown",
-)
-
 ALICE, BOB = "alice-0123456789-key", "bob-0123456789-key"
 TOKEN, CREDENTIALS = "push-token-of-alice", "push-credentials-of-alice"
 STEPS: Final = "/ap/v1/agent/tasks"

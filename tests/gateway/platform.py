@@ -12,8 +12,6 @@ from gateway.agents.langgraph.agent import front
 from tests.gateway.graphs import GRAPHS
 from tests.running import Running, running
 
-__all__ = ("Caller", "Frame", "graphs_running")
-
 Frame = tuple[str, tuple[str, ...], Any]
 """Mode, namespace and data."""
 

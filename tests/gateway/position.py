@@ -16,8 +16,6 @@ from tests.gateway.route import AGENT_SLOT, FREE_SLOT, ROUTES, Route
 from tests.gateway.siege import body_for
 from tests.gateway.valid import RPC, UPLOAD, V1, VALID, command, rpc
 
-__all__ = ("NO_ID", "POSITIONS", "Position")
-
 NO_ID: Final = AGENT_SLOT | FREE_SLOT
 """Parameters that hold nothing of any owner's."""
 

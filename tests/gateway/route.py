@@ -12,22 +12,6 @@ from gateway.http.app import create_app
 from gateway.settings.model import Settings
 from tests.gateway.knowledge import prefixed
 
-__all__ = (
-    "AGENT_SLOT",
-    "FREE_SLOT",
-    "METHODS",
-    "REFUSED",
-    "ROUTES",
-    "Protocol",
-    "Route",
-    "Words",
-    "allowed",
-    "is_waiting",
-    "paths",
-    "protocol_of",
-    "words_of",
-)
-
 Protocol = Literal["acp", "a2a", "aief", "langchain", "own"] | str
 """Or the name of one that another package offers."""
 Words = (

@@ -16,8 +16,6 @@ from tests.pairs.acp import Acp
 from tests.pairs.caller import Caller, Feed, Seen
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 
-__all__ = ("Company", "Part", "Scene", "nothing", "together", "was_cut")
-
 RESTARTED: Final = "The gateway stopped while the agent was at work, and the agent can neither be asked for the rest"
 """What the gateway says of a run that a kill has ended."""
 

@@ -10,8 +10,6 @@ import httpx
 from tests.gateway.knowledge import knowledge
 from tests.gateway.route import Words, is_waiting
 
-__all__ = ("MAX_ERROR", "check_error", "check_reply", "error_of", "is_endless", "not_found")
-
 MAX_ERROR: Final = 16_384
 """Bytes of an error: what a caller sent is not sent back in full."""
 

@@ -21,20 +21,6 @@ from tests.gateway.shape import check_error, error_of, is_endless
 from tests.gateway.valid import PUSH, V1, VALID, command, rpc
 from tests.running import Running, running
 
-__all__ = (
-    "Case",
-    "ask",
-    "besieged",
-    "body_for",
-    "dumped",
-    "headers_for",
-    "problems",
-    "sending",
-    "spared",
-    "there",
-    "works",
-)
-
 Case = tuple[str, Callable[[], Awaitable[httpx.Response]]]
 
 

@@ -23,8 +23,6 @@ from tests.gateway.hubs import within
 from tests.gateway.invariant import check_database
 from tests.gateway.victim import CONTROL
 
-__all__ = ("Moment", "Nursery", "Puppet", "Puppets", "Stage", "nursery", "puppets")
-
 T = TypeVar("T")
 _BOUND: Final = 20.0
 

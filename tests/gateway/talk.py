@@ -8,8 +8,6 @@ from canonical import Message
 from conformance.contract import Dialogue, Heard
 from gateway.agents.python.agent import InProcess, wrap
 
-__all__ = ("agent", "tell", "within")
-
 T = TypeVar("T")
 
 

@@ -9,27 +9,6 @@ from tests.gateway.hostile import UNKNOWN
 from tests.gateway.knowledge import knowledge
 from tests.gateway.route import Route
 
-__all__ = (
-    "BLOCKS",
-    "COMMANDS",
-    "EVENTS",
-    "LENIENT",
-    "MESSAGE",
-    "MESSAGE_0_3",
-    "PUSH",
-    "PUSH_0_3",
-    "RPC",
-    "SUBSCRIPTIONS",
-    "UPLOAD",
-    "V1",
-    "VALID",
-    "Command",
-    "Rpc",
-    "command",
-    "filled",
-    "rpc",
-)
-
 V1: Final = {"A2A-Version": "1.0"}
 
 ACP_MESSAGE: Final[JsonObject] = {

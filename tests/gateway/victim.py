@@ -18,8 +18,6 @@ from typing import Any, Final
 from canonical import Ask, Invocation
 from gateway.cli import main
 
-__all__ = ("CONTROL", "approve", "ask", "paced", "stubborn")
-
 CONTROL: Final = "VICTIM_CONTROL"
 """The variable with the port on which the test listens."""
 

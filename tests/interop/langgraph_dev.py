@@ -20,8 +20,6 @@ import httpx
 from tests.interop.driver import PROGRAMS
 from tests.interop.peers import peer_python
 
-__all__ = ("langgraph_dev",)
-
 MEMORY: Final = 12 * 1024**3
 """Bytes of address space: the interpreter alone reserves two thirds of it."""
 START: Final = 60.0

@@ -7,8 +7,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = ("CUT", "CuttingProxy", "cutting")
-
 CUT: Final = "X-Cut"
 """The header of a request that names a list of cuts. A client that connects again sends it again."""
 

@@ -7,8 +7,6 @@ from canonical import Event, Message
 from canonical.event import Custom
 from tests.limits.strain import MB
 
-__all__ = ("AGENTS",)
-
 
 def nested(levels: int) -> Any:
     value: list[Any] = []

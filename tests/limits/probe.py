@@ -16,8 +16,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-__all__ = ()
-
 _PATIENCE: Final = 120.0
 """Seconds for one answer."""
 _TICK: Final = 1 / os.sysconf("SC_CLK_TCK")

@@ -6,8 +6,6 @@ from typing import Any, Final
 from canonical import AgentInfo, Event, Invocation
 from canonical.event import RunEnded
 
-__all__ = ("AGENTS",)
-
 _STEPS: Final = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
 _WORD: Final = "a" * 40 + "!"
 

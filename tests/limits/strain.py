@@ -15,8 +15,6 @@ import yaml
 from tests import loopback
 from tests.gateway.command import ROOT, Served, served
 
-__all__ = ("MB", "Strain", "Strained", "strained")
-
 MB: Final = 2**20
 BOUND: Final = 45.0
 """Seconds for one request under measurement."""

@@ -10,8 +10,6 @@ from uuid import uuid4
 
 from tests.pairs.caller import Caller, Data, Feed, File, Frame, Ids, Question, Said, Seen, View
 
-__all__ = ("A2A", "JsonRpc03", "JsonRpc10", "Rest03", "Rest10")
-
 Wire = dict[str, Any]
 
 _NEW: Final = {

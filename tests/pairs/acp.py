@@ -9,8 +9,6 @@ from typing import Any, ClassVar, Final
 from tests.pairs.caller import Caller, Data, Feed, File, Frame, Ids, Question, Said, Seen, View
 from tests.pairs.cast import STEP
 
-__all__ = ("Acp",)
-
 STATES: Final = {
     "created": "submitted",
     "in-progress": "working",

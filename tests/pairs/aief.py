@@ -7,8 +7,6 @@ from canonical import Feature
 from tests.pairs.acp import named
 from tests.pairs.caller import Caller, Data, Feed, File, Following, Ids, Question, Said, Seen, View
 
-__all__ = ("Aief",)
-
 Wire = dict[str, Any]
 
 PAGE = 100

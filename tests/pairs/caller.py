@@ -12,8 +12,6 @@ import httpx
 from canonical import Carry, Feature
 from docs.pairing import SERVERS
 
-__all__ = ("Caller", "Data", "Feed", "File", "Following", "Frame", "Ids", "Question", "Said", "Seen", "View")
-
 BOUND: Final = 10.0
 """Seconds within which the next frame must come."""
 

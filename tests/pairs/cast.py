@@ -19,8 +19,6 @@ from canonical import (
 )
 from canonical.event import Custom
 
-__all__ = ("APPROVAL", "STEP", "Cast")
-
 APPROVAL = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
 STEP = "step"
 """Begins the names of steps, which some protocols tell where others tell thoughts. The one step of an agent that has

@@ -14,8 +14,6 @@ from langgraph.types import interrupt
 
 from tests.pairs.cast import APPROVAL, STEP, Cast
 
-__all__ = ("graphs",)
-
 Node = Callable[[Any], Any]
 
 new: Any = StateGraph

@@ -28,8 +28,6 @@ from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.pairs.model import CALL, MODELS, serve_models
 from tests.running import Running, running
 
-__all__ = ("CALLERS", "HOUSES", "OWNER", "House", "Kind", "needs")
-
 OWNER: Final = "default"
 QUESTION: Final = Question("What is your name?")
 

@@ -15,8 +15,6 @@ from typing import Any, ClassVar, Final, Self
 from tests.pairs.acp import named
 from tests.pairs.caller import Caller, Data, Feed, File, Following, Frame, Ids, Question, Said, Seen, View
 
-__all__ = ("AgentProtocol", "LangGraph")
-
 Wire = dict[str, Any]
 
 START: Final = "-1"

@@ -12,8 +12,6 @@ from tests.adapters.openai.model import Answer, Call, Response
 from tests.pairs.cast import Cast
 from tests.serving import serving
 
-__all__ = ("CALL", "MODELS", "serve_models")
-
 Wire = dict[str, Any]
 
 CALL: Final[Wire] = {"name": "ask_user", "arguments": {"question": "What is your name?"}, "call_id": "call_name"}

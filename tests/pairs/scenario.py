@@ -12,8 +12,6 @@ from tests.gateway.knowledge import knowledge
 from tests.pairs.caller import Caller
 from tests.pairs.house import HOUSES
 
-__all__ = ("SCENARIOS", "Scenario", "lost", "pairs")
-
 Test = TypeVar("Test", bound=Callable[..., Any])
 
 

@@ -29,8 +29,6 @@ from canonical.event import (
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.message import AnnotationPart, ReasoningPart, RefusalPart, ToolCallPart, ToolResultPart
 
-__all__ = ("asks", "everything", "fails", "refuses", "remembers", "waits")
-
 
 async def everything(call: Invocation) -> AsyncGenerator[Any]:
     """Says something of every kind."""

@@ -6,8 +6,6 @@ from uuid import UUID
 
 import httpx
 
-__all__ = ("drive", "thread_id")
-
 OURS = {"A2A-Version": "1.0"}
 _FILE = b64encode(b"a caller's file").decode()
 _HOOK = "http://127.0.0.1:9/hook"

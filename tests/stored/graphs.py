@@ -6,8 +6,6 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.types import interrupt
 
-__all__ = ("graph",)
-
 made: Any = StateGraph
 
 

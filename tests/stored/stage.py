@@ -12,8 +12,6 @@ from typing import Any
 from tests.gateway.command import ROOT, served
 from tests.stored.view import looks, requests_of, tasks_of
 
-__all__ = ("HERE", "Fixture", "serve")
-
 HERE = Path(__file__).parent
 AGENTS = ("everything", "asks", "fails", "refuses", "waits", "remembers")
 

@@ -11,8 +11,6 @@ import httpx
 
 from tests.stored.drive import thread_id
 
-__all__ = ("Request", "Task", "looks", "requests_of", "tasks_of")
-
 DELETED: Final = thread_id(5)
 _OURS: Final = "http://gateway.example"
 """In the place of the gateway's own URL, whose port is another one each time."""

@@ -10,8 +10,6 @@ from typing import Literal
 from canonical import AgentInfo
 from canonical.value import JsonObject
 
-__all__ = ("CardForm", "card", "card_0_3", "card_1_0", "etag", "merged_card", "versions_of")
-
 CardForm = Literal["merged", "1.0", "0.3"]
 
 JSON_RPC, REST = "JSONRPC", "HTTP+JSON"

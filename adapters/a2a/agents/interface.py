@@ -11,8 +11,6 @@ from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 from canonical import AgentInfo, FaultCode, FaultError, Skill
 from canonical.value import Json, JsonObject
 
-__all__ = ("Interface", "bare", "card_urls", "describe", "find_interface", "is_card")
-
 Version = Literal["0.3", "1.0"]
 
 _JSON_RPC, _REST = "JSONRPC", "HTTP+JSON"

@@ -18,8 +18,6 @@ from adapters.a2a.errors import decode_error
 from canonical import FaultCode, FaultError
 from canonical.value import Json, JsonObject
 
-__all__ = ("Binding", "create_binding")
-
 _JSON: Final = "application/json"
 _STREAM: Final = "text/event-stream, application/json"
 _NEW: Final = {

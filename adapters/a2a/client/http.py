@@ -13,8 +13,6 @@ from adapters.a2a.errors import decode_error
 from canonical import FaultError
 from canonical.value import Json
 
-__all__ = ("HttpClient",)
-
 
 class HttpClient(Calls):
     def __init__(

@@ -18,8 +18,6 @@ from canonical import DataPart, FaultCode, FaultError, FilePart, Message, TaskSt
 from canonical.message import Role
 from canonical.value import JsonObject
 
-__all__ = ("MAX_CONTEXT", "Dialect", "decode_message", "file_path", "timestamp")
-
 MAX_CONTEXT = 256
 """Characters of a contextId: what cannot be accepted must be rejected, not replaced (specification 1.0, 3.4.1)."""
 

@@ -6,8 +6,6 @@ from typing import Final, cast
 
 from canonical.value import Json, JsonObject
 
-__all__ = ("to_camel_case", "to_snake_case")
-
 _UNDERSCORE: Final = re.compile(r"_([a-z0-9])")
 _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
 

@@ -12,8 +12,6 @@ from adapters.a2a.wire.task import StatusUpdate
 from canonical import DataPart, FilePart, TaskState, TextPart
 from canonical.value import JsonObject
 
-__all__ = ("STATES", "Codec", "decode_push_config", "object_data")
-
 STATES: Final = {
     TaskState.SUBMITTED: "submitted",
     TaskState.WORKING: "working",

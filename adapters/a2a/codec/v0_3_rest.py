@@ -13,8 +13,6 @@ from adapters.a2a.wire.task import StatusUpdate
 from canonical import DataPart, FilePart, TaskState, TextPart
 from canonical.value import JsonObject
 
-__all__ = ("STATES", "Codec")
-
 STATES: Final = {**v1_0.STATES, TaskState.CANCELLED: "TASK_STATE_CANCELLED"}
 
 

@@ -11,8 +11,6 @@ from adapters.a2a.wire.requests import Get, Listing, Push, PushListing, PushName
 from canonical import DataPart, FilePart, TaskState, TextPart
 from canonical.value import JsonObject
 
-__all__ = ("FROM_STATES", "STATES", "Codec", "decode_listing")
-
 STATES: Final = {
     TaskState.SUBMITTED: "TASK_STATE_SUBMITTED",
     TaskState.WORKING: "TASK_STATE_WORKING",

@@ -11,8 +11,6 @@ from canonical import DataPart, Event, FilePart, Part, RefusalPart, TextPart
 from canonical.event import ArtifactAdded, MessageEnded, PartAdded, PartDelta, PartEnded
 from canonical.value import JsonObject
 
-__all__ = ("Account", "Piece", "is_file", "rest")
-
 
 @dataclass(frozen=True, slots=True)
 class Piece:

@@ -14,8 +14,6 @@ from canonical import DataPart, FilePart, Part, RefusalPart, TaskState, TextPart
 from canonical.message import text_of
 from canonical.value import Json, JsonObject
 
-__all__ = ("DecodedParts", "as_extra", "decode_parts", "decode_reply", "decode_state")
-
 _WRAPPERS: Final[Mapping[str, type[w.Reply]]] = {
     "task": w.Task,
     "message": w.Message,

@@ -15,8 +15,6 @@ from canonical import DataPart, Invocation, Message, Part, Record, TextPart
 from canonical.event import InterruptAnswered, InterruptRaised
 from canonical.value import Json, JsonObject
 
-__all__ = ("Question", "decode_interrupts", "in_words", "questions", "replies")
-
 
 @dataclass(frozen=True, slots=True)
 class Question:

@@ -45,8 +45,6 @@ from canonical.message import Phase
 from canonical.state import TERMINAL, WAITING
 from canonical.value import Extra, Json, JsonObject
 
-__all__ = ("EventReader",)
-
 _INTERRUPT: Final = "Interrupt"
 """The artifact in which LangGraph's server puts what it asks."""
 _UNKNOWN_EVENT: Final = "an event of a form that A2A does not have"

@@ -15,19 +15,6 @@ from adapters.a2a.wire.task import PROTOCOL
 from canonical import AgentInfo, FaultCode, FaultError, Hub, Task
 from canonical.value import JsonObject
 
-__all__ = (
-    "REPLAY_HEADER",
-    "Answer",
-    "Call",
-    "Operation",
-    "Stream",
-    "asked_version",
-    "check_version",
-    "context_of",
-    "find_task",
-    "make_call",
-)
-
 REPLAY_HEADER = "Babelgate-From"
 
 

@@ -20,8 +20,6 @@ from canonical.value import JsonObject
 
 from .call import Answer, Call, asked_version
 
-__all__ = ("get_extended_card", "routes")
-
 MAX_AGE = 300
 """Seconds for which a card may be kept: it changes with the configuration."""
 

@@ -28,8 +28,6 @@ from canonical.event import (
 )
 from canonical.state import TERMINAL, WAITING
 
-__all__ = ("TaskStream", "fold_task", "tells_of_a_task", "wait_for_stop")
-
 
 def _stops(record: Record) -> bool:
     event = record.event

@@ -24,8 +24,6 @@ from canonical.value import JsonObject
 from . import card, operation, push
 from .call import Answer, Call, Operation, Stream, asked_version, check_version, make_call
 
-__all__ = ("PING", "routes")
-
 PING: Final = 15.0
 """Seconds between the heartbeats of a stream."""
 

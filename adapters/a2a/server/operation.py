@@ -38,9 +38,6 @@ from .call import REPLAY_HEADER, Answer, Call, Stream, context_of, find_task
 from .follow import TaskStream, fold_task, tells_of_a_task, wait_for_stop
 from .push import make_webhook
 
-__all__ = ("cancel", "get", "list_tasks", "send", "stream", "subscribe")
-
-
 _AT_WORK: Final = frozenset({TaskState.SUBMITTED, TaskState.WORKING, TaskState.CANCELLING})
 
 # Sending

@@ -15,8 +15,6 @@ from canonical.value import JsonObject
 
 from .call import Answer, Call, find_task
 
-__all__ = ("create", "delete", "get", "list_configs", "make_webhook")
-
 MAX_ID = 256
 
 

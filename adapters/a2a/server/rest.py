@@ -29,8 +29,6 @@ from . import card, operation, push
 from .call import Answer, Call, Operation, Stream, check_version, make_call
 from .jsonrpc import PING
 
-__all__ = ("encode_fault", "routes")
-
 Incoming = Request[Any, Any, Any]
 
 A2A_JSON: Final = "application/a2a+json"

@@ -7,8 +7,6 @@ from pydantic import AliasChoices, Field
 
 from adapters.a2a.wire.v1_0 import Part, Wire
 
-__all__ = ("Artifact", "Message", "Reply", "Task", "TaskArtifactUpdateEvent", "TaskStatus", "TaskStatusUpdateEvent")
-
 
 class Message(Wire):
     kind: str | None = None

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from canonical import Message, TaskState
 from canonical.value import JsonObject
 
-__all__ = ("Get", "Listing", "Push", "PushListing", "PushName", "Send")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:

@@ -24,22 +24,6 @@ from canonical.state import TERMINAL, WAITING
 from canonical.thread import Loss
 from canonical.value import Extra, JsonObject
 
-__all__ = (
-    "CHUNK",
-    "NO_FORM",
-    "PROTOCOL",
-    "REPLY",
-    "Artifact",
-    "ArtifactUpdate",
-    "Snapshot",
-    "Status",
-    "StatusUpdate",
-    "Update",
-    "derived_id",
-    "is_reply",
-    "shown_part",
-)
-
 PROTOCOL: Final = "a2a"
 NO_FORM: Final = "A2A has no form for it"
 CHUNK: Final = "a2a.chunk"

@@ -6,22 +6,7 @@ from typing import Any
 from pydantic import AliasChoices, Field
 
 from adapters.a2a.wire import v1_0
-from adapters.a2a.wire.v1_0 import FileContent, Part, Wire
-
-__all__ = (
-    "FileContent",
-    "GetTaskPushNotificationConfigParams",
-    "ListTasksParams",
-    "Message",
-    "MessageSendConfiguration",
-    "MessageSendParams",
-    "Part",
-    "PushNotificationAuthenticationInfo",
-    "PushNotificationConfig",
-    "TaskIdParams",
-    "TaskPushNotificationConfig",
-    "TaskQueryParams",
-)
+from adapters.a2a.wire.v1_0 import Part, Wire
 
 
 class Message(v1_0.Message):

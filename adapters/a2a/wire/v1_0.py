@@ -10,25 +10,6 @@ from typing import Any
 from pydantic import AliasChoices, AliasGenerator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_snake
 
-__all__ = (
-    "AuthenticationInfo",
-    "CancelTaskRequest",
-    "DeleteTaskPushNotificationConfigRequest",
-    "FileContent",
-    "GetExtendedAgentCardRequest",
-    "GetTaskPushNotificationConfigRequest",
-    "GetTaskRequest",
-    "ListTaskPushNotificationConfigsRequest",
-    "ListTasksRequest",
-    "Message",
-    "Part",
-    "SendMessageConfiguration",
-    "SendMessageRequest",
-    "SubscribeToTaskRequest",
-    "TaskPushNotificationConfig",
-    "Wire",
-)
-
 
 def _either(name: str) -> AliasChoices:
     return AliasChoices(name, to_snake(name))

@@ -59,8 +59,6 @@ from canonical.state import TERMINAL, WAITING
 from canonical.thread import Loss
 from canonical.value import Extra, Json, JsonObject
 
-__all__ = ("EventWriter",)
-
 _EMPTY: Final = TextPart(text="")
 """An artifact and a message must have a part (specification 1.0, 4.1.4 and 4.1.7)."""
 

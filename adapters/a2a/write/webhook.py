@@ -10,8 +10,6 @@ from adapters.a2a.write.task_events import EventWriter
 from canonical import Record, Task, Webhook
 from canonical.event import RunCreated
 
-__all__ = ("Writer", "Writer_0_3")
-
 TOKEN_HEADER = "X-A2A-Notification-Token"
 
 

@@ -19,8 +19,6 @@ from adapters.acp.errors import decode_error
 from canonical import Fault, FaultError
 from canonical.value import Json
 
-__all__ = ("HttpClient", "run_path")
-
 log = logging.getLogger("babelgate.acp")
 
 CANCEL_TIMEOUT: Final = 3.0

@@ -8,8 +8,6 @@ from adapters.acp.codec.parts import extra_of
 from canonical import Feature, Invocation, Part, RefusalPart, ToolCallPart, ToolResultPart
 from canonical.event import LossNoted
 
-__all__ = ("losses",)
-
 _DECLINED: Final = "a refusal to answer has no form, and is told as an answer"
 
 

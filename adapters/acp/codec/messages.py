@@ -12,25 +12,6 @@ from canonical.event import InterruptRaised
 from canonical.message import Role
 from canonical.value import Extra, Json, JsonObject
 
-__all__ = (
-    "agent_called",
-    "decode_answer",
-    "decode_message",
-    "decode_question",
-    "decode_role",
-    "dump_given",
-    "encode_answer",
-    "encode_input",
-    "encode_message",
-    "encode_question",
-    "encode_role",
-    "encode_time",
-    "message_extra",
-    "message_members",
-    "request_extra",
-    "request_metadata",
-)
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SCHEMA: Final = "application/schema+json"
 _TIMES: Final[tuple[str, ...]] = ("created_at", "completed_at")

@@ -30,24 +30,6 @@ from canonical import (
 )
 from canonical.value import Extra, Json, JsonObject
 
-__all__ = (
-    "View",
-    "as_said",
-    "decode_base64",
-    "decode_part",
-    "encode_part",
-    "encode_parts",
-    "extra_of",
-    "has_part",
-    "is_said_before",
-    "part_extra",
-    "part_of",
-    "resource_url",
-    "trajectory",
-    "unwrap_value",
-    "wrap_value",
-)
-
 _PART: Final = "acp.part"
 """The key in `extra` of a part or an event: members of the wire part that differ from what would be written, or None
 for what an earlier one of the same wire part says, too. Beside `acp`, which holds unknown members, and which whoever

@@ -15,8 +15,6 @@ from adapters.acp.write.run_events import EventWriter
 from canonical import Hub, Record, Scope, Task
 from canonical.event import TaskChanged
 
-__all__ = ("RunStream",)
-
 
 class RunStream:
     """One reading of a run's events, from its first task on."""

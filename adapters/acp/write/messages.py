@@ -52,8 +52,6 @@ from canonical.fold import extend_part
 from canonical.thread import Loss
 from canonical.value import Extra, Json
 
-__all__ = ("MessageEncoder",)
-
 _Key = tuple[str, int]
 
 

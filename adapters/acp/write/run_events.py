@@ -26,8 +26,6 @@ from canonical.event import (
 from canonical.thread import Loss
 from canonical.value import JsonObject
 
-__all__ = ("EVENTS", "STATUSES", "TERMINAL", "EventWriter")
-
 STATUSES: Final[Mapping[TaskState, w.Status]] = {
     TaskState.SUBMITTED: "created",
     TaskState.WORKING: "in-progress",

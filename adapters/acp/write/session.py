@@ -14,8 +14,6 @@ from adapters.acp.write.run_events import EventWriter
 from canonical import Fold, Message, Record
 from canonical.event import MessageStarted, RunCreated, RunRemoved, TaskCreated
 
-__all__ = ("Entry", "Transcript")
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:

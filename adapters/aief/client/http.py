@@ -16,8 +16,6 @@ from adapters._client.status import fault_code
 from canonical import Fault, FaultCode, FaultError
 from canonical.value import Json, JsonObject
 
-__all__ = ("HttpClient", "root_of")
-
 WORDS_LIMIT: Final = 500
 """Characters of what a server says of its refusal."""
 

@@ -13,8 +13,6 @@ from adapters.aief.wire import replies as w
 from canonical import Event, FaultCode, FaultError, Feature
 from canonical.value import Json, JsonObject
 
-__all__ = ("Task", "blaming_the_agent")
-
 T = TypeVar("T")
 
 TASKS: Final = "/ap/v1/agent/tasks"

@@ -16,8 +16,6 @@ from multipart import (  # pyright: ignore[reportMissingTypeStubs]
 from adapters.aief.codec import clean_folder, clean_name
 from canonical import FaultCode, FaultError, FilePart
 
-__all__ = ("Upload", "decode_key", "decode_upload")
-
 _FIELDS: Final = 16
 """More parts than the protocol has a name for."""
 _TYPE_LENGTH: Final = 1024

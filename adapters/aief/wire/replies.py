@@ -5,8 +5,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ("AgentInfo", "Artifact", "Step", "Task")
-
 Id = Annotated[str, Field(min_length=1, max_length=1024)]
 
 

@@ -7,24 +7,6 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = (
-    "SPEC",
-    "AgentInfo",
-    "Artifact",
-    "Error",
-    "Pagination",
-    "RequestBody",
-    "Status",
-    "Step",
-    "Task",
-    "TaskArtifactsListResponse",
-    "TaskListResponse",
-    "TaskStepsListResponse",
-    "TaskWithSteps",
-    "Versions",
-    "dump",
-)
-
 SPEC: Final = "https://github.com/agi-inc/agent-protocol/blob/1191f6c/schemas/openapi.yml"
 """What comments call OpenAPI v1."""
 

@@ -36,8 +36,6 @@ from canonical.event import (
 from canonical.thread import Loss
 from canonical.value import Json, JsonObject
 
-__all__ = ("RunSteps", "Segment")
-
 T = TypeVar("T")
 
 _By = list[tuple[str | None, T]]

@@ -19,8 +19,6 @@ from canonical.event import ArtifactAdded, PartAdded, RunCreated, RunEnded, RunS
 from canonical.thread import Loss, Thread, following
 from canonical.value import Extra, JsonObject
 
-__all__ = ("Next", "Place", "TaskView", "extra_of", "step_id")
-
 _CANCELLED: Final[JsonObject] = {"code": "cancelled", "message": "The step was cancelled."}
 
 

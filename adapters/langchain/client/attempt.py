@@ -14,8 +14,6 @@ from canonical import Event, FaultCode, FaultError, Message
 from canonical.event import UpstreamBound
 from canonical.value import Json
 
-__all__ = ("UpstreamRun", "blaming_the_agent", "valid")
-
 M = TypeVar("M", bound=BaseModel)
 
 

@@ -16,8 +16,6 @@ from adapters.langchain.errors.decode import status_of
 from canonical import AgentInfo, FaultCode, FaultError
 from canonical.value import JsonObject
 
-__all__ = ("discover",)
-
 PAGE: Final = 100
 MOST: Final = 1000
 """Agents of one server that are listed."""

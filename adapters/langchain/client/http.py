@@ -14,8 +14,6 @@ from adapters.langchain.errors.decode import decode_refusal
 from canonical import FaultCode, FaultError
 from canonical.value import Json
 
-__all__ = ("HttpClient",)
-
 
 class HttpClient(Calls):
     def __init__(

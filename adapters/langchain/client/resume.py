@@ -23,8 +23,6 @@ from adapters.langchain.wire import replies as w
 from canonical import FaultCode, FaultError
 from canonical.value import Json, JsonObject
 
-__all__ = ("ACTIVE", "NOT_THERE", "ResumableStream")
-
 MAX_FAILURES: Final = 5
 """Connections in a row that bring nothing new before the agent counts as gone."""
 FIRST_WAIT: Final = 0.5

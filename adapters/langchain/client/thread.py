@@ -16,8 +16,6 @@ from canonical import FaultCode, FaultError, Invocation
 from canonical.event import LossNoted, StateSaved
 from canonical.feature import Feature
 
-__all__ = ("place", "update_state")
-
 
 async def place(upstream: HttpClient, work: UpstreamRun, call: Invocation, layout: Layout) -> None:
     """Raises agent_invalid."""

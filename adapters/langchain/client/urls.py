@@ -5,8 +5,6 @@ from typing import Final, Literal
 
 from canonical import FaultCode, FaultError
 
-__all__ = ("Layout", "Route", "check_id", "run_id_in")
-
 Layout = Literal["langgraph", "readme", "openapi"]
 """`readme`: the Agent Protocol with the thread in the path of a run, as LangGraph has it. `openapi`: with the thread in
 the body."""

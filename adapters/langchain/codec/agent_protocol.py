@@ -6,7 +6,6 @@ from typing import Final
 from adapters.langchain.codec.interrupts import encode_interrupts
 from adapters.langchain.codec.message import encode_said as encode_message
 from adapters.langchain.codec.state import (
-    decode_messages,
     format_time,
     kwargs_of,
     revision_of,
@@ -18,19 +17,6 @@ from adapters.langchain.errors.encode import encode_error
 from canonical import AgentInfo, Revision, Run, RunStatus, StateHistory, ThreadView
 from canonical.event import RunCreated
 from canonical.value import Json, JsonObject
-
-__all__ = (
-    "decode_messages",
-    "encode_agent",
-    "encode_message",
-    "encode_run",
-    "encode_schemas",
-    "encode_state",
-    "encode_thread",
-    "encode_values",
-    "encode_wait",
-    "run_status",
-)
 
 _ASKED: Final = ("webhook", "on_completion", "on_disconnect", "if_not_exists", "stream_mode")
 """Members of the request that the run repeats."""

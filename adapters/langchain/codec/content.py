@@ -24,19 +24,6 @@ from canonical import (
 )
 from canonical.value import Json, JsonObject
 
-__all__ = (
-    "arguments_text",
-    "as_object",
-    "decode_arguments",
-    "decode_content",
-    "encode_block",
-    "encode_citation",
-    "encode_content",
-    "extra_of",
-    "is_plain",
-    "json_text",
-)
-
 _TEXTS: Final = frozenset({"text", "input_text", "output_text"})
 _THOUGHTS: Final = frozenset({"reasoning", "thinking"})
 _CALLS: Final = frozenset({"tool_use", "tool_call", "function_call", "server_tool_call", "server_tool_use"})

@@ -6,8 +6,6 @@ from typing import Final
 from canonical import Interrupt
 from canonical.value import JsonObject
 
-__all__ = ("BREAKPOINT", "Turns", "encode_asked", "encode_interrupts")
-
 BREAKPOINT: Final = "breakpoint-"
 """Begins the ids of questions that nobody asks: the graph was told to stop there. Any answer lets it go on."""
 

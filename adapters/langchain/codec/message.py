@@ -18,20 +18,6 @@ from canonical import FaultCode, FaultError, Message, Part, ToolCallPart, ToolRe
 from canonical.message import Role
 from canonical.value import Json, JsonObject
 
-__all__ = (
-    "TYPES",
-    "decode_message",
-    "decode_messages",
-    "encode_calls",
-    "encode_content_of",
-    "encode_message",
-    "encode_said",
-    "encode_usage",
-    "is_message",
-    "removed_id",
-    "unknown_fields",
-)
-
 ROLES: Final[Mapping[str, Role]] = {
     "user": "user",
     "human": "user",

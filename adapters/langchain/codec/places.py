@@ -8,8 +8,6 @@ from adapters.langchain.codec.content import as_object
 from canonical.event import StepEnded, StepStarted
 from canonical.value import Json, JsonObject
 
-__all__ = ("Namespace", "Places")
-
 Namespace = tuple[str, ...]
 """A place, from the outermost: `node:task` each. The root is ()."""
 

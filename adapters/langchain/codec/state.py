@@ -34,35 +34,6 @@ from canonical.event import RunCreated
 from canonical.history import members
 from canonical.value import Json, JsonObject, same
 
-__all__ = (
-    "Input",
-    "Update",
-    "assistant_id",
-    "decode_input",
-    "decode_message",
-    "decode_messages",
-    "decode_update",
-    "encode_checkpoint",
-    "encode_message",
-    "encode_metadata",
-    "encode_run",
-    "encode_state",
-    "encode_tasks",
-    "encode_thread",
-    "encode_values",
-    "format_time",
-    "graph_task_id",
-    "kwargs_of",
-    "result_of",
-    "revision_of",
-    "run_metadata",
-    "run_status",
-    "state_messages",
-    "thread_error",
-    "upsert_messages",
-    "wait_result",
-)
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = 253_402_300_799_999_999
 """The last microsecond that a date can tell: a run may be wanted for any time after it."""

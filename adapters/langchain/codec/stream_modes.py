@@ -7,8 +7,6 @@ from typing import Any, Final, Literal
 from canonical import FaultCode, FaultError
 from canonical.value import Json
 
-__all__ = ("THREAD_MODES", "Dialect", "View", "base_mode", "parse_event_id", "parse_modes", "parse_thread_modes")
-
 Dialect = Literal["langgraph", "agent-protocol"]
 
 _MODES: Final[Mapping[Dialect, tuple[str, ...]]] = {

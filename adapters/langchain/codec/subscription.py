@@ -11,8 +11,6 @@ from typing import Any, Final
 from canonical import FaultCode, FaultError
 from canonical.value import Json, JsonObject
 
-__all__ = ("CHANNELS", "Subscription", "get_member", "parse_subscription", "strings")
-
 CHANNELS: Final = (
     "values",
     "updates",

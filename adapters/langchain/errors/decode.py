@@ -10,8 +10,6 @@ from canonical import Fault, FaultCode
 from canonical.fault import BLAME
 from canonical.value import Json, JsonObject
 
-__all__ = ("decode_error", "decode_refusal", "status_of")
-
 _LONGEST: Final = 10_000
 """Characters of a message that are repeated."""
 _NAMED: Final[Mapping[str, FaultCode]] = {

@@ -7,8 +7,6 @@ from canonical import Fault, FaultCode
 from canonical.fault import BUSY
 from canonical.value import JsonObject
 
-__all__ = ("BAD_REQUEST", "encode_error", "encode_fault", "error_name", "words_of")
-
 BAD_REQUEST: Final = "bad_request"
 """`details.reason` of the malformed requests that LangGraph answers 400 and not 422, such as a resume without a
 thread."""

@@ -25,8 +25,6 @@ from canonical.event import MessageEnded, MessageStarted, PartAdded, PartDelta, 
 from canonical.message import text_of
 from canonical.value import Json, JsonObject
 
-__all__ = ("MessageDecoder", "add_usage", "is_agents")
-
 _GROWS: Final[Mapping[str, tuple[str, str]]] = {
     "text": ("text", "text"),
     "text_delta": ("text", "text"),

@@ -50,8 +50,6 @@ from canonical.event import (
 )
 from canonical.value import Json, JsonObject, same
 
-__all__ = ("EventReader", "saved_checkpoints")
-
 _INTERRUPT: Final = "__interrupt__"
 _STRUCTURED: Final = "structured_response"
 """Where LangChain's own agents put their structured output."""

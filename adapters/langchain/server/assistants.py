@@ -27,8 +27,6 @@ from adapters.langchain.wire.requests import Limit, Offset
 from canonical import AgentInfo, FaultCode, FaultError, Hub
 from canonical.value import JsonObject
 
-__all__ = ("routes",)
-
 M = TypeVar("M", bound=BaseModel)
 
 _SCHEMAS: Final = ("input_schema", "output_schema", "state_schema", "config_schema")

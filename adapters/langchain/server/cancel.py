@@ -27,8 +27,6 @@ from adapters.langchain.wire.requests import RunsCancel, read_body
 from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus
 from canonical.value import JsonObject
 
-__all__ = ("routes",)
-
 _NONE_FOUND: Final = "No runs found to cancel."
 _NONE_MATCHES: Final = (
     "No matching runs to cancel. Please verify the thread ID and run IDs are correct, and the runs haven't been "

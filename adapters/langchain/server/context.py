@@ -18,37 +18,6 @@ from canonical import AgentInfo, FaultCode, FaultError, Hub, Receipt, Run, RunSt
 from canonical.event import RunCreated
 from canonical.value import JsonObject
 
-__all__ = (
-    "MAX_PAGE",
-    "PREFIX",
-    "Asked",
-    "Connection",
-    "answer",
-    "apply_task_cancel",
-    "as_created",
-    "both",
-    "check_selection",
-    "contains",
-    "dialect_of",
-    "find_agent",
-    "find_path_run",
-    "find_run",
-    "flag",
-    "ids",
-    "missing",
-    "nothing",
-    "number",
-    "owner_of",
-    "pagination",
-    "path_id",
-    "read_history",
-    "run_paths",
-    "select_members",
-    "thread_missing",
-    "uuid",
-    "words",
-)
-
 Asked = Request[Any, Any, Any]
 Connection = ASGIConnection[Any, Any, Any, Any]
 """A request or a WebSocket."""

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from adapters._server.caller import Caller, caller, loss_header
 from adapters._server.own_files import resolve_own_files
-from adapters.langchain.codec import agent_protocol, state
+from adapters.langchain.codec import state
 from adapters.langchain.codec.interrupts import BREAKPOINT
 from adapters.langchain.codec.stream_modes import Dialect, parse_modes
 from adapters.langchain.errors.encode import BAD_REQUEST
@@ -39,8 +39,6 @@ from canonical.feature import Feature
 from canonical.state import WAITING
 from canonical.thread import Loss, following
 from canonical.value import Json, JsonObject
-
-__all__ = ("PreparedRun", "Started", "bad_request", "open_questions", "prepare")
 
 WEBHOOK: Final = "langgraph"
 """The dialect of the bodies that are posted when a run ends."""
@@ -215,7 +213,7 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
     given = state.decode_input(body.input)
     messages = given.messages
     if body.messages is not None:
-        messages = (*messages, *agent_protocol.decode_messages(body.messages))
+        messages = (*messages, *state.decode_messages(body.messages))
     messages = await resolve_own_files(common.hub, common.who, messages)
     if body.on_completion == "delete" and thread_id is not None and common.dialect == "agent-protocol":
         raise FaultError(

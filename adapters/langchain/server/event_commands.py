@@ -22,8 +22,6 @@ from adapters.langchain.write.thread_events import EVENTS_PER_RECORD, ThreadEven
 from canonical import FaultCode, FaultError, Hub, Interrupt, Revision, Scope
 from canonical.value import Json, JsonObject
 
-__all__ = ("Commands", "Refused", "refusal", "success")
-
 _MODES: Final = ["values", "updates", "messages-tuple", "custom"]
 """Of runs that are started here, for readers who join them by the other streams."""
 _STRATEGIES: Final = frozenset({"reject", "rollback", "interrupt", "enqueue"})

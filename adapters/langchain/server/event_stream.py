@@ -31,8 +31,6 @@ from adapters.langchain.write.thread_events import ThreadEvents
 from canonical import FaultCode, FaultError, Hub, Record, Scope
 from canonical.value import JsonObject
 
-__all__ = ("routes",)
-
 log = logging.getLogger("babelgate.langchain")
 
 _POLICY: Final = 1008

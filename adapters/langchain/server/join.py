@@ -31,8 +31,6 @@ from adapters.langchain.server.wait import error_body, keep_alive, outcome, resu
 from canonical import FaultCode, FaultError, Hub, Run
 from canonical.value import JsonObject
 
-__all__ = ("routes",)
-
 T = TypeVar("T")
 
 _NOT_FOUND: Final = frame(b'{"error":"HTTPException","message":"404: Run not found"}', event="error")

@@ -11,8 +11,6 @@ from adapters.langchain.server.context import Asked, answer, flag
 from canonical import Hub
 from canonical.value import JsonObject
 
-__all__ = ("routes",)
-
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     @get("/ok")

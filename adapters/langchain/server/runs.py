@@ -51,8 +51,6 @@ from canonical.event import RunCreated
 from canonical.listed import Listed
 from canonical.value import JsonObject
 
-__all__ = ("routes",)
-
 _BATCH: Final[TypeAdapter[list[RunCreate]]] = TypeAdapter(list[RunCreate])
 
 _FIELDS: Final = frozenset(

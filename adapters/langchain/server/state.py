@@ -33,8 +33,6 @@ from canonical import FaultCode, FaultError, Hub, Revision, StateHistory, Thread
 from canonical.hub import StateUpdate as Revise
 from canonical.value import JsonObject
 
-__all__ = ("decode_update", "routes")
-
 _FIELDS: Final = frozenset(
     {
         "values",

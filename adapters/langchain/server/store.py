@@ -18,8 +18,6 @@ from adapters.langchain.wire.requests import Limit, Minutes, Offset, read_body
 from canonical import FaultCode, FaultError, Hub, Item, ItemQuery, Listed, NamespaceQuery
 from canonical.value import JsonObject
 
-__all__ = ("routes",)
-
 M = TypeVar("M", bound=BaseModel)
 
 

@@ -17,8 +17,6 @@ from adapters.langchain.server.context import read_history
 from adapters.langchain.write.run_frames import EventWriter
 from canonical import FaultError, Hub, Record, Scope
 
-__all__ = ("HEARTBEAT", "DisconnectNotifier", "EventId", "RunStream", "canceller", "stream_response")
-
 log = logging.getLogger("babelgate.langchain")
 
 HEARTBEAT: Final = 5.0

@@ -46,8 +46,6 @@ from canonical import FaultCode, FaultError, Hub, ThreadChange, ThreadFilter, Th
 from canonical.hub import ThreadPage
 from canonical.value import JsonObject
 
-__all__ = ("routes",)
-
 _FIELDS: Final = frozenset(
     {
         "thread_id",
@@ -154,7 +152,7 @@ class Threads:
         history = await read_history(self._hub, owner, thread_id)
         revise = decode_update(await self._hub.thread(owner, thread_id), history, update)
         if messages is not None:
-            said = agent_protocol.decode_messages(messages)
+            said = state.decode_messages(messages)
             revise = replace(revise, messages=(*revise.messages, *said))
         await self._hub.update_state(owner, revise)
 

@@ -27,8 +27,6 @@ from canonical.feature import Feature
 from canonical.thread import Loss
 from canonical.value import JsonObject
 
-__all__ = ("KEEP_ALIVE", "error_body", "keep_alive", "outcome", "result")
-
 KEEP_ALIVE: Final = 5.0
 """Seconds."""
 _STREAMED: Final[Mapping[type[object], Feature]] = {

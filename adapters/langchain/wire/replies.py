@@ -7,20 +7,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from canonical.value import Json, JsonObject
 
-__all__ = (
-    "Agent",
-    "Assistant",
-    "Checkpoint",
-    "Ended",
-    "ErrorEvent",
-    "Interrupt",
-    "Run",
-    "Schemas",
-    "TaskResult",
-    "TaskStart",
-    "Thread",
-)
-
 
 class _Reply(BaseModel):
     model_config = ConfigDict(extra="allow")

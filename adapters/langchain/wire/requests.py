@@ -11,25 +11,6 @@ from canonical import FaultCode, FaultError, ThreadFilter
 from canonical.hub import ThreadOrder
 from canonical.value import Json, JsonObject
 
-__all__ = (
-    "Checkpoint",
-    "HistorySearch",
-    "RunCreate",
-    "RunSearch",
-    "RunsCancel",
-    "StateAt",
-    "StateUpdate",
-    "SuperStep",
-    "ThreadCount",
-    "ThreadCreate",
-    "ThreadPatch",
-    "ThreadSearch",
-    "ThreadsPrune",
-    "Ttl",
-    "checkpoint_of",
-    "read_body",
-)
-
 M = TypeVar("M", bound=BaseModel)
 
 Limit = Annotated[int, Field(strict=True, ge=1, le=MAX_PAGE)]

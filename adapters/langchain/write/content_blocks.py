@@ -9,8 +9,6 @@ from canonical import DataPart, FilePart, Part, ReasoningPart, RefusalPart, Text
 from canonical.event import PartAdded, PartDelta, PartEnded
 from canonical.value import JsonObject
 
-__all__ = ("Blocks",)
-
 _GROWS: Final = (TextPart, ReasoningPart, ToolCallPart)
 """Parts that are told piece by piece."""
 

@@ -9,8 +9,6 @@ from canonical import AnnotationPart, Part, ReasoningPart, RefusalPart, TextPart
 from canonical.event import MessageEnded, MessageStarted, PartAdded, PartDelta
 from canonical.value import JsonObject
 
-__all__ = ("Chunks",)
-
 
 @dataclass(slots=True)
 class Chunks:

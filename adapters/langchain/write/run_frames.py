@@ -23,7 +23,7 @@ from adapters.langchain.codec.state import (
     result_of,
     state_messages,
 )
-from adapters.langchain.codec.stream_modes import Dialect, View, base_mode, parse_event_id, parse_modes
+from adapters.langchain.codec.stream_modes import View, base_mode, parse_modes
 from adapters.langchain.errors.encode import encode_error
 from adapters.langchain.write.message_chunks import Chunks
 from canonical import FaultError, Message, Record, Revision, RunStatus, StateHistory
@@ -46,8 +46,6 @@ from canonical.event import (
 )
 from canonical.thread import Interrupt
 from canonical.value import JsonObject
-
-__all__ = ("Dialect", "EventWriter", "View", "encode_artifact", "parse_event_id", "parse_modes")
 
 _ALWAYS: Final = ""
 """The mode of frames that all get."""

@@ -38,8 +38,6 @@ from canonical.event import (
 from canonical.thread import Interrupt
 from canonical.value import Json, JsonObject
 
-__all__ = ("EVENTS_PER_RECORD", "ThreadEvent", "ThreadEvents", "to_camel_case")
-
 EVENTS_PER_RECORD: Final = 10_000
 """The `seq` of an event is its record's, times this, and its number among the record's events: so it is the same for
 every reader, after every restart, whatever else was asked for."""

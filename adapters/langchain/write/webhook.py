@@ -12,8 +12,6 @@ from canonical import Record, Run, RunStatus, StateHistory, Task, Webhook
 from canonical.event import RunCreated, RunEnded
 from canonical.value import JsonObject
 
-__all__ = ("Writer",)
-
 
 class Writer:
     """One body, at the end of the run that the config names."""

@@ -17,8 +17,6 @@ from adapters.openai.errors import decode_refusal, without
 from canonical import Fault, FaultCode, FaultError
 from canonical.value import Json, JsonObject
 
-__all__ = ("HttpClient", "base_of")
-
 _VERSIONED: Final = re.compile(r"/(v\d+\w*|openai)$")
 
 

@@ -12,8 +12,6 @@ from adapters.openai.read.messages import Finish, MessageDecoder, decode_annotat
 from canonical import Event, FaultCode, FaultError, Feature, ReasoningPart, RefusalPart, TextPart, ToolCallPart
 from canonical.value import Json, JsonObject
 
-__all__ = ("ChatReader",)
-
 _FINISHES: Final[Mapping[str, Finish]] = {"length": "length", "content_filter": "refusal"}
 """All others are a plain stop: whether tools are called is told by the calls, and some servers say `stop` then."""
 

@@ -31,8 +31,6 @@ from canonical.event import (
 from canonical.message import Phase
 from canonical.value import Json, JsonObject
 
-__all__ = ("Finish", "MessageDecoder", "decode_annotation")
-
 Finish = Literal["stop", "length", "tool_calls", "refusal"]
 Growing = type[TextPart] | type[ReasoningPart] | type[RefusalPart]
 

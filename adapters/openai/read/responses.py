@@ -26,8 +26,6 @@ from canonical import (
 from canonical.event import ArtifactAdded, Native, RunEnded, ToolEnded, ToolStarted, UpstreamBound
 from canonical.value import Json, JsonObject
 
-__all__ = ("ResponseReader",)
-
 _DELTAS: Final[Mapping[str, Growing]] = {
     "response.output_text.delta": TextPart,
     "response.refusal.delta": RefusalPart,

@@ -20,8 +20,6 @@ from adapters.openai.request.transcript import text_of_json
 from canonical import Feature, FilePart, Message, Part, ReasoningPart, ToolCallPart, ToolResultPart
 from canonical.value import JsonObject
 
-__all__ = ("encode_chat", "encode_messages")
-
 _PASSED: Final = (
     *BOTH,
     "frequency_penalty",

@@ -20,8 +20,6 @@ from adapters.openai.request.transcript import Results, text_of_json
 from canonical import FilePart, Message, ToolCallPart, ToolResultPart
 from canonical.value import JsonObject
 
-__all__ = ("encode_items", "encode_response", "encode_results")
-
 _PASSED: Final = (
     *BOTH,
     "context_management",

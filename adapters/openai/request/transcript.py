@@ -14,8 +14,6 @@ from canonical.event import InterruptAnswered, InterruptRaised, MessageStarted, 
 from canonical.message import Role
 from canonical.value import Json
 
-__all__ = ("DECLINED", "Results", "input_of", "results_of", "text_of_json", "transcript")
-
 DECLINED: Final = "The caller declined to answer."
 
 Results = tuple[tuple[ToolCallPart, ToolResultPart], ...]

@@ -9,8 +9,6 @@ from conformance.across.model import Shot
 from conformance.across.verdict import Cell, Finding, Verdict
 from conformance.wire.exchange import Redactor
 
-__all__ = ("document", "picture")
-
 
 def document(verdict: Verdict) -> str:
     redactor = Redactor(verdict.record.secrets)

@@ -11,8 +11,6 @@ from conformance.across.report.text import MARKS, cell_text, summary
 from conformance.across.verdict import Cell, Finding, Verdict
 from conformance.wire.exchange import Redactor
 
-__all__ = ("html",)
-
 _STYLE: Final = """
 table { border-collapse: collapse; margin: 1rem 0; }
 th, td { border: 1px solid #8884; padding: .2rem .6rem; text-align: left; }

@@ -9,8 +9,6 @@ from conformance.across.report.text import MARKS, cell_text, summary, wire_lines
 from conformance.across.verdict import Cell, Finding, Verdict
 from conformance.wire.exchange import Redactor
 
-__all__ = ("markdown", "tables")
-
 
 def markdown(verdict: Verdict) -> str:
     return "\n".join(_lines(verdict)) + "\n"

@@ -8,8 +8,6 @@ from conformance.across.model import Shot
 from conformance.across.verdict import Cell, Finding, Verdict
 from conformance.wire.exchange import Redactor
 
-__all__ = ("MARKS", "cell_text", "lines", "summary", "table", "wire_lines")
-
 MARKS: Final = "✓ as the others, ◐ with a loss that is declared, ✗ otherwise, – not in the protocol, ? not played."
 _LONG: Final = 400
 """Characters of a message that are shown."""

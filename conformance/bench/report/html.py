@@ -9,8 +9,6 @@ from conformance.bench.report import plot, words
 from conformance.bench.result import AgentAbout, AgentFigures, Attempt, Baseline, Figures, Report
 from conformance.report.page import page
 
-__all__ = ("html",)
-
 
 def html(report: Report) -> str:
     style = (files("conformance") / "bench" / "report" / "plot.css").read_text(encoding="utf-8")

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from conformance.bench.report import words
 from conformance.bench.result import Figures, Report
 
-__all__ = ("markdown",)
-
 
 def markdown(report: Report) -> str:
     return "\n".join(_lines(report)) + "\n"

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-__all__ = ("Change", "Span", "bars", "changes", "spans")
-
 _LABEL: Final = 200
 _PLOT: Final = 420
 _WORDS: Final = 180

@@ -9,8 +9,6 @@ from rich.text import Text
 from conformance.bench.report import words
 from conformance.bench.result import Report
 
-__all__ = ("terminal",)
-
 _STYLES = {
     "passed": "green",
     "failed": "red",

@@ -4,26 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from conformance.bench.result import AgentFigures, Baseline, Figures, Header, Report
 
-__all__ = (
-    "MARKS",
-    "MEASURES",
-    "changes",
-    "cost",
-    "interval",
-    "marks",
-    "number",
-    "outcomes",
-    "percent",
-    "rate",
-    "row",
-    "seconds",
-    "sentences",
-    "settings",
-    "shown_k",
-    "tokens",
-    "trouble",
-)
-
 _NAMES = {
     "failed": "failed",
     "error": "in error",

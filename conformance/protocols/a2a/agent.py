@@ -12,8 +12,6 @@ from conformance.verdict import NotApplicable, NotObserved, Prerequisite
 from conformance.wire.exchange import as_list
 from conformance.wire.http import Wire
 
-__all__ = ("Agent", "Ctx", "agent_for", "media_parts", "message")
-
 
 @dataclass(frozen=True, slots=True)
 class Agent:

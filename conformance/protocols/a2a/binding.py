@@ -12,8 +12,6 @@ from typing import Any, Final, Protocol
 from conformance.wire.exchange import Exchange, Frame, as_list, dig
 from conformance.wire.http import Stream, Wire
 
-__all__ = ("CODES", "INTERRUPTED", "TERMINAL", "Binding", "EventStream", "Reply", "is_reason", "reason_of", "state_of")
-
 CODES: Final[Mapping[int, str]] = {
     -32700: "PARSE_ERROR",
     -32600: "INVALID_REQUEST",

@@ -7,8 +7,6 @@ from urllib.parse import urlsplit, urlunsplit
 from conformance.wire.exchange import Exchange, as_object
 from conformance.wire.http import Receives, Unanswered, Wire
 
-__all__ = ("WELL_KNOWN", "Found", "find_card", "origin_of", "sibling_of")
-
 WELL_KNOWN = "/.well-known/agent-card.json"
 
 

@@ -10,8 +10,6 @@ from conformance.wire.exchange import Exchange, Frame, NotJson, as_object, dig
 from conformance.wire.http import Wire
 from conformance.wire.jsonrpc import JsonRpc
 
-__all__ = ("Dialect", "JsonRpcBinding")
-
 
 @dataclass(frozen=True, slots=True)
 class Dialect:

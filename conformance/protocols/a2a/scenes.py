@@ -13,24 +13,6 @@ from conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite
 from conformance.wire.exchange import Exchange, dig
 from conformance.wire.http import Unanswered
 
-__all__ = (
-    "Asked",
-    "Long",
-    "Streamed",
-    "answer_question",
-    "check_refusal",
-    "each_binding",
-    "final_reply",
-    "follow_up",
-    "get",
-    "is_streaming",
-    "long_task",
-    "plain",
-    "plain_task",
-    "reply_to",
-    "stream_message",
-)
-
 
 def each_binding(probe: Callable[[Ctx, str], Awaitable[None]]) -> Probe[Agent]:
     """A probe of what does not depend on the binding: it is run by each that the agent has, to the last, and says in

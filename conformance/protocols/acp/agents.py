@@ -8,8 +8,6 @@ from conformance.protocols.acp.target import Ctx, Server
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, as_list, as_object, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

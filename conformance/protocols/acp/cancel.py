@@ -8,8 +8,6 @@ from conformance.protocols.acp.target import Ctx, Server, trigger_of, unknown_id
 from conformance.verdict import check
 from conformance.wire.exchange import dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

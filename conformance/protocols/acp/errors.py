@@ -10,8 +10,6 @@ from conformance.protocols.acp.target import Ctx, Server, message, trigger_of, u
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, as_object, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

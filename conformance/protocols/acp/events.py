@@ -17,8 +17,6 @@ from conformance.protocols.acp.target import Ctx, Server, unknown_id
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, as_list, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

@@ -9,8 +9,6 @@ from conformance.protocols.acp.target import Ctx, Server
 from conformance.verdict import check
 from conformance.wire.exchange import as_object, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

@@ -10,8 +10,6 @@ from conformance.protocols.acp.target import Ctx, Server, message, trigger_of
 from conformance.verdict import Failed, check
 from conformance.wire.exchange import Exchange, as_list, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 _WATCHED: Final = 0.6

@@ -11,28 +11,6 @@ from conformance.verdict import check
 from conformance.wire.exchange import Exchange, NotJson, as_list, dig
 from conformance.wire.http import Stream
 
-__all__ = (
-    "TERMINAL",
-    "Ran",
-    "Streamed",
-    "answer_to",
-    "awaiting",
-    "cancel_run",
-    "events_of",
-    "list_agents",
-    "long_run",
-    "read",
-    "resume_run",
-    "run_behaviour",
-    "run_question",
-    "run_to_failure",
-    "stream_run",
-    "text_of",
-    "types_of",
-    "wait_for_end",
-    "wait_for_status",
-)
-
 TERMINAL: Final = ("completed", "failed", "cancelled")
 _LOOK_EVERY: Final = 0.1
 """Seconds: a run that was started asynchronously can only be looked at again and again."""

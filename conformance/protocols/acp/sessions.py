@@ -9,8 +9,6 @@ from conformance.protocols.acp.target import Ctx, Server, trigger_of, unknown_id
 from conformance.verdict import NotApplicable, check
 from conformance.wire.exchange import Exchange, as_list, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

@@ -8,8 +8,6 @@ from conformance.protocols.acp.target import Ctx, Server, trigger_of
 from conformance.verdict import check
 from conformance.wire.exchange import as_list, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 _ENDS: Final = ("run.completed", "run.failed", "run.cancelled", "run.awaiting")

@@ -11,8 +11,6 @@ from conformance.verdict import Failed, NotApplicable, NotObserved
 from conformance.wire.exchange import Exchange, as_list, as_object, dig
 from conformance.wire.http import Receives, Stream, Wire
 
-__all__ = ("Ctx", "Server", "message", "open_server", "run_id_of", "trigger_of", "unknown_id")
-
 _ERRORS: Final[Mapping[int, str]] = {4: "Error", 5: "Error"}
 _RUN: Final[Mapping[int, str]] = {200: "Run", 202: "Run", **_ERRORS}
 _PATHS: Final = ("/agents", "/runs", "/ping", "/session", "/sessions")

@@ -8,8 +8,6 @@ from conformance.protocols.aief.target import Agent, Ctx, items_of, unknown_id
 from conformance.verdict import check
 from conformance.wire.exchange import dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 
 

@@ -8,8 +8,6 @@ from conformance.protocols.aief.target import Agent, Ctx, unknown_id
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 
 _TRACES: Final = ("Traceback (most recent call last)", 'File "/', "\n    at ", "node_modules/")

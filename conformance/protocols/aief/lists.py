@@ -9,8 +9,6 @@ from conformance.protocols.aief.target import Agent, Ctx, items_of
 from conformance.verdict import NotObserved, check
 from conformance.wire.exchange import Exchange, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 
 _MOST_PAGES: Final = 50

@@ -7,22 +7,6 @@ from conformance.protocols.aief.target import Agent, Ctx, agent_for
 from conformance.verdict import NotObserved, check
 from conformance.wire.exchange import Exchange, dig
 
-__all__ = (
-    "INPUT",
-    "Executed",
-    "Played",
-    "Stored",
-    "create_task",
-    "execute",
-    "execute_step",
-    "new_task",
-    "page_of_tasks",
-    "play_past_end",
-    "play_task",
-    "play_to_end",
-    "upload_file",
-)
-
 _MOST_STEPS: Final = 25
 """An agent that is not through by then is taken not to end at all."""
 

@@ -11,8 +11,6 @@ from conformance.verdict import NotObserved, check
 from conformance.wire.exchange import dig
 from conformance.wire.http import Unanswered
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 
 _LOOK_EVERY: Final = 0.1

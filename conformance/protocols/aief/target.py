@@ -10,8 +10,6 @@ from conformance.verdict import NotObserved
 from conformance.wire.exchange import Exchange, as_list, dig
 from conformance.wire.http import Receives, Wire
 
-__all__ = ("Agent", "Ctx", "agent_for", "items_of", "open_agent", "unknown_id")
-
 _PATH: Final = "/ap/v1/agent/tasks"
 _ERRORS: Final[Mapping[int, str]] = {404: "NotFound", 422: "Unprocessable"}
 

@@ -8,8 +8,6 @@ from conformance.protocols.aief.target import Agent, Ctx
 from conformance.verdict import check
 from conformance.wire.exchange import dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 
 

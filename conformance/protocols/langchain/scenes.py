@@ -13,23 +13,6 @@ from conformance.verdict import NotObserved, check
 from conformance.wire.exchange import Exchange, Frame, dig
 from conformance.wire.http import Unanswered
 
-__all__ = (
-    "MARK",
-    "Background",
-    "Made",
-    "Streamed",
-    "Waited",
-    "at_work",
-    "create_marked_threads",
-    "create_thread",
-    "run_and_wait",
-    "run_in_background",
-    "run_of",
-    "run_until_failure",
-    "run_until_question",
-    "stream_run",
-)
-
 MARK: Final = "babelgate-check"
 """The member of metadata by which a run of the judge finds its own things again."""
 _LOOK_EVERY: Final = 0.05

@@ -13,23 +13,6 @@ from conformance.verdict import NotApplicable, NotObserved, check
 from conformance.wire.exchange import Exchange, Frame, NotJson, as_list, dig
 from conformance.wire.http import Receives, Stream, Wire
 
-__all__ = (
-    "AGENT_PROTOCOL",
-    "PLATFORM",
-    "Ctx",
-    "Dialect",
-    "Layout",
-    "Server",
-    "base_of",
-    "ids_of",
-    "is_refused",
-    "json_of",
-    "speaking_trigger",
-    "text_of",
-    "trigger_for",
-    "unknown_id",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Layout:

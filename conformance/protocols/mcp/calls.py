@@ -16,8 +16,6 @@ from conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite
 from conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
 from conformance.wire.http import Unanswered
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 _QUIET: Final = 1.0

@@ -7,8 +7,6 @@ from conformance.protocols.mcp.target import HELLO, Ctx, Reply, Server, Session
 from conformance.verdict import check
 from conformance.wire.exchange import as_object, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

@@ -7,8 +7,6 @@ from conformance.protocols.mcp.target import Ctx, Reply
 from conformance.verdict import NotApplicable, NotObserved, check
 from conformance.wire.exchange import as_list, as_object, dig
 
-__all__ = ("Called", "arguments_for", "call_of", "called", "listed", "said", "text_of", "tool_named")
-
 
 @dataclass(frozen=True, slots=True)
 class Called:

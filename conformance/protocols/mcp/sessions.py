@@ -7,8 +7,6 @@ from conformance.probe import Probes
 from conformance.protocols.mcp.target import Ctx, Server
 from conformance.verdict import NotApplicable, check
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

@@ -11,8 +11,6 @@ from conformance.verdict import check
 from conformance.wire.exchange import Exchange, NotJson, as_object, dig, parse_json
 from conformance.wire.http import Stream, Wire
 
-__all__ = ("HELLO", "VERSION", "Ctx", "Reply", "Server", "Session", "messages_of", "open_server", "request")
-
 VERSION: Final = "2025-11-25"
 HELLO: Final[Mapping[str, Any]] = {
     "protocolVersion": VERSION,

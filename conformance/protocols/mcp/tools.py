@@ -11,8 +11,6 @@ from conformance.protocols.mcp.target import Ctx, Server
 from conformance.verdict import Failed, NotApplicable, check
 from conformance.wire.exchange import as_list, as_object, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")

@@ -9,8 +9,6 @@ from conformance.protocols.mcp.target import Ctx, Reply, Server, request
 from conformance.verdict import NotApplicable, check
 from conformance.wire.exchange import dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

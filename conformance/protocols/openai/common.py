@@ -9,8 +9,6 @@ from conformance.protocols.openai.target import Ctx, Server, refused
 from conformance.verdict import check
 from conformance.wire.exchange import as_list, dig
 
-__all__ = ("models", "probes")
-
 probes: Final = Probes[Server]()
 models: Final = Probes[Server]()
 """Of the list of models, which only one set needs."""

@@ -10,8 +10,6 @@ from conformance.verdict import NotApplicable, NotObserved, check
 from conformance.wire.exchange import Exchange, NotJson, as_list, dig
 from conformance.wire.http import Stream, Wire
 
-__all__ = ("DONE", "PARAMETERS", "TOOL_NAME", "Ctx", "Server", "events_of", "open_at", "read", "refused", "trigger_of")
-
 DONE: Final = "[DONE]"
 TOOL_NAME: Final = "get_weather"
 PARAMETERS: Final[Mapping[str, Any]] = {

@@ -42,8 +42,6 @@ from gateway.storage import checkpoints
 from gateway.storage.checkpoints import Stored
 from gateway.storage.journal import Journal
 
-__all__ = ("Graph", "front", "front_factory")
-
 log = logging.getLogger(__name__)
 
 _MAX_WORDS: Final = 10_000

@@ -26,8 +26,6 @@ from gateway.storage.journal import Journal
 from gateway.storage.queries import thread_key
 from gateway.storage.transaction import Ledger, need_idle_thread
 
-__all__ = ("Saver", "wait_in_thread")
-
 T = TypeVar("T")
 
 _PAGE: Final = 50

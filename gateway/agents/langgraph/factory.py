@@ -15,8 +15,6 @@ from canonical.value import JsonObject
 from gateway.agents.langgraph.signature import wanted_arguments
 from gateway.agents.python.threads import Worker, Workers
 
-__all__ = ("Access", "Factory", "Maker", "NoGraphError", "Occasion", "Ready", "compile_graph")
-
 Access = Literal["threads.create_run", "threads.update", "assistants.read"]
 """What a graph is wanted for, in the words of `langgraph_sdk.runtime`."""
 

@@ -17,8 +17,6 @@ from canonical.event import MessageEnded, MessageStarted, StateSaved, StepEnded,
 from canonical.value import Json, JsonObject
 from gateway.agents.langgraph.jsonable import plain, plain_object
 
-__all__ = ("MODES", "Resumed", "Telling")
-
 MODES: Final = ("values", "checkpoints", "tasks", "updates", "messages", "custom")
 """What is asked of the graph."""
 

@@ -24,17 +24,6 @@ from canonical import DataPart, FaultCode, FaultError, Invocation, Message
 from canonical.event import InterruptAnswered
 from canonical.value import Json, JsonObject
 
-__all__ = (
-    "InputSchema",
-    "command_of",
-    "configurable_of",
-    "configuration",
-    "options",
-    "removal",
-    "resume_command",
-    "to_base_message",
-)
-
 _CLASSES: Final[Mapping[str, type[BaseMessage]]] = {
     "human": HumanMessage,
     "ai": AIMessage,

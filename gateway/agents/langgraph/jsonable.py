@@ -18,8 +18,6 @@ from pydantic import BaseModel
 
 from canonical.value import Json, JsonObject
 
-__all__ = ("ROOT", "plain", "plain_object", "plain_text")
-
 ROOT: Final = "__root__"
 _DEEPEST: Final = 50
 """Levels of nesting that stay: the log takes 64, and what is put around a state takes some."""

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-__all__ = ("Wanted", "makes_graphs", "wanted_arguments")
-
 Wanted = Literal["config", "runtime"]
 
 _WORDS: Final = re.compile(r"\w+")

@@ -24,8 +24,6 @@ from canonical import store as canonical
 from gateway.agents.langgraph.checkpointer import wait_in_thread
 from gateway.agents.langgraph.jsonable import plain_object
 
-__all__ = ("Items",)
-
 
 class Items(BaseStore):
     """Of one owner."""

@@ -22,8 +22,6 @@ from gateway.agents.python.signature import Signature, describe, signature_of
 from gateway.agents.python.threads import Worker, Workers
 from gateway.agents.python.yielded import Utterance
 
-__all__ = ("InProcess", "wrap")
-
 log = logging.getLogger(__name__)
 
 _MAX_WORDS = 10_000

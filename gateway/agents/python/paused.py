@@ -5,8 +5,6 @@ import logging
 from collections import OrderedDict
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
-__all__ = ("Parking", "Parks")
-
 log = logging.getLogger(__name__)
 
 

@@ -16,8 +16,6 @@ from canonical.replay import agent_records
 from canonical.state import RunStatus
 from canonical.value import JsonObject
 
-__all__ = ("FORMAT", "Pace", "Recorded", "Recording", "RecordingError", "read_recording", "recording_of")
-
 FORMAT: Final = 1
 """Of the file. A reader refuses a newer one."""
 

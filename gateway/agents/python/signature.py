@@ -13,8 +13,6 @@ from canonical import AgentInfo, Invocation
 from canonical.agent import AGENT_NAME
 from canonical.value import JsonObject
 
-__all__ = ("Signature", "describe", "readable", "signature_of")
-
 _typed_dict: Any = TypedDict
 """Called with members that only run time knows."""
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from canonical.agent import DETACH
 
-__all__ = ("Worker", "Workers")
-
 
 class _Job:
     __slots__ = ("_done", "arguments", "context", "error", "function", "loop", "over", "value")

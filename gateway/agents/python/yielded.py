@@ -35,8 +35,6 @@ from canonical.event import (
 from canonical.value import Json, Value
 from gateway.storage.size import MAX_VALUES
 
-__all__ = ("Utterance", "as_json")
-
 MAX_DEPTH = 64
 """Of nested data: what every reader of JSON takes."""
 MAX_BITS = 4096

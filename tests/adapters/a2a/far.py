@@ -10,8 +10,6 @@ from typing import Any
 from adapters._sse import frame
 from tests.serving import listen, serving
 
-__all__ = ("CONTEXT", "TASK", "Body", "Far", "card_0_3", "card_1_0", "far_server")
-
 TASK, CONTEXT = "t", "c"
 
 Body = Sequence[Any] | dict[str, Any] | bytes

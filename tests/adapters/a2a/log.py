@@ -17,8 +17,6 @@ from canonical.event import (
     ThreadChanged,
 )
 
-__all__ = ("CONTEXT", "RUN", "TASK", "THREAD", "Log", "said", "streamed", "task_of")
-
 THREAD = "00000000-0000-4000-8000-000000000001"
 TASK = "00000000-0000-4000-8000-000000000002"
 RUN = "00000000-0000-4000-8000-000000000003"

@@ -9,8 +9,6 @@ from typing import Any
 
 from tests.serving import serving
 
-__all__ = ("Received", "Receiver", "receiving")
-
 BOUND = 20
 
 

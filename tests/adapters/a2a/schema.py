@@ -6,8 +6,6 @@ from typing import Any, Literal
 
 from jsonschema import Draft202012Validator
 
-__all__ = ("Form", "check")
-
 Form = Literal["1.0", "0.3", "0.3-rest"]
 
 TEXT = {"type": "string"}

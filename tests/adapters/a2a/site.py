@@ -38,8 +38,6 @@ from gateway.runs.submission import Bounds
 from gateway.storage.blobs import Blobs
 from tests.bridge import Bridge
 
-__all__ = ("Site", "answer_of", "events_of", "message", "message_0_3", "opened", "until")
-
 BOUND = 10
 """Seconds within which whatever a test waits for must come."""
 

@@ -7,8 +7,6 @@ from canonical import Agent, Invocation, Message
 from canonical.event import Cause, UpstreamBound
 from conformance.contract import Dialogue
 
-__all__ = ("Reminded", "Talk")
-
 
 class Talk(Dialogue):
     def call(self, said: str | Message | dict[str, Any] = "", cause: Cause = "input") -> Invocation:

@@ -20,8 +20,6 @@ from gateway.hub import Hub
 from gateway.settings.model import DEMO, Settings
 from tests.bridge import client
 
-__all__ = ("BOUND", "NOBODY", "Site", "message", "opened", "texts")
-
 BOUND = 10
 """Seconds within which whatever a test waits for must come."""
 NOBODY = "00000000-0000-4000-8000-000000000000"

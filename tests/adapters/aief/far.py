@@ -10,8 +10,6 @@ from typing import Any
 
 from tests.serving import listen, serving
 
-__all__ = ("TASKS", "Far", "far_server", "step")
-
 TASKS = "/ap/v1/agent/tasks"
 LOST: dict[str, Any] = {"additional_input": {}}
 NO_TASKS: dict[str, Any] = {"tasks": [], "pagination": {}}

@@ -26,8 +26,6 @@ from gateway.hub import Hub
 from gateway.settings.model import DEMO
 from tests.running import running
 
-__all__ = ("BOUND", "NOBODY", "OWNER", "Site", "opened", "within")
-
 T = TypeVar("T")
 BOUND = 10.0
 """Seconds within which whatever a test waits for must come."""

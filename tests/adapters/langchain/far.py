@@ -10,26 +10,6 @@ from typing import Any
 from adapters._sse import frame
 from canonical import Invocation, Message
 
-__all__ = (
-    "CHECKPOINT",
-    "RUN",
-    "STREAM",
-    "THREAD",
-    "Far",
-    "Frames",
-    "Kept",
-    "ai",
-    "call",
-    "checkpoint",
-    "chunk",
-    "human",
-    "interrupts",
-    "metadata",
-    "numbered",
-    "task",
-    "task_result",
-)
-
 RUN = "22222222-2222-4222-8222-222222222222"
 THREAD = "11111111-1111-4111-8111-111111111111"
 CHECKPOINT = "1f1e5f99-cac5-6e13-bfff-fd44593b193b"

@@ -24,8 +24,6 @@ from canonical.event import (
 from canonical.message import TextPart
 from tests.strategies import T0
 
-__all__ = ("EVERYTHING", "RUN", "RUN_2", "TASK", "THREAD", "Log", "frames", "ids_of", "interrupt")
-
 THREAD = "11111111-1111-4111-8111-111111111111"
 TASK = "22222222-2222-4222-8222-222222222222"
 RUN = "33333333-3333-4333-8333-333333333333"

@@ -17,8 +17,6 @@ from gateway.settings.model import DEMO
 from tests.gateway.hubs import Scripted, within
 from tests.running import Running, running
 
-__all__ = ("NOBODY", "Site", "Stream", "events", "new_id", "opened", "said")
-
 NOBODY = "00000000-0000-4000-8000-000000000000"
 """A well-formed id of nothing."""
 

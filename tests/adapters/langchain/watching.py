@@ -10,8 +10,6 @@ from websockets.asyncio.client import ClientConnection, connect
 from tests.adapters.langchain.site import Site, Stream
 from tests.gateway.hubs import within
 
-__all__ = ("ALL", "Socket", "Watch", "command", "socket", "watching")
-
 ALL: Final = ("values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom")
 
 

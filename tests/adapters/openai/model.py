@@ -11,8 +11,6 @@ from typing import Any, cast
 from adapters._sse import frame
 from tests.serving import serving
 
-__all__ = ("BOUND", "KEY", "Answer", "Call", "Server", "serve")
-
 BOUND = 10
 KEY = "sk-very-secret-key-0123456789"
 USAGE = (7, 5)

@@ -5,8 +5,6 @@ from typing import Any
 
 from conformance.bench.result import AgentAbout, Attempt, Header, Machine, Outcome, Settings, TaskAbout, VerdictRecord
 
-__all__ = ("attempt", "attempts", "header")
-
 _OUTCOMES: dict[str, Outcome] = {"+": "passed", "-": "failed", "?": "broken", "s": "skipped", "t": "timeout"}
 
 

@@ -12,8 +12,6 @@ from tests.conformance.servers.a2a_0_3_violations import VIOLATIONS
 from tests.conformance.servers.a2a_agent import Refused, Task, triggers_of_the_agent
 from tests.conformance.servers.kit import Answer, Request, Server, sse, triggers
 
-__all__ = ("SERVER",)
-
 CODES: Final[Mapping[str, int]] = {
     "PARSE_ERROR": -32700,
     "INVALID_REQUEST": -32600,

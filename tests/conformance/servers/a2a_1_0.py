@@ -14,8 +14,6 @@ from tests.conformance.servers.a2a_agent import Refused, triggers_of_the_agent
 from tests.conformance.servers.a2a_lists import list_tasks
 from tests.conformance.servers.kit import Answer, Request, Server, sse, triggers
 
-__all__ = ("SERVER",)
-
 ERRORS: Final[Mapping[str, tuple[int, int, str]]] = {
     "PARSE_ERROR": (-32700, 400, "INVALID_ARGUMENT"),
     "INVALID_REQUEST": (-32600, 400, "INVALID_ARGUMENT"),

@@ -4,8 +4,6 @@ from typing import Final
 
 from tests.conformance.servers.kit import Violation
 
-__all__ = ("VIOLATIONS",)
-
 VIOLATIONS: Final = (
     Violation("the card lies elsewhere", "card.well-known", ("*",)),
     Violation("the card is plain text", "card.media-type"),

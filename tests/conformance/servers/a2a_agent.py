@@ -13,8 +13,6 @@ import httpx
 
 from tests.conformance.servers.kit import ScriptedServer
 
-__all__ = ("AUTH_TEXT", "OPEN", "TERMINAL", "Agent", "Refused", "Task", "triggers_of_the_agent")
-
 TERMINAL: Final = frozenset({"COMPLETED", "FAILED", "CANCELED", "REJECTED"})
 INTERRUPTED: Final = frozenset({"INPUT_REQUIRED", "AUTH_REQUIRED"})
 OPEN: Final = INTERRUPTED | {"SUBMITTED", "WORKING"}

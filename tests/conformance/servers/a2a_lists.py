@@ -5,8 +5,6 @@ from typing import Any
 
 from tests.conformance.servers.a2a_agent import TERMINAL, Agent, Refused, Task
 
-__all__ = ("list_tasks",)
-
 _STATES = TERMINAL | {"SUBMITTED", "WORKING", "INPUT_REQUIRED", "AUTH_REQUIRED"}
 
 

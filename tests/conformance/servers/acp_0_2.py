@@ -16,8 +16,6 @@ from conformance.trigger import Trigger, Triggers
 from tests.conformance.servers.acp_0_2_violations import VIOLATIONS
 from tests.conformance.servers.kit import Answer, Request, ScriptedServer, Server, sse
 
-__all__ = ("SERVER",)
-
 _SHORT: Final = 0.005
 """Seconds that a run is at work."""
 _LONG: Final = 15.0

@@ -13,8 +13,6 @@ from tests.conformance.servers.kit import Answer, Request, Server, sse
 from tests.conformance.servers.langchain_commands import Commands, said, silent
 from tests.conformance.servers.langchain_work import Message, Refused, Run, State, Thread, has, is_uuid
 
-__all__ = ("SERVER",)
-
 _MODES: Final = ("values", "messages", "messages-tuple", "updates", "debug", "custom")
 _ROLES: Final = {"human": "user", "ai": "assistant"}
 README_ONLY: Final = "the layout of the README alone"

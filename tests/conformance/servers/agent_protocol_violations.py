@@ -4,8 +4,6 @@ from typing import Final
 
 from tests.conformance.servers.kit import Violation
 
-__all__ = ("VIOLATIONS",)
-
 VIOLATIONS: Final = (
     Violation("metadata loses what is deep", "thread.metadata"),
     Violation(

@@ -14,8 +14,6 @@ from conformance.probe import Options
 from conformance.trigger import Trigger, Triggers
 from tests.conformance.servers.kit import Answer, Request, ScriptedServer, Server, Violation
 
-__all__ = ("SERVER",)
-
 _SHORT: Final = 0.01
 """Seconds that a step is at work."""
 _LONG: Final = 3.0

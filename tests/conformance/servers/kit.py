@@ -15,8 +15,6 @@ from urllib.parse import parse_qsl
 from conformance.probe import Options
 from conformance.trigger import Trigger, Triggers
 
-__all__ = ("Answer", "Dead", "Request", "ScriptedServer", "Server", "Violation", "sse", "triggers")
-
 
 @dataclass(frozen=True, slots=True)
 class Violation:

@@ -9,8 +9,6 @@ from tests.conformance.servers.kit import Answer, Request, sse
 from tests.conformance.servers.langchain_store import Store
 from tests.conformance.servers.langchain_work import Message, Run, Thread
 
-__all__ = ("Commands", "said", "silent")
-
 
 class Commands(Store):
     def __init__(self, violation: str = "") -> None:

@@ -6,8 +6,6 @@ from typing import Any
 from tests.conformance.servers.kit import Request
 from tests.conformance.servers.langchain_work import Work, has, now
 
-__all__ = ("Store",)
-
 Key = tuple[str, tuple[str, ...], str]
 
 

@@ -11,8 +11,6 @@ from uuid import UUID, uuid4
 
 from tests.conformance.servers.kit import Request, ScriptedServer
 
-__all__ = ("Refused", "Run", "State", "Thread", "Work", "has", "is_uuid", "now")
-
 Message = dict[str, Any]
 _TRACE: Final = 'Traceback (most recent call last):\n  File "/srv/app.py", line 1, in handle'
 

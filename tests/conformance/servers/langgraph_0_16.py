@@ -14,8 +14,6 @@ from tests.conformance.servers.langchain_work import Refused, Run, State, Thread
 from tests.conformance.servers.langgraph_shown import GRAPHS, Shown, assistant_id
 from tests.conformance.servers.langgraph_violations import VIOLATIONS
 
-__all__ = ("SERVER",)
-
 _MODES: Final = (
     *("values", "messages", "messages-tuple", "updates", "events"),
     *("tasks", "checkpoints", "debug", "custom"),

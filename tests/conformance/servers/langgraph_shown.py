@@ -7,8 +7,6 @@ from uuid import UUID, uuid4, uuid5
 from tests.conformance.servers.langchain_commands import Commands
 from tests.conformance.servers.langchain_work import Message, Refused, Run, State, Thread
 
-__all__ = ("GRAPHS", "Shown", "assistant_id")
-
 GRAPHS: Final = ("first", "second")
 _NAMESPACE: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
 

@@ -11,8 +11,6 @@ from conformance.probe import Options
 from conformance.trigger import Trigger, Triggers
 from tests.conformance.servers.kit import Answer, Request, ScriptedServer, Server, Violation, sse
 
-__all__ = ("SERVER",)
-
 _VERSIONS: Final = ("2025-03-26", "2025-06-18", "2025-11-25")
 _NEWEST: Final = _VERSIONS[-1]
 _OPEN: Final = 8.0

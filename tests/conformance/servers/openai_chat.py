@@ -11,8 +11,6 @@ from conformance.trigger import Trigger, Triggers
 from tests.conformance.servers.kit import Answer, Request, Server, Violation, sse
 from tests.conformance.servers.openai_model import CITY, OpenAi, Refused
 
-__all__ = ("SERVER",)
-
 _ROLES: Final = ("developer", "system", "user", "assistant", "tool")
 
 VIOLATIONS: Final = (

@@ -5,8 +5,6 @@ from typing import Any, Final, cast
 
 from tests.conformance.servers.kit import Answer, Request, ScriptedServer
 
-__all__ = ("CITY", "MODELS", "OpenAi", "Refused")
-
 MODELS: Final = ("mock-1", "mock-2")
 CITY: Final = '{"city": "Rome"}'
 _KEYS: Final = ("first-caller", "second-caller")

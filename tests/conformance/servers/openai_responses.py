@@ -12,8 +12,6 @@ from conformance.trigger import Trigger, Triggers
 from tests.conformance.servers.kit import Answer, Request, Server, Violation, sse
 from tests.conformance.servers.openai_model import CITY, OpenAi, Refused
 
-__all__ = ("SERVER",)
-
 _ROLES: Final = ("developer", "system", "user", "assistant")
 _PARTS: Final = ("input_text", "input_image", "input_file", "output_text", "refusal")
 _KINDS: Final = ("message", "function_call", "function_call_output", "reasoning", "item_reference")

@@ -7,8 +7,6 @@ import pytest
 
 from tests.interop.driver import ClientError, OfficialClient
 
-__all__ = ("MODES", "NOBODY", "assistant_of", "is_running", "new_thread", "refused", "said", "texts")
-
 NOBODY: Final = "00000000-0000-4000-8000-000000000000"
 GRAPHS: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
 """The namespace of the ids of the assistants that are there by themselves."""

@@ -8,8 +8,6 @@ from canonical import Feature
 from tests.pairs.acp import named
 from tests.pairs.caller import Caller, Feed, Following, Ids, Said, Seen, View
 
-__all__ = ("Toy",)
-
 
 def seen_in(response: httpx.Response) -> Seen:
     assert response.status_code == 200, response.text

@@ -5,8 +5,6 @@ from typing import Final
 
 from canonical import FULL, Carry, Feature, dropped
 
-__all__ = ("CARRIES", "VERSION")
-
 VERSION: Final = "1"
 
 CARRIES: Final[Mapping[Feature, Carry]] = {

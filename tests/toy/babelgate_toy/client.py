@@ -18,8 +18,6 @@ from canonical import AgentInfo, Event, Fault, FaultCode, FaultError, Invocation
 from canonical.event import MessageEnded, MessageStarted, PartAdded, UpstreamBound
 from canonical.value import Json
 
-__all__ = ("Client", "discover")
-
 M = TypeVar("M", bound=BaseModel)
 
 _JSON = {"Accept": "application/json"}

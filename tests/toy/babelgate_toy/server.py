@@ -32,8 +32,6 @@ from canonical import (
 from canonical.event import Custom, MessageEnded, PartAdded, RunEnded, StepStarted, ToolStarted
 from canonical.thread import Loss
 
-__all__ = ("answer_fault", "routes")
-
 Asked = Request[Any, Any, Any]
 
 _STATUSES = {

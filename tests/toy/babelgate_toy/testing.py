@@ -9,8 +9,6 @@ import httpx
 from babelgate_toy.caller import Toy
 from tests.gateway.knowledge import Knowledge
 
-__all__ = ("KNOWLEDGE",)
-
 _STATUSES: Final = {401, 403, 404, 405, 409, 413, 422, 429}
 
 

@@ -19,8 +19,6 @@ from conformance.protocols.a2a.scenes import (
 from conformance.verdict import NotObserved, check
 from conformance.wire.exchange import dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 
 

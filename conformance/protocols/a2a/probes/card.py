@@ -11,8 +11,6 @@ from conformance.protocols.a2a.scenes import check_refusal, each_binding, plain
 from conformance.verdict import NotObserved, Prerequisite, check
 from conformance.wire.exchange import Exchange, as_list, dig
 
-__all__ = ("card_of", "probes")
-
 probes: Final = Probes[Agent]()
 
 

@@ -10,8 +10,6 @@ from conformance.protocols.a2a.scenes import each_binding, final_reply, plain
 from conformance.verdict import NotObserved, check
 from conformance.wire.exchange import as_list, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 
 _BYTES: Final = bytes(range(256))

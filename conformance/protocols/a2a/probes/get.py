@@ -18,8 +18,6 @@ from conformance.protocols.a2a.scenes import (
 from conformance.verdict import NotObserved, check
 from conformance.wire.exchange import as_list, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 
 

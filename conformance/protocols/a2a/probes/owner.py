@@ -9,8 +9,6 @@ from conformance.protocols.a2a.probes.push import webhook
 from conformance.protocols.a2a.scenes import check_refusal, each_binding, long_task, plain, plain_task
 from conformance.verdict import NotObserved, check
 
-__all__ = ("other", "probes")
-
 probes: Final = Probes[Agent]()
 
 

@@ -14,8 +14,6 @@ from conformance.verdict import NotObserved, Prerequisite, check
 from conformance.wire.exchange import Exchange, as_list, dig
 from conformance.wire.receiver import Hook, receiver
 
-__all__ = ("probes", "webhook")
-
 probes: Final = Probes[Agent]()
 
 _ELSEWHERE: Final = "https://example.com/babelgate/webhook"

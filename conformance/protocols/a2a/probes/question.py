@@ -9,8 +9,6 @@ from conformance.protocols.a2a.scenes import answer_question, each_binding, fina
 from conformance.verdict import NotObserved, check
 from conformance.wire.exchange import as_list, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 
 

@@ -8,8 +8,6 @@ from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
 from conformance.protocols.a2a.scenes import check_refusal, each_binding, plain
 from conformance.verdict import check
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 
 

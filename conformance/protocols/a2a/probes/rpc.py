@@ -11,11 +11,6 @@ from conformance.verdict import check
 from conformance.wire.exchange import NotJson, as_object, dig
 from conformance.wire.jsonrpc import Answer
 
-__all__ = (
-    "probes",
-    "rpc_of",
-)
-
 probes: Final = Probes[Agent]()
 
 

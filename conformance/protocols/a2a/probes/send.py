@@ -20,8 +20,6 @@ from conformance.protocols.a2a.scenes import (
 from conformance.verdict import Failed, Prerequisite, check
 from conformance.wire.exchange import as_list, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 
 

@@ -10,8 +10,6 @@ from conformance.verdict import Failed, NotObserved, Prerequisite, check
 from conformance.wire.exchange import as_list, dig
 from conformance.wire.http import Unanswered
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 
 

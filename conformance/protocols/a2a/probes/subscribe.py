@@ -12,8 +12,6 @@ from conformance.verdict import check
 from conformance.wire.exchange import dig
 from conformance.wire.http import Unanswered
 
-__all__ = ("probes", "snapshot_probes")
-
 probes: Final = Probes[Agent]()
 snapshot_probes: Final = Probes[Agent]()
 """What 1.0 asks beyond 0.3."""

@@ -14,8 +14,6 @@ from conformance.verdict import Prerequisite
 from conformance.wire.exchange import as_list, dig
 from conformance.wire.http import Wire
 
-__all__ = ("DIALECT", "open_agent")
-
 DIALECT: Final = Dialect(is_first_generation=True, method=method_of, params=params_of, result=result_of, event=event_of)
 
 

@@ -18,8 +18,6 @@ from conformance.protocols.a2a.v0.translation import result_of
 from conformance.verdict import NotObserved, check
 from conformance.wire.exchange import as_list, as_object, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 _RPC: Final = "JSONRPC"
 

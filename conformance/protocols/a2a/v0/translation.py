@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from conformance.wire.exchange import as_list, as_object, dig
 
-__all__ = ("METHODS", "event_of", "method_of", "params_of", "result_of", "task_of")
-
 METHODS: Final[Mapping[str, str]] = {
     "SendMessage": "message/send",
     "SendStreamingMessage": "message/stream",

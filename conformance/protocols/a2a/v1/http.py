@@ -13,8 +13,6 @@ from conformance.protocols.a2a.v1.rest import RestBinding
 from conformance.verdict import Prerequisite, check
 from conformance.wire.exchange import Exchange, as_list, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 
 DOMAIN: Final = "a2a-protocol.org"

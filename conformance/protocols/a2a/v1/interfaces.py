@@ -11,8 +11,6 @@ from conformance.protocols.a2a.v1.opening import every_binding
 from conformance.verdict import check
 from conformance.wire.exchange import as_list, as_object, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 
 

@@ -12,8 +12,6 @@ from conformance.protocols.a2a.scenes import context_of, each_binding, plain_tas
 from conformance.verdict import NotObserved, check
 from conformance.wire.exchange import as_list, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 _NUMBER: Final = 3
 

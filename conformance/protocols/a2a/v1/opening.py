@@ -14,8 +14,6 @@ from conformance.verdict import Prerequisite
 from conformance.wire.exchange import as_list, dig
 from conformance.wire.http import Wire
 
-__all__ = ("every_binding", "open_agent")
-
 DIALECT: Final = Dialect(
     is_first_generation=False,
     method=lambda operation: operation,

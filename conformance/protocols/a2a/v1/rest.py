@@ -9,8 +9,6 @@ from conformance.protocols.a2a.binding import EventStream, Reply, reason_of
 from conformance.wire.exchange import Exchange, Frame, NotJson, dig
 from conformance.wire.http import Wire
 
-__all__ = ("PATHS", "RestBinding")
-
 PATHS: Final[Mapping[str, tuple[str, str]]] = {
     "SendMessage": ("POST", "/message:send"),
     "SendStreamingMessage": ("POST", "/message:stream"),

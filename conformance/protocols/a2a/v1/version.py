@@ -10,8 +10,6 @@ from conformance.protocols.a2a.v1.opening import headers_of
 from conformance.verdict import check
 from conformance.wire.exchange import as_list, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Agent]()
 
 

@@ -7,8 +7,6 @@ from conformance.protocols.langchain.server import Ctx, Server, ids_of, trigger_
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, as_list, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

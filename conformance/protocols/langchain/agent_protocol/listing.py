@@ -9,8 +9,6 @@ from conformance.protocols.langchain.server import Ctx, Layout, Server, ids_of, 
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

@@ -8,8 +8,6 @@ from conformance.protocols.langchain.server import AGENT_PROTOCOL, Layout, Serve
 from conformance.wire.exchange import Exchange, as_list, dig
 from conformance.wire.http import Wire
 
-__all__ = ("OPENAPI", "README", "open_server")
-
 OPENAPI: Final = Layout("OpenAPI", is_below=False)
 README: Final = Layout(
     "README", is_below=True, run="ThreadRun", waited="ThreadRunWaitResponse", tuples="messages-tuple"

@@ -10,8 +10,6 @@ from conformance.protocols.langchain.server import Ctx, Server, trigger_for
 from conformance.verdict import NotObserved, check
 from conformance.wire.exchange import dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 _LOOK_EVERY: Final = 0.1

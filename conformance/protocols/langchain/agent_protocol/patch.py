@@ -8,8 +8,6 @@ from conformance.protocols.langchain.server import Ctx, Server, text_of
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

@@ -9,8 +9,6 @@ from conformance.protocols.langchain.server import Ctx, Server, ids_of, trigger_
 from conformance.verdict import NotApplicable, check
 from conformance.wire.exchange import Exchange, as_list, as_object, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 _GRAPHS: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")

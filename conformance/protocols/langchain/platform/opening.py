@@ -7,8 +7,6 @@ from conformance.protocols.langchain.server import PLATFORM, Layout, Server, bas
 from conformance.wire.exchange import as_list, dig
 from conformance.wire.http import Wire
 
-__all__ = ("LAYOUT", "open_server")
-
 LAYOUT: Final = Layout("LangGraph", is_below=True, waited="Values", wait="join", tuples="messages-tuple")
 _NOBODY: Final = "00000000-0000-4000-8000-000000000000"
 

@@ -15,8 +15,6 @@ from conformance.protocols.langchain.server import Ctx, Server, is_refused, trig
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

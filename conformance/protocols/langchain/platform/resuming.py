@@ -10,8 +10,6 @@ from conformance.protocols.langchain.server import Ctx, Server, speaking_trigger
 from conformance.verdict import NotObserved, check
 from conformance.wire.exchange import Exchange, Frame, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 _MODES: Final = ["values", "updates", "tasks", "checkpoints", "debug"]

@@ -10,8 +10,6 @@ from conformance.protocols.langchain.server import Ctx, Server, text_of, trigger
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, as_list, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 _NOTE: Final = "Noted by the judge."

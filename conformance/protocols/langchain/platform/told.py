@@ -10,8 +10,6 @@ from conformance.protocols.langchain.server import Ctx, Server, json_of, text_of
 from conformance.verdict import NotApplicable, check
 from conformance.wire.exchange import as_list, as_object, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

@@ -10,8 +10,6 @@ from conformance.trigger import Trigger
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, as_list, as_object, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 _ENDS: Final = ("completed", "failed", "interrupted")

@@ -10,8 +10,6 @@ from conformance.protocols.langchain.server import Ctx, Server, ids_of, is_refus
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 _BROKEN: Final[Any] = {"content": b'{"metadata": ', "headers": {"Content-Type": "application/json"}}

@@ -19,8 +19,6 @@ from conformance.verdict import NotObserved, check
 from conformance.wire.exchange import as_list, dig
 from conformance.wire.receiver import receiver
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 _AT_ONCE: Final = 4

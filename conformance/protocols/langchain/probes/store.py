@@ -9,8 +9,6 @@ from conformance.protocols.langchain.server import Ctx, Server
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, as_list, dig
 
-__all__ = ("get_item", "probes", "store_items")
-
 probes: Final = Probes[Server]()
 
 _VALUE: Final = {"colour": "blue", "deep": {"list": [1, None, "ä"]}}

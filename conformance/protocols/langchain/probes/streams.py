@@ -17,8 +17,6 @@ from conformance.protocols.langchain.server import (
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, as_list, as_object, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 _BESIDE: Final = ("metadata", "error", "end", "feedback")

@@ -9,8 +9,6 @@ from conformance.protocols.langchain.server import Ctx, Server, ids_of, is_refus
 from conformance.verdict import check
 from conformance.wire.exchange import dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 _AT_ONCE: Final = 4

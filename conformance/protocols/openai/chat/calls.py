@@ -8,8 +8,6 @@ from conformance.protocols.openai.target import TOOL_NAME, Ctx, Server
 from conformance.verdict import Failed, check
 from conformance.wire.exchange import Exchange, NotJson, as_list, as_object, dig, parse_json
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

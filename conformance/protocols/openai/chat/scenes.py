@@ -14,21 +14,6 @@ from conformance.protocols.openai.target import (
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, as_list, as_object, dig
 
-__all__ = (
-    "TOOL",
-    "Streamed",
-    "answered",
-    "body_of",
-    "called",
-    "check_sum",
-    "offer",
-    "said",
-    "streamed",
-    "streamed_call",
-    "text_of",
-    "user",
-)
-
 TOOL: Mapping[str, Any] = {
     "type": "function",
     "function": {"name": TOOL_NAME, "description": "The weather of a city.", "parameters": PARAMETERS},

@@ -19,8 +19,6 @@ from conformance.protocols.openai.target import PARAMETERS, Ctx, Server
 from conformance.verdict import check
 from conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 _CLOCKS: Final = 3600

@@ -9,8 +9,6 @@ from conformance.protocols.openai.target import Ctx, Server, refused
 from conformance.verdict import NotApplicable, check
 from conformance.wire.exchange import Exchange, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 _AT_WORK: Final = ("queued", "in_progress")

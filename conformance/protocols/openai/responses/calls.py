@@ -17,8 +17,6 @@ from conformance.protocols.openai.target import TOOL_NAME, Ctx, Server, refused
 from conformance.verdict import Failed, check
 from conformance.wire.exchange import Exchange, NotJson, dig, parse_json
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

@@ -8,8 +8,6 @@ from conformance.protocols.openai.target import Ctx, Server, events_of, refused
 from conformance.verdict import check
 from conformance.wire.exchange import as_object, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

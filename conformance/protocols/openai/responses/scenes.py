@@ -8,22 +8,6 @@ from conformance.protocols.openai.target import DONE, PARAMETERS, TOOL_NAME, Ctx
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, as_list, dig
 
-__all__ = (
-    "TERMINAL",
-    "TOOL",
-    "Streamed",
-    "answered",
-    "body_of",
-    "called",
-    "calls_of",
-    "message",
-    "offer",
-    "said",
-    "streamed",
-    "streamed_call",
-    "text_of",
-)
-
 TOOL: Mapping[str, Any] = {
     "type": "function",
     "name": TOOL_NAME,

@@ -8,8 +8,6 @@ from conformance.protocols.openai.target import Ctx, Server, events_of, refused
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, as_list, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 _UNKNOWN: Final = "resp_00000000000000000000000000000000"

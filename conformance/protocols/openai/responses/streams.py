@@ -9,8 +9,6 @@ from conformance.protocols.openai.target import DONE, Ctx, Server
 from conformance.verdict import check
 from conformance.wire.exchange import as_list, dig
 
-__all__ = ("probes",)
-
 probes: Final = Probes[Server]()
 
 

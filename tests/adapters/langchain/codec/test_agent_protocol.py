@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 
 from adapters.langchain.codec.agent_protocol import (
-    decode_messages,
     encode_agent,
     encode_message,
     encode_run,
@@ -18,6 +17,7 @@ from adapters.langchain.codec.agent_protocol import (
     encode_wait,
     run_status,
 )
+from adapters.langchain.codec.state import decode_messages
 from canonical import (
     AgentInfo,
     Fault,
