@@ -3,10 +3,11 @@
 import pytest
 
 from conformance.examine import Selection, examine
+from conformance.probe import Options
 from conformance.report.model import Report
 from conformance.verdict import Verdict
-from tests.conformance.servers import acp_0_2, mcp_2025_11_25, openai_chat, openai_responses
-from tests.conformance.servers.kit import Server
+from tests.conformance.servers import a2a_0_3, a2a_1_0, acp_0_2, mcp_2025_11_25, openai_chat, openai_responses
+from tests.conformance.servers.kit import Answer, Request, ScriptedServer, Server
 from tests.serving import serving
 
 SERVERS = (acp_0_2.SERVER, mcp_2025_11_25.SERVER, openai_chat.SERVER, openai_responses.SERVER)
@@ -45,3 +46,37 @@ async def test_the_agent_that_a_url_names_is_judged() -> None:
     (result,) = report.sets[0].results
     assert result.verdict is Verdict.PASS
     assert {each.request_json["agent_name"] for each in result.exchanges} == {"thinker"}
+
+
+@pytest.mark.parametrize(
+    ("card", "name"),
+    [
+        ({"protocolVersion": "0.3.0", "url": "http://127.0.0.1:9", "preferredTransport": "GRPC"}, "a2a-0.3"),
+        (
+            {
+                "supportedInterfaces": [
+                    {"url": "127.0.0.1:9", "protocolBinding": "GRPC", "protocolVersion": "1.0"},
+                ]
+            },
+            "a2a-1.0",
+        ),
+    ],
+)
+async def test_a_card_that_offers_grpc_alone_is_told_why_it_is_not_judged(card: dict[str, object], name: str) -> None:
+    class OfGrpc(ScriptedServer):
+        async def handle(self, request: Request) -> Answer:
+            return Answer(body=card)
+
+    async with serving(OfGrpc()) as url:
+        report = await examine(url, Selection("a2a"), Options())
+    assert not report.sets
+    assert "the card offers GRPC alone, and GRPC is not judged" in report.refused[name]
+
+
+@pytest.mark.parametrize("server", (a2a_0_3.SERVER, a2a_1_0.SERVER), ids=lambda each: each.set)
+async def test_a_card_that_offers_grpc_beside_others_is_judged_by_these_and_says_so(server: Server) -> None:
+    _, report = await examined(server, server.path, "*/rest.not-found", protocol="a2a")
+    (found,) = report.sets
+    assert [each.verdict for each in found.results] == [Verdict.PASS]
+    assert "HTTP+JSON at " in found.because
+    assert "GRPC is not judged" in found.because

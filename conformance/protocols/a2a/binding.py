@@ -52,7 +52,7 @@ def is_reason(reply: "Reply", reason: str) -> bool:
     """The error is this one. One of REST that lacks its reason is judged by its status: what it lacks is the affair of
     one requirement, and not of all."""
     statuses = [f"HTTP {status}" for status in _STATUSES.get(reason, (400,))]
-    return reply.reason == reason or reply.reason in statuses
+    return reply.reason == reason or reply.reason in statuses or reason in reply.may_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,8 @@ class Reply:
     """Of the operation, or None."""
     reason: str
     """Of the error: one of CODES, or whatever the agent says; nothing if there is no error."""
+    may_mean: frozenset[str] = frozenset()
+    """The reasons that the error may have, where the protocol leaves open how it is told."""
 
     @property
     def task(self) -> Any:

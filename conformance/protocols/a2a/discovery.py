@@ -1,13 +1,17 @@
 """Where the card of an agent is: below its own URL, or at the origin."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from conformance.wire.exchange import Exchange, as_object
 from conformance.wire.http import Receives, Unanswered, Wire
 
 WELL_KNOWN = "/.well-known/agent-card.json"
+UNJUDGED: Final = (
+    "GRPC is not judged: it needs HTTP/2 and compiled protocol buffers, and the judge speaks HTTP and JSON"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,13 @@ async def find_card(wire: Wire, url: str, *, version: str, receives: Receives) -
         assert silence is not None
         raise silence
     return Found(last, None)
+
+
+def why_not_spoken(card: Any, transports: Iterable[Any], interface: str) -> str:
+    """Why there is no interface to be judged. `transports`: what the card offers in this revision."""
+    if card is None:
+        return "there is no agent card"
+    return f"the card offers GRPC alone, and {UNJUDGED}" if "GRPC" in transports else f"the card names no {interface}"
 
 
 def origin_of(url: str) -> str:

@@ -1,12 +1,15 @@
-"""A scripted agent of A2A 0.3: JSON-RPC. What it does is what the agent of 1.0 does, in the words of 0.3."""
+"""A scripted agent of A2A 0.3: JSON-RPC at its own URL, REST below it. What it does is what the agent of 1.0 does, in
+the words of 0.3."""
 
 import base64
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Final, cast
+from urllib.parse import unquote
 
 from conformance.probe import Options
+from tests.conformance.servers import a2a_0_3_proto as proto
 from tests.conformance.servers import a2a_agent
 from tests.conformance.servers.a2a_0_3_violations import VIOLATIONS
 from tests.conformance.servers.a2a_agent import Refused, Task, triggers_of_the_agent
@@ -25,10 +28,32 @@ CODES: Final[Mapping[str, int]] = {
     "CONTENT_TYPE_NOT_SUPPORTED": -32005,
     "EXTENDED_AGENT_CARD_NOT_CONFIGURED": -32007,
 }
+STATUSES: Final[Mapping[str, int]] = {
+    "METHOD_NOT_FOUND": 404,
+    "TASK_NOT_FOUND": 404,
+    "TASK_NOT_CANCELABLE": 409,
+    "PUSH_NOTIFICATION_NOT_SUPPORTED": 501,
+    "UNSUPPORTED_OPERATION": 501,
+    "CONTENT_TYPE_NOT_SUPPORTED": 415,
+    "EXTENDED_AGENT_CARD_NOT_CONFIGURED": 404,
+    "INTERNAL": 500,
+}
+"""Of REST; of every other error it is 400."""
 TRACE: Final = 'Traceback (most recent call last):\n  File "agent.py", line 7, in send'
 
 
+_BOTH: Final = ("rest.", "binding.", "card.")
+"""Requirements that are shown by REST, or by both bindings; whatever else goes wrong is shown in one of them."""
+
+
 class Agent(a2a_agent.Agent):
+    def __init__(self, violation: str = "") -> None:
+        super().__init__(violation)
+        breaks = next((each.breaks for each in VIOLATIONS if each.name == violation), "")
+        self.has_rest = not breaks or breaks.startswith(_BOTH)
+        self.has_rpc = violation != "REST alone"
+        self.has_types_in_rest = violation == "REST in the JSON of the types"
+
     async def handle(self, request: Request) -> Answer:
         path = request.path.removeprefix("/agent")
         if path == "/.well-known/agent-card.json" and not self.does("the card lies elsewhere"):
@@ -37,6 +62,8 @@ class Agent(a2a_agent.Agent):
             return self._card(request)
         if path in ("", "/") and request.path.startswith("/agent") and request.method == "POST":
             return await self._rpc(request)
+        if request.path.startswith("/agent/v1/"):
+            return await self._rest(request, path.removeprefix("/v1"))
         return Answer(404, "nothing here")
 
     def _owner(self, request: Request) -> str:
@@ -50,12 +77,15 @@ class Agent(a2a_agent.Agent):
             return "alice"
         raise PermissionError
 
+    def _stranger(self) -> Answer:
+        challenge = {} if self.does("no challenge") else {"www-authenticate": 'ApiKey realm="agent"'}
+        return Answer(401, "Who are you?", challenge)
+
     async def _rpc(self, request: Request) -> Answer:
         try:
             owner = self._owner(request)
         except PermissionError:
-            challenge = {} if self.does("no challenge") else {"www-authenticate": 'ApiKey realm="agent"'}
-            return Answer(401, "Who are you?", challenge)
+            return self._stranger()
         try:
             body = request.json
         except ValueError:
@@ -137,6 +167,114 @@ class Agent(a2a_agent.Agent):
         if self.does("no extended card after all"):
             raise Refused("EXTENDED_AGENT_CARD_NOT_CONFIGURED")
         return self._made_card("http://127.0.0.1")
+
+    # REST
+
+    async def _rest(self, request: Request, path: str) -> Answer:
+        try:
+            owner = self._owner(request)
+        except PermissionError:
+            return self._stranger()
+        try:
+            answer = await self._operate_rest(request, [unquote(each) for each in path.strip("/").split("/")], owner)
+        except Refused as error:
+            reason = str(error)
+            status = STATUSES.get(reason, 400)
+            if reason == "TASK_NOT_FOUND" and self.does("not found is a bad request"):
+                status = 400
+            if reason == "TASK_NOT_CANCELABLE" and self.does("not cancelable is a failure"):
+                status = 500
+            kind = "text/plain" if self.does("REST errors are text") else "application/json"
+            return Answer(status, json.dumps({"message": reason, "code": CODES[reason]}), {"content-type": kind})
+        if isinstance(answer, Answer):
+            return answer
+        return Answer(
+            body=answer, headers={"content-type": "text/json" if self.does("REST is text") else "application/json"}
+        )
+
+    async def _operate_rest(self, request: Request, segments: list[str], owner: str) -> Any:
+        """Raises Refused."""
+        match request.method, segments:
+            case "POST", ["message:send"]:
+                sent = await self.send(self._send_params_rest(request), owner, "HTTP+JSON")
+                if self.has_types_in_rest:
+                    return self._send_result(sent, is_plain=False)
+                return proto.event_out(sent, is_final=False)
+            case "POST", ["message:stream"]:
+                return self._stream_rest(await self.streamed(self._send_params_rest(request), owner, "HTTP+JSON"))
+            case "GET", ["tasks", task] if task.endswith(":subscribe"):
+                return self._stream_rest(await self.subscribed(task.removesuffix(":subscribe"), owner))
+            case "POST", ["tasks", task] if task.endswith(":cancel"):
+                return self._task_rest(self.cancel({"id": task.removesuffix(":cancel")}, owner))
+            case "GET", ["tasks", task]:
+                length = request.query.get("historyLength")
+                params = {"id": task, **({} if length is None else {"historyLength": int(length)})}
+                return self._task_rest(self.get(params, owner, "HTTP+JSON"))
+            case "GET", ["card"]:
+                return self._extended()
+            case _, ["tasks", task, "pushNotificationConfigs", *rest]:
+                return self._configs_rest(request, task, rest, owner)
+            case _:
+                raise Refused("INVALID_REQUEST" if self.does("unknown paths are bad requests") else "METHOD_NOT_FOUND")
+
+    def _configs_rest(self, request: Request, task: str, rest: list[str], owner: str) -> Any:
+        """Raises Refused."""
+        out = self._config if self.has_types_in_rest else proto.config_out
+        match request.method, rest:
+            case "POST", []:
+                body = self._body_rest(request)
+                given = self._config_in(body["config"]["pushNotificationConfig"])
+                return out(self.configure({**given, "taskId": task}, owner))
+            case "GET", []:
+                listed = [out(each) for each in self.configs({"taskId": task}, owner)["configs"]]
+                return listed if self.has_types_in_rest else {"configs": listed}
+            case "GET", [id]:
+                return out(self.configured({"taskId": task, "id": id}, owner))
+            case "DELETE", [id]:
+                self.unconfigure({"taskId": task, "id": id}, owner)
+                return {}
+            case _:
+                raise Refused("METHOD_NOT_FOUND")
+
+    def _body_rest(self, request: Request) -> dict[str, Any]:
+        """Raises Refused."""
+        try:
+            return request.json
+        except ValueError:
+            raise Refused("INTERNAL" if self.does("broken JSON is a failure of REST") else "PARSE_ERROR") from None
+
+    def _send_params_rest(self, request: Request) -> dict[str, Any]:
+        """Raises Refused."""
+        body = self._body_rest(request)
+        if not body and self.does("an empty body is a failure"):
+            raise Refused("INTERNAL")
+        given = body.get("message")
+        made = dict(body)
+        if isinstance(given, dict):
+            made["message"] = proto.message_in(cast("dict[str, Any]", given))
+        configuration: dict[str, Any] = dict(body.get("configuration") or {})
+        configuration["returnImmediately"] = not configuration.pop("blocking", False)
+        if config := configuration.pop("pushNotification", None):
+            configuration["taskPushNotificationConfig"] = self._config_in(config)
+        return {**made, "configuration": configuration}
+
+    def _task_rest(self, task: Mapping[str, Any]) -> dict[str, Any]:
+        return self._task(task) if self.has_types_in_rest else proto.task_out(task)
+
+    def _stream_rest(self, events: AsyncGenerator[dict[str, Any]]) -> Answer:
+        async def told() -> AsyncGenerator[bytes]:
+            async with aclosing(events):
+                async for event in events:
+                    task = self.tasks.get(self._task_id(event))
+                    if self.has_types_in_rest:
+                        made = self._event(task, event, is_last=True)
+                    else:
+                        is_final = "statusUpdate" in event and self._is_final(task, event["statusUpdate"])
+                        made = proto.event_out(event, is_final=is_final)
+                    is_wrapped = self.does("REST events have an envelope")
+                    yield sse({"jsonrpc": "2.0", "id": 1, "result": made, **made} if is_wrapped else made)
+
+        return Answer(stream=told())
 
     # In the words of 1.0
 
@@ -316,7 +454,7 @@ class Agent(a2a_agent.Agent):
             "description": "An agent that keeps the rules.",
             "version": "1",
             "url": "/agent" if self.does("a URL without a host") else url,
-            "preferredTransport": "JSONRPC",
+            "preferredTransport": "JSONRPC" if self.has_rpc else "HTTP+JSON",
             "additionalInterfaces": self._interfaces(url),
             "provider": {"url": "https://example.com", "organization": "Example"},
             "capabilities": self._capabilities(),
@@ -339,12 +477,16 @@ class Agent(a2a_agent.Agent):
     def _interfaces(self, url: str) -> list[dict[str, Any]]:
         faces: list[dict[str, Any]] = [{"url": url, "transport": "JSONRPC"}]
         faces.append({"url": "https://example.com:443", "transport": "GRPC"})
+        if self.has_rest:
+            faces.append({"url": url, "transport": "HTTP+JSON"})
+        if not self.has_rpc:
+            del faces[0]
         if self.does("transports in lower case"):
             faces[1]["transport"] = "grpc"
         if self.does("an interface without its url"):
             del faces[1]["url"]
         if self.does("the card's url is not listed"):
-            del faces[0]
+            faces = [each for each in faces if each["url"] != url]
         if self.does("one URL of two transports"):
             faces[0] = {"url": url, "transport": "HTTP+JSON"}
         if self.does("an interface that is not there"):
@@ -380,7 +522,7 @@ SERVER: Final = Server(
     set="a2a-0.3",
     make=Agent,
     violations=VIOLATIONS,
-    variants=("bare",),
+    variants=("bare", "REST alone", "REST in the JSON of the types"),
     path="/agent",
     options=Options(
         headers={"X-Api-Key": "alice"},

@@ -1,4 +1,4 @@
-"""A2A 0.2.5 to 0.3: JSON-RPC."""
+"""A2A 0.2.5 to 0.3: JSON-RPC and REST."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ from conformance.protocols.a2a.probes import (
     stream,
     subscribe,
 )
-from conformance.protocols.a2a.v0 import shape
+from conformance.protocols.a2a.v0 import http, shape
 from conformance.protocols.a2a.v0.opening import open_agent
 
 __all__ = ("SUITE",)
@@ -30,6 +30,7 @@ SUITE: Final[Suite[Agent]] = Suite(
         card.probes,
         content.probes,
         get.probes,
+        http.probes,
         owner.probes,
         push.probes,
         question.probes,

@@ -1,14 +1,15 @@
-"""How an agent of 0.2.5 to 0.3 is found. Its JSON-RPC is judged: of its REST the specification leaves open which JSON
-it is, and its SDKs differ."""
+"""How an agent of 0.2.5 to 0.3 is found."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urljoin
 
 from conformance.probe import NotSpoken, Opened, Options
 from conformance.protocols.a2a.agent import Agent
 from conformance.protocols.a2a.binding import Binding
-from conformance.protocols.a2a.discovery import Found, find_card
+from conformance.protocols.a2a.discovery import UNJUDGED, Found, find_card, why_not_spoken
 from conformance.protocols.a2a.jsonrpc import Dialect, JsonRpcBinding
+from conformance.protocols.a2a.v0.rest import RestBinding
 from conformance.protocols.a2a.v0.translation import event_of, method_of, params_of, result_of
 from conformance.verdict import Prerequisite
 from conformance.wire.exchange import as_list, dig
@@ -20,15 +21,18 @@ DIALECT: Final = Dialect(is_first_generation=True, method=method_of, params=para
 async def open_agent(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Agent]:
     agent = await _find_agent(wire, url)
     if not agent.bindings:
-        why = "the card names no JSON-RPC of version 0.x" if agent.card else "there is no agent card"
+        why = why_not_spoken(agent.card, _transports(agent.card), "JSON-RPC or HTTP+JSON of version 0.x")
         if not is_told:
             raise NotSpoken(f"{why} ({agent.found.exchange})")
         agent = Agent(agent.url, agent.found, (JsonRpcBinding(wire, url, DIALECT, {}),), _reopen)
         because = f"it was said to speak it, though {why}"
     else:
         version = dig(agent.card, "protocolVersion")
-        because = f"the card at {agent.found.exchange.url} names {agent.bindings[0].url}, version {version}"
-    return Opened(agent, agent.bindings[0].url, because, _capabilities(agent.card))
+        named = ", ".join(f"{each.name} at {each.url}" for each in agent.bindings)
+        because = f"the card at {agent.found.exchange.url} names {named}, version {version}"
+        if "GRPC" in _transports(agent.card):
+            because += f"; {UNJUDGED}"
+    return Opened(agent, agent.bindings[0].url, because, _capabilities(agent))
 
 
 async def _find_agent(wire: Wire, url: str) -> Agent:
@@ -44,20 +48,45 @@ async def _reopen(wire: Wire, url: str) -> Agent:
 
 
 def _bindings(wire: Wire, found: Found) -> tuple[Binding, ...]:
-    card = found.card
+    """The first of each kind."""
+    made: dict[str, Binding] = {}
+    for binding in every_binding(wire, found):
+        made.setdefault(binding.name, binding)
+    return tuple(made.values())
+
+
+def every_binding(wire: Wire, found: Found) -> Iterator[Binding]:
+    """Those over HTTP; that of the card's own url comes first."""
+    seen: set[tuple[str, str]] = set()
+    for face in _faces(found.card):
+        where, name = dig(face, "url"), dig(face, "transport")
+        if not isinstance(where, str) or (where, str(name)) in seen:
+            continue
+        seen.add((where, str(name)))
+        absolute = urljoin(found.exchange.url, where)
+        if name == "JSONRPC":
+            yield JsonRpcBinding(wire, absolute, DIALECT, {})
+        elif name == "HTTP+JSON":
+            yield RestBinding(wire, absolute)
+
+
+def _faces(card: Any) -> list[Any]:
+    """The interfaces of version 0.x, that of the card's own url first."""
     version = str(dig(card, "protocolVersion") or "0.3")
     where = dig(card, "url")
     if not isinstance(where, str) or not version.startswith("0."):
-        return ()
+        return []
     preferred = str(dig(card, "preferredTransport") or "JSONRPC")
-    faces: list[Any] = [{"url": where, "transport": preferred}, *as_list(dig(card, "additionalInterfaces"))]
-    for face in faces:
-        if dig(face, "transport") == "JSONRPC" and isinstance(dig(face, "url"), str):
-            return (JsonRpcBinding(wire, urljoin(found.exchange.url, face["url"]), DIALECT, {}),)
-    return ()
+    return [{"url": where, "transport": preferred}, *as_list(dig(card, "additionalInterfaces"))]
 
 
-def _capabilities(card: Any) -> frozenset[str]:
+def _transports(card: Any) -> list[Any]:
+    return [dig(each, "transport") for each in _faces(card)]
+
+
+def _capabilities(agent: Agent) -> frozenset[str]:
+    card: Any = agent.card
+    names = {"JSONRPC": "jsonrpc", "HTTP+JSON": "rest"}
     declared = dig(card, "capabilities")
     has = {
         "streaming": dig(declared, "streaming") is True,
@@ -68,4 +97,4 @@ def _capabilities(card: Any) -> frozenset[str]:
         "signatures": bool(as_list(dig(card, "signatures"))),
         "interfaces": bool(as_list(dig(card, "additionalInterfaces"))),
     }
-    return frozenset(name for name, value in has.items() if value)
+    return frozenset({*(names[each.name] for each in agent.bindings), *(name for name, value in has.items() if value)})

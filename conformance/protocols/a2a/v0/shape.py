@@ -4,16 +4,15 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from conformance.probe import Probes
-from conformance.protocols.a2a.agent import Agent, Ctx, message
+from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
 from conformance.protocols.a2a.binding import TERMINAL, state_of
 from conformance.protocols.a2a.discovery import origin_of
-from conformance.protocols.a2a.jsonrpc import JsonRpcBinding
 from conformance.protocols.a2a.probes.card import card_of
 from conformance.protocols.a2a.probes.push import create_config
 from conformance.protocols.a2a.probes.rpc import rpc_of
 from conformance.protocols.a2a.probes.stream import task_stream
-from conformance.protocols.a2a.scenes import stream_message
-from conformance.protocols.a2a.v0.opening import DIALECT
+from conformance.protocols.a2a.scenes import each_binding, plain, stream_message
+from conformance.protocols.a2a.v0.opening import every_binding
 from conformance.protocols.a2a.v0.translation import result_of
 from conformance.verdict import NotObserved, check
 from conformance.wire.exchange import as_list, as_object, dig
@@ -27,27 +26,31 @@ def is_final(event: Any) -> bool:
 
 
 @probes.add
-async def last_update_is_final(ctx: Ctx) -> None:
-    seen = await ctx.once(task_stream, _RPC, "stream")
+@each_binding
+async def last_update_is_final(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(task_stream, binding, "stream")
     check(is_final(seen.payloads[-1]), "a status update with final: true at the end", seen.payloads[-1], seen.exchange)
 
 
 @probes.add
-async def only_the_last_update_is_final(ctx: Ctx) -> None:
-    seen = await ctx.once(task_stream, _RPC, "stream")
+@each_binding
+async def only_the_last_update_is_final(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(task_stream, binding, "stream")
     early = [each for each in seen.payloads[:-1] if is_final(each)]
     check(not early, "final: true on the last event alone", early, seen.exchange)
 
 
 @probes.add
-async def failure_is_final(ctx: Ctx) -> None:
-    seen = await ctx.once(task_stream, _RPC, "fail")
+@each_binding
+async def failure_is_final(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(task_stream, binding, "fail")
     check(is_final(seen.payloads[-1]), "a status update with final: true at the end", seen.payloads[-1], seen.exchange)
 
 
 @probes.add
-async def question_is_final(ctx: Ctx) -> None:
-    seen = await ctx.once(stream_message, _RPC, "question")
+@each_binding
+async def question_is_final(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(stream_message, binding, "question")
     updates = [each for each in seen.payloads if state_of(dig(each, "statusUpdate")) == "TASK_STATE_INPUT_REQUIRED"]
     if not updates:
         raise NotObserved("the stream did not tell the question as a status update", "question")
@@ -55,8 +58,9 @@ async def question_is_final(ctx: Ctx) -> None:
 
 
 @probes.add
-async def work_is_not_final(ctx: Ctx) -> None:
-    seen = await ctx.once(task_stream, _RPC, "stream")
+@each_binding
+async def work_is_not_final(ctx: Ctx, binding: str) -> None:
+    seen = await ctx.once(task_stream, binding, "stream")
     for each in seen.payloads:
         if is_final(each):
             state = state_of(dig(each, "statusUpdate"))
@@ -72,10 +76,11 @@ async def results_are_bare(ctx: Ctx) -> None:
 
 
 @probes.add
-async def blocking_may_be_false(ctx: Ctx) -> None:
-    binding = await rpc_of(ctx)
+@each_binding
+async def blocking_may_be_false(ctx: Ctx, binding: str) -> None:
+    await ctx.once(plain, binding)
     params = {**_hello(ctx), "configuration": {"returnImmediately": True}}
-    reply = await binding.call("SendMessage", params)
+    reply = await (await agent_for(ctx, "plain"))[binding].call("SendMessage", params)
     check(not reply.reason, "blocking: false is taken", reply.reason, reply.exchange)
 
 
@@ -124,13 +129,10 @@ async def card_url_is_among_the_interfaces(ctx: Ctx) -> None:
 
 @probes.add
 async def every_transport_answers(ctx: Ctx) -> None:
-    card = card_of(ctx)
-    for each in as_list(dig(card, "additionalInterfaces")):
-        if dig(each, "transport") != _RPC:
-            continue
-        other = JsonRpcBinding(ctx.wire, str(dig(each, "url")), DIALECT, {})
-        reply = await other.call("SendMessage", _hello(ctx))
-        check(not reply.reason, f"an answer of {other.url}", reply.reason, reply.exchange)
+    card_of(ctx)
+    for binding in every_binding(ctx.wire, ctx.target.found):
+        reply = await binding.call("SendMessage", _hello(ctx))
+        check(not reply.reason, f"an answer of {binding.name} at {binding.url}", reply.reason, reply.exchange)
 
 
 @probes.add

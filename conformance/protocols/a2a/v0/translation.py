@@ -35,7 +35,7 @@ def params_of(operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
             return _send_params(params)
         case "CreateTaskPushNotificationConfig":
             config = {name: value for name, value in params.items() if name != "taskId"}
-            return {"taskId": params.get("taskId"), "pushNotificationConfig": _config_to(config)}
+            return {"taskId": params.get("taskId"), "pushNotificationConfig": config_to(config)}
         case "GetTaskPushNotificationConfig" | "DeleteTaskPushNotificationConfig":
             return {"id": params.get("taskId"), "pushNotificationConfigId": params.get("id")}
         case "ListTaskPushNotificationConfigs":
@@ -53,7 +53,7 @@ def _send_params(params: Mapping[str, Any]) -> dict[str, Any]:
         if "returnImmediately" in configuration:
             configuration["blocking"] = not configuration.pop("returnImmediately")
         if (config := configuration.pop("taskPushNotificationConfig", None)) is not None:
-            configuration["pushNotificationConfig"] = _config_to(config)
+            configuration["pushNotificationConfig"] = config_to(config)
         made["configuration"] = configuration
     return made
 
@@ -78,7 +78,7 @@ def _part_to(part: Mapping[str, Any]) -> dict[str, Any]:
     return {**({"kind": kind} if kind else {}), **part}
 
 
-def _config_to(config: Mapping[str, Any]) -> dict[str, Any]:
+def config_to(config: Mapping[str, Any]) -> dict[str, Any]:
     made = dict(config)
     if (given := as_object(made.get("authentication"))) is not None:
         authentication = dict(given)

@@ -7,7 +7,7 @@ from urllib.parse import urljoin
 from conformance.probe import NotSpoken, Opened, Options
 from conformance.protocols.a2a.agent import Agent
 from conformance.protocols.a2a.binding import Binding
-from conformance.protocols.a2a.discovery import Found, find_card
+from conformance.protocols.a2a.discovery import UNJUDGED, Found, find_card, why_not_spoken
 from conformance.protocols.a2a.jsonrpc import Dialect, JsonRpcBinding
 from conformance.protocols.a2a.v1.rest import RestBinding
 from conformance.verdict import Prerequisite
@@ -26,7 +26,7 @@ DIALECT: Final = Dialect(
 async def open_agent(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Agent]:
     agent = await _find_agent(wire, url)
     if not agent.bindings:
-        why = "the card names no interface of version 1.x" if agent.card else "there is no agent card"
+        why = why_not_spoken(agent.card, transports_of(agent.card), "interface of version 1.x")
         if not is_told:
             raise NotSpoken(f"{why} ({agent.found.exchange})")
         agent = Agent(agent.url, agent.found, (JsonRpcBinding(wire, url, DIALECT, headers_of(agent.card)),), _reopen)
@@ -34,6 +34,8 @@ async def open_agent(wire: Wire, url: str, options: Options, is_told: bool) -> O
     else:
         named = ", ".join(f"{each.name} at {each.url}" for each in agent.bindings)
         because = f"the card at {agent.found.exchange.url} names {named}"
+        if "GRPC" in transports_of(agent.card):
+            because += f"; {UNJUDGED}"
     return Opened(agent, agent.bindings[0].url, because, capabilities_of(agent))
 
 
@@ -68,6 +70,15 @@ def every_binding(wire: Wire, found: Found) -> Iterator[Binding]:
                 yield JsonRpcBinding(wire, absolute, DIALECT, headers)
             elif name == "HTTP+JSON":
                 yield RestBinding(wire, absolute, headers)
+
+
+def transports_of(card: Any) -> list[Any]:
+    """The bindings of versions 1.x that the card names."""
+    return [
+        dig(each, "protocolBinding")
+        for each in as_list(dig(card, "supportedInterfaces"))
+        if str(dig(each, "protocolVersion")).startswith("1")
+    ]
 
 
 def headers_of(card: Any) -> dict[str, str]:

@@ -1,0 +1,112 @@
+"""What is particular to REST in 0.3, and what both bindings have to agree on."""
+
+from typing import Final
+from uuid import uuid4
+
+from conformance.probe import Probes
+from conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from conformance.protocols.a2a.binding import Reply, state_of
+from conformance.protocols.a2a.scenes import plain, plain_task
+from conformance.protocols.a2a.v0.rest import RestBinding
+from conformance.verdict import check
+from conformance.wire.exchange import Exchange, dig
+
+probes: Final = Probes[Agent]()
+_JSON: Final = "application/json"
+
+
+async def rest_of(ctx: Ctx) -> RestBinding:
+    """The binding, of an agent that answers by it: what only refuses is dead."""
+    await ctx.once(plain, "HTTP+JSON")
+    binding = (await agent_for(ctx, "plain"))["HTTP+JSON"]
+    assert isinstance(binding, RestBinding)
+    return binding
+
+
+async def post_message(ctx: Ctx, content: bytes) -> Exchange:
+    rest = await rest_of(ctx)
+    url, headers = f"{rest.root}/message:send", {"Content-Type": _JSON}
+    return await ctx.wire.request("POST", url, sends=None, receives=None, content=content, headers=headers)
+
+
+def is_refused(exchange: Exchange) -> None:
+    """As the caller's mistake. Raises Failed."""
+    status = exchange.status or 0
+    check(400 <= status < 500, "a status between 400 and 499", status, exchange)
+
+
+@probes.add
+async def rest_is_json(ctx: Ctx) -> None:
+    reply = await ctx.once(plain, "HTTP+JSON")
+    check(reply.exchange.media_type == _JSON, f"Content-Type {_JSON}", reply.exchange.media_type, reply.exchange)
+
+
+@probes.add
+async def rest_errors_are_json(ctx: Ctx) -> None:
+    reply = await (await rest_of(ctx)).call("GetTask", {"id": str(uuid4())})
+    kind = reply.exchange.media_type
+    check(kind == _JSON or kind.endswith("+json"), "Content-Type of JSON", kind, reply.exchange)
+
+
+@probes.add
+async def rest_unknown_task_is_404(ctx: Ctx) -> None:
+    reply = await (await rest_of(ctx)).call("GetTask", {"id": str(uuid4())})
+    check(reply.exchange.status == 404, "status 404", reply.exchange.status, reply.exchange)
+
+
+@probes.add
+async def rest_refused_cancel_is_the_callers_mistake(ctx: Ctx) -> None:
+    sent = await ctx.once(plain_task, "HTTP+JSON")
+    reply = await (await rest_of(ctx)).call("CancelTask", {"id": sent.task["id"]})
+    is_refused(reply.exchange)
+
+
+@probes.add
+async def rest_broken_json_is_the_callers_mistake(ctx: Ctx) -> None:
+    is_refused(await post_message(ctx, b'{"message": {'))
+
+
+@probes.add
+async def rest_missing_message_is_the_callers_mistake(ctx: Ctx) -> None:
+    is_refused(await post_message(ctx, b"{}"))
+
+
+@probes.add
+async def rest_unknown_path_is_404(ctx: Ctx) -> None:
+    rest = await rest_of(ctx)
+    exchange = await ctx.wire.request("GET", f"{rest.root}/babelgate/no/such/path", sends=None, receives=None)
+    check(exchange.status == 404, "status 404", exchange.status, exchange)
+
+
+@probes.add
+async def rest_events_are_bare(ctx: Ctx) -> None:
+    rest = await rest_of(ctx)
+    async with rest.stream("SendStreamingMessage", {"message": message(ctx.triggers["plain"].text)}) as stream:
+        first = await stream.next()
+        is_bare = (dig(first, "task") or dig(first, "message")) is not None and "jsonrpc" not in _text(stream.exchange)
+        check(is_bare, "a task or a message without an envelope", first, stream.exchange)
+
+
+def _text(exchange: Exchange) -> str:
+    return "".join(frame.data for frame in exchange.frames)
+
+
+async def is_same(ctx: Ctx, sent: Reply, binding: str) -> None:
+    """The task is there by another binding, too. Raises Failed."""
+    got = await (await agent_for(ctx, "plain"))[binding].call("GetTask", {"id": sent.task["id"]})
+    check(not got.reason, f"the task {sent.task['id']}", got.reason, got.exchange)
+    check(state_of(got.result) == state_of(sent.task), f"the state {state_of(sent.task)}", got.result, got.exchange)
+
+
+@probes.add
+async def task_of_rpc_is_seen_by_rest(ctx: Ctx) -> None:
+    sent = await ctx.once(plain_task, "JSONRPC")
+    await ctx.once(plain, "HTTP+JSON")
+    await is_same(ctx, sent, "HTTP+JSON")
+
+
+@probes.add
+async def task_of_rest_is_seen_by_rpc(ctx: Ctx) -> None:
+    sent = await ctx.once(plain_task, "HTTP+JSON")
+    await ctx.once(plain, "JSONRPC")
+    await is_same(ctx, sent, "JSONRPC")
