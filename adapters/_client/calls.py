@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypedDict
 from urllib.request import getproxies
 
 import httpx
@@ -21,6 +21,17 @@ _LIMITS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=64
 """Many a server (uvicorn, Node's) hangs up after 5 seconds: a request that is sent in that moment is lost."""
 
 
+class Connection(TypedDict, total=False):
+    """How a server is called, whatever its protocol: the arguments that all clients take."""
+
+    headers: Mapping[str, str] | None
+    """Of every request."""
+    timeout: httpx.Timeout | float | None
+    """Seconds; None = `DEFAULT_TIMEOUT`."""
+    http: httpx.AsyncClient | None
+    """Whose connections are used; None = connections of its own."""
+
+
 class Calls(ABC):
     """Of one server. Its connections are opened with the first call, and are its own: `http` lends those of another."""
 
@@ -28,12 +39,13 @@ class Calls(ABC):
 
     def __init__(
         self,
-        base: str,
+        base: str = "",
+        *,
         headers: Mapping[str, str] | None = None,
         timeout: httpx.Timeout | float | None = None,
         http: httpx.AsyncClient | None = None,
     ) -> None:
-        self._base = base
+        self._base = base.rstrip("/")
         self._headers = dict(headers or {})
         self._timeout = DEFAULT_TIMEOUT if timeout is None else timeout
         self._given = http

@@ -1,17 +1,16 @@
 """Agents as ACP describes them: manifests, and names that are RFC 1123 labels."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from pydantic import ValidationError
 
+from adapters._client.agent_name import free_name, legal_name
 from adapters._json import validate
 from adapters.acp import wire as w
 from canonical import AgentInfo, Skill
 from canonical.value import JsonObject
-
-_NAME_LENGTH: Final = 63
 
 
 def label(name: str) -> str:
@@ -33,7 +32,7 @@ def labels(agents: Iterable[tuple[str, str]]) -> dict[str, str]:
 def preferred_name(info: AgentInfo) -> str:
     """That of its own ACP server, unless it is called otherwise here; else a label."""
     own = _own(info).get("name")
-    return own if isinstance(own, str) and _ours(own) == info.name else label(info.name)
+    return own if isinstance(own, str) and legal_name(own) == info.name else label(info.name)
 
 
 def _own(info: AgentInfo) -> Mapping[str, Any]:
@@ -77,7 +76,7 @@ def decode_agents(answer: object) -> list[AgentInfo]:
     taken: set[str] = set()
     found: list[AgentInfo] = []
     for manifest in listed.agents:
-        name = _free(_ours(manifest.name), taken)
+        name = free_name(manifest.name, taken)
         taken.add(name)
         found.append(_decode_agent(manifest, name))
     return found
@@ -86,18 +85,6 @@ def decode_agents(answer: object) -> list[AgentInfo]:
 def upstream_name(info: AgentInfo) -> str:
     """What the agent's own server calls it."""
     return _own(info).get("name") or info.name
-
-
-def _ours(name: str) -> str:
-    return re.sub(r"[^-a-z0-9_.]+", "-", name.lower()).strip("-_.")[:_NAME_LENGTH].rstrip("-_.") or "agent"
-
-
-def _free(name: str, taken: Sequence[str] | set[str]) -> str:
-    found, number = name, 1
-    while found in taken:
-        number += 1
-        found = f"{name[: _NAME_LENGTH - 4]}-{number}"
-    return found
 
 
 def _decode_agent(manifest: w.AgentManifest, name: str) -> AgentInfo:
@@ -117,7 +104,7 @@ def _decode_agent(manifest: w.AgentManifest, name: str) -> AgentInfo:
         input_types=tuple(manifest.input_content_types) or ("*/*",),
         output_types=tuple(manifest.output_content_types) or ("*/*",),
         skills=tuple(
-            Skill(id=_ours(each.name), name=each.name, description=each.description, tags=tuple(tags))
+            Skill(id=legal_name(each.name), name=each.name, description=each.description, tags=tuple(tags))
             for each in capabilities
         ),
         metadata={"acp": own},

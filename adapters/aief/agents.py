@@ -1,15 +1,13 @@
 """The agent of another AIEF server. The protocol describes none; servers of the unreleased v2 have a page for it."""
 
-import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
+from adapters._client.agent_name import legal_name
 from adapters._json import validate
 from adapters.aief.wire import replies as w
 from canonical import AgentInfo, FaultError
 from canonical.value import Json
-
-_NAME_LENGTH: Final = 63
 
 
 def decode_info(answer: Json = None) -> AgentInfo:
@@ -19,7 +17,7 @@ def decode_info(answer: Json = None) -> AgentInfo:
     except FaultError:
         return AgentInfo(name="agent", input_types=("*/*",), output_types=("*/*",))
     return AgentInfo(
-        name=_ours(told.name),
+        name=legal_name(told.name),
         description=told.description or "",
         version=told.version or "1.0.0",
         input_types=("*/*",),
@@ -32,7 +30,3 @@ def upstream_name(info: AgentInfo) -> str:
     """What the agent's own server calls it. It is not called by that name: one server is one agent."""
     own: Mapping[str, Any] = info.metadata.get("aief") or {}
     return own.get("name") or info.name
-
-
-def _ours(name: str) -> str:
-    return re.sub(r"[^-a-z0-9_.]+", "-", name.lower()).strip("-_.")[:_NAME_LENGTH].rstrip("-_.") or "agent"

@@ -1,11 +1,10 @@
 """The agents of another server: graphs by their assistants, or the agents of the Agent Protocol."""
 
-import re
-from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 from pydantic import TypeAdapter
 
+from adapters._client.agent_name import free_name
 from adapters._json import validate
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.stream_modes import Dialect
@@ -13,7 +12,6 @@ from adapters.langchain.wire import replies as w
 from canonical import AgentInfo
 from canonical.value import Json, JsonObject
 
-_NAME_LENGTH: Final = 63
 _ASSISTANTS: Final = TypeAdapter(list[w.Assistant])
 _AGENTS: Final = TypeAdapter(list[w.Agent])
 
@@ -28,7 +26,7 @@ def decode_assistants(answer: Json) -> list[tuple[str, AgentInfo]]:
             by_graph[assistant.graph_id] = assistant
     found: dict[str, tuple[str, AgentInfo]] = {}
     for graph_id, assistant in by_graph.items():
-        name = _free(_ours(graph_id), found)
+        name = free_name(graph_id, found)
         # A graph that the server has no assistant of its own for is called by the one that there is.
         called = graph_id if _is_systems(assistant) else assistant.assistant_id
         found[name] = (assistant.assistant_id, _info(name, called, assistant.description, "langgraph", {}))
@@ -43,7 +41,7 @@ def decode_agents(answer: Json) -> list[AgentInfo]:
     """Of the Agent Protocol. Raises invalid."""
     found: dict[str, AgentInfo] = {}
     for agent in validate(_AGENTS, answer):
-        name = _free(_ours(agent.name or agent.agent_id), found)
+        name = free_name(agent.name or agent.agent_id, found)
         found[name] = _info(name, agent.agent_id, agent.description, "agent-protocol", agent.metadata or {})
     return list(found.values())
 
@@ -84,15 +82,3 @@ def upstream_dialect(info: AgentInfo) -> Dialect:
     """The one that its server speaks."""
     agent_protocol = as_object(info.metadata.get("langchain")).get("dialect") == "agent-protocol"
     return "agent-protocol" if agent_protocol else "langgraph"
-
-
-def _ours(name: str) -> str:
-    return re.sub(r"[^-a-z0-9_.]+", "-", name.lower()).strip("-_.")[:_NAME_LENGTH].rstrip("-_.") or "agent"
-
-
-def _free(name: str, taken: Collection[str] | Sequence[str]) -> str:
-    found, number = name, 1
-    while found in taken:
-        number += 1
-        found = f"{name[: _NAME_LENGTH - 4].rstrip('-_.')}-{number}"
-    return found

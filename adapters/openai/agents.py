@@ -1,15 +1,13 @@
 """The models of a server as agents."""
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
+from adapters._client.agent_name import free_name
 from adapters._json import validate
 from adapters.openai import wire as w
 from canonical import AgentInfo
 from canonical.value import Json
-
-_NAME_LENGTH: Final = 63
 
 
 def decode_models(answer: Json) -> list[AgentInfo]:
@@ -17,7 +15,7 @@ def decode_models(answer: Json) -> list[AgentInfo]:
     listed = validate(w.Models, {"data": answer} if isinstance(answer, list) else answer)
     found: dict[str, AgentInfo] = {}
     for model in listed.data:
-        name = _free(_ours(model.id), found)
+        name = free_name(model.id, found)
         found[name] = _decode_model(model, name)
     return list(found.values())
 
@@ -37,15 +35,3 @@ def _decode_model(model: w.Model, name: str) -> AgentInfo:
         output_types=("text/plain", "application/json"),
         metadata={"openai": {"model": model.id}},
     )
-
-
-def _ours(name: str) -> str:
-    return re.sub(r"[^-a-z0-9_.]+", "-", name.lower()).strip("-_.")[:_NAME_LENGTH].rstrip("-_.") or "agent"
-
-
-def _free(name: str, taken: Mapping[str, object] | Sequence[str]) -> str:
-    found, number = name, 1
-    while found in taken:
-        number += 1
-        found = f"{name[: _NAME_LENGTH - 4].rstrip('-_.')}-{number}"
-    return found

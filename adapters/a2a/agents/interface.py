@@ -1,13 +1,13 @@
 """Reading A2A agent cards of other servers → what is known of the agent, and the one interface by which it is
 called."""
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
+from adapters._client.agent_name import legal_name
 from canonical import AgentInfo, FaultCode, FaultError, Skill
 from canonical.value import Json, JsonObject
 
@@ -16,7 +16,6 @@ Version = Literal["0.3", "1.0"]
 _JSON_RPC, _REST = "JSONRPC", "HTTP+JSON"
 _WELL_KNOWN: Final = "/.well-known/"
 _CARDS: Final = (f"{_WELL_KNOWN}agent-card.json", f"{_WELL_KNOWN}agent.json")
-_NAME_LENGTH: Final = 63
 _PORTS: Final = {"http": 80, "https": 443}
 _MODES: Final = {"text": "text/plain", "data": "application/json", "file": "*/*"}
 """Names of kinds of parts, which the first cards had where media types belong."""
@@ -166,7 +165,7 @@ def describe(card: JsonObject) -> AgentInfo:
         if isinstance(card.get(theirs), str) and card[theirs]:
             metadata[ours] = card[theirs]
     return AgentInfo(
-        name=_ours(card["name"]),
+        name=legal_name(card["name"]),
         description=_text(card.get("description")),
         version=_text(card.get("version")) or "1.0.0",
         input_types=_modes(card.get("defaultInputModes")),
@@ -176,10 +175,6 @@ def describe(card: JsonObject) -> AgentInfo:
         remembers=True,  # a context is the server's own memory: the transcript is not sent again
         replies=True,
     )
-
-
-def _ours(name: str) -> str:
-    return re.sub(r"[^-a-z0-9_.]+", "-", name.lower()).strip("-_.")[:_NAME_LENGTH].rstrip("-_.") or "agent"
 
 
 def _text(value: object) -> str:
@@ -197,7 +192,7 @@ def _modes(value: object) -> tuple[str, ...]:
 def _skill(skill: JsonObject) -> Skill:
     name = _text(skill.get("name")) or _text(skill.get("id"))
     return Skill(
-        id=_text(skill.get("id")) or _ours(name),
+        id=_text(skill.get("id")) or legal_name(name),
         name=name,
         description=_text(skill.get("description")),
         tags=_texts(skill.get("tags")),

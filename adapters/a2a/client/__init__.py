@@ -73,7 +73,7 @@ class Client:
         self._url = url
         self._agent = agent
         self._interface = interface
-        self._upstream = HttpClient(headers, timeout, http)
+        self._upstream = HttpClient(headers=headers, timeout=timeout, http=http)
         self._binding: Binding | None = None
 
     async def aclose(self) -> None:
@@ -389,7 +389,7 @@ async def discover(
 ) -> list[AgentInfo]:
     """The agent of an A2A server, as its card describes it: an A2A server has one. `card` = False takes the URL for an
     endpoint also where there is none. Raises agent_invalid, agent_unreachable, agent_timeout."""
-    found = await _card(HttpClient(headers, 10.0, http), url)
+    found = await _card(HttpClient(headers=headers, timeout=10.0, http=http), url)
     if found is not None and found[1] is not None:
         return [describe(found[0])]
     if card:

@@ -15,14 +15,6 @@ from canonical.value import Json
 
 
 class HttpClient(Calls):
-    def __init__(
-        self,
-        headers: Mapping[str, str] | None = None,
-        timeout: httpx.Timeout | float | None = None,
-        http: httpx.AsyncClient | None = None,
-    ) -> None:
-        super().__init__("", headers, timeout, http)
-
     def open_response(
         self, method: str, url: str, *, accept: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[httpx.Response]:

@@ -1,10 +1,6 @@
 """HTTP calls of an ACP server."""
 
-import asyncio
-import logging
-from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Final
 from urllib.parse import quote
 
 import httpx
@@ -19,26 +15,12 @@ from adapters.acp.errors import decode_error
 from canonical import Fault, FaultError
 from canonical.value import Json
 
-log = logging.getLogger("babelgate.acp")
-
-CANCEL_TIMEOUT: Final = 3.0
-"""Seconds that telling of a cancel may take."""
-
 
 def run_path(run_id: str) -> str:
     return f"/runs/{quote(run_id, safe='')}"
 
 
 class HttpClient(Calls):
-    def __init__(
-        self,
-        url: str,
-        headers: Mapping[str, str] | None = None,
-        timeout: httpx.Timeout | float | None = None,
-        http: httpx.AsyncClient | None = None,
-    ) -> None:
-        super().__init__(url.rstrip("/"), headers, timeout, http)
-
     def open_response(
         self, method: str, path: str, body: bytes | None = None
     ) -> AbstractAsyncContextManager[httpx.Response]:
@@ -52,12 +34,8 @@ class HttpClient(Calls):
             return await self.json(response)
 
     async def cancel(self, run_id: str) -> None:
-        """Ask for the end of a run. Whether the server hears it or not, nobody waits for the run any longer."""
-        try:
-            async with asyncio.timeout(CANCEL_TIMEOUT), self.open_response("POST", run_path(run_id) + "/cancel"):
-                pass
-        except (FaultError, TimeoutError) as error:
-            log.info("an agent's server was not told of a cancel, or refused it: %s", error)
+        async with self.open_response("POST", run_path(run_id) + "/cancel"):
+            pass
 
     async def read_refusal(self, response: httpx.Response) -> FaultError:
         code = fault_code(response.status_code)

@@ -53,7 +53,7 @@ class Client:
         max_seconds: float = MAX_SECONDS,
         file_limit: int = FILE_LIMIT,
     ) -> None:
-        self._upstream = HttpClient(url, headers, timeout, http)
+        self._upstream = HttpClient(url, headers=headers, timeout=timeout, http=http)
         self._asks = steps == "ask"
         self._max_steps = max_steps
         self._max_seconds = max_seconds
@@ -150,7 +150,7 @@ def _losses(reader: StepReader, call: Invocation) -> Sequence[Event]:
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
     """The agent of an AIEF server: it is one if it lists tasks. How it is called and described, servers of v2 say;
     `info.upstream_name` tells their own name of it. Raises agent_invalid."""
-    upstream = HttpClient(url, headers, 10.0, http).within(LISTING_LIMIT)
+    upstream = HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT)
     listed = await upstream.get("/ap/v1/agent/tasks?current_page=1&page_size=1")
     if not isinstance(listed, list) and not (isinstance(listed, dict) and isinstance(listed.get("tasks"), list)):
         raise FaultError(FaultCode.AGENT_INVALID, "The server does not list tasks as AIEF does")

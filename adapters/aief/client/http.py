@@ -2,15 +2,15 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from typing import Any, Final, Unpack, cast
 
 import httpx
 from pydantic_core import to_json
 
 from adapters._client.answers import REFUSAL_LIMIT, read_answer, read_bytes
-from adapters._client.calls import Calls
+from adapters._client.calls import Calls, Connection
 from adapters._client.error_response import refusal
 from adapters._client.status import fault_code
 from canonical import Fault, FaultCode, FaultError
@@ -29,14 +29,8 @@ def root_of(url: str) -> str:
 
 
 class HttpClient(Calls):
-    def __init__(
-        self,
-        url: str,
-        headers: Mapping[str, str] | None = None,
-        timeout: httpx.Timeout | float | None = None,
-        http: httpx.AsyncClient | None = None,
-    ) -> None:
-        super().__init__(root_of(url), headers, timeout, http)
+    def __init__(self, url: str, **connection: Unpack[Connection]) -> None:
+        super().__init__(root_of(url), **connection)
 
     async def get(self, path: str, until: float | None = None, limit: int | None = None) -> Json:
         async with _before(until), self.request("GET", path, _JSON) as response:

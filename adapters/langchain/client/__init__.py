@@ -69,7 +69,7 @@ class Client:
         dialect: Dialect | None = None,
     ) -> None:
         self._agent = agent
-        self._upstream = HttpClient(url, headers, timeout, http)
+        self._upstream = HttpClient(url, headers=headers, timeout=timeout, http=http)
         self._dialect: Dialect | None = dialect
         self._layout: Layout | None = None
         self._modes: str | None = None

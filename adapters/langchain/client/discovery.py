@@ -36,7 +36,7 @@ async def discover(
 ) -> list[AgentInfo]:
     """The agents of a server: the graphs of a LangGraph server, else those of the Agent Protocol.
     `description.upstream_name` tells what it calls them itself."""
-    upstream = HttpClient(url, headers, 10.0, http).within(LISTING_LIMIT)
+    upstream = HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT)
     if dialect != "agent-protocol":
         try:
             return await _graphs(upstream)

@@ -16,15 +16,6 @@ from canonical.value import Json
 
 
 class HttpClient(Calls):
-    def __init__(
-        self,
-        url: str,
-        headers: Mapping[str, str] | None = None,
-        timeout: httpx.Timeout | float | None = None,
-        http: httpx.AsyncClient | None = None,
-    ) -> None:
-        super().__init__(url.rstrip("/"), headers, timeout, http)
-
     def open_response(
         self, method: str, path: str, body: Any = None, *, headers: Mapping[str, str] | None = None, streams: bool
     ) -> AbstractAsyncContextManager[httpx.Response]:

@@ -51,7 +51,7 @@ class Client:
         schema: JsonObject | None = None,
     ) -> None:
         self._model = agent
-        self._upstream = HttpClient(url, headers, timeout, http)
+        self._upstream = HttpClient(url, headers=headers, timeout=timeout, http=http)
         self._api = api
         self._schema = schema
         self._counts = True
@@ -249,7 +249,7 @@ class _Uncounted(Exception):
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
     """The models of a server, by `GET /v1/models`; `model.upstream_name` tells what it calls them itself."""
-    return _models(await HttpClient(url, headers, 10.0, http).within(LISTING_LIMIT).get("/models"))
+    return _models(await HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT).get("/models"))
 
 
 def _models(answer: Json) -> list[AgentInfo]:

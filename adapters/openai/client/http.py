@@ -2,14 +2,13 @@
 
 import json
 import re
-from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Final, Unpack
 
 import httpx
 
 from adapters._client.answers import REFUSAL_LIMIT
-from adapters._client.calls import Calls
+from adapters._client.calls import Calls, Connection
 from adapters._client.error_response import refusal
 from adapters._json import validate
 from adapters.openai import wire as w
@@ -27,14 +26,8 @@ def base_of(url: str) -> str:
 
 
 class HttpClient(Calls):
-    def __init__(
-        self,
-        url: str,
-        headers: Mapping[str, str] | None = None,
-        timeout: httpx.Timeout | float | None = None,
-        http: httpx.AsyncClient | None = None,
-    ) -> None:
-        super().__init__(base_of(url), headers, timeout, http)
+    def __init__(self, url: str, **connection: Unpack[Connection]) -> None:
+        super().__init__(base_of(url), **connection)
 
     def open_response(
         self, method: str, path: str, body: JsonObject | None = None

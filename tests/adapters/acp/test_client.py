@@ -10,6 +10,7 @@ from typing import Any, cast
 import httpx
 import pytest
 
+from adapters._client.backoff import MAX_FAILURES
 from adapters._sse import frame
 from adapters.acp import client as client_module
 from adapters.acp.agents import upstream_name
@@ -301,7 +302,7 @@ async def test_a_server_that_is_gone_after_its_stream_broke_is_unreachable(
     far.set("POST /runs", PLAIN[:4])
     far.set(f"GET /runs/{RUN}", b"", status=503)
     assert (await fault_of(agent.run(call())))[0] is FaultCode.AGENT_UNREACHABLE
-    assert far.calls().count(f"GET /runs/{RUN}") == client_module.MAX_FAILURES
+    assert far.calls().count(f"GET /runs/{RUN}") == MAX_FAILURES
 
 
 async def test_a_stream_that_never_told_of_a_run_breaks_the_protocol(far: Far, agent: Client) -> None:
