@@ -42,7 +42,9 @@ def _default(name: str, each: dict[str, Any]) -> str:
     default = each.get("default")
     if isinstance(default, bool):
         return str(default).lower()
-    if name in ("body", "artifact", "event", "inline", "head") and isinstance(default, int):
+    if name in ("body", "artifact", "event", "output", "input", "metadata", "inline", "head") and isinstance(
+        default, int
+    ):
         return f"{default // 2**20}MB" if default >= 2**20 else f"{default // 2**10}KB"
     if isinstance(default, float):
         return f"{default:g}"

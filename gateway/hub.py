@@ -146,6 +146,7 @@ class Hub:
             run_timeout=limits.run,
             cancel_grace=limits.cancel_grace,
             event_limit=limits.event,
+            output_limit=limits.output,
         )
         self._deliverer = Deliverer(self.journal, fetcher, writers)
         self._webhook_protocols = webhook_protocols

@@ -42,12 +42,13 @@ class Attempt:
     `RunStarted` that names what is void, and repeats nothing else.
     """
 
-    def __init__(self, start: Start, limit: int, past: Past | None = None) -> None:
-        """`limit` = bytes of one event as JSON."""
+    def __init__(self, start: Start, limit: int, output_limit: int, past: Past | None = None) -> None:
+        """Bytes as JSON: `limit` of one event, `output_limit` of all that the run says."""
         self._start = start
         self._limit = limit
+        self._output_limit = output_limit
         self._past = past
-        self._recorder = Recorder(start.task.agent, limit)
+        self._recorder = Recorder(start.task.agent, limit, output_limit=output_limit)
         self._before: list[Record] = []
         """What the agent had said."""
         self._said: ReplayCursor | None = None
@@ -137,6 +138,6 @@ class Attempt:
         heard, self._heard, self._before, self._said = self._heard, [], [], None
         if void is not None:
             return
-        self._recorder = Recorder(self._start.task.agent, self._limit)
+        self._recorder = Recorder(self._start.task.agent, self._limit, output_limit=self._output_limit)
         for event in heard:
             yield from self._record(self._rename_message(event))

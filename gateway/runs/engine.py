@@ -122,6 +122,7 @@ class Engine:
         run_timeout: float = 3600,
         cancel_grace: float = 5,
         event_limit: int = 8 * 2**20,
+        output_limit: int = 64 * 2**20,
     ) -> None:
         self._journal = journal
         self._blobs = blobs
@@ -131,6 +132,7 @@ class Engine:
         self._run_timeout = run_timeout
         self._grace = cancel_grace
         self._event_limit = event_limit
+        self._output_limit = output_limit
         self._slots: dict[str, _Slots] = {}
         self._pumps: dict[_RunKey, _Pump] = {}
         self._tasks = Tasks()
@@ -259,7 +261,7 @@ class Engine:
     async def _drive(self, pump: _Pump, past: Past | None) -> Outcome:
         """Take the agent's events until it ends, and say how it did."""
         start = pump.start
-        attempt = pump.attempt = Attempt(start, self._event_limit, past)
+        attempt = pump.attempt = Attempt(start, self._event_limit, self._output_limit, past)
         try:
             fronted = await self._reach(start.task.agent)
             if fronted.agent is None:

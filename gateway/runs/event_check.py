@@ -117,10 +117,16 @@ class _Message:
 class Recorder:
     """One run's way into the log. Feed it events in order, or the records of an earlier attempt."""
 
-    def __init__(self, node: str, limit: int, new_id: Callable[[], str] = new_id) -> None:
+    def __init__(
+        self, node: str, limit: int, new_id: Callable[[], str] = new_id, *, output_limit: int = 64 * 2**20
+    ) -> None:
         self.node = node
         self.limit = limit
         """Bytes of one event as JSON, and of one part that is said piece by piece."""
+        self.output_limit = output_limit
+        """Bytes of all events together."""
+        self._said = 0
+        """Of them, those that are said."""
         self.ended: RunEnded | None = None
         self._mint = new_id
         self._messages: dict[str, _Message] = {}
@@ -130,8 +136,9 @@ class Recorder:
         self._asked: set[str] = set()
 
     def replay(self, records: Iterable[Record]) -> None:
-        """Take over from an earlier attempt of the same run: what it left open is open here."""
+        """Take over from an earlier attempt of the same run: what it left open is open here, what it said counts."""
         for record in records:
+            self._said += len(encode_event(record.event))
             if isinstance(record.event, _SAID):
                 self._settle(record.event)
 
@@ -208,6 +215,12 @@ class Recorder:
                 FaultCode.AGENT_INVALID,
                 f"The agent gave a {event.kind} that is larger than the limit of {self.limit} bytes",
             )
+        if self._said + len(body) > self.output_limit:
+            raise FaultError(
+                FaultCode.AGENT_INVALID,
+                f"The agent said more in one run than the limit of {self.output_limit} bytes (limits.output)",
+            )
+        self._said += len(body)
         return event, body
 
     def _check_size(self, event: Event) -> None:

@@ -326,6 +326,8 @@ class Limits(Section):
     """Of one file."""
     event: Size = 8 * 2**20
     """Of one text or data part that an agent says, whole or piece by piece; of data 200,000 values."""
+    output: Size = 64 * 2**20
+    """Of all that an agent says in one run, as it is stored. Files are not counted."""
     input: Size = 8 * 2**20
     """Of the text and data that a caller says at once: the input of a run, an answer, a state, an item of the store.
     Files are not counted."""

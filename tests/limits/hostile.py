@@ -66,6 +66,12 @@ async def events(text: str) -> AsyncGenerator[Event | str]:
     yield "done"
 
 
+async def much(text: str) -> AsyncGenerator[Message]:
+    """More than a run may say, message by message."""
+    for _ in range(40):
+        yield Message.of(PIECE, "agent")
+
+
 async def words(text: str) -> Any:
     """As many as may be."""
     return WORDS
@@ -78,6 +84,7 @@ AGENTS: Final = {
     "many_levels": "nested deeper than 64 levels",
     "text": "larger than the limit of 8388608 bytes",
     "texts": "larger than the limit of 8388608 bytes",
+    "much": "more in one run than the limit of 67108864 bytes",
     "pieces": "piece by piece, that is larger than the limit of 8388608 bytes",
 }
 """What is said of each."""

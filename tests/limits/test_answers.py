@@ -21,7 +21,8 @@ V1: Final = {"A2A-Version": "1.0"}
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
     agents = {"echo": {"python": "gateway.demo:echo"}, "messages": {"python": "tests.limits.hostile:messages"}}
-    async with strained(tmp_path_factory.mktemp("gateway"), agents=agents) as running:
+    limits = {"output": "256MB"}
+    async with strained(tmp_path_factory.mktemp("gateway"), agents=agents, limits=limits) as running:
         yield running
 
 

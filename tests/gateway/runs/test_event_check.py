@@ -348,6 +348,28 @@ def test_an_event_over_the_limit_is_refused_and_one_at_the_limit_is_not() -> Non
     assert "limit" in refused(MessageStarted(), opened(), PartDelta(text="é" * (LIMIT // 2)))
 
 
+def test_all_that_a_run_says_has_a_limit_too() -> None:
+    said = Custom(name="c", value="x" * 1000)
+    size = len(EVENT.dump_json(said))
+    mine = Recorder("node", LIMIT, output_limit=3 * size)
+    for _ in range(3):
+        assert mine.record(said) is not None
+    with pytest.raises(FaultError, match=f"more in one run than the limit of {3 * size} bytes") as error:
+        mine.record(MessageStarted())
+    assert error.value.fault.code is FaultCode.AGENT_INVALID
+    assert mine.close() == []
+
+
+def test_what_an_earlier_attempt_said_counts_for_the_limit_of_a_run() -> None:
+    said = Custom(name="c", value="x" * 1000)
+    size = len(EVENT.dump_json(said))
+    mine = Recorder("node", LIMIT, output_limit=3 * size)
+    mine.replay([Record(seq, 0, "t", "r", 1, said) for seq in (1, 2)])
+    assert mine.record(said) is not None
+    with pytest.raises(FaultError, match="more in one run"):
+        mine.record(said)
+
+
 @pytest.mark.parametrize("value", [None, True, 0, -1.5, "é\u0000", 2**70, [1, [2]], (1, 2), {"a": {"b": []}}, deep(64)])
 def test_what_is_json_is_taken(value: Any) -> None:
     check_json(value)
