@@ -38,3 +38,13 @@ def same(one: Any, other: Any) -> bool:
         items = cast("list[Any]", one)
         return len(items) == len(other) and all(map(same, items, other))
     return one == other
+
+
+def contains(whole: Any, part: Any) -> bool:
+    """Whether the objects of `part` are within those of `whole`, all the way down."""
+    if isinstance(part, dict):
+        members = cast("JsonObject", part)
+        return isinstance(whole, dict) and all(
+            name in whole and contains(whole[name], inner) for name, inner in members.items()
+        )
+    return whole == part and isinstance(whole, bool) == isinstance(part, bool)

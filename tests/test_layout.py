@@ -73,7 +73,6 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/langchain/request.py": "tests/adapters/langchain/test_client.py",
     "adapters/langchain/client/*": "tests/adapters/langchain/test_client.py",
     "adapters/langchain/server/cancel.py": "tests/adapters/langchain/server/test_runs.py",
-    "adapters/langchain/server/context.py": "tests/adapters/langchain/server/test_threads.py",
     "adapters/langchain/server/create_run.py": "tests/adapters/langchain/server/test_runs.py",
     "adapters/langchain/server/event_commands.py": "tests/adapters/langchain/server/test_event_stream.py",
     "adapters/langchain/server/join.py": "tests/adapters/langchain/server/test_stream.py",
@@ -91,7 +90,6 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "canonical/store.py": "tests/behaviour/test_hub_owners.py",
     "canonical/listed.py": "tests/limits/test_lists.py",
     "canonical/thread.py": "tests/canonical/test_history.py",
-    "canonical/value.py": "tests/canonical/test_stored.py",
     # Probes and their wire: by scripted servers, every requirement both kept and broken.
     "conformance/protocols/*": "tests/conformance/test_judge.py",
     "conformance/across/*": "tests/conformance/test_across.py",

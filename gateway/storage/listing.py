@@ -19,7 +19,7 @@ from canonical.hub import RunFilter, TaskFilter, ThreadFilter, ThreadOrder
 from canonical.listed import Listed
 from canonical.state import ERRED, WAITING
 from canonical.thread import Run, Task, Thread, ThreadView
-from canonical.value import JsonObject
+from canonical.value import contains
 from gateway.storage.journal import Journal
 from gateway.storage.statements import table_of
 from gateway.storage.tables import LIVE, OPEN, EventRow, RunRow, TaskRow, ThreadRow
@@ -119,7 +119,7 @@ def threads(
         select(_THREAD.c.pk, _THREAD.c.body, ran).where(*mine).order_by(*ordered)
     ):
         thread = read_row(THREAD, body)
-        if _contains(thread.metadata, where.metadata) and (has_run or _is_for_agent(thread, where)):
+        if contains(thread.metadata, where.metadata) and (has_run or _is_for_agent(thread, where)):
             if offset <= total < offset + limit:
                 places.append((pk, len(body)))
             total += 1
@@ -136,18 +136,7 @@ def _has_run(agent: str) -> ColumnElement[bool]:
 
 
 def _is_for_agent(thread: Thread, where: ThreadFilter) -> bool:
-    return _matches(thread.extra.get(where.protocol or ""), {"agent": where.agent})
-
-
-def _contains(whole: JsonObject, part: JsonObject) -> bool:
-    """Whether all of `part` is in `whole`, objects in objects."""
-    return all(name in whole and _matches(whole[name], wanted) for name, wanted in part.items())
-
-
-def _matches(value: object, wanted: object) -> bool:
-    if isinstance(value, dict) and isinstance(wanted, dict):
-        return _contains(value, wanted)  # pyright: ignore[reportUnknownArgumentType]
-    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+    return contains(thread.extra.get(where.protocol or ""), {"agent": where.agent})
 
 
 def runs(connection: Connection, owner: str, where: RunFilter, *, limit: int, offset: int) -> list[Place]:
@@ -174,7 +163,7 @@ def runs(connection: Connection, owner: str, where: RunFilter, *, limit: int, of
     matching = (
         (run_id, len(body))
         for run_id, body in connection.execute(found)
-        if _contains(read_row(RUN, body).metadata, where.metadata)
+        if contains(read_row(RUN, body).metadata, where.metadata)
     )
     return list(islice(matching, offset, offset + limit))
 

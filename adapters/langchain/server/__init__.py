@@ -9,7 +9,9 @@ from litestar.types import ControllerRouterHandler
 from adapters._server.fanout import FanoutCache
 from adapters.langchain.errors import encode as faults
 from adapters.langchain.server import assistants, cancel, event_stream, join, meta, runs, state, store, threads
-from adapters.langchain.server.context import Asked, answer, dialect_of
+from adapters.langchain.server.answers import answer
+from adapters.langchain.server.dialect import dialect_of
+from adapters.langchain.server.parameters import Asked
 from canonical import Fault, Hub
 
 __all__ = ("answer_fault", "routes")

@@ -2,32 +2,21 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
-from adapters._json import ABSENT, read_json, validate
 from adapters._server.caller import caller, is_uuid
 from adapters.langchain.codec.agent_protocol import encode_agent, encode_schemas
 from adapters.langchain.codec.state import assistant_id, format_time
-from adapters.langchain.server.context import (
-    Asked,
-    answer,
-    both,
-    check_selection,
-    contains,
-    flag,
-    pagination,
-    select_members,
-    uuid,
-)
+from adapters.langchain.server.answers import answer, pagination, select_members
+from adapters.langchain.server.dialect import both
+from adapters.langchain.server.parameters import Asked, check_selection, flag, read_optional_body, uuid
 from adapters.langchain.wire.requests import Limit, Offset
 from canonical import AgentInfo, FaultCode, FaultError, Hub
-from canonical.value import JsonObject
-
-M = TypeVar("M", bound=BaseModel)
+from canonical.value import JsonObject, contains
 
 _SCHEMAS: Final = ("input_schema", "output_schema", "state_schema", "config_schema")
 _FLAGS: Final = {"true": True, "True": True, "false": False, "False": False}
@@ -101,7 +90,7 @@ class Agents:
     # The Agent Protocol's
 
     async def search_agents(self, request: Asked) -> Response[Any]:
-        body = await _body(request, _AgentSearch)
+        body = await read_optional_body(request, _AgentSearch)
         agents = [
             agent
             for agent in map(encode_agent, self._visible_agents(request))
@@ -125,7 +114,7 @@ class Agents:
     # LangGraph's
 
     async def search(self, request: Asked) -> Response[Any]:
-        body = await _body(request, _AssistantSearch)
+        body = await read_optional_body(request, _AssistantSearch)
         select = None if body.select is None else check_selection(body.select, _FIELDS, "select")
         assistants = self._assistants(request, body)
         if body.sort_by is not None:
@@ -134,7 +123,7 @@ class Agents:
         return _page([select_members(assistant, select) for assistant in assistants], body)
 
     async def count(self, request: Asked) -> Response[Any]:
-        return answer(len(self._assistants(request, await _body(request, _AssistantCount))))
+        return answer(len(self._assistants(request, await read_optional_body(request, _AssistantCount))))
 
     def _assistants(self, request: Asked, asked: _AssistantCount) -> list[JsonObject]:
         return [
@@ -149,7 +138,7 @@ class Agents:
         return answer(_encode_assistant(self._assistant(request, by_name=False)))
 
     async def versions(self, request: Asked) -> Response[Any]:
-        body = await _body(request, _Page)
+        body = await read_optional_body(request, _Page)
         only = _encode_assistant(self._assistant(request, by_name=False))
         del only["updated_at"]
         return _page([only] if contains(only["metadata"], body.metadata or {}) else [], body)
@@ -212,12 +201,6 @@ class Agents:
             words = f"Invalid assistant: {text[:100]!r}. It is no UUID, and none of the registered graphs: {names}"
             raise FaultError(FaultCode.INVALID, words)
         return found
-
-
-async def _body(request: Asked, model: type[M]) -> M:
-    """Every member has a default, and so has the body."""
-    given = await read_json(request)
-    return validate(model, {} if given is ABSENT else given)
 
 
 def _page(found: Sequence[JsonObject], asked: _Page) -> Response[Any]:

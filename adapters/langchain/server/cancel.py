@@ -7,23 +7,12 @@ from litestar import Response, delete, post
 from litestar.types import ControllerRouterHandler
 
 from adapters._server.listed import Pieces
-from adapters.langchain.server.context import (
-    MAX_PAGE,
-    Asked,
-    both,
-    dialect_of,
-    find_path_run,
-    find_run,
-    flag,
-    ids,
-    missing,
-    nothing,
-    owner_of,
-    run_paths,
-    uuid,
-)
+from adapters.langchain.server.answers import ids, nothing, run_paths
+from adapters.langchain.server.dialect import both, dialect_of
+from adapters.langchain.server.lookup import find_path_run, find_run, missing
+from adapters.langchain.server.parameters import Asked, flag, owner_of, read_body, uuid
 from adapters.langchain.server.wait import keep_alive, result
-from adapters.langchain.wire.requests import RunsCancel, read_body
+from adapters.langchain.wire.requests import MAX_PAGE, RunsCancel
 from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus
 from canonical.value import JsonObject
 

@@ -16,8 +16,11 @@ from adapters.langchain.codec import state
 from adapters.langchain.codec.interrupts import BREAKPOINT
 from adapters.langchain.codec.stream_modes import Dialect, parse_modes
 from adapters.langchain.errors.encode import BAD_REQUEST
-from adapters.langchain.server.context import Connection, dialect_of, find_agent, ids, thread_missing, uuid
-from adapters.langchain.wire.requests import RunCreate, checkpoint_of
+from adapters.langchain.server.answers import ids
+from adapters.langchain.server.dialect import dialect_of
+from adapters.langchain.server.lookup import find_agent, thread_missing
+from adapters.langchain.server.parameters import Connection, checkpoint_of, uuid
+from adapters.langchain.wire.requests import RunCreate
 from canonical import (
     AgentInfo,
     Answers,

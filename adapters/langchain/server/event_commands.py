@@ -15,9 +15,12 @@ from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.stream_modes import View
 from adapters.langchain.codec.subscription import get_member, strings
 from adapters.langchain.errors.encode import words_of
-from adapters.langchain.server.context import MAX_PAGE, Connection, dialect_of, owner_of, read_history, select_members
+from adapters.langchain.server.answers import select_members
 from adapters.langchain.server.create_run import open_questions, prepare
-from adapters.langchain.wire.requests import RunCreate
+from adapters.langchain.server.dialect import dialect_of
+from adapters.langchain.server.lookup import read_history
+from adapters.langchain.server.parameters import Connection, owner_of
+from adapters.langchain.wire.requests import MAX_PAGE, RunCreate
 from adapters.langchain.write.thread_events import EVENTS_PER_RECORD, ThreadEvents, to_camel_case
 from canonical import FaultCode, FaultError, Hub, Interrupt, Revision, Scope
 from canonical.value import Json, JsonObject

@@ -23,9 +23,11 @@ from adapters._sse import frame
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.stream_modes import View
 from adapters.langchain.codec.subscription import Subscription, get_member, parse_subscription
-from adapters.langchain.server.context import Asked, Connection, answer, both, dialect_of, owner_of, path_id
+from adapters.langchain.server.answers import answer
 from adapters.langchain.server.create_run import bad_request
+from adapters.langchain.server.dialect import both, dialect_of
 from adapters.langchain.server.event_commands import Commands, Refused, refusal
+from adapters.langchain.server.parameters import Asked, Connection, owner_of, path_id
 from adapters.langchain.server.stream import stream_response
 from adapters.langchain.write.thread_events import ThreadEvents
 from canonical import FaultCode, FaultError, Hub, Record, Scope

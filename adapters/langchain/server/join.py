@@ -12,20 +12,10 @@ from adapters._server.fanout import FanoutCache
 from adapters._server.listed import Pieces
 from adapters._sse import frame
 from adapters.langchain.codec.stream_modes import Dialect, View, parse_event_id, parse_modes, parse_thread_modes
-from adapters.langchain.server.context import (
-    Asked,
-    answer,
-    both,
-    dialect_of,
-    find_path_run,
-    flag,
-    ids,
-    owner_of,
-    path_id,
-    run_paths,
-    thread_missing,
-    words,
-)
+from adapters.langchain.server.answers import answer, ids, run_paths
+from adapters.langchain.server.dialect import both, dialect_of
+from adapters.langchain.server.lookup import find_path_run, thread_missing
+from adapters.langchain.server.parameters import Asked, flag, owner_of, path_id, words
 from adapters.langchain.server.stream import DisconnectNotifier, EventId, RunStream, canceller, stream_response
 from adapters.langchain.server.wait import error_body, keep_alive, outcome, result
 from canonical import FaultCode, FaultError, Hub, Run

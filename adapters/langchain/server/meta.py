@@ -7,7 +7,8 @@ from typing import Any
 from litestar import Response, get
 from litestar.types import ControllerRouterHandler
 
-from adapters.langchain.server.context import Asked, answer, flag
+from adapters.langchain.server.answers import answer
+from adapters.langchain.server.parameters import Asked, flag
 from canonical import Hub
 from canonical.value import JsonObject
 

@@ -19,33 +19,23 @@ from adapters._server.fanout import FanoutCache
 from adapters._server.listed import Pieces, list_response
 from adapters.langchain.codec import agent_protocol, state
 from adapters.langchain.codec.stream_modes import Dialect, View
-from adapters.langchain.server.context import (
-    MAX_PAGE,
+from adapters.langchain.server.answers import answer, ids, pagination, run_paths, select_members
+from adapters.langchain.server.create_run import Started, prepare
+from adapters.langchain.server.dialect import both, dialect_of
+from adapters.langchain.server.lookup import apply_task_cancel, find_agent, find_path_run, find_run, thread_missing
+from adapters.langchain.server.parameters import (
     Asked,
-    answer,
-    apply_task_cancel,
-    as_created,
-    both,
     check_selection,
-    dialect_of,
-    find_agent,
-    find_path_run,
-    find_run,
-    ids,
     number,
     owner_of,
-    pagination,
     path_id,
-    run_paths,
-    select_members,
-    thread_missing,
+    read_body,
     uuid,
     words,
 )
-from adapters.langchain.server.create_run import Started, prepare
 from adapters.langchain.server.stream import DisconnectNotifier, RunStream, canceller, stream_response
 from adapters.langchain.server.wait import keep_alive, result
-from adapters.langchain.wire.requests import RunCreate, RunSearch, read_body
+from adapters.langchain.wire.requests import MAX_PAGE, RunCreate, RunSearch
 from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus
 from canonical.event import RunCreated
 from canonical.listed import Listed
@@ -107,7 +97,7 @@ class Runs:
         owner, dialect = started.launch.owner, started.launch.dialect
         run = await find_run(self._hub, owner, started.receipt.run_id)
         created = await self._hub.run_input(owner, run)
-        return _encode_run(as_created(run, created), created, dialect)
+        return _encode_run(_as_created(run, created), created, dialect)
 
     async def create_wait(self, request: Asked) -> Response[Any]:
         started = await self._start_run(request)
@@ -209,6 +199,25 @@ class Runs:
                     return
                 left -= 1
                 yield to_json(select_members(await self._run_body(request, run), names))
+
+
+def _as_created(run: Run, created: RunCreated) -> Run:
+    """The run as it was when the call that made it was answered, however fast it has been since."""
+    return Run(
+        run_id=run.run_id,
+        task_id=run.task_id,
+        thread_id=run.thread_id,
+        agent=run.agent,
+        assistant=run.assistant,
+        status=RunStatus.PENDING,
+        cause=run.cause,
+        created_at=run.created_at,
+        first_seq=run.first_seq,
+        last_seq=run.first_seq,
+        strategy=run.strategy,
+        start_after=run.start_after,
+        metadata=created.metadata,
+    )
 
 
 def _encode_run(run: Run, created: RunCreated, dialect: Dialect) -> JsonObject:

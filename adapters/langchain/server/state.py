@@ -12,26 +12,23 @@ from adapters._server.listed import list_response
 from adapters.langchain.codec import agent_protocol
 from adapters.langchain.codec import state as codec
 from adapters.langchain.codec.content import as_object
-from adapters.langchain.server.context import (
-    MAX_PAGE,
+from adapters.langchain.server.answers import answer, select_members
+from adapters.langchain.server.dialect import both, dialect_of
+from adapters.langchain.server.lookup import read_history, thread_missing
+from adapters.langchain.server.parameters import (
     Asked,
-    answer,
-    both,
     check_selection,
-    contains,
-    dialect_of,
+    checkpoint_of,
     number,
     owner_of,
     path_id,
-    read_history,
-    select_members,
-    thread_missing,
+    read_body,
     words,
 )
-from adapters.langchain.wire.requests import Checkpoint, HistorySearch, StateAt, StateUpdate, checkpoint_of, read_body
+from adapters.langchain.wire.requests import MAX_PAGE, Checkpoint, HistorySearch, StateAt, StateUpdate
 from canonical import FaultCode, FaultError, Hub, Revision, StateHistory, Thread
 from canonical.hub import StateUpdate as Revise
-from canonical.value import JsonObject
+from canonical.value import JsonObject, contains
 
 _FIELDS: Final = frozenset(
     {

@@ -3,22 +3,21 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from math import ceil
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from litestar import Response, delete, get, post, put
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel, Field
 from pydantic_core import to_json
 
-from adapters._json import ABSENT, read_json, validate
 from adapters._server.listed import list_response
 from adapters.langchain.codec.state import format_time
-from adapters.langchain.server.context import Asked, answer, both, dialect_of, flag, nothing, owner_of
-from adapters.langchain.wire.requests import Limit, Minutes, Offset, read_body
+from adapters.langchain.server.answers import answer, nothing
+from adapters.langchain.server.dialect import both, dialect_of
+from adapters.langchain.server.parameters import Asked, flag, owner_of, read_body, read_optional_body
+from adapters.langchain.wire.requests import Limit, Minutes, Offset
 from canonical import FaultCode, FaultError, Hub, Item, ItemQuery, Listed, NamespaceQuery
 from canonical.value import JsonObject
-
-M = TypeVar("M", bound=BaseModel)
 
 
 class _Put(BaseModel):
@@ -97,7 +96,7 @@ class Memory:
         return nothing(204)
 
     async def search(self, request: Asked) -> Response[Any]:
-        owner, body = owner_of(request), await _optional(request, _Search)
+        owner, body = owner_of(request), await read_optional_body(request, _Search)
         found = await self._hub.store.search(
             owner,
             ItemQuery(
@@ -112,7 +111,7 @@ class Memory:
         return await list_response(b'{"items":[]}', _encode_items(found), name="items")
 
     async def namespaces(self, request: Asked) -> Response[Any]:
-        body = await _optional(request, _Namespaces)
+        body = await read_optional_body(request, _Namespaces)
         found = await self._hub.store.namespaces(
             owner_of(request),
             NamespaceQuery(
@@ -133,12 +132,6 @@ async def _encode_items(found: Listed[Item]) -> AsyncGenerator[bytes]:
     async with aclosing(aiter(found)) as items:
         async for item in items:
             yield to_json(_encode(item))
-
-
-async def _optional(request: Asked, model: type[M]) -> M:
-    """Every member has a default, and so has the body."""
-    given = await read_json(request)
-    return validate(model, {} if given is ABSENT else given)
 
 
 def _namespace(request: Asked) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from adapters._aside import Turns
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
 from adapters._sse import EventStream, event_stream
 from adapters.langchain.codec.stream_modes import View
-from adapters.langchain.server.context import read_history
+from adapters.langchain.server.lookup import read_history
 from adapters.langchain.write.run_frames import EventWriter
 from canonical import FaultError, Hub, Record, Scope
 

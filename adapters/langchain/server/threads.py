@@ -13,26 +13,13 @@ from pydantic_core import to_json
 
 from adapters._server.listed import list_response
 from adapters.langchain.codec import agent_protocol, state
-from adapters.langchain.server.context import (
-    MAX_PAGE,
-    Asked,
-    answer,
-    both,
-    check_selection,
-    contains,
-    dialect_of,
-    nothing,
-    owner_of,
-    pagination,
-    path_id,
-    read_history,
-    select_members,
-    thread_missing,
-    uuid,
-    words,
-)
+from adapters.langchain.server.answers import answer, nothing, pagination, select_members
+from adapters.langchain.server.dialect import both, dialect_of
+from adapters.langchain.server.lookup import read_history, thread_missing
+from adapters.langchain.server.parameters import Asked, check_selection, owner_of, path_id, read_body, uuid, words
 from adapters.langchain.server.state import decode_update
 from adapters.langchain.wire.requests import (
+    MAX_PAGE,
     StateUpdate,
     ThreadCount,
     ThreadCreate,
@@ -40,11 +27,10 @@ from adapters.langchain.wire.requests import (
     ThreadSearch,
     ThreadsPrune,
     Ttl,
-    read_body,
 )
 from canonical import FaultCode, FaultError, Hub, ThreadChange, ThreadFilter, ThreadView
 from canonical.hub import ThreadPage
-from canonical.value import JsonObject
+from canonical.value import JsonObject, contains
 
 _FIELDS: Final = frozenset(
     {
@@ -197,7 +183,7 @@ class Threads:
         body = await read_body(request, ThreadSearch)
         select = check_selection(body.select or (), _FIELDS, "select")
         paths = {name: _path(path) for name, path in (body.extract or {}).items()}
-        where = body.where(body.ids)
+        where = _thread_filter(body, body.ids)
         if body.values:
             found = await self._holding(request, where, body, most=body.limit + 1)
             count, views = len(found), self._again(owner_of(request), found[: body.limit])
@@ -291,11 +277,16 @@ class Threads:
     async def count(self, request: Asked) -> Response[Any]:
         body = await read_body(request, ThreadCount)
         if not body.values:
-            page = await self._hub.threads(owner_of(request), body.where(), limit=1)
+            page = await self._hub.threads(owner_of(request), _thread_filter(body), limit=1)
             return answer(page.total)
         return answer(
-            len(await self._holding(request, body.where(), ThreadSearch(values=body.values), most=sys.maxsize))
+            len(await self._holding(request, _thread_filter(body), ThreadSearch(values=body.values), most=sys.maxsize))
         )
+
+
+def _thread_filter(body: ThreadCount, ids: list[str] | None = None) -> ThreadFilter:
+    known = None if ids is None else tuple(uuid(thread_id, "thread") for thread_id in ids)
+    return ThreadFilter(ids=known, metadata=body.metadata or {}, status=body.status)
 
 
 def _seconds(ttl: Ttl | float | None) -> int | None:

@@ -11,7 +11,7 @@ from adapters._server.encoding import encode_in_pieces
 from adapters.langchain.codec import agent_protocol, state
 from adapters.langchain.codec.stream_modes import Dialect
 from adapters.langchain.errors.encode import encode_error
-from adapters.langchain.server.context import apply_task_cancel, read_history
+from adapters.langchain.server.lookup import apply_task_cancel, read_history
 from canonical import Event, FaultCode, FaultError, Hub, Record, Run, RunReason, Scope, StateHistory
 from canonical.event import (
     ArtifactAdded,

@@ -1,17 +1,14 @@
 """What callers ask: the bodies of requests, names verbatim. Both dialects in one, because at the root only the body
 says which is spoken."""
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from adapters._json import read_json, validate
-from adapters.langchain.server.context import MAX_PAGE, Asked, uuid
-from canonical import FaultCode, FaultError, ThreadFilter
 from canonical.hub import ThreadOrder
 from canonical.value import Json, JsonObject
 
-M = TypeVar("M", bound=BaseModel)
+MAX_PAGE: Final = 1000
 
 Limit = Annotated[int, Field(strict=True, ge=1, le=MAX_PAGE)]
 Offset = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
@@ -65,10 +62,6 @@ class ThreadCount(_Ask):
     metadata: JsonObject | None = None
     values: JsonObject | None = None
     status: Status | None = None
-
-    def where(self, ids: list[str] | None = None) -> ThreadFilter:
-        known = None if ids is None else tuple(uuid(thread_id, "thread") for thread_id in ids)
-        return ThreadFilter(ids=known, metadata=self.metadata or {}, status=self.status)
 
 
 class ThreadSearch(ThreadCount):
@@ -172,15 +165,3 @@ class RunsCancel(_Ask):
     status: Literal["pending", "running", "all"] | None = None
     thread_id: str | None = None
     run_ids: list[str] | None = None
-
-
-async def read_body(request: Asked, model: type[M]) -> M:
-    return validate(model, await read_json(request))
-
-
-def checkpoint_of(checkpoint: Checkpoint | None, checkpoint_id: str | None = None, config: Any = None) -> str | None:
-    """The id of a revision, from wherever the caller says it. Raises invalid where it is said in two ways."""
-    said = [given for given in (checkpoint_id, checkpoint and checkpoint.checkpoint_id, config) if given]
-    if any(given != said[0] or not isinstance(given, str) for given in said):
-        raise FaultError(FaultCode.INVALID, "checkpoint: must be one id; several different ones were given")
-    return said[0] if said else None

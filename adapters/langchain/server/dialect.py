@@ -1,0 +1,19 @@
+"""Which of the two dialects a request is in: everything below a prefix is said in the Agent Protocol's own."""
+
+from typing import Any, Final
+
+from litestar.connection import ASGIConnection
+
+from adapters.langchain.codec.stream_modes import Dialect
+
+PREFIX: Final = "/agent-protocol"
+
+
+def both(path: str) -> list[str]:
+    """A path of both dialects."""
+    return [path, PREFIX + path]
+
+
+def dialect_of(connection: ASGIConnection[Any, Any, Any, Any]) -> Dialect:
+    path: str = connection.scope["path"]
+    return "agent-protocol" if path == PREFIX or path.startswith(f"{PREFIX}/") else "langgraph"

@@ -1,0 +1,78 @@
+"""Finding what a request names: agents, threads and runs, and in the protocol's words that they are not there."""
+
+from dataclasses import replace
+from functools import partial
+
+from adapters._server.caller import is_uuid
+from adapters.langchain.codec.stream_modes import Dialect
+from adapters.langchain.server.parameters import Asked, owner_of, path_id
+from canonical import AgentInfo, FaultCode, FaultError, Hub, Run, RunStatus, StateHistory, TaskState
+
+
+def missing(error: FaultError, message: str) -> FaultError:
+    """A not-found in the protocol's words."""
+    return FaultError(FaultCode.NOT_FOUND, message) if error.fault.code is FaultCode.NOT_FOUND else error
+
+
+def thread_missing(error: FaultError, thread_id: str) -> FaultError:
+    return missing(error, f"Thread with ID {thread_id} not found")
+
+
+def find_agent(hub: Hub, text: str, dialect: Dialect = "langgraph") -> AgentInfo:
+    """By name, or by the UUID that follows from it. Raises not_found, invalid."""
+    try:
+        return hub.agent(text)
+    except FaultError as error:
+        if error.fault.code is not FaultCode.NOT_FOUND:
+            raise
+        if dialect == "agent-protocol":  # OpenAPI 0.1.6 has 404 where a run is created
+            raise FaultError(FaultCode.NOT_FOUND, f"Agent {text[:100]!r} not found") from error
+        if is_uuid(text):
+            raise FaultError(FaultCode.NOT_FOUND, "Thread or assistant not found.") from error
+        names = ", ".join(info.name for info in hub.agents())
+        shown = text if len(text) <= 100 else f"{text[:100]}…"
+        raise FaultError(
+            FaultCode.INVALID,
+            f"Invalid assistant: {shown!r}. Must be either:\n- A valid assistant UUID, or\n"
+            f"- One of the registered graphs: {names}",
+        ) from error
+
+
+async def find_run(hub: Hub, owner: str, run_id: str, thread_id: str | None = None) -> Run:
+    """A run that is there, on the thread where the caller looks for it. Raises not_found."""
+    try:
+        run = await hub.run(owner, run_id)
+    except FaultError as error:
+        raise missing(error, "Run not found") from error
+    if run.removed or thread_id not in (None, run.thread_id):
+        raise FaultError(FaultCode.NOT_FOUND, "Run not found")
+    return run
+
+
+async def find_path_run(hub: Hub, request: Asked) -> Run:
+    """The run that the path names."""
+    run_id = path_id(request, "run")
+    thread_id = path_id(request, "thread") if "thread_id" in request.path_params else None
+    return await find_run(hub, owner_of(request), run_id, thread_id)
+
+
+async def apply_task_cancel(hub: Hub, owner: str, run: Run) -> Run:
+    """A run whose questions nobody will answer any more, because its task was cancelled since, was cancelled itself:
+    this protocol knows runs and no tasks."""
+    if run.status is not RunStatus.PAUSED:
+        return run
+    try:
+        task = await hub.task(owner, run.task_id)
+    except FaultError:  # its thread was erased meanwhile
+        return run
+    return replace(run, status=RunStatus.CANCELLED) if task.state is TaskState.CANCELLED else run
+
+
+async def read_history(hub: Hub, owner: str, thread_id: str, until: int | None = None) -> StateHistory:
+    """The thread's state and all that led to it, or as it was at a seq. Raises not_found."""
+    try:
+        return await hub.snapshot(
+            owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner), until=until, inline=True
+        )
+    except FaultError as error:
+        raise thread_missing(error, thread_id) from error

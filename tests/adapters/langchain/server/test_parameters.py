@@ -1,0 +1,113 @@
+"""Parameters of a request: what is taken, and what is refused before anything is done."""
+
+from typing import Any
+
+import pytest
+from litestar.testing import RequestFactory
+from pydantic import BaseModel
+
+from adapters.langchain.server.parameters import (
+    Asked,
+    check_selection,
+    checkpoint_of,
+    flag,
+    number,
+    path_id,
+    read_body,
+    read_optional_body,
+    uuid,
+    words,
+)
+from adapters.langchain.wire.requests import Checkpoint
+from canonical import FaultCode, FaultError
+
+ID = "0b6c4b32-7e4c-4a52-9d0b-7f7f0d6b1c11"
+
+
+class Body(BaseModel):
+    limit: int = 10
+
+
+FACTORY: Any = RequestFactory()
+
+
+def asked(query: str = "", **path: str) -> Asked:
+    request = FACTORY.get("/threads")
+    request.scope["query_string"] = query.encode()
+    request.scope["path_params"] = path
+    return request
+
+
+def refused(error: pytest.ExceptionInfo[FaultError]) -> str:
+    assert error.value.fault.code is FaultCode.INVALID
+    return error.value.fault.message
+
+
+def test_an_id_is_kept_in_lower_case_and_refused_in_any_other_form() -> None:
+    assert uuid(ID.upper(), "thread") == path_id(asked(run_id=ID), "run") == ID
+    for other in ("", "x", ID.replace("-", ""), f"{{{ID}}}", None, 7):
+        with pytest.raises(FaultError) as error:
+            uuid(other, "thread")
+        assert refused(error) == "Invalid thread ID: must be a UUID"
+
+
+def test_a_number_is_within_its_range_or_refused() -> None:
+    assert number(asked(), "limit", 10, 1, 100) == 10
+    assert number(asked("limit=100"), "limit", 10, 1, 100) == 100
+    assert number(asked("limit=999999999"), "limit", 10, 1) == 999_999_999
+    for text in ("0", "101", "-1", "1.5", "x", "", "\u0661", "1" * 5000):
+        with pytest.raises(FaultError) as error:
+            number(asked(f"limit={text}"), "limit", 10, 1, 100)
+        assert refused(error) == "limit: it is not an integer from 1 to 100"
+
+
+def test_a_flag_is_true_false_or_refused() -> None:
+    assert [flag(asked(f"wait={text}"), "wait") for text in ("1", "true", "True")] == [True] * 3
+    assert [flag(asked(query), "wait") for query in ("", "wait=", "wait=0", "wait=false")] == [False] * 4
+    with pytest.raises(FaultError) as error:
+        flag(asked("wait=yes"), "wait")
+    assert refused(error) == "wait: it is neither true nor false"
+
+
+def test_words_come_one_by_one_or_with_commas() -> None:
+    assert words(asked("select=a,b&select=c&select="), "select") == ["a", "b", "c"]
+    assert words(asked(), "select") == []
+
+
+def test_a_selection_names_what_there_is() -> None:
+    assert check_selection(("b", "a"), frozenset("ab"), "select") == ["b", "a"]
+    with pytest.raises(FaultError) as error:
+        check_selection(("a", "x" * 1000), frozenset("ab"), "select")
+    assert refused(error) == f"select: {'x' * 100!r} is not one of a, b"
+
+
+async def test_only_a_body_whose_members_all_have_defaults_may_be_missing() -> None:
+    empty = FACTORY.post("/threads/search")
+    assert await read_optional_body(empty, Body) == Body(limit=10)
+    with pytest.raises(FaultError) as error:
+        await read_body(FACTORY.post("/threads/search"), Body)
+    assert refused(error) == "The request has no body."
+    for read in (read_body, read_optional_body):
+        assert await read(FACTORY.post("/threads/search", data={"limit": 3}), Body) == Body(limit=3)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        (None, "a", None),
+        (Checkpoint(checkpoint_id="a"), None, None),
+        (None, None, "a"),
+        (Checkpoint(checkpoint_id="a"), "a", "a"),
+    ],
+)
+def test_a_checkpoint_may_be_named_in_three_places(said: tuple[Any, ...]) -> None:
+    assert checkpoint_of(*said) == "a"
+
+
+def test_no_checkpoint_is_none_and_two_different_ones_are_refused() -> None:
+    assert checkpoint_of(None) is None
+    assert checkpoint_of(Checkpoint(), "") is None
+    for said in ((Checkpoint(checkpoint_id="a"), "b", None), (None, "a", 7), (None, None, 7)):
+        with pytest.raises(FaultError) as error:
+            checkpoint_of(*said)
+        assert refused(error).startswith("checkpoint: must be one id")
