@@ -4,16 +4,19 @@ The protocol cannot stop a step and cannot be followed again: who stops listenin
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import aclosing
-from typing import Final, Literal
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, Unpack
 
 import httpx
 
 from adapters._client.answers import LISTING_LIMIT
+from adapters._client.blame import blaming_the_agent
+from adapters._client.calls import Connection
+from adapters._client.driver import DrivenClient, Stage, UpstreamRun
 from adapters.aief.agents import decode_info
 from adapters.aief.client.http import HttpClient
-from adapters.aief.client.task import Task, blaming_the_agent
+from adapters.aief.client.task import Task
 from adapters.aief.read import StepEvents, StepReader
 from adapters.aief.request import answer_body, files_of, first_step_body, input_losses, task_body, turn_body
 from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation
@@ -30,10 +33,18 @@ FILE_LIMIT: Final = 64 * 1024 * 1024
 _OVER: Final = frozenset({404, 410, 500, 501})
 """How a task is refused that takes no more turns: it is gone, or has no step left. What proxies say is not in it."""
 
-Events = AsyncGenerator[Event, None]
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """Of one run."""
+
+    steps: int
+    seconds: float
+    file_limit: int
+    """Bytes."""
 
 
-class Client:
+class Client(DrivenClient[HttpClient]):
     """The agent of an AIEF server. `agent` is not told to it: one server is one agent.
 
     `steps` says what a step is that is not the last one, where the server does not say it: `continue` has the next one
@@ -45,106 +56,106 @@ class Client:
         url: str,
         agent: str | None = None,
         *,
-        headers: Mapping[str, str] | None = None,
-        timeout: httpx.Timeout | float | None = None,
-        http: httpx.AsyncClient | None = None,
         steps: Literal["continue", "ask"] = "continue",
         max_steps: int = MAX_STEPS,
         max_seconds: float = MAX_SECONDS,
         file_limit: int = FILE_LIMIT,
+        **connection: Unpack[Connection],
     ) -> None:
-        self._upstream = HttpClient(url, headers=headers, timeout=timeout, http=http)
+        super().__init__(HttpClient(url, **connection))
         self._asks = steps == "ask"
-        self._max_steps = max_steps
-        self._max_seconds = max_seconds
-        self._file_limit = file_limit
+        self._bounds = _Bounds(max_steps, max_seconds, file_limit)
 
-    async def aclose(self) -> None:
-        await self._upstream.aclose()
+    def start(self, call: Invocation) -> UpstreamRun:
+        return _Run(self._upstream, StepReader(asks=self._asks), self._bounds, call)
 
-    async def run(self, call: Invocation) -> AsyncIterator[Event]:
-        reader = StepReader(asks=self._asks)
-        until = asyncio.get_running_loop().time() + self._max_seconds
-        task = Task(self._upstream, reader, until, self._file_limit)
-        async with aclosing(_begin_task(task, reader, call)) as beginning:
-            async for each in beginning:
-                if not isinstance(each, StepEvents):
-                    yield each
-                    continue
-                async with aclosing(self._run_steps(task, reader, each)) as events:
-                    async for event in events:
-                        yield event
-        async with aclosing(task.unmentioned_files()) as events:
-            async for event in events:
-                yield event
-        if reader.completed:
-            yield UpstreamBound(protocol="aief", ids={"context": task.id})
-        yield reader.end()
 
-    async def _run_steps(self, task: Task, reader: StepReader, told: StepEvents) -> Events:
-        """What the step told, and all steps after it until the run stops."""
-        count = 1
+class _Run(UpstreamRun):
+    """The steps of a task. Nothing can be cancelled."""
+
+    def __init__(self, upstream: HttpClient, reader: StepReader, bounds: _Bounds, call: Invocation) -> None:
+        self._reader = reader
+        self._bounds = bounds
+        self._call = call
+        until = asyncio.get_running_loop().time() + bounds.seconds
+        self._task = Task(upstream, reader, until, bounds.file_limit)
+        self._told: StepEvents | None = None
+        """What the last step told."""
+
+    async def stages(self) -> AsyncGenerator[Stage]:
+        """The first step is of the task that asked, of the one that this thread had, or of a new one. Before any event,
+        a call of the server has succeeded: a run that finds nobody can be given to another server.
+
+        A task is bound as the `task`, for answers, and only when it has come to its last step as the `context`, for the
+        next turn: of one that was left in its middle, the next step is not the next turn.
+        """
+        known = self._call.upstream.get("task" if self._call.answers else "context")
+        if self._call.answers and not known:
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this task")
+        if known:
+            yield self._resume_task(known)
+        if self._told is None:
+            yield self._create_task()
+        yield self._run_steps()
+        yield self._end()
+
+    async def _resume_task(self, known: str) -> Stage:
+        """Its next step, if it takes any."""
+        call, task = self._call, self._task
+        body = answer_body(call, await call.past()) if call.answers else turn_body(call)
+        await task.resume(known)
+        yield self._begin(known)
+        try:
+            await task.upload(files_of(call))
+            self._told = await task.step(body)
+        except FaultError as error:
+            if call.answers or error.fault.details.get("status") not in _OVER:
+                raise
+
+    async def _create_task(self) -> Stage:
+        task = self._task
+        body = task_body(self._call)
+        made = await task.create(body)
+        yield self._begin(made.task_id)
+        await task.upload(files_of(self._call))
+        self._told = await task.step(first_step_body(body, made.additional_input))
+
+    def _begin(self, task_id: str) -> Sequence[Event]:
+        lost = [event for feature, how in input_losses(self._call) for event in self._reader.note(feature, how)]
+        unbound = {"context": ""} if self._call.upstream.get("context") else {}
+        return [*lost, UpstreamBound(protocol="aief", ids={"task": task_id, **unbound})]
+
+    async def _run_steps(self) -> Stage:
+        """What the first step told, and all steps after it until the run stops."""
+        assert self._told is not None
+        told, count = self._told, 1
         while True:
-            for event in told.said:
-                yield event
-            async with aclosing(task.files(told.artifacts)) as files:
-                async for event in files:
-                    yield event
-            for event in told.ended:
-                yield event
-            if reader.stopped:
+            yield told.said
+            for artifact in told.artifacts:
+                yield await self._task.fetch(artifact)
+            yield told.ended
+            if self._reader.stopped:
                 return
-            if count >= self._max_steps:
+            if count >= self._bounds.steps:
                 words = f"The agent took {count} steps, and none of them was the last"
                 raise FaultError(FaultCode.AGENT_FAILED, words)
             count += 1
             try:
-                told = await task.step({})
+                told = await self._task.step({})
             except FaultError as error:
-                if error.fault.details.get("status") != 500 or not await task.has_run_out():
+                if error.fault.details.get("status") != 500 or not await self._task.has_run_out():
                     raise
-                for event in reader.run_out():
-                    yield event
+                yield self._reader.run_out()
                 return
 
-
-async def _begin_task(task: Task, reader: StepReader, call: Invocation) -> AsyncGenerator[Event | StepEvents]:
-    """The first step, of the task that asked, of the one that this thread had, or of a new one. Before any event, a
-    call of the server has succeeded: a run that finds nobody can be given to another server.
-
-    A task is bound as the `task`, for answers, and only when it has come to its last step as the `context`, for the
-    next turn: of one that was left in its middle, the next step is not the next turn.
-    """
-    known = call.upstream.get("task" if call.answers else "context")
-    if call.answers and not known:
-        raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this task")
-    unbound = {"context": ""} if call.upstream.get("context") else {}
-    if known:
-        body = answer_body(call, await call.past()) if call.answers else turn_body(call)
-        await task.resume(known)
-        for event in _losses(reader, call):
-            yield event
-        yield UpstreamBound(protocol="aief", ids={"task": known, **unbound})
-        try:
-            await task.upload(files_of(call))
-            told = await task.step(body)
-        except FaultError as error:
-            if call.answers or error.fault.details.get("status") not in _OVER:
-                raise
-        else:
-            yield told
-            return
-    body = task_body(call)
-    made = await task.create(body)
-    for event in _losses(reader, call):
-        yield event
-    yield UpstreamBound(protocol="aief", ids={"task": made.task_id, **unbound})
-    await task.upload(files_of(call))
-    yield await task.step(first_step_body(body, made.additional_input))
-
-
-def _losses(reader: StepReader, call: Invocation) -> Sequence[Event]:
-    return [event for feature, how in input_losses(call) for event in reader.note(feature, how)]
+    async def _end(self) -> Stage:
+        unmentioned, noted = await self._task.list_unmentioned()
+        yield noted
+        for artifact in unmentioned:
+            yield await self._task.fetch(artifact)
+        if self._reader.completed:
+            yield (UpstreamBound(protocol="aief", ids={"context": self._task.id}),)
+        yield (self._reader.end(),)
 
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:

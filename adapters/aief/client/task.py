@@ -1,11 +1,11 @@
 """A task on another AIEF server, as far as one run has to do with it: its steps, and its files, each told once."""
 
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote
 
+from adapters._client.blame import blaming_the_agent, decode_reply
 from adapters._json import validate
 from adapters.aief.client.http import HttpClient
 from adapters.aief.read import StepEvents, StepReader, decode_artifact
@@ -47,6 +47,8 @@ class Task:
         self._told = 0
         self._bytes = 0
         """Of files that were fetched."""
+        self._is_full = False
+        """No more files are told."""
         self._lists = True
         """Of what the list has, it is known what is new."""
 
@@ -56,8 +58,7 @@ class Task:
 
     async def create(self, body: JsonObject) -> w.Task:
         answer = await self._upstream.post(TASKS, body, self._until)
-        with blaming_the_agent():
-            made = validate(w.Task, answer)
+        made = decode_reply(w.Task, answer)
         self.id = made.task_id
         self._known.clear()
         self._lists = True
@@ -77,8 +78,7 @@ class Task:
     async def upload(self, files: Sequence[tuple[str, bytes]]) -> None:
         for name, content in files:
             answer = await self._upstream.upload(f"{self._path}/artifacts", name, content, self._until)
-            with blaming_the_agent():
-                self._known.add(validate(w.Artifact, answer).artifact_id)
+            self._known.add(decode_reply(w.Artifact, answer).artifact_id)
 
     async def step(self, body: JsonObject) -> StepEvents:
         """Have a step done. It is never asked for twice: the first time may have reached the agent."""
@@ -97,43 +97,38 @@ class Task:
 
     # Files
 
-    async def files(self, artifacts: Sequence[w.Artifact]) -> AsyncGenerator[Event]:
-        for artifact in artifacts:
-            if artifact.artifact_id in self._known:
-                continue
-            self._known.add(artifact.artifact_id)
-            self._told += 1
-            if self._told > MAX_FILES or self._bytes > MAX_BYTES:
-                for event in self._reader.note(Feature.ARTIFACT, _TOO_MANY if self._told > MAX_FILES else _TOO_MUCH):
-                    yield event
-                return
-            try:
-                content = await self._upstream.download(
-                    f"{self._path}/artifacts/{_segment(artifact.artifact_id)}", self._file_limit, self._until
-                )
-                self._bytes += len(content)
-            except FaultError as error:
-                if error.fault.code is FaultCode.AGENT_TIMEOUT:
-                    raise
-                large = error.fault.code is FaultCode.TOO_LARGE
-                for event in self._reader.note(Feature.ARTIFACT, _TOO_LARGE if large else _MISSING):
-                    yield event
-            else:
-                yield decode_artifact(artifact, content)
+    async def fetch(self, artifact: w.Artifact) -> Sequence[Event]:
+        """A file, unless it need not be told. Raises agent_timeout."""
+        if artifact.artifact_id in self._known or self._is_full:
+            return ()
+        self._known.add(artifact.artifact_id)
+        self._told += 1
+        if self._told > MAX_FILES or self._bytes > MAX_BYTES:
+            self._is_full = True
+            return self._reader.note(Feature.ARTIFACT, _TOO_MANY if self._told > MAX_FILES else _TOO_MUCH)
+        try:
+            content = await self._upstream.download(
+                f"{self._path}/artifacts/{_segment(artifact.artifact_id)}", self._file_limit, self._until
+            )
+        except FaultError as error:
+            if error.fault.code is FaultCode.AGENT_TIMEOUT:
+                raise
+            large = error.fault.code is FaultCode.TOO_LARGE
+            return self._reader.note(Feature.ARTIFACT, _TOO_LARGE if large else _MISSING)
+        self._bytes += len(content)
+        return (decode_artifact(artifact, content),)
 
-    async def unmentioned_files(self) -> AsyncGenerator[Event]:
-        """Files that no step told of: the Python SDK puts all of them on the task's first step, also later ones."""
+    async def list_unmentioned(self) -> tuple[Sequence[w.Artifact], Sequence[Event]]:
+        """Files that no step told of, and what is to be noted of the list: the Python SDK puts all files on the task's
+        first step, also later ones."""
         if not self._lists:
-            return
+            return (), ()
         try:
             listed = await self._list_artifacts()
         except FaultError as error:
-            if error.fault.details.get("status") not in _NO_SUCH_LIST:
-                for event in self._reader.note(Feature.ARTIFACT, _UNLISTED):
-                    yield event
-            return
-        async for event in self.files([artifact for artifact in listed if artifact.agent_created is not False]):
-            yield event
+            is_none = error.fault.details.get("status") in _NO_SUCH_LIST
+            return (), () if is_none else self._reader.note(Feature.ARTIFACT, _UNLISTED)
+        return [artifact for artifact in listed if artifact.agent_created is not False], ()
 
     async def _list_artifacts(self) -> list[w.Artifact]:
         with blaming_the_agent():
@@ -175,14 +170,3 @@ def _segment(wire_id: str) -> str:
     if wire_id in (".", ".."):
         raise FaultError(FaultCode.AGENT_INVALID, "The agent's server gave an id that cannot be part of a URL")
     return quote(wire_id, safe="")
-
-
-@contextmanager
-def blaming_the_agent() -> Generator[None]:
-    """What breaks the protocol here is the agent's server, and not whoever called the gateway."""
-    try:
-        yield
-    except FaultError as error:
-        if error.fault.code is not FaultCode.INVALID:
-            raise
-        raise FaultError(FaultCode.AGENT_INVALID, f"The agent breaks its protocol: {error.fault.message}") from error
