@@ -122,6 +122,7 @@ class LineSplitter:
         self._after_cr = False
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Raises agent_invalid for a line above the limit."""
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
         if not chunk:

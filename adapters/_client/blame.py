@@ -16,7 +16,7 @@ M = TypeVar("M", bound=BaseModel)
 @contextmanager
 def blaming_the_agent() -> Generator[None]:
     """What breaks the protocol here is the agent's server, and not whoever called the gateway: agent_invalid instead of
-    invalid. Other faults pass."""
+    invalid. Other faults pass. Raises agent_invalid."""
     try:
         yield
     except FaultError as error:

@@ -31,6 +31,7 @@ class Transport(httpx.AsyncBaseTransport):
         self._session: aiohttp.ClientSession | None = None
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Raises httpx.TransportError, as every transport of httpx does."""
         if request.url.scheme not in ("http", "https"):
             raise httpx.UnsupportedProtocol(f"Request URL has an unsupported protocol '{request.url.scheme}://'.")
         patience: dict[str, float | None] = request.extensions.get("timeout", {})
@@ -145,6 +146,7 @@ class _Body(aiohttp.Payload):
                 await writer.drain()
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """Raises TypeError always."""
         raise TypeError("It is read once, when it is sent")
 
 

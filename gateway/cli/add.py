@@ -107,7 +107,8 @@ def _write(path: Path, before: str, after: str) -> None:
 
 
 def insert_agents(text: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
-    """The file with more agents at the end of its `agents:`; all else, comments too, stays as it is."""
+    """The file with more agents at the end of its `agents:`; all else, comments too, stays as it is. Raises Refusal
+    where the file is in a form that no line can be added to."""
     root = yaml.compose(text) if text.strip() else None
     pairs: Any = root.value if isinstance(root, yaml.MappingNode) else []
     agents = next((value for key, value in pairs if key.value == "agents"), None)

@@ -114,7 +114,7 @@ def _options(asked: Asked) -> Options:
 
 
 def show_requirements(selection: Selection) -> None:
-    """`--list`."""
+    """`--list`. Raises Refusal."""
     try:
         chosen = selection.sets()
     except SelectionError as error:

@@ -62,6 +62,7 @@ async def _show(heard: AsyncGenerator[Heard]) -> list[Asked]:
 
 
 def ask_person(question: Asked) -> Json:
+    """Raises Refusal where nobody answers."""
     click.echo(click.style(question.text or "The agent awaits an answer.", bold=True), err=True)
     hint, read = reading(question.schema)
     while True:

@@ -281,7 +281,8 @@ class HttpConnection(HttpToolsProtocol):
         self._reading = "head"
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """NB: what follows a body in chunks is no header of the request (RFC 9110 §6.5.1). Nothing here needs any."""
+        """NB: what follows a body in chunks is no header of the request (RFC 9110 §6.5.1). Nothing here needs any.
+        Raises ValueError for one more than there may be."""
         if self._reading == "body":
             self._trailers += 1
         else:
@@ -291,6 +292,7 @@ class HttpConnection(HttpToolsProtocol):
             raise ValueError("too many headers")  # which ends the parser
 
     def on_headers_complete(self) -> None:
+        """Raises ValueError for too many requests at once, or not one host."""
         self._shown += 1
         self._reading = "body"
         self._body = self._trailers = 0

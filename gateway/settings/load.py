@@ -64,6 +64,7 @@ class _Loader(yaml.SafeLoader):
     """YAML lets a key stand twice, and the last one wins without a word."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        """Raises yaml.MarkedYAMLError for a key that stands twice."""
         seen: set[object] = set()
         for key_node, _ in node.value:
             key: object = self.construct_object(key_node, deep=True)  # pyright: ignore[reportUnknownMemberType]
@@ -74,6 +75,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Raises yaml.MarkedYAMLError for what cannot be built."""
         try:
             return super().construct_object(node, deep)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         except (ValueError, LookupError, AttributeError):  # a date of month 13, `!!int x`, `!!bool x`

@@ -190,6 +190,7 @@ class _Protocols:
 
     @classmethod
     def check(cls, name: str) -> str:
+        """Raises PydanticKnownError."""
         if name not in cls.names():
             raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, cls.names()))})
         return name

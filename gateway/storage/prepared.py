@@ -32,7 +32,7 @@ class Statement:
 
     def run_many(self, connection: Connection, rows: Iterable[tuple[Any, ...]]) -> None:
         """The same for many rows, straight on the driver: what SQLAlchemy does around each call costs as much as the
-        call."""
+        call. Raises IntegrityError, OperationalError of SQLAlchemy."""
         values = list(rows) if self._plain else [tuple(row[i] for i in self._order) for row in rows]
         driver: Any = connection.dialect.loaded_dbapi
         cursor = connection.connection.cursor()

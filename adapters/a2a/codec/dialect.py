@@ -41,7 +41,7 @@ def invalid(field: str, message: str) -> FaultError:
 
 
 def decode_base64(text: str, field: str) -> bytes:
-    """Standard and URL-safe, with padding and without: ProtoJSON parsers accept them all."""
+    """Standard and URL-safe, with padding and without: ProtoJSON parsers accept them all. Raises invalid."""
     plain = text.translate(_URL_SAFE).rstrip("=")
     try:
         return b64decode(plain + "=" * (-len(plain) % 4), validate=True)
@@ -94,6 +94,7 @@ def _unknown(model: w.Wire, *, drop: str = "") -> Mapping[str, Any]:
 
 
 def decode_part(part: w.Part, field: str, data: "DataRule" = "any") -> TextPart | DataPart | FilePart:
+    """Raises invalid for a part that holds nothing or several things, or something else than it says."""
     given = [name for name in ("text", "raw", "url", "file") if getattr(part, name) is not None]
     # `data` may be null in 1.0, where it is any JSON value; there its presence counts.
     if "data" in part.model_fields_set and (part.data is not None or not given):
@@ -142,7 +143,7 @@ DataRule = Literal["any", "object", "wrapped"]
 
 def decode_message(message: w.Message, data: DataRule = "any") -> Message:
     """The caller's messageId, extensions and references travel in `extra`: canonical ids are the gateway's, and callers
-    are free to repeat theirs."""
+    are free to repeat theirs. Raises invalid."""
     role = ROLES.get(message.role)
     if role is None:
         raise invalid("message.role", f"Unknown role {message.role!r}.")
@@ -159,6 +160,7 @@ def decode_message(message: w.Message, data: DataRule = "any") -> Message:
 
 
 def decode_context(context_id: str | None) -> str | None:
+    """Raises invalid."""
     if context_id is not None and (len(context_id) > MAX_CONTEXT or "\0" in context_id):
         raise invalid("message.contextId", f"A context id has at most {MAX_CONTEXT} characters, and no NUL.")
     return context_id or None

@@ -97,6 +97,7 @@ class Codec(Dialect):
         return decode_listing(validate(w.ListTasksRequest, params))
 
     def decode_push(self, params: JsonObject) -> Push:
+        """Raises invalid."""
         request = validate(w.TaskPushNotificationConfig, params)
         if not request.taskId:
             raise invalid("taskId", "The id of the task whose updates are to be pushed is missing.")
@@ -113,6 +114,7 @@ class Codec(Dialect):
 
 
 def decode_listing(request: w.ListTasksRequest) -> Listing:
+    """Raises invalid."""
     states: frozenset[TaskState] | None = None
     if request.status and request.status != "TASK_STATE_UNSPECIFIED":
         states = FROM_STATES.get(request.status)

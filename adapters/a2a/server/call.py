@@ -72,7 +72,7 @@ def check_version(call: Call, version: str) -> None:
     """The method or the path says which generation is spoken; what the caller claims must agree.
 
     Major and minor count, and every minor version of a major one is served. Nothing said means 0.3 (specification 1.0,
-    3.6.2), which has no error for this: there it is an invalid request.
+    3.6.2), which has no error for this: there it is an invalid request. Raises VERSION_NOT_SUPPORTED, INVALID_REQUEST.
     """
     major = call.version.partition(".")[0]
     if version == "1.0" and major != "1":
@@ -86,7 +86,8 @@ def check_version(call: Call, version: str) -> None:
 
 
 async def find_task(call: Call, task_id: str) -> Task:
-    """A task of this caller and this agent: any other is not found, in the same words (specification 1.0, 13.1)."""
+    """A task of this caller and this agent: any other is not found, in the same words (specification 1.0, 13.1). Raises
+    TASK_NOT_FOUND."""
     if is_uuid(task_id):
         try:
             task = await call.hub.task(call.owner, task_id)

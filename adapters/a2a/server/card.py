@@ -29,7 +29,8 @@ Incoming = Request[Any, Any, Any]
 
 
 async def get_extended_card(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
-    """The card for those who are known. The gateway has checked the key by now; without keys it is not declared."""
+    """The card for those who are known. The gateway has checked the key by now; without keys it is not declared. Raises
+    UNSUPPORTED_OPERATION."""
     if not call.caller.keyed:
         raise refusal("UNSUPPORTED_OPERATION", "The agent declares no extended card.")
     return Answer(card(dialect.version, call.agent, call.caller.base_url, keyed=True))

@@ -234,6 +234,7 @@ async def _encode_task(call: Call, dialect: Dialect, task: Task, history_length:
 
 
 async def cancel(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
+    """Raises TASK_NOT_FOUND, TASK_NOT_CANCELABLE."""
     task = await find_task(call, dialect.decode_task_id(params))
     try:
         task = await call.hub.cancel(call.owner, task.task_id)
@@ -283,7 +284,8 @@ async def _encode_tasks(call: Call, dialect: Dialect, ask: Listing, tasks: Liste
 
 async def subscribe(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
     """The task, then what happens to it. With `Babelgate-From` what has happened since that seq comes first, also of a
-    task that has ended, which otherwise cannot be subscribed to (specification 1.0, 3.1.6)."""
+    task that has ended, which otherwise cannot be subscribed to (specification 1.0, 3.1.6). Raises TASK_NOT_FOUND,
+    UNSUPPORTED_OPERATION."""
     task = await find_task(call, dialect.decode_task_id(params))
     start = _start(call)
     if start is None and task.terminal:

@@ -77,6 +77,7 @@ async def _configs(call: Call, task_id: str) -> list[Push]:
 
 
 async def get(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
+    """Raises TASK_NOT_FOUND for an unknown task, and for an unknown config of one."""
     name = dialect.decode_push_name(params)
     task = await find_task(call, name.task_id)
     for push in await _configs(call, task.task_id):

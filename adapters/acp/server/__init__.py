@@ -285,6 +285,7 @@ class Server:
     # Sessions and resources
 
     async def get_session(self, request: Asked) -> Response[Any]:
+        """Raises not_found."""
         who = caller(request)
         thread_id = _uuid(request.path_params["session_id"], "session_id")
         try:
@@ -384,6 +385,7 @@ class _Budget:
         self._values = DEFAULT_VALUES
 
     def receive(self, size: int) -> None:
+        """Raises too_large."""
         self._bytes -= size
         if self._bytes < 0:
             raise FaultError(
@@ -391,6 +393,7 @@ class _Budget:
             )
 
     async def parse_message(self, raw: bytes) -> Json:
+        """Raises too_large, invalid."""
         self._values -= count_values(raw, self._values)
         if self._values < 0:
             words = f"session.history: the messages hold more than {DEFAULT_VALUES} JSON values together"

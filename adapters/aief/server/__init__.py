@@ -209,6 +209,7 @@ class Server:
         )
 
     async def get_step(self, request: Asked) -> Response[Any]:
+        """Raises not_found."""
         view = await self._find(request)
         wanted: str = request.path_params["step_id"]
         place = next((place for place in view.places() if place.step_id == wanted.lower()), None)
@@ -335,6 +336,7 @@ class Server:
         return _json(encode_artifact(kept), {"Babelgate-Thread": view.thread_id})
 
     async def download_artifact(self, request: Asked) -> Response[Any]:
+        """Raises not_found."""
         who = caller(request)
         view = await self._find(request)
         wanted: str = request.path_params["artifact_id"]

@@ -69,7 +69,7 @@ def _invalid(what: str) -> FaultError:
 
 
 def decode_content(content: Json, calls: Iterable[str] = ()) -> list[Part]:
-    """`calls` = ids of the tool calls that the message tells beside its content: blocks repeat them."""
+    """`calls` = ids of the tool calls that the message tells beside its content: blocks repeat them. Raises invalid."""
     if content is None or content == "":
         return []
     if isinstance(content, str):

@@ -43,6 +43,7 @@ class Cancels:
         return self  # as in `runs`
 
     async def cancel(self, request: Asked) -> Response[Any]:
+        """Raises invalid, not_found."""
         owner = owner_of(request)
         platform = dialect_of(request) == "langgraph" and "thread_id" in request.path_params
         waits, rollback = flag(request, "wait"), _rollback(request, strict=not platform)

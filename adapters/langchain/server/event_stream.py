@@ -62,7 +62,7 @@ class Events:
         return self  # as in `runs`
 
     async def stream(self, request: Asked) -> Response[Any]:
-        """The connection is the subscription."""
+        """The connection is the subscription. Raises invalid."""
         view, asked = _view(request), await read_json(request)
         try:
             subscription = parse_subscription(as_object(None if asked is ABSENT else asked))

@@ -154,6 +154,7 @@ class Runs:
         return body
 
     async def list_runs(self, request: Asked) -> Response[Any]:
+        """Raises invalid, not_found."""
         owner, thread_id = owner_of(request), path_id(request, "thread")
         limit, offset = number(request, "limit", 10, 1, MAX_PAGE), number(request, "offset", 0, 0)
         names = check_selection(words(request, "select"), _FIELDS, "select")

@@ -97,6 +97,7 @@ class States:
         return answer(select_members(body, names), headers={"Babelgate-Thread": thread_id})
 
     async def update(self, request: Asked) -> Response[Any]:
+        """Raises invalid, not_found, conflict."""
         owner, thread_id = owner_of(request), path_id(request, "thread")
         body = await read_body(request, StateUpdate)
         history = await read_history(self._hub, owner, thread_id)

@@ -117,7 +117,8 @@ class Threads:
 
     async def change(self, request: Asked) -> Response[Any]:
         """With values or messages a new revision, which a checkpoint says where to branch off; the metadata is merged.
-        (Agent Protocol: a checkpoint is "ignored for metadata-only patches".)"""
+        (Agent Protocol: a checkpoint is "ignored for metadata-only patches".) Raises invalid, unsupported, not_found,
+        conflict."""
         owner, thread_id = owner_of(request), path_id(request, "thread")
         body = await read_body(request, ThreadPatch)
         ttl = _seconds(body.ttl)
@@ -143,6 +144,7 @@ class Threads:
         await self._hub.update_state(owner, revise)
 
     async def delete(self, request: Asked) -> Response[Any]:
+        """Raises invalid, not_found."""
         thread_id = path_id(request, "thread")
         try:
             await self._hub.delete_thread(owner_of(request), thread_id)
@@ -151,6 +153,7 @@ class Threads:
         return nothing(204)
 
     async def copy(self, request: Asked) -> Response[Any]:
+        """Raises invalid, not_found."""
         thread_id = path_id(request, "thread")
         try:
             made = await self._hub.copy_thread(owner_of(request), thread_id)

@@ -141,6 +141,7 @@ class Graph:
         return Occasion(access=access, store=store, config=config, context=configurable_of(call), owner=call.owner)
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
+        """Raises agent_failed, with the type and the words of the graph's exception."""
         saver = self._saver(call)
         base = await self._base(call)
         config = configuration(call, call.checkpoint if call.checkpoint and call.cause != "answer" else None)
@@ -245,6 +246,7 @@ class Graph:
     async def update_state(
         self, call: Invocation, *, forgets: Sequence[str] = (), as_node: str | None = None
     ) -> StateSaved:
+        """Raises invalid for what the graph refuses, and agent_failed."""
         config = configuration(call, call.checkpoint)
         occasion = self._occasion("threads.update", call, config)
         values: Any = call.data
@@ -280,6 +282,7 @@ class Graph:
         return self._make_graph(Occasion(access="assistants.read", store=Items(None, None)))
 
     async def draw(self, depth: int | bool) -> JsonObject | None:
+        """Raises agent_failed."""
         try:
             async with self._make_for_reading() as known:
                 drawn: Any = (await known.graph.aget_graph(xray=depth)).to_json()
@@ -293,6 +296,7 @@ class Graph:
         return plain_object(drawn)
 
     async def subgraphs(self, namespace: str | None, recurse: bool) -> JsonObject | None:
+        """Raises agent_failed."""
         try:
             async with self._make_for_reading() as known:
                 found = [each async for each in known.graph.aget_subgraphs(namespace=namespace, recurse=recurse)]

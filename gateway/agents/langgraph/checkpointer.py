@@ -72,6 +72,7 @@ class Saver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
+        """Raises ValueError without a thread."""
         if config is None:
             raise ValueError("A saver lists the checkpoints of one thread: give a config that names it")
         thread_id, ns, checkpoint_id = _place(config)
@@ -151,6 +152,7 @@ class Saver(BaseCheckpointSaver[int]):
         await self._write(partial(_put_writes, call=self._call, pk=self._pk, place=place, writes=made))
 
     async def adelete_thread(self, thread_id: str) -> None:
+        """Raises NotImplementedError."""
         raise NotImplementedError("What a graph keeps of a thread goes with the thread")
 
     async def _write(self, command: Callable[[Ledger], None]) -> None:

@@ -79,6 +79,7 @@ class _AsyncSteps:
             return _End()
 
     async def throw(self, error: Exception) -> object:
+        """Raises `error` where there is no generator to take it, and what the generator raises."""
         if self._generator is None:
             raise error
         try:
@@ -135,7 +136,8 @@ class _Call:
     """What it gets the answers in; None for one question that stood alone."""
 
     async def next(self, answers: Sequence[InterruptAnswered]) -> object:
-        """Its next item. `answers` are those to what it asked last."""
+        """Its next item. `answers` are those to what it asked last. Raises agent_failed, or the
+        fault that the agent itself raises."""
         try:
             if not answers:
                 return await self.steps.send(None)

@@ -73,7 +73,7 @@ def _argument_kind(parameter: inspect.Parameter) -> Takes:
 
 def describe(target: object, name: str, signature: Signature | None = None) -> AgentInfo:
     """What callers are told: the first paragraph of the docstring, and the JSON Schema of a structured output. An agent
-    that knows better has an attribute `info`."""
+    that knows better has an attribute `info`. Raises TypeError for a name that none may have."""
     if AGENT_NAME.fullmatch(name) is None:
         raise TypeError(f"{name!r} is no name for an agent: it must match {AGENT_NAME.pattern}")
     info = getattr(target, "info", None)

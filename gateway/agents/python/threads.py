@@ -29,7 +29,8 @@ class _Job:
         self._done: asyncio.Future[None] = self.loop.create_future()
 
     async def wait(self) -> None:
-        """Until it is over; a cancellation that comes meanwhile is raised then. A gateway that stops does not wait."""
+        """Until it is over; a cancellation that comes meanwhile is raised then. A gateway that stops does not wait.
+        Raises CancelledError."""
         cancelled: asyncio.CancelledError | None = None
         while not self.over:
             try:
@@ -119,7 +120,7 @@ class Worker:
 
     async def do(self, function: Callable[..., Any], *arguments: object) -> Any:
         """Call it in the thread. A thread cannot be stopped: if the caller is cancelled, this returns only when the
-        function has ended, and then raises the cancellation."""
+        function has ended, and then raises the cancellation. Raises what the function does."""
         if self._thread is None:
             self._thread = self._workers.take()
         self._job = job = _Job(self._context, function, arguments)

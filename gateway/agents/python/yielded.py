@@ -81,6 +81,7 @@ def _invalid(what: str) -> FaultError:
 
 
 def check_text(text: str) -> str:
+    """Raises agent_invalid."""
     if not text.isascii():
         try:
             text.encode()
@@ -114,6 +115,7 @@ class _Copy:
         self._left = MAX_VALUES
 
     def of(self, value: object, depth: int) -> Json:
+        """Raises agent_invalid."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -165,7 +167,8 @@ class Utterance:
         self._step: str | None = None
 
     def say(self, item: object) -> Sequence[Event]:
-        """The events of one yielded item. Questions come last: whatever was open is closed before them."""
+        """The events of one yielded item. Questions come last: whatever was open is closed before them. Raises
+        agent_invalid."""
         if type(item) is str:
             return self._token(check_text(item))
         try:
