@@ -100,7 +100,8 @@ class Driver(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     lacks: ClassVar[Mapping[str, str]] = {}
-    """Scenarios that the protocol has no words for, and why."""
+    """What scenarios need and the protocol has no words for, and why. `look`: to look at a run again; `shared`: to look
+    at one that another protocol made; `conversation`: to tell whether two turns are of one."""
 
     def __init__(self, wire: Wire, place: Place) -> None:
         self.wire = wire

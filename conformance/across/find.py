@@ -1,6 +1,7 @@
 """Which protocols are served at the URLs that were given."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit, urlunsplit
@@ -11,10 +12,14 @@ from conformance.across.agent_protocol import AgentProtocol
 from conformance.across.aief import Aief
 from conformance.across.driver import Driver, Place
 from conformance.across.langgraph import LangGraph
+from conformance.across.mcp import Mcp
+from conformance.across.openai import Chat, Responses
+from conformance.protocols.mcp.target import HELLO, request
+from conformance.protocols.openai.target import base_of
 from conformance.wire.exchange import Exchange, as_list, dig
 from conformance.wire.http import Unanswered, Wire
 
-DRIVERS: Final[Sequence[type[Driver]]] = (Acp, A2A03, A2A10, Aief, LangGraph, AgentProtocol)
+DRIVERS: Final[Sequence[type[Driver]]] = (Acp, A2A03, A2A10, Aief, LangGraph, AgentProtocol, Chat, Responses, Mcp)
 _CARD: Final = "/.well-known/agent-card.json"
 _AGENT: Final = "{agent}"
 
@@ -52,6 +57,8 @@ class _Looking:
             "threads": self._threads,
             "a2a": self._a2a,
             "aief": self._aief,
+            "openai": self._openai,
+            "mcp": self._mcp,
         }
 
     async def at(self, url: str) -> None:
@@ -130,6 +137,31 @@ class _Looking:
                 if listed is not None and isinstance(dig(listed.json, "tasks"), list):
                     self._add(Aief, Place(base, name), listed)
                     return
+
+    async def _openai(self, url: str, agent: str) -> None:
+        """Both are at one base URL. Not every server lists its models: what it is shows in how it refuses nothing."""
+        for base in dict.fromkeys((base_of(url), f"{url}/v1")):
+            listed = await self._ask("GET", f"{base}/models")
+            names = [str(dig(each, "id")) for each in as_list(dig(listed and listed.json, "data"))]
+            for kind in (Chat, Responses):
+                with suppress(Unanswered):
+                    place = f"{base}/{kind.path}"
+                    refused = await self.wire.request("POST", place, sends=None, receives=None, body={})
+                    is_error = isinstance(dig(refused.json, "error", "type"), str)
+                    if refused.status not in (404, 405) and (names or is_error):
+                        self._add(kind, Place(base, agent if agent in names or not names else names[0]), refused)
+
+    async def _mcp(self, url: str, agent: str) -> None:
+        accept = {"Accept": "application/json, text/event-stream"}
+        for place in (url, f"{url}/mcp"):
+            hello = await self._ask("POST", place, request(1, "initialize", dict(HELLO)), **accept)
+            if hello is not None and '"protocolVersion"' in _text(hello):
+                self._add(Mcp, Place(place, agent), hello)
+                return
+
+
+def _text(exchange: Exchange) -> str:
+    return exchange.content.decode(errors="replace") + "".join(frame.data for frame in exchange.frames)
 
 
 def _template(endpoint: str, base: str, name: str) -> str:

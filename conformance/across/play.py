@@ -138,6 +138,8 @@ class _Part:
         self.shots[moment.name] = shot
         if moment.is_at_rest and shot.shared is not None:
             for other in self.others:
+                if "shared" in other.lacks:
+                    continue
                 self.seen.setdefault(other.name, {})[moment.name] = await _look_through(other, shot.shared)
 
 

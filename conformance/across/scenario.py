@@ -46,7 +46,8 @@ async def _plain(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
 async def _stream(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
     told = await driver.tell(trigger.agent, _input_of(trigger))
     yield Moment("stream", told)
-    yield Moment("afterwards", await driver.look(told.handle), is_at_rest=False)
+    if "look" not in driver.lacks:
+        yield Moment("afterwards", await driver.look(told.handle), is_at_rest=False)
 
 
 async def _turns(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
@@ -54,8 +55,8 @@ async def _turns(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
     yield Moment("first turn", first, is_at_rest=False)
     second = await driver.send(trigger.agent, _input_of(trigger), first.handle)
     is_same = bool(first.handle.thread) and first.handle.thread == second.handle.thread
-    meaning = replace(second.meaning, conversation="the same" if is_same else "another")
-    yield Moment("second turn", replace(second, meaning=meaning))
+    told = "" if "conversation" in driver.lacks else "the same" if is_same else "another"
+    yield Moment("second turn", replace(second, meaning=replace(second.meaning, conversation=told)))
 
 
 async def _question(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
@@ -92,14 +93,14 @@ async def _return(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
 SCENARIOS: Final = (
     Scenario("plain", "plain", "a text is answered", _plain),
     Scenario("stream", "stream", "an answer comes in pieces, and is looked at again afterwards", _stream, "stream"),
-    Scenario("turns", "plain", "two turns of one conversation", _turns),
-    Scenario("question", "question", "the agent asks, and goes on when it is answered", _question),
-    Scenario("questions", "questions", "the agent asks two things at once", _question),
-    Scenario("approval", "approval", "the agent asks for an approval whose answer has a schema", _question),
-    Scenario("files", "files", "files go in and come out", _files),
-    Scenario("data", "data", "the answer is structured data", _tell),
+    Scenario("turns", "plain", "two turns of one conversation", _turns, "turns"),
+    Scenario("question", "question", "the agent asks, and goes on when it is answered", _question, "question"),
+    Scenario("questions", "questions", "the agent asks two things at once", _question, "questions"),
+    Scenario("approval", "approval", "the agent asks for an approval whose answer has a schema", _question, "approval"),
+    Scenario("files", "files", "files go in and come out", _files, "files"),
+    Scenario("data", "data", "the answer is structured data", _tell, "data"),
     Scenario("fail", "fail", "the agent fails", _tell),
     Scenario("cancel", "long", "a run is cancelled while it is at work", _cancel, "cancel"),
-    Scenario("return", "stream", "the caller goes away in the middle and comes back", _return),
+    Scenario("return", "stream", "the caller goes away in the middle and comes back", _return, "return"),
     Scenario("silence", "silence", "nothing comes for a while in the middle of the answer", _tell),
 )

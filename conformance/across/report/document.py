@@ -34,6 +34,7 @@ def picture(verdict: Verdict) -> dict[str, Any]:
                 "about": each.scenario.about,
                 "skipped": each.skipped,
                 "marks": {name: verdict.mark(each, name) for name in record.protocols},
+                "lacks": dict(each.lacks),
             }
             for each in record.played
         },

@@ -5,7 +5,7 @@ from typing import Any
 
 from conformance.across.compare import show
 from conformance.across.report.document import picture
-from conformance.across.report.text import MARKS, cell_text, summary, wire_lines
+from conformance.across.report.text import MARKS, cell_text, lacking, summary, wire_lines
 from conformance.across.verdict import Cell, Finding, Verdict
 from conformance.wire.exchange import Redactor
 
@@ -44,6 +44,9 @@ def tables(picture: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield MARKS
     yield ""
+    if told := [*lacking({name: each["lacks"] for name, each in picture["scenarios"].items()}, protocols)]:
+        yield from (f"- – {each}" for each in told)
+        yield ""
     yield "Each protocol with each, by the runs that it made itself:"
     yield ""
     yield from _square(protocols, picture["pairs"])

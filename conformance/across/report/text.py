@@ -31,6 +31,8 @@ def lines(verdict: Verdict) -> Iterator[str]:
     for each in record.played:
         if each.skipped:
             yield f"  ? {each.scenario.name}: {each.skipped}"
+    lacks = {each.scenario.name: each.lacks for each in record.played if not each.skipped}
+    yield from (f"  – {told}" for told in lacking(lacks, {name: record.title(name) for name in record.protocols}))
     yield ""
     yield "Each with each, in how much they differ:"
     yield ""
@@ -58,6 +60,16 @@ def summary(verdict: Verdict) -> str:
     found = ", ".join(f"{number} {name}" for name, number in counts.items() if number) or "no"
     outcome = "the same" if verdict.is_same else "NOT the same" if against else "nothing was played"
     return f"{told}: {outcome}; {found} differences in {verdict.played} scenarios, in {record.seconds:.1f} s"
+
+
+def lacking(scenarios: Mapping[str, Mapping[str, str]], titles: Mapping[str, str]) -> Iterator[str]:
+    """What protocols have no words for, and why: a line for each reason."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for scenario, lacks in scenarios.items():
+        for protocol, why in lacks.items():
+            found.setdefault((protocol, why), []).append(scenario)
+    for (protocol, why), names in sorted(found.items(), key=lambda each: [*titles].index(each[0][0])):
+        yield f"{titles[protocol]}, {', '.join(names)}: {why}"
 
 
 def cell_text(cell: Cell | None) -> str:

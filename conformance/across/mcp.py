@@ -1,0 +1,104 @@
+"""MCP: an agent is a tool, which is called with a text and answers with content."""
+
+import itertools
+from typing import Any, ClassVar, Final
+
+from conformance.across.driver import Broken, Driver, Told, decode_base64
+from conformance.across.model import File, Handle, Input, Meaning
+from conformance.protocols.mcp.target import HELLO, VERSION, Reply, Session
+from conformance.wire.exchange import Exchange, NotJson, as_list, as_object, dig, parse_json
+
+_ASKS: Final = "a tool asks by elicitation, of which the judge has none"
+
+
+class Mcp(Driver):
+    name: ClassVar = "mcp"
+    title: ClassVar = "MCP"
+    lacks: ClassVar = {
+        "stream": "the result of a call comes in one piece",
+        "turns": "calls of a tool make no conversation",
+        "question": _ASKS,
+        "questions": _ASKS,
+        "approval": _ASKS,
+        "files": "a call holds no files",
+        "cancel": "a call that is cancelled is not answered, so that nothing tells its end",
+        "return": "a call cannot be looked at again",
+        "look": "a call cannot be looked at again",
+        "shared": "it has no ids for runs of other protocols",
+    }
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._tools: dict[str, Any] = {}
+
+    async def _enter(self) -> Session:
+        """A session of its own for each call, as scenarios are played side by side."""
+        fresh = Session(self.wire, self.place.of(""), None, VERSION, itertools.count(1))
+        hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""})
+        version = dig(hello.result, "protocolVersion")
+        if not isinstance(version, str):
+            raise Broken("no answer to initialize", hello.exchange)
+        session = Session(self.wire, fresh.url, hello.exchange.header("mcp-session-id"), version, fresh.ids)
+        await session.tell("notifications/initialized")
+        return session
+
+    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Told:
+        session = await self._enter()
+        name, tool = await self._tool(session, agent or self.place.agent)
+        reply = await session.ask("tools/call", {"name": name, "arguments": _arguments(tool, said)})
+        return Told(_read_result(reply), Handle(agent), reply.exchange)
+
+    async def _tool(self, session: Session, name: str) -> tuple[str, Any]:
+        """The tool of a name, or the first. Raises Broken."""
+        if not self._tools:
+            listed = await session.ask("tools/list")
+            self._tools = {str(dig(each, "name")): each for each in as_list(dig(listed.result, "tools"))}
+        name = name or next(iter(self._tools), "")
+        if name not in self._tools:
+            raise Broken(f"no tool is called {name}" if name else "there are no tools")
+        return name, self._tools[name]
+
+    async def look(self, handle: Handle) -> Told:
+        raise Broken(self.lacks["look"])
+
+    async def answer_once(self, asked: Told, answer: Any) -> Told:
+        raise Broken(_ASKS)
+
+
+def _arguments(tool: Any, said: Input) -> dict[str, Any]:
+    """The data that the trigger gives, or its text for each text that the tool needs."""
+    if (data := as_object(said.data)) is not None:
+        return data
+    properties = as_object(dig(tool, "inputSchema", "properties")) or {}
+    needed = [str(name) for name in as_list(dig(tool, "inputSchema", "required"))]
+    return {name: said.text for name in needed if dig(properties, name, "type") == "string"}
+
+
+def _read_result(reply: Reply) -> Meaning:
+    """Raises Broken. A structured result is told once more as text; what is told as text alone is text."""
+    if reply.error is not None:
+        raise Broken(f"an error of the protocol ({dig(reply.error, 'message')})", reply.exchange)
+    content = as_list(dig(reply.result, "content"))
+    texts = [str(dig(each, "text") or "") for each in content if dig(each, "type") == "text"]
+    if dig(reply.result, "isError") is True:
+        return Meaning("failed", error="".join(texts))
+    structured = as_object(dig(reply.result, "structuredContent"))
+    data = () if structured is None or structured.keys() == {"result"} else (structured,)
+    texts = [text for text in texts if text and not (data and _json(text) == structured)]
+    files = [_file(each, reply.exchange) for each in content if dig(each, "type") in ("image", "audio", "resource")]
+    return Meaning("completed", tuple(texts), data, tuple(files))
+
+
+def _file(content: Any, exchange: Exchange) -> File:
+    resource = dig(content, "resource") or content
+    kind = str(dig(resource, "mimeType") or "application/octet-stream")
+    name = str(dig(resource, "uri") or "").rpartition("/")[2]
+    text, blob = dig(resource, "text"), dig(resource, "blob") or dig(resource, "data")
+    return File(name, text.encode() if isinstance(text, str) else decode_base64(blob, exchange), kind)
+
+
+def _json(text: str) -> Any:
+    try:
+        return parse_json(text)
+    except NotJson:
+        return None

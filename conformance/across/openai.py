@@ -1,0 +1,228 @@
+"""OpenAI's API: chat completions, and responses as Open Responses has them. An agent is a model, and is sent texts."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, ClassVar, Final
+from urllib.parse import quote
+from uuid import uuid4
+
+from conformance.across.driver import Broken, Driver, Live, Told, check_stream, read_success
+from conformance.across.model import Handle, Input, Meaning
+from conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
+from conformance.wire.http import Stream
+
+_DONE: Final = "[DONE]"
+_ASKS: Final = "a question is an answer like any other: nothing waits for its caller"
+_LACKS: Final[Mapping[str, str]] = {
+    "question": _ASKS,
+    "questions": _ASKS,
+    "approval": _ASKS,
+    "files": "an answer holds no files",
+    "data": "an answer is text, from which data is not told apart",
+    "shared": "it has no ids for runs of other protocols",
+}
+
+
+class _OpenAi(Driver):
+    path: ClassVar[str]
+
+    def _url(self, *path: str) -> str:
+        return "/".join((self.place.of(""), self.path, *(quote(each, safe="") for each in path)))
+
+    def _model(self, agent: str) -> str:
+        return agent or self.place.agent
+
+    async def _post(self, body: Mapping[str, Any]) -> Exchange:
+        return await self.wire.request("POST", self._url(), sends=None, receives=None, body=body)
+
+    @asynccontextmanager
+    async def _streamed(self, body: Mapping[str, Any]) -> AsyncGenerator[Stream]:
+        sent = {**body, "stream": True}
+        async with self.wire.stream("POST", self._url(), sends=None, receives=None, events="", body=sent) as stream:
+            if not _failure(stream.exchange):
+                check_stream(stream.exchange)
+            yield stream
+
+    async def answer_once(self, asked: Told, answer: Any) -> Told:
+        raise Broken(_ASKS)
+
+
+class Chat(_OpenAi):
+    name: ClassVar = "openai-chat"
+    title: ClassVar = "OpenAI chat"
+    path: ClassVar = "chat/completions"
+    lacks: ClassVar = {
+        **_LACKS,
+        "look": "an answer is not kept",
+        "conversation": "a conversation is what its caller sends again",
+        "cancel": "an answer can only be hung up on, and is not kept",
+        "return": "an answer is not kept",
+    }
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._turns: dict[str, Sequence[Any]] = {}
+        """What was said in a conversation, by a name of ours."""
+
+    def _body(self, agent: str, messages: Sequence[Any]) -> dict[str, Any]:
+        return {"model": self._model(agent), "messages": list(messages)}
+
+    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Told:
+        before = self._turns[after.thread] if after is not None else ()
+        messages = (*before, {"role": "user", "content": _text_of(said)})
+        exchange = await self._post(self._body(agent, messages))
+        handle = Handle(agent, after.thread if after is not None else uuid4().hex)
+        if error := _failure(exchange):
+            return Told(Meaning("failed", error=error), handle, exchange)
+        choice = dig(read_success(exchange), "choices", 0)
+        if as_object(dig(choice, "message")) is None:
+            raise Broken("an answer without a message", exchange)
+        content = dig(choice, "message", "content")
+        texts = (content,) if isinstance(content, str) and content else ()
+        self._turns[handle.thread] = (*messages, {"role": "assistant", "content": content})
+        return Told(Meaning(_finished(dig(choice, "finish_reason")), texts), handle, exchange)
+
+    async def look(self, handle: Handle) -> Told:
+        raise Broken(self.lacks["look"])
+
+    @asynccontextmanager
+    async def stream(self, agent: str, said: Input) -> AsyncGenerator[Live]:
+        async with self._streamed(self._body(agent, [{"role": "user", "content": _text_of(said)}])) as stream:
+            yield _LiveChat(stream, agent)
+
+
+class _LiveChat(Live):
+    def __init__(self, stream: Stream, agent: str) -> None:
+        super().__init__(stream, agent)
+        self._text = ""
+        self._error = _failure(stream.exchange)
+        self._state = "failed" if self._error else "working"
+
+    def read(self, frame: Frame) -> None:
+        if frame.data == _DONE:
+            return
+        chunk = frame.json
+        if (error := dig(chunk, "error")) is not None:
+            self._state, self._error = "failed", _said(error)
+        for choice in as_list(dig(chunk, "choices")):
+            content, reason = dig(choice, "delta", "content"), dig(choice, "finish_reason")
+            self._text += content if isinstance(content, str) else ""
+            if reason is not None and self._state == "working":
+                self._state = _finished(reason)
+
+    def read_so_far(self) -> Told:
+        texts = (self._text,) if self._text else ()
+        return Told(Meaning(self._state, texts, error=self._error), Handle(self.agent))
+
+    def now(self) -> Told:
+        """Its stream tells no states."""
+        told = super().now()
+        return replace(told, meaning=replace(told.meaning, states=None))
+
+
+class Responses(_OpenAi):
+    name: ClassVar = "openai-responses"
+    title: ClassVar = "Open Responses"
+    path: ClassVar = "responses"
+    lacks: ClassVar = {
+        **_LACKS,
+        "cancel": "a response ends with its connection; to cancel one in the background is OpenAI's alone",
+        "return": "a response ends with its connection",
+    }
+
+    def _body(self, agent: str, said: Input, after: Handle | None) -> dict[str, Any]:
+        earlier = {"previous_response_id": after.run} if after is not None else {}
+        return {"model": self._model(agent), "input": _text_of(said), "store": True, **earlier}
+
+    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Told:
+        exchange = await self._post(self._body(agent, said, after))
+        if error := _failure(exchange):
+            return Told(Meaning("failed", error=error), Handle(agent), exchange)
+        return _read_response(agent, read_success(exchange), exchange, after)
+
+    async def look(self, handle: Handle) -> Told:
+        exchange = await self.wire.request("GET", self._url(handle.run), sends=None, receives=None)
+        if exchange.status == 404:  # to keep responses is left to the server
+            raise Broken("the response is not kept", exchange, is_declined=True)
+        return _read_response(handle.agent, read_success(exchange), exchange)
+
+    @asynccontextmanager
+    async def stream(self, agent: str, said: Input) -> AsyncGenerator[Live]:
+        async with self._streamed(self._body(agent, said, None)) as stream:
+            yield _LiveResponse(stream, agent)
+
+
+class _LiveResponse(Live):
+    def __init__(self, stream: Stream, agent: str) -> None:
+        super().__init__(stream, agent)
+        self._response: Any = {}
+        self._texts: dict[tuple[str, int], str] = {}
+        """By item and part, in the order in which they began."""
+        self._error = _failure(stream.exchange)
+
+    def read(self, frame: Frame) -> None:
+        if frame.data == _DONE:
+            return
+        event = frame.json
+        match dig(event, "type"):
+            case "response.output_text.delta" | "response.refusal.delta":
+                at = (str(dig(event, "item_id")), int(dig(event, "content_index") or 0))
+                self._texts[at] = self._texts.get(at, "") + str(dig(event, "delta") or "")
+            case "error":
+                self._error = _said(dig(event, "error") or event)
+            case _ if dig(event, "response") is not None:
+                self._response = dig(event, "response")
+                self.at(_state(self._response))
+            case _:
+                pass
+
+    def read_so_far(self) -> Told:
+        """What was said in pieces, and not what the last event repeats of it."""
+        told = _read_response(self.agent, self._response, self.stream.exchange)
+        texts: dict[str, str] = {}
+        for (item, _), text in self._texts.items():
+            texts[item] = texts.get(item, "") + text
+        state = "failed" if self._error else told.meaning.state
+        error = told.meaning.error or self._error
+        return replace(told, meaning=replace(told.meaning, state=state, error=error, texts=tuple(texts.values())))
+
+
+def _text_of(said: Input) -> Any:
+    """There is no structured input: agents that want it get what they are told in words."""
+    if said.files:
+        raise Broken(_LACKS["files"])
+    return said.text
+
+
+def _failure(exchange: Exchange) -> str:
+    """What a server that failed at the answer says of it, or nothing: the API has no answer that has failed."""
+    if (exchange.status or 0) < 500 or exchange.status == 501:
+        return ""
+    return _said(dig(exchange.json, "error")) or f"status {exchange.status}"
+
+
+def _said(error: Any) -> str:
+    return str(dig(error, "message") or "")
+
+
+def _finished(reason: Any) -> str:
+    return "completed" if reason == "stop" else str(reason)
+
+
+def _state(response: Any) -> str:
+    status = str(dig(response, "status") or "working")
+    return {"queued": "submitted", "in_progress": "working"}.get(status, status)
+
+
+def _read_response(agent: str, response: Any, exchange: Exchange, after: Handle | None = None) -> Told:
+    id = str(dig(response, "id") or "")
+    texts = [
+        "".join(str(dig(part, "text") or dig(part, "refusal") or "") for part in as_list(dig(item, "content")))
+        for item in as_list(dig(response, "output"))
+        if dig(item, "type") == "message"
+    ]
+    is_next = after is not None and dig(response, "previous_response_id") == after.run
+    thread = after.thread if after is not None and is_next else id
+    meaning = Meaning(_state(response), tuple(filter(None, texts)), error=_said(dig(response, "error")))
+    return Told(meaning, Handle(agent, thread, run=id), exchange)

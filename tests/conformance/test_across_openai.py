@@ -1,0 +1,79 @@
+"""Protocols that carry less than a run: chat completions and responses, across each other."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from conformance.across.play import play
+from conformance.across.report.text import lines
+from conformance.across.verdict import Verdict, judge
+from conformance.probe import Options
+from conformance.trigger import Trigger, Triggers
+from tests.conformance.servers import openai_chat, openai_responses
+from tests.serving import serving
+
+KEY = {"Authorization": "Bearer first-caller"}
+TRIGGERS = Triggers(
+    {
+        **{name: Trigger("Hello", agent="mock-1") for name in ("plain", "question", "data", "files", "long")},
+        "fail": Trigger("fail", agent="mock-1"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Both:
+    chat: str
+    responses: str
+
+    async def compare(self, *only: str) -> Verdict:
+        options = Options(headers=KEY, triggers=TRIGGERS)
+        return judge(await play([self.chat, self.responses], options, only=only))
+
+
+@asynccontextmanager
+async def serve_both(chat: str = "", responses: str = "") -> AsyncGenerator[Both]:
+    """With a violation of either."""
+    async with (
+        serving(openai_chat.SERVER.make(chat)) as one,
+        serving(openai_responses.SERVER.make(responses)) as other,
+    ):
+        yield Both(f"{one}/v1", f"{other}/v1")
+
+
+async def test_models_that_do_the_same_mean_the_same_by_chat_completions_and_by_responses() -> None:
+    async with serve_both() as both:
+        verdict = await both.compare("plain", "turns", "fail")
+    assert verdict.record.protocols == ["openai-chat", "openai-responses"]
+    assert [(each.id, each.difference) for each in verdict.findings] == []
+    assert verdict.is_same and verdict.played == 3
+    told = {each.scenario.name: each.shots["openai-responses"] for each in verdict.record.played}
+    states = {name: [shot.meaning and shot.meaning.state for shot in shots.values()] for name, shots in told.items()}
+    assert states == {"plain": ["completed"], "turns": ["completed", "completed"], "fail": ["failed"]}
+    assert all(shot.meaning and "Hello" in shot.meaning.text for shot in told["turns"].values())
+
+
+async def test_a_model_that_says_nothing_by_one_of_them_is_found_out() -> None:
+    async with serve_both(chat="answers have no text") as both:
+        verdict = await both.compare("plain")
+    [finding] = verdict.against
+    assert finding.difference.aspect == "text"
+    assert {finding.here.protocol, finding.there.protocol} == {"openai-chat", "openai-responses"}
+
+
+async def test_a_model_whose_failure_is_not_told_in_its_stream_is_found_out() -> None:
+    async with serve_both(chat="failed streams just end") as both:
+        verdict = await both.compare("fail", "plain")
+    assert {each.difference.aspect for each in verdict.against} >= {"state", "error"}
+    assert {each.scenario for each in verdict.against} == {"fail"}
+
+
+async def test_what_they_have_no_words_for_is_not_applicable_and_says_why() -> None:
+    async with serve_both() as both:
+        verdict = await both.compare("question", "files", "data", "cancel")
+    marks = {verdict.mark(each, name) for each in verdict.record.played for name in verdict.record.protocols}
+    assert marks == {"–"}
+    assert not verdict.is_same, "nothing was compared"
+    told = "\n".join(lines(verdict))
+    assert "– OpenAI chat, question: a question is an answer like any other: nothing waits for its caller" in told
+    assert "– Open Responses, cancel: a response ends with its connection" in told
