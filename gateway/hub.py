@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, M
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
 from canonical.agent import AgentInfo, Drawn, Invocation, Stateful
@@ -34,18 +34,22 @@ from canonical.message import FilePart, Message
 from canonical.state import TERMINAL, RunStatus
 from canonical.store import Store
 from canonical.thread import Artifact, Interrupt, Run, Task, Thread, ThreadView
-from gateway.agents.python.paused import Parks
+from gateway.agents.python.agent import InProcess
+from gateway.agents.registry import Registry
 from gateway.background import Tasks
 from gateway.clock import Clock
+from gateway.fronted import Fronted
 from gateway.ids import new_id
+from gateway.outbound import Fetcher
 from gateway.runs import deletion, lifecycle, thread_commands
 from gateway.runs import submission as command
-from gateway.runs.engine import Engine, Fronted
+from gateway.runs.engine import Engine
 from gateway.runs.expiry import Expiry
 from gateway.runs.invocation import upstream_of
 from gateway.runs.lifecycle import Start
 from gateway.runs.submission import Bounds, Cancelled, Ids, Submitted
 from gateway.runs.webhooks import Deliverer, WriterFactory
+from gateway.settings.model import Limits
 from gateway.storage import items, listing, queries
 from gateway.storage.blobs import Blobs
 from gateway.storage.checkpoints import Attached
@@ -68,59 +72,16 @@ _LATEST = 2**62
 """Microseconds that a start may be delayed by: with the time of the day, it is a number that a database can hold."""
 
 
-class Registered(Protocol):
-    """The configured agents (`gateway.agents.registry`)."""
-
-    def get(self, name: str) -> Fronted: ...
-
-    async def get_reachable(self, name: str) -> Fronted:
-        """The same, and looks for one that is broken."""
-        ...
-
-    def all(self) -> Sequence[Fronted]: ...
-
-
-class Fetches(Protocol):
-    """Calls to addresses that callers named, under the gateway's rules (`gateway.http.outbound`)."""
-
-    async def check(self, url: str) -> Any: ...
-
-    async def get(self, url: str, received: Callable[[int], None]) -> bytes: ...
-
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> int: ...
-
-
-class Limits(Protocol):
-    """The part of the settings that the hub lives by; sizes in bytes, times in seconds."""
-
-    @property
-    def inline(self) -> int: ...
-    @property
-    def run(self) -> float: ...
-    @property
-    def cancel_grace(self) -> float: ...
-    @property
-    def ephemeral_ttl(self) -> float: ...
-    @property
-    def input_ttl(self) -> float: ...
-    @property
-    def event(self) -> int: ...
-    @property
-    def input(self) -> int: ...
-    @property
-    def metadata(self) -> int: ...
-
-
 class Hub:
     def __init__(
         self,
         *,
-        registry: Registered,
+        registry: Registry,
         journal_url: str,
         blobs: Blobs,
         limits: Limits,
         bounds: Bounds,
-        fetcher: Fetches,
+        fetcher: Fetcher,
         writers: Mapping[str, WriterFactory],
         webhook_protocols: Mapping[str, str] = MappingProxyType({}),
         power: bool = False,
@@ -153,7 +114,7 @@ class Hub:
         """By dialect: in which protocol's words the thread is named, if that has names of its own for threads."""
         self._tasks = Tasks()
         self._expiry = Expiry(self.journal, limits, self._erase_expired, self._clock)
-        self._parking = [each.agent for each in registry.all() if isinstance(each.agent, Parks)]
+        self._parking = [each.agent for each in registry.all() if isinstance(each.agent, InProcess)]
         self._items = items.Store(self.journal, self._clock, limits.input)
         self.store: Store = self._items
 

@@ -9,11 +9,12 @@ from typing import Any
 import httpx
 
 from gateway.agents.python.agent import wrap
-from gateway.agents.registry import Fronted, Registry, connect
+from gateway.agents.registry import Registry, connect
+from gateway.fronted import Fronted
 from gateway.http.app import create_app, open_hub
 from gateway.http.connection import protocol_options
-from gateway.http.outbound import Fetcher
 from gateway.hub import Hub
+from gateway.outbound import Fetcher
 from gateway.settings.model import Settings
 from gateway.storage.database import sqlite_path
 from tests import loopback

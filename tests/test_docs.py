@@ -23,7 +23,7 @@ TERMS: Final = {
     "load balancing": "gateway/agents/failover.py",
     "replay of paused generators": "canonical/replay.py",
     "server-sent events": "adapters/_sse.py",
-    "ssrf": "gateway/http/outbound.py",
+    "ssrf": "gateway/outbound.py",
     "state machine": "canonical/state.py",
     "ttl": "gateway/runs/expiry.py",
     "unit of work": "gateway/storage/transaction.py",

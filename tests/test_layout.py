@@ -111,6 +111,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/settings/load.py": "tests/gateway/settings/test_model.py",
     "gateway/settings/place.py": "tests/behaviour/test_secrets.py",
     "gateway/background.py": "tests/gateway/runs/test_engine.py",
+    "gateway/fronted.py": "tests/gateway/agents/test_registry.py",
     "gateway/ids.py": "tests/gateway/runs/test_event_check.py",
     "gateway/agents/detection.py": "tests/gateway/cli/test_add.py",
     "gateway/agents/langgraph/signature.py": "tests/gateway/agents/langgraph/test_factory.py",

@@ -13,7 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType, ModuleType
@@ -30,7 +30,8 @@ from gateway.agents.detection import Detected, Detector, Undetected
 from gateway.agents.failover import Server, fleet
 from gateway.agents.langgraph.signature import makes_graphs
 from gateway.agents.python.agent import wrap
-from gateway.settings.model import AgentSettings, Settings, Timeout
+from gateway.fronted import Again, Fronted
+from gateway.settings.model import AgentSettings, Settings
 
 log = logging.getLogger("babelgate.registry")
 
@@ -48,39 +49,6 @@ def agent_name(text: str) -> str:
     """A legal agent name that is like `text`."""
     legal = re.sub(r"[^-a-z0-9_.]+", "-", text.lower())[:63].strip("-_.")
     return legal if AGENT_NAME.fullmatch(legal) else "agent"
-
-
-@dataclass(frozen=True, slots=True)
-class Fronted:
-    """An agent behind the gateway."""
-
-    info: AgentInfo
-    agent: Agent | None
-    """None = broken."""
-    broken: str | None = None
-    """Why, in one line."""
-    concurrency: int | None = None
-    timeout: Timeout = field(default_factory=Timeout)
-    idempotent: bool = False
-    replay: bool = True
-    forward: frozenset[str] = frozenset()
-    """Names of headers, in lower case."""
-    instance: str | None = None
-    """Of the gateway that the agent's server is, if it is one."""
-    because: str = ""
-    """What its server was found to speak, in one line."""
-    server: str | None = None
-    """The URL of the server that was given to be served whole, if it is one of its agents."""
-    again: "Again | None" = field(default=None, repr=False)
-    """Looks for a broken one behind a URL."""
-
-    @property
-    def total_timeout(self) -> float | None:
-        return self.timeout.total
-
-
-Again = Callable[[Detector], Awaitable[Sequence[Fronted]]]
-"""What there is in the place of a broken agent; if it still is, that one, with the reason of now."""
 
 
 class Registry:
@@ -134,10 +102,9 @@ class Registry:
             self._looking[name] = asyncio.ensure_future(self._refresh_agent(name, again))
         return self._looking.get(name)
 
-    async def _refresh_agent(self, name: str, again: "Again") -> None:
+    async def _refresh_agent(self, name: str, again: Again) -> None:
         try:
-            async with Detector() as detector:
-                found = await again(detector)
+            found = await again()
         finally:
             del self._looking[name]
             self._looked[name] = time.monotonic()
@@ -208,6 +175,11 @@ def _apart(agents: Iterable[Fronted], taken: Container[str]) -> dict[str, Fronte
     return found
 
 
+async def _look_again(look: Callable[[Detector], Awaitable[Sequence[Fronted]]]) -> Sequence[Fronted]:
+    async with Detector() as detector:
+        return await look(detector)
+
+
 async def _front(name: str, settings: AgentSettings, detector: Detector) -> Sequence[Fronted]:
     try:
         if settings.target is not None:
@@ -215,7 +187,7 @@ async def _front(name: str, settings: AgentSettings, detector: Detector) -> Sequ
         else:
             found = await _upstream(name, settings, detector)
     except _Broken as error:
-        again = None if settings.target is not None else partial(_front, name, settings)
+        again = None if settings.target is not None else partial(_look_again, partial(_front, name, settings))
         found = Fronted(AgentInfo(name=name), None, str(error), instance=error.instance, again=again)
     update = {"name": name, "continuable": settings.continuable or found.info.continuable}
     if settings.description is not None:
@@ -236,7 +208,8 @@ async def _front_all(url: str, detector: Detector) -> Sequence[Fronted]:
     try:
         found = await _detect_agents(detector, url, {}, None)
     except _Broken as error:
-        info, again = AgentInfo(name=agent_name(urlsplit(url).netloc)), partial(_front_all, url)
+        info = AgentInfo(name=agent_name(urlsplit(url).netloc))
+        again = partial(_look_again, partial(_front_all, url))
         return [Fronted(info, None, str(error), instance=error.instance, server=url, again=again)]
     log.info("%s", found.because)
     plain = AgentSettings(url=url)

@@ -6,9 +6,10 @@ from importlib.metadata import version
 import click
 
 from adapters import ADAPTERS
-from gateway.agents.registry import Fronted, Registry
+from gateway.agents.registry import Registry
 from gateway.cli.listener import is_loopback
 from gateway.cli.log import one_line
+from gateway.fronted import Fronted
 from gateway.settings.model import Settings
 
 

@@ -1,10 +1,10 @@
 """A conversation with an agent on the command line, in no protocol's words: what is sent, and what is heard."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
-from canonical.value import Json, JsonObject
+from canonical.value import JsonObject
 
 ABSENT: Final = "no gateway answers there: start one with babelgate serve, or name another with --url"
 
@@ -37,20 +37,6 @@ Heard = Said | Noted | Asked
 
 class Failed(Exception):
     """The agent, the gateway or the way to it failed; the message says how."""
-
-
-class Conversation(Protocol):
-    """With one agent, in one protocol."""
-
-    def send(self, text: str) -> AsyncGenerator[Heard]:
-        """Raises Failed."""
-        ...
-
-    def answer(self, answers: Sequence[tuple[Asked, Json]]) -> AsyncGenerator[Heard]:
-        """All questions that were asked. Raises Failed."""
-        ...
-
-    async def aclose(self) -> None: ...
 
 
 def bearer(key: str | None) -> Mapping[str, str]:

@@ -31,6 +31,8 @@ from gateway.cli.conversation import ABSENT, Asked, Failed, Heard, Noted, Said, 
 
 
 class Line:
+    """A conversation with one agent, in one protocol."""
+
     def __init__(self, protocol: str, url: str, agent: str, key: str | None) -> None:
         upstream = next(each for each in UPSTREAMS if each.protocol == protocol)
         self._client = upstream.client(url + (upstream.own_path or "").format(agent=agent), agent, headers=bearer(key))
@@ -46,9 +48,11 @@ class Line:
         await self._client.aclose()
 
     def send(self, text: str) -> AsyncGenerator[Heard]:
+        """Raises Failed."""
         return self._read_events(replace(self._call, messages=(Message.of(text, "user"),)))
 
     def answer(self, answers: Sequence[tuple[Asked, Json]]) -> AsyncGenerator[Heard]:
+        """All questions that were asked. Raises Failed."""
         self._call = replace(self._call, run_id=following(self._call.run_id))
         given = tuple(InterruptAnswered(interrupt_id=asked.id, value=value) for asked, value in answers)
         return self._read_events(replace(self._call, cause="answer", answers=given))

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 import click
 
 from canonical.value import Json, JsonObject
-from gateway.cli.conversation import Asked, Conversation, Failed, Heard, Noted, Said
+from gateway.cli.conversation import Asked, Failed, Heard, Noted, Said
 from gateway.cli.errors import USAGE, Refusal
 from gateway.cli.line import Line
 
@@ -23,7 +23,7 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None) -> None:
         raise Refusal(f"--url {url}: a URL begins with http:// or https://", code=USAGE)
     if key is not None and not (key.isascii() and key.isprintable()):
         raise Refusal("--key: a key is printable ASCII", code=USAGE)
-    line: Conversation = Line(protocol, url.rstrip("/"), name, key)
+    line = Line(protocol, url.rstrip("/"), name, key)
     with asyncio.Runner() as runner:
         try:
             asked = runner.run(_show(line.send(text)))

@@ -27,8 +27,8 @@ from gateway.cli.log import set_up_logging
 from gateway.cli.target import read_targets
 from gateway.http.app import create_app, open_hub
 from gateway.http.connection import protocol_options, raise_open_files
-from gateway.http.outbound import Fetcher
 from gateway.hub import Hub
+from gateway.outbound import Fetcher
 from gateway.settings.load import ConfigError, load
 from gateway.settings.model import Settings
 

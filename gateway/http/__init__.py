@@ -1,1 +1,1 @@
-"""The gateway as an ASGI application: routes, middleware, limits of connections, and outbound requests (SSRF guard)."""
+"""The gateway as an ASGI application: routes, middleware, and limits of connections."""

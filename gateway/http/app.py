@@ -12,10 +12,11 @@ from adapters import ADAPTERS, Adapter
 from adapters._server.caller import caller
 from canonical import Fault, FaultCode, FaultError
 from gateway.agents.failover import ServerPool
-from gateway.agents.registry import Fronted, Registry
+from gateway.agents.registry import Registry
+from gateway.fronted import Fronted
 from gateway.http.middleware import GatewayMiddleware
-from gateway.http.outbound import Fetcher
 from gateway.hub import Hub
+from gateway.outbound import Fetcher
 from gateway.runs.submission import Bounds
 from gateway.settings.model import Settings
 from gateway.storage.blobs import Blobs

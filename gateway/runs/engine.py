@@ -11,14 +11,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
-from canonical.agent import DETACH, Agent, AgentInfo, Reattachable
+from canonical.agent import DETACH, Reattachable
 from canonical.event import ArtifactAdded, Event, InterruptRaised, PartAdded
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.message import FilePart
 from canonical.state import RunReason, RunStatus, TaskState
 from gateway.background import Tasks
+from gateway.fronted import Fronted
 from gateway.runs import lifecycle
 from gateway.runs.attempt import Attempt, Entry, Past
 from gateway.runs.event_check import Recorder, files_of
@@ -41,25 +42,6 @@ _BATCH = 64
 """Events that a pump takes from an agent that never waits, before it lets others have the loop."""
 _BYTES = 4 * 2**20
 """The same, of them as JSON. They are stored together, and everything else that is to be stored waits meanwhile."""
-
-
-class Fronted(Protocol):
-    """What the engine needs to know of a configured agent (`gateway.agents.registry`)."""
-
-    @property
-    def info(self) -> AgentInfo: ...
-    @property
-    def agent(self) -> Agent | None: ...
-    @property
-    def broken(self) -> str | None: ...
-    @property
-    def concurrency(self) -> int | None: ...
-    @property
-    def total_timeout(self) -> float | None: ...
-    @property
-    def idempotent(self) -> bool: ...
-    @property
-    def forward(self) -> frozenset[str]: ...
 
 
 @dataclass(slots=True)
@@ -266,7 +248,7 @@ class Engine:
             fronted = await self._reach(start.task.agent)
             if fronted.agent is None:
                 raise FaultError(FaultCode.AGENT_UNREACHABLE, f"Agent {fronted.info.name}: {fronted.broken}")
-            seconds = fronted.total_timeout or self._run_timeout
+            seconds = fronted.timeout.total or self._run_timeout
             pump.timer = asyncio.get_running_loop().call_later(seconds, self._expire, pump, seconds)
             call = await self._invocations.make(start, fronted.info)
             reattached = past is not None and past.reattached

@@ -9,7 +9,7 @@ import heapq
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from sqlalchemy import Connection, select, text
 
@@ -20,6 +20,7 @@ from canonical.thread import Thread, ThreadView
 from gateway.background import Tasks
 from gateway.clock import Clock
 from gateway.runs import lifecycle
+from gateway.settings.model import Limits
 from gateway.storage import listing
 from gateway.storage.journal import Journal
 from gateway.storage.statements import table_of
@@ -32,30 +33,21 @@ _AGAIN: Final = 60_000_000
 """Microseconds until the next look at a thread that could not be erased."""
 
 
-class Lifetimes(Protocol):
-    """Seconds."""
-
-    @property
-    def ephemeral_ttl(self) -> float: ...
-    @property
-    def input_ttl(self) -> float: ...
-
-
 class Expiry:
     """Threads are known here by their keys: an id that was given out again is another thread's."""
 
     def __init__(
         self,
         journal: Journal,
-        lifetimes: Lifetimes,
+        limits: Limits,
         erase: Callable[[Thread, int, int], Awaitable[bool]],
         clock: Clock,
     ) -> None:
         """`erase` takes a thread, its key, and the seq of its newest record, and says whether it still was that one, so
         that the thread is gone."""
         self._journal = journal
-        self._ephemeral_ttl = round(lifetimes.ephemeral_ttl * 1e6)
-        self._input_ttl = round(lifetimes.input_ttl * 1e6)
+        self._ephemeral_ttl = round(limits.ephemeral_ttl * 1e6)
+        self._input_ttl = round(limits.input_ttl * 1e6)
         self._erase = erase
         self._clock = clock
         self._changed: dict[int, int | None] = {}

@@ -8,17 +8,19 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Literal, Protocol, cast
+from typing import Any, cast
 from weakref import WeakValueDictionary
 
 from sqlalchemy import update
 
+from adapters._adapter import WebhookWriter
 from canonical.event import Record, TaskChanged
 from canonical.fault import FaultCode, FaultError
 from canonical.hub import Scope, Webhook
 from canonical.state import TERMINAL
 from canonical.thread import Task
 from gateway.background import Tasks
+from gateway.outbound import Fetcher
 from gateway.storage.journal import Journal
 from gateway.storage.queries import Due
 from gateway.storage.statements import table_of
@@ -33,33 +35,20 @@ _AT_ONCE = 16
 """Posts of one owner that are under way at a time: each takes a connection, and time of the loop."""
 
 
-class Writer(Protocol):
-    @property
-    def scope(self) -> Literal["task", "thread"]: ...
-    @property
-    def once(self) -> bool: ...
-    def headers(self) -> Mapping[str, str]: ...
-    def write(self, record: Record) -> Any: ...
-
-
-WriterFactory = Callable[[Webhook, Task, str], Writer]
+WriterFactory = Callable[[Webhook, Task, str], WebhookWriter]
 Read = Callable[[str, Scope, int], AsyncIterator[Sequence[Record]]]
-
-
-class Poster(Protocol):
-    """Posts under the gateway's rules for addresses that callers name (`gateway.http.outbound`)."""
-
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
-        """The status of the answer. Raises FaultError for an address that is not allowed, OSError-like for the rest."""
-        ...
 
 
 class Deliverer:
     def __init__(
-        self, journal: Journal, poster: Poster, writers: Mapping[str, WriterFactory], pauses: Sequence[float] = _PAUSES
+        self,
+        journal: Journal,
+        fetcher: Fetcher,
+        writers: Mapping[str, WriterFactory],
+        pauses: Sequence[float] = _PAUSES,
     ) -> None:
         self._journal = journal
-        self._poster = poster
+        self._fetcher = fetcher
         self._writers = writers
         self._pauses = pauses
         self._tasks = Tasks()
@@ -90,7 +79,7 @@ class Deliverer:
     async def stop(self) -> None:
         await self._tasks.stop()
 
-    async def _deliver(self, due: Due, task: Task, writer: Writer, read: Read) -> None:
+    async def _deliver(self, due: Due, task: Task, writer: WebhookWriter, read: Read) -> None:
         """The writer sees the task, or its thread, from the first record, so that its snapshots are whole; what was
         delivered is not posted again."""
         key = (due.owner, task.task_id, due.webhook.webhook_id)
@@ -109,7 +98,7 @@ class Deliverer:
             if running is not None and running[1] is asyncio.current_task():
                 del self._running[key]
 
-    async def _tell(self, due: Due, writer: Writer, record: Record) -> bool:
+    async def _tell(self, due: Due, writer: WebhookWriter, record: Record) -> bool:
         """Whether there is more to tell."""
         bodies = list(writer.write(record))
         new = record.seq > due.delivered_seq
@@ -134,7 +123,7 @@ class Deliverer:
         for pause in (*self._pauses, None):
             try:
                 async with turn:
-                    status = await self._poster.post(webhook.url, headers, body)
+                    status = await self._fetcher.post(webhook.url, headers, body)
                 if 200 <= status < 300:
                     return True
                 said = f"status {status}"

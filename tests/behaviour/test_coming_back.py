@@ -37,11 +37,11 @@ from canonical.event import (
     UpstreamBound,
 )
 from gateway.hub import Hub
+from gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,
     Activation,
     House,
-    Limits,
     Scripted,
     answer,
     asked,

@@ -11,7 +11,7 @@ from litestar import Litestar, Request, Response, get, post
 
 from gateway.agents.registry import connect
 from gateway.http.app import create_app, open_hub
-from gateway.http.outbound import Fetcher
+from gateway.outbound import Fetcher
 from gateway.settings.model import Settings
 from tests import loopback
 from tests.serving import serving

@@ -9,7 +9,7 @@ from langchain_core.outputs import ChatGenerationChunk
 from langgraph.graph import START  # pyright: ignore[reportMissingTypeStubs]
 
 from gateway.agents.langgraph.agent import front
-from gateway.agents.registry import Fronted
+from gateway.fronted import Fronted
 from tests.gateway.graphs import Model, State, new, words
 from tests.gateway.hubs import within
 from tests.pairs.a2a import JsonRpc03, JsonRpc10

@@ -60,13 +60,13 @@ from canonical.state import TERMINAL
 from gateway.clock import Clock
 from gateway.hub import Hub as TheHub
 from gateway.runs import lifecycle
+from gateway.settings.model import Limits
 from gateway.storage.transaction import Ledger
 from tests.gateway.hubs import (
     OWNER,
     Echo,
     Held,
     House,
-    Limits,
     Scripted,
     answer,
     check_invariants,

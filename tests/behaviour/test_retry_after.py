@@ -9,7 +9,8 @@ import pytest
 
 from canonical import Message, Submission
 from gateway.agents.python.agent import wrap
-from gateway.agents.registry import Fronted, connect
+from gateway.agents.registry import connect
+from gateway.fronted import Fronted
 from gateway.settings.model import Settings
 from tests.faults.proxy import proxied, status
 from tests.running import running

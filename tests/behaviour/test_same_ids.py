@@ -12,8 +12,10 @@ from uuid import uuid4
 from canonical import Ask, FaultError, Receipt, Scope, TaskState, ThreadChange, Webhook
 from canonical.fold import Fold
 from gateway.agents.python.agent import wrap
+from gateway.fronted import Fronted
 from gateway.hub import Hub
 from gateway.runs.deletion import erase_unchanged
+from gateway.settings.model import Limits
 from gateway.storage.queries import thread_key
 from gateway.storage.transaction import Erased
 from tests.gateway.heard import hearing
@@ -21,10 +23,8 @@ from tests.gateway.hubs import (
     OWNER,
     Activation,
     Echo,
-    Fronted,
     Held,
     House,
-    Limits,
     Scripted,
     answer,
     asked,

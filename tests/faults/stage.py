@@ -20,7 +20,8 @@ from canonical import Answers, Ask, Fold, Invocation, Message, Receipt, Record, 
 from canonical.event import PartAdded, PartDelta
 from gateway.agents import failover as fleets
 from gateway.agents.failover import Breaker, Server, ServerPool, fleet
-from gateway.agents.registry import Fronted, Registry, connect
+from gateway.agents.registry import Registry, connect
+from gateway.fronted import Fronted
 from gateway.settings.model import Settings
 from tests.adapters.openai.model import Answer, serve
 from tests.faults.proxy import Proxy, proxied

@@ -11,7 +11,8 @@ import pytest
 
 from adapters.acp.client import Client
 from gateway.agents.failover import Server, fleet
-from gateway.agents.registry import Fronted, connect
+from gateway.agents.registry import connect
+from gateway.fronted import Fronted
 from gateway.settings.model import Settings
 from tests.faults.proxy import Cut, Proxy, Stall, Trouble, status
 from tests.faults.stage import BOUND, COOLDOWN, WIRES, Stage, hurry, keeps_the_laws, serves, words_of

@@ -17,8 +17,6 @@ from canonical import (
     AgentInfo,
     Answers,
     Event,
-    FaultCode,
-    FaultError,
     Interrupt,
     Invocation,
     Message,
@@ -42,11 +40,14 @@ from canonical.event import (
     TaskChanged,
 )
 from canonical.state import TERMINAL
+from gateway.agents.registry import Registry
 from gateway.clock import Clock
-from gateway.http.outbound import Fetcher
+from gateway.fronted import Fronted
 from gateway.hub import Hub
+from gateway.outbound import Fetcher
 from gateway.runs.submission import Bounds
 from gateway.runs.webhooks import WriterFactory
+from gateway.settings.model import Limits, Timeout
 from gateway.storage.blobs import Blobs
 from gateway.storage.transaction import Ledger
 from tests.empty import make_database
@@ -168,47 +169,6 @@ class Scripted:
             mine.closed.set()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    inline: int = 2**20
-    run: float = 100
-    cancel_grace: float = 5
-    event: int = 8 * 2**20
-    ephemeral_ttl: float = 60
-    input_ttl: float = 604800
-    input: int = 8 * 2**20
-    metadata: int = 2**20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fronted:
-    info: AgentInfo
-    agent: Agent | None
-    broken: str | None = None
-    concurrency: int | None = None
-    total_timeout: float | None = None
-    idempotent: bool = False
-    forward: frozenset[str] = frozenset()
-
-
-class Agents:
-    """The agents of one hub, by name."""
-
-    def __init__(self, agents: Sequence[Fronted]) -> None:
-        self._agents = {each.info.name: each for each in agents}
-
-    def get(self, name: str) -> Fronted:
-        if name not in self._agents:
-            raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {name}")
-        return self._agents[name]
-
-    async def get_reachable(self, name: str) -> Fronted:
-        return self.get(name)
-
-    def all(self) -> Sequence[Fronted]:
-        return list(self._agents.values())
-
-
 def fronted(
     name: str,
     agent: Agent | None,
@@ -224,7 +184,7 @@ def fronted(
         agent=agent,
         broken=broken,
         concurrency=concurrency,
-        total_timeout=total,
+        timeout=Timeout(total=total),
         idempotent=idempotent,
     )
 
@@ -251,7 +211,7 @@ class House:
         make_database(self.folder / name)
         self._agents |= {each.agent for each in agents if isinstance(each.agent, Scripted)}
         hub = Hub(
-            registry=Agents(agents),
+            registry=Registry(agents),
             journal_url=f"sqlite:///{self.folder / name}",
             blobs=Blobs(self.folder / "blobs", 2**28),
             limits=limits or Limits(),

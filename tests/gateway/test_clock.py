@@ -15,22 +15,10 @@ import gateway
 from canonical import FaultError, RunStatus, Scope, TaskState, ThreadChange
 from gateway.clock import Clock
 from gateway.hub import Hub
+from gateway.settings.model import Limits
 from gateway.storage.blobs import Blobs
 from gateway.storage.transaction import Ledger
-from tests.gateway.hubs import (
-    OWNER,
-    Echo,
-    House,
-    Limits,
-    Scripted,
-    ends,
-    follow,
-    fronted,
-    log,
-    reaches,
-    submit,
-    within,
-)
+from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, follow, fronted, log, reaches, submit, within
 
 SECOND: Final = 1_000_000
 HOUR: Final = 3600 * SECOND

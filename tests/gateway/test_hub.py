@@ -24,12 +24,12 @@ from canonical import (
 )
 from canonical.event import Custom, MessageStarted, PartAdded, PartDelta, RunCreated, RunEnded, TaskChanged
 from gateway.hub import Hub
+from gateway.settings.model import Limits
 from gateway.storage.transaction import Ledger
 from tests.gateway.hubs import (
     OWNER,
     Echo,
     House,
-    Limits,
     Scripted,
     answer,
     ends,

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from adapters.acp.agents import upstream_name
 from adapters.acp.client import Client, discover
-from gateway.agents.registry import Fronted
+from gateway.fronted import Fronted
 from tests import loopback
 from tests.interop.driver import BOUND, OfficialClient, OfficialServer, start_client, start_server
 from tests.running import Running, running

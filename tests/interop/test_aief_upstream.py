@@ -15,7 +15,7 @@ from adapters.aief import Client, discover
 from canonical import FaultCode, FilePart, Message, TextPart
 from canonical.event import ArtifactAdded, StepStarted, UpstreamBound
 from conformance.contract import Heard, check_agent
-from gateway.agents.registry import Fronted
+from gateway.fronted import Fronted
 from tests import loopback
 from tests.adapters.a2a.talk import Reminded, Talk
 from tests.interop.driver import BOUND, OfficialServer, start_server

@@ -17,7 +17,7 @@ from canonical import Event, Record
 from canonical.agent import DETACH
 from canonical.event import Custom, UpstreamBound
 from conformance.contract import check_agent
-from gateway.agents.registry import Fronted
+from gateway.fronted import Fronted
 from tests import loopback
 from tests.adapters.a2a.talk import Reminded, Talk
 from tests.interop.langgraph_dev import langgraph_dev

@@ -13,7 +13,8 @@ import pytest
 from canonical import Carry, Feature, Run, Scope
 from canonical.event import RunStarted
 from docs.pairing import AGENTS, SERVERS, Cell, Side, cell
-from gateway.agents.registry import Fronted, connect
+from gateway.agents.registry import connect
+from gateway.fronted import Fronted
 from gateway.settings.model import Settings
 from tests.gateway.knowledge import knowledge
 from tests.interop.driver import OfficialServer, start_server

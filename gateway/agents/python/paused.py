@@ -3,18 +3,9 @@
 import asyncio
 import logging
 from collections import OrderedDict
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeVar
 
 log = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class Parks(Protocol):
-    """An agent that keeps paused calls of its own."""
-
-    def forget(self, owner: str, task_id: str) -> None:
-        """The task has ended: what is parked for it will not be needed."""
-        ...
 
 
 class Closable(Protocol):

@@ -31,27 +31,17 @@ from canonical.event import Custom, MessageEnded, MessageStarted, PartAdded, Par
 from canonical.message import AnnotationPart, ReasoningPart, RefusalPart
 from gateway import demo
 from gateway.agents.python.agent import wrap
-from gateway.agents.registry import Fronted, Registry
-from gateway.http.outbound import Fetcher
+from gateway.agents.registry import Registry
+from gateway.fronted import Fronted
 from gateway.hub import Hub
+from gateway.outbound import Fetcher
 from gateway.runs.submission import Bounds
+from gateway.settings.model import Limits
 from gateway.storage.blobs import Blobs
 from tests.bridge import Bridge
 
 BOUND = 10
 """Seconds within which whatever a test waits for must come."""
-
-
-@dataclass
-class Limits:
-    inline: int = 1000
-    run: float = 60
-    cancel_grace: float = 1
-    event: int = 8 * 1024 * 1024
-    ephemeral_ttl: float = 60
-    input_ttl: float = 604800
-    input: int = 8 * 2**20
-    metadata: int = 2**20
 
 
 class Gates:
@@ -208,7 +198,7 @@ async def opened(folder: Path, agents: Mapping[str, Any] | None = None, **limits
         registry=registry,
         journal_url=f"sqlite:///{folder}/hub.db",
         blobs=Blobs(folder / "blobs", 10_000_000),
-        limits=Limits(**limits),
+        limits=Limits.model_validate({"inline": 1000, "cancel_grace": 1, **limits}),
         bounds=Bounds(),
         fetcher=fetcher,
         writers=adapter.webhooks,

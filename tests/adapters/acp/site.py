@@ -13,10 +13,11 @@ import httpx
 from adapters._sse import Frames
 from gateway import demo
 from gateway.agents.python.agent import wrap
-from gateway.agents.registry import Fronted, Registry
+from gateway.agents.registry import Registry
+from gateway.fronted import Fronted
 from gateway.http.app import create_app, open_hub
-from gateway.http.outbound import Fetcher
 from gateway.hub import Hub
+from gateway.outbound import Fetcher
 from gateway.settings.model import DEMO, Settings
 from tests.bridge import client
 

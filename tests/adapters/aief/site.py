@@ -21,7 +21,7 @@ from canonical import (
 )
 from canonical.event import Custom, Event, StepEnded, StepStarted
 from gateway import demo
-from gateway.agents.registry import Fronted
+from gateway.fronted import Fronted
 from gateway.hub import Hub
 from gateway.settings.model import DEMO
 from tests.running import running

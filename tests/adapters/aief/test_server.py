@@ -24,7 +24,7 @@ from canonical import (
 from canonical.event import RunEnded
 from canonical.thread import following
 from gateway.agents.python.agent import wrap
-from gateway.agents.registry import Fronted
+from gateway.fronted import Fronted
 from tests.adapters.aief.site import BOUND, NOBODY, OWNER, Site, opened, within
 
 STEPS = "/agent/echo/ap/v1/agent/tasks"

@@ -10,7 +10,7 @@ import pytest
 
 from adapters.openai.client import Client
 from canonical import AgentInfo, Answers, FilePart, Message, Receipt, Record, Scope, Submission, TaskState
-from gateway.agents.registry import Fronted
+from gateway.fronted import Fronted
 from tests.adapters.openai.model import BOUND, Answer, Call, Server, serve
 from tests.running import Running, running
 

@@ -12,11 +12,12 @@ import pytest
 
 from adapters import ADAPTERS
 from gateway.agents.python.agent import wrap
-from gateway.agents.registry import Fronted, Registry, connect
+from gateway.agents.registry import Registry, connect
 from gateway.demo import files
+from gateway.fronted import Fronted
 from gateway.http.app import create_app, open_hub
-from gateway.http.outbound import Fetcher
 from gateway.hub import Hub
+from gateway.outbound import Fetcher
 from gateway.settings.model import Settings
 from tests.bridge import Bridge
 

@@ -30,11 +30,11 @@ from canonical.event import (
     RunEnded,
     UpstreamBound,
 )
+from gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,
     Echo,
     House,
-    Limits,
     Scripted,
     answer,
     asked,

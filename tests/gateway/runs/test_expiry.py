@@ -5,11 +5,11 @@ import pytest
 from canonical import FaultCode, FaultError, Scope, Submission, TaskState, ThreadChange
 from gateway.clock import Clock
 from gateway.hub import Hub
+from gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,
     Echo,
     House,
-    Limits,
     Scripted,
     batches,
     ends,

@@ -7,8 +7,9 @@ import pytest
 
 from canonical import AgentInfo, FaultCode, TaskState
 from canonical.event import RunEnded
+from gateway.fronted import Fronted
 from gateway.runs.output_schema import misfit
-from tests.gateway.hubs import Fronted, House, Scripted, ends, submit
+from tests.gateway.hubs import House, Scripted, ends, submit
 from tests.running import running
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

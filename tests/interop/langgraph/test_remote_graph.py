@@ -11,7 +11,7 @@ from langgraph_sdk import get_client
 
 from gateway import demo
 from gateway.agents.langgraph.agent import front
-from gateway.agents.registry import Fronted
+from gateway.fronted import Fronted
 from tests.gateway.graphs import GRAPHS
 from tests.gateway.hubs import within
 from tests.interop.langgraph.talk import said

@@ -33,7 +33,7 @@ from canonical.event import InterruptRaised, TaskChanged
 from canonical.fold import Fold
 from canonical.state import TERMINAL, WAITING
 from conformance.contract import check_agent
-from gateway.agents.registry import Fronted
+from gateway.fronted import Fronted
 from tests import loopback
 from tests.adapters.a2a.site import AGENTS
 from tests.adapters.a2a.talk import Reminded

@@ -13,7 +13,7 @@ from adapters.aief import Client, discover, upstream_name
 from canonical import FaultCode
 from canonical.event import ArtifactAdded, LossNoted, PartAdded, StepStarted, UpstreamBound
 from conformance.contract import Dialogue, Heard
-from gateway.agents.registry import Fronted
+from gateway.fronted import Fronted
 from tests import loopback
 from tests.adapters.a2a.talk import Talk
 from tests.adapters.aief.site import BOUND, Site, opened, within

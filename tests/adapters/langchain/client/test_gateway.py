@@ -27,7 +27,7 @@ from canonical.event import (
 )
 from conformance.contract import check_agent
 from gateway import demo
-from gateway.agents.registry import Fronted
+from gateway.fronted import Fronted
 from gateway.settings.model import DEMO
 from tests.adapters.a2a.talk import Reminded, Talk
 from tests.gateway.hubs import Scripted, say, within

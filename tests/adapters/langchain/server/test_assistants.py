@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from canonical import AgentInfo
-from gateway.agents.registry import Fronted
+from gateway.fronted import Fronted
 from tests.gateway.hubs import Echo
 from tests.running import running
 

@@ -15,7 +15,8 @@ import pytest
 from adapters.langchain.server.create_run import open_questions
 from canonical import AgentInfo, FaultCode, FaultError, Invocation
 from gateway.agents.langgraph.agent import front
-from gateway.agents.registry import Fronted, connect
+from gateway.agents.registry import connect
+from gateway.fronted import Fronted
 from gateway.settings.model import Settings
 from tests.gateway.graphs import GRAPHS, State, builder, chat
 from tests.gateway.hubs import Echo, within

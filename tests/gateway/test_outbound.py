@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from canonical import FaultCode, FaultError
-from gateway.http.outbound import Fetcher
+from gateway.outbound import Fetcher
 from tests.certificate import self_signed
 
 PUBLIC = "93.184.215.14"

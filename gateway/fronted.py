@@ -1,0 +1,36 @@
+"""A configured agent as the rest of the gateway sees it: what it says of itself, the agent, and its settings."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from canonical.agent import Agent, AgentInfo
+from gateway.settings.model import Timeout
+
+
+@dataclass(frozen=True, slots=True)
+class Fronted:
+    """An agent behind the gateway."""
+
+    info: AgentInfo
+    agent: Agent | None
+    """None = broken."""
+    broken: str | None = None
+    """Why, in one line."""
+    concurrency: int | None = None
+    timeout: Timeout = field(default_factory=Timeout)
+    idempotent: bool = False
+    replay: bool = True
+    forward: frozenset[str] = frozenset()
+    """Names of headers, in lower case."""
+    instance: str | None = None
+    """Of the gateway that the agent's server is, if it is one."""
+    because: str = ""
+    """What its server was found to speak, in one line."""
+    server: str | None = None
+    """The URL of the server that was given to be served whole, if it is one of its agents."""
+    again: "Again | None" = field(default=None, repr=False)
+    """Looks for a broken one behind a URL."""
+
+
+Again = Callable[[], Awaitable[Sequence[Fronted]]]
+"""What there is in the place of a broken agent; if it still is, that one, with the reason of now."""
