@@ -47,7 +47,7 @@ from gateway.runs.engine import Engine
 from gateway.runs.expiry import Expiry
 from gateway.runs.invocation import upstream_of
 from gateway.runs.lifecycle import Start
-from gateway.runs.submission import Bounds, Cancelled, Ids, Submitted
+from gateway.runs.submission import Cancelled, Ids, Submitted
 from gateway.runs.webhooks import Deliverer, WriterFactory
 from gateway.settings.model import Limits
 from gateway.storage import items, listing, queries
@@ -80,7 +80,6 @@ class Hub:
         journal_url: str,
         blobs: Blobs,
         limits: Limits,
-        bounds: Bounds,
         fetcher: Fetcher,
         writers: Mapping[str, WriterFactory],
         webhook_protocols: Mapping[str, str] = MappingProxyType({}),
@@ -90,7 +89,6 @@ class Hub:
         self.registry = registry
         self.instance = ""
         """A UUID, made at the first start of a database and kept in it."""
-        self._bounds = bounds
         self._limits = limits
         self._blobs = blobs
         self._fetcher = fetcher
@@ -390,7 +388,7 @@ class Hub:
             ask.webhook,
             reserved,
             lambda ledger: command.submit(
-                ledger, owner, ask, ids, self._bounds, may_start=reserved, stateful=info.stateful
+                ledger, owner, ask, ids, self._limits, may_start=reserved, stateful=info.stateful
             ),
         )
 
@@ -410,7 +408,7 @@ class Hub:
             task.agent,
             given.webhook,
             reserved,
-            lambda ledger: command.answer(ledger, owner, given, ids, self._bounds, may_start=reserved),
+            lambda ledger: command.answer(ledger, owner, given, ids, self._limits, may_start=reserved),
         )
 
     async def _submit(
@@ -623,7 +621,7 @@ class Hub:
         task = await self.task(owner, webhook.task_id)
         await self._fetcher.check(webhook.url)
         pk, seq = await self.journal.write(
-            partial(_set_webhook, owner=owner, task=task, hook=webhook, bounds=self._bounds)
+            partial(_set_webhook, owner=owner, task=task, hook=webhook, limits=self._limits)
         )
         await self._follow(Due(owner, task.thread_id, pk, webhook, seq), task)
 
@@ -668,10 +666,10 @@ def _instance(ledger: Ledger) -> str:
     return instance
 
 
-def _set_webhook(ledger: Ledger, owner: str, task: Task, hook: Webhook, bounds: Bounds) -> tuple[int, int]:
+def _set_webhook(ledger: Ledger, owner: str, task: Task, hook: Webhook, limits: Limits) -> tuple[int, int]:
     """The key of the thread, and the seq that the webhook begins after."""
     state = ledger.need_thread(owner, task.thread_id)
-    command.insert_webhook(ledger, state, task.task_id, hook, state.seq, bounds)
+    command.insert_webhook(ledger, state, task.task_id, hook, state.seq, limits)
     return state.pk, state.seq
 
 

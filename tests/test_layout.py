@@ -32,7 +32,6 @@ PARTICIPLES: Final = re.compile(
 """The irregular ones; the others end in -ed."""
 NAMED_SO: Final = {
     "canonical/feature.py: dropped": "the level of a Carry that it makes",
-    "gateway/runs/engine.py: broken": "a field of the class that it describes",
 }
 LONG: Final = {"gateway/storage/statements.py: __init__": "one prepared statement after another"}
 

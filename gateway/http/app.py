@@ -17,7 +17,6 @@ from gateway.fronted import Fronted
 from gateway.http.middleware import GatewayMiddleware
 from gateway.hub import Hub
 from gateway.outbound import Fetcher
-from gateway.runs.submission import Bounds
 from gateway.settings.model import Settings
 from gateway.storage.blobs import Blobs
 
@@ -35,13 +34,11 @@ _CODES: Final = {404: FaultCode.NOT_FOUND, 405: FaultCode.METHOD_NOT_ALLOWED, 41
 
 
 def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
-    queue = settings.limits.queue
     return Hub(
         registry=registry,
         journal_url=settings.database,
         blobs=Blobs(settings.blobs_path, settings.limits.artifact),
         limits=settings.limits,
-        bounds=Bounds(agent=queue.agent, thread=queue.thread, owner=queue.owner, webhooks=settings.limits.webhooks),
         fetcher=fetcher,
         writers={dialect: make for adapter in ADAPTERS for dialect, make in adapter.webhooks.items()},
         webhook_protocols={dialect: adapter.name for adapter in ADAPTERS for dialect in adapter.webhooks},

@@ -37,19 +37,10 @@ from gateway.runs.lifecycle import (
     waiting_state,
 )
 from gateway.runs.thread_commands import say
+from gateway.settings.model import Limits
 from gateway.storage.statements import table_of
 from gateway.storage.tables import WebhookRow
 from gateway.storage.transaction import Ledger, ThreadState
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How many runs may wait, and how many webhooks a task may have."""
-
-    agent: int = 1000
-    thread: int = 100
-    owner: int = 5000
-    webhooks: int = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +81,7 @@ class Cancelled:
 
 
 def submit(
-    ledger: Ledger, owner: str, ask: Submission, ids: Ids, bounds: Bounds, *, may_start: bool, stateful: bool = False
+    ledger: Ledger, owner: str, ask: Submission, ids: Ids, limits: Limits, *, may_start: bool, stateful: bool = False
 ) -> Submitted:
     """Append a new run, and start it in the same commit if its turn is now and `may_start` says that the agent has
     room. `stateful` is what the agent's description says of it. Raises conflict."""
@@ -102,12 +93,12 @@ def submit(
     found = _thread_for(ledger, owner, ask)
     follow = None if found is None else _followed_task(found, ask)
     if found is None and not may_start:
-        _check_bounds(ledger, owner, 0, ask.agent, bounds)
+        _check_queue(ledger, owner, 0, ask.agent, limits)
     state = found or _make_thread(ledger, owner, ask, ids)
     stop = _make_room(ledger, state, ask)
     starts = may_start and state.running is None and not state.pending
     if found is not None and not starts:
-        _check_bounds(ledger, owner, len(state.pending), ask.agent, bounds)
+        _check_queue(ledger, owner, len(state.pending), ask.agent, limits)
     if not ask.thread_metadata.items() <= state.thread.metadata.items():
         ledger.append(state, ThreadChanged(metadata=ask.thread_metadata))
     say(ledger, state, ask.history)
@@ -149,7 +140,7 @@ def submit(
     said = ledger.append(state, created, task_id=task_id, run_id=run_id)
     use_blobs(ledger, state, messages)
     if ask.webhook is not None:
-        insert_webhook(ledger, state, task_id, ask.webhook, after, bounds)
+        insert_webhook(ledger, state, task_id, ask.webhook, after, limits)
     begun = begin(ledger, state, state.runs[run_id], created) if starts else None
     receipt = Receipt(
         thread_id=state.thread.thread_id,
@@ -248,12 +239,12 @@ def _make_room(ledger: Ledger, state: ThreadState, ask: Submission) -> Stop | No
     return stop
 
 
-def _check_bounds(ledger: Ledger, owner: str, on_thread: int, agent: str, bounds: Bounds) -> None:
+def _check_queue(ledger: Ledger, owner: str, on_thread: int, agent: str, limits: Limits) -> None:
     by_agent, by_owner = ledger.waiting(owner, agent)
     for waiting, bound, what in (
-        (on_thread, bounds.thread, "this thread"),
-        (by_agent, bounds.agent, f"agent {agent}"),
-        (by_owner, bounds.owner, "this caller"),
+        (on_thread, limits.queue.thread, "this thread"),
+        (by_agent, limits.queue.agent, f"agent {agent}"),
+        (by_owner, limits.queue.owner, "this caller"),
     ):
         if waiting >= bound:
             raise FaultError(
@@ -261,7 +252,7 @@ def _check_bounds(ledger: Ledger, owner: str, on_thread: int, agent: str, bounds
             )
 
 
-def insert_webhook(ledger: Ledger, state: ThreadState, task_id: str, hook: Webhook, after: int, bounds: Bounds) -> None:
+def insert_webhook(ledger: Ledger, state: ThreadState, task_id: str, hook: Webhook, after: int, limits: Limits) -> None:
     """Register a webhook, or replace the one of the same id. It is told what comes after seq `after`; one that is
     registered already, word for word, goes on where it is. Raises invalid for one more than a task may have."""
     table = table_of(WebhookRow)
@@ -273,9 +264,9 @@ def insert_webhook(ledger: Ledger, state: ThreadState, task_id: str, hook: Webho
     if known is not None and tuple(known) == (hook.dialect, hook.url, body, False):
         return
     count = ledger.connection.execute(select(func.count()).select_from(table).where(of_task)).scalar_one()
-    if known is None and count >= bounds.webhooks:
+    if known is None and count >= limits.webhooks:
         raise FaultError(
-            FaultCode.INVALID, f"A task has at most {bounds.webhooks} webhooks, and this one has that many"
+            FaultCode.INVALID, f"A task has at most {limits.webhooks} webhooks, and this one has that many"
         )
     ledger.connection.execute(table.delete().where(same))
     ledger.connection.execute(
@@ -294,7 +285,7 @@ def insert_webhook(ledger: Ledger, state: ThreadState, task_id: str, hook: Webho
     )
 
 
-def answer(ledger: Ledger, owner: str, given: Answers, ids: Ids, bounds: Bounds, *, may_start: bool) -> Submitted:
+def answer(ledger: Ledger, owner: str, given: Answers, ids: Ids, limits: Limits, *, may_start: bool) -> Submitted:
     """Answer open questions. If none is left the task works on; otherwise it waits for the rest. Raises task_ended,
     not_awaiting, invalid."""
     task = ledger.need_task(owner, given.task_id)
@@ -316,7 +307,7 @@ def answer(ledger: Ledger, owner: str, given: Answers, ids: Ids, bounds: Bounds,
         )
     starts = may_start and state.running is None and next_pending(ledger, state) is None
     if not starts and len(values) == len(asked):
-        _check_bounds(ledger, owner, len(state.pending), task.agent, bounds)
+        _check_queue(ledger, owner, len(state.pending), task.agent, limits)
     after = state.seq
     run_id = following(asked[0].run_id)
     while ledger.find_run(owner, run_id) is not None:  # it answered another question of the same stop
@@ -335,7 +326,7 @@ def answer(ledger: Ledger, owner: str, given: Answers, ids: Ids, bounds: Bounds,
     said = ledger.append(state, created, task_id=task.task_id, run_id=run_id)
     use_blobs(ledger, state, messages)
     if given.webhook is not None:
-        insert_webhook(ledger, state, task.task_id, given.webhook, after, bounds)
+        insert_webhook(ledger, state, task.task_id, given.webhook, after, limits)
     for interrupt_id, value in values.items():
         ledger.append(
             state,

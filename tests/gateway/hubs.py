@@ -45,7 +45,6 @@ from gateway.clock import Clock
 from gateway.fronted import Fronted
 from gateway.hub import Hub
 from gateway.outbound import Fetcher
-from gateway.runs.submission import Bounds
 from gateway.runs.webhooks import WriterFactory
 from gateway.settings.model import Limits, Timeout
 from gateway.storage.blobs import Blobs
@@ -201,7 +200,6 @@ class House:
         self,
         *agents: Fronted,
         limits: Limits | None = None,
-        bounds: Bounds | None = None,
         clock: Clock | None = None,
         writers: Mapping[str, WriterFactory] | None = None,
         webhook_protocols: Mapping[str, str] | None = None,
@@ -215,7 +213,6 @@ class House:
             journal_url=f"sqlite:///{self.folder / name}",
             blobs=Blobs(self.folder / "blobs", 2**28),
             limits=limits or Limits(),
-            bounds=bounds or Bounds(),
             fetcher=Fetcher(["127.0.0.0/8"]),
             writers=writers or {},
             webhook_protocols=webhook_protocols or {},

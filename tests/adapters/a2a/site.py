@@ -35,7 +35,6 @@ from gateway.agents.registry import Registry
 from gateway.fronted import Fronted
 from gateway.hub import Hub
 from gateway.outbound import Fetcher
-from gateway.runs.submission import Bounds
 from gateway.settings.model import Limits
 from gateway.storage.blobs import Blobs
 from tests.bridge import Bridge
@@ -199,7 +198,6 @@ async def opened(folder: Path, agents: Mapping[str, Any] | None = None, **limits
         journal_url=f"sqlite:///{folder}/hub.db",
         blobs=Blobs(folder / "blobs", 10_000_000),
         limits=Limits.model_validate({"inline": 1000, "cancel_grace": 1, **limits}),
-        bounds=Bounds(),
         fetcher=fetcher,
         writers=adapter.webhooks,
         webhook_protocols=dict.fromkeys(adapter.webhooks, adapter.name),

@@ -10,7 +10,7 @@ from canonical import FaultCode, FaultError, Fold, Message, RunReason, RunStatus
 from canonical.event import InterruptAnswered, RunCreated, RunEnded, RunRemoved, RunStarted, TaskCreated, ThreadChanged
 from canonical.fault import BUSY
 from gateway.clock import Clock
-from gateway.runs.submission import Bounds
+from gateway.settings.model import Limits, Queue
 from tests.gateway.hubs import (
     OWNER,
     Echo,
@@ -671,7 +671,7 @@ async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None
     hub = await hubs.start(
         fronted("a", agent, concurrency=1),
         fronted("b", other, concurrency=1),
-        bounds=Bounds(agent=4, thread=2, owner=5),
+        limits=Limits(queue=Queue(agent=4, thread=2, owner=5)),
     )
     busy = await submit(hub, "a")
     going = await agent.called()
@@ -703,9 +703,10 @@ async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None
 
 async def test_a_refused_input_leaves_no_thread_behind(hubs: House) -> None:
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=1), bounds=Bounds(agent=0))
+    hub = await hubs.start(fronted("a", agent, concurrency=1), limits=Limits(queue=Queue(agent=1)))
     await submit(hub, "a")
     await agent.called()
+    await submit(hub, "a")
     thread_id = str(uuid4())
     with pytest.raises(FaultError):
         await submit(hub, "a", thread_id=thread_id)

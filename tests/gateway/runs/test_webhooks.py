@@ -10,7 +10,7 @@ import pytest
 from canonical import FaultCode, FaultError, Record, Scope, Task, TaskState, Webhook
 from canonical.event import Custom, TaskChanged
 from gateway.hub import Hub
-from gateway.runs.submission import Bounds
+from gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,
     Echo,
@@ -298,7 +298,7 @@ async def test_a_webhook_of_one_body_is_forgotten_after_it(hubs: House, receiver
         once = True
 
     agent = Scripted()
-    hub = await hubs.start(fronted("a", agent), writers={"test-1": Once}, bounds=Bounds(webhooks=1))
+    hub = await hubs.start(fronted("a", agent), writers={"test-1": Once}, limits=Limits(webhooks=1))
     receipt = await submit(hub, "a", webhook=hook(receiver))
     for number in range(3):
         (await agent.called()).ask(f"name {number}").end()
@@ -311,7 +311,7 @@ async def test_a_webhook_of_one_body_is_forgotten_after_it(hubs: House, receiver
 
 async def test_a_task_has_so_many_webhooks_and_no_more(hubs: House, receiver: Receiver) -> None:
     agent = Scripted()
-    hub = await house(hubs, agent, bounds=Bounds(webhooks=2))
+    hub = await house(hubs, agent, limits=Limits(webhooks=2))
     receipt = await submit(hub, "a", webhook=hook(receiver))
     going = await agent.called()
     second = hook(receiver, task_id=receipt.task_id, webhook_id="second")
