@@ -52,8 +52,10 @@ REASONS: Final = {
         # would say something else.
         _own("UNAUTHENTICATED", -32000, 401, "UNAUTHENTICATED"),
         _own("FORBIDDEN", -32000, 403, "PERMISSION_DENIED"),
+        # -32601 and HTTP's 404: A2A has no error for an agent or a path that there is not.
         _own("NOT_FOUND", -32601, 404, "NOT_FOUND"),
         _own("METHOD_NOT_ALLOWED", -32601, 405, "UNIMPLEMENTED"),
+        # Both SDKs answer -32602 where what was sent does not fit what there is, such as another context.
         _own("CONFLICT", -32602, 409, "ABORTED"),
         _own("TOO_LARGE", -32600, 413, "INVALID_ARGUMENT"),
         _own("QUEUE_FULL", -32603, 429, "RESOURCE_EXHAUSTED"),
@@ -94,6 +96,7 @@ def refusal(reason: str, message: str) -> FaultError:
 def reason_of(fault: Fault) -> Reason:
     name = fault.details.get("a2a")
     if not isinstance(name, str):
+        # No table for each version: -32008 and -32009 alone are new in 1.0, and nothing here raises them in 0.3.
         name = _BY_CODE.get(fault.code, "INTERNAL_ERROR")
     return REASONS[name]
 
@@ -108,6 +111,7 @@ def _details(fault: Fault, reason: Reason) -> list[JsonObject]:
         "domain": reason.domain,
         "metadata": metadata,
     }
+    # Specification 1.0, 9.5: `BadRequest` beside `ErrorInfo`, for each field that is wrong.
     errors: Any = fault.details.get("errors")
     if not errors:
         return [info]
@@ -164,9 +168,11 @@ def decode_error(answer: object, status: int = 200) -> FaultError:
     body = cast("JsonObject", answer) if isinstance(answer, dict) else {}
     error = body.get("error")
     error = cast("JsonObject", error) if isinstance(error, dict) else body
+    # `message` in all of A2A; `detail` in Starlette's and LangGraph's servers, `title` in RFC 9457.
     said = next((error[name] for name in ("message", "detail", "title") if isinstance(error.get(name), str)), "")
     reason = _decode_reason(error)
     code = _HEARD.get(reason) or fault_code(status)
+    # Both SDKs answer errors of JSON-RPC with HTTP 200; any other status is a proxy's, or REST's, and says more.
     number = error.get("code") if isinstance(error.get("code"), int) and status == 200 else status
     words = f"The agent's server answered {number}" + (f": {said}" if said else "")
     return FaultError(code, words, reason=reason, said=said, status=status)
@@ -174,6 +180,7 @@ def decode_error(answer: object, status: int = 200) -> FaultError:
 
 def _decode_reason(error: JsonObject) -> str:
     """As the details of 1.0 name it, else by the number of JSON-RPC; empty if neither tells."""
+    # `error.data` in JSON-RPC (specification 1.0, 9.5), `error.details` in REST (11.6).
     for name in ("data", "details"):
         listed = error.get(name)
         for each in cast("list[Any]", listed) if isinstance(listed, list) else ():

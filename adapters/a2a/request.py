@@ -18,8 +18,10 @@ def request(call: Invocation, past: Sequence[Record], dialect: Dialect, *, strea
     before = call.upstream.get("task")
     return dialect.encode_send(
         _message(call, replies(call, past) if answers else _input(call)),
+        # Always said: a2a-sdk 1.3.0 makes up a contextId for a follow-up that has none, and fails the task at the next.
         context_id=call.upstream.get("context"),
         task_id=before if answers else None,
+        # Specification 1.0, 3.4.3: a task that goes on from another one names it.
         references=() if answers or before is None else (before,),
         wait=None if streams else False,
         output_modes=_modes(call.config.get("accepted_output_modes")),

@@ -39,6 +39,7 @@ def card(form: CardForm, agent: AgentInfo, base_url: str, *, keyed: bool) -> Jso
 
 def versions_of(version: str) -> CardForm:
     """The form of card for a caller that names a version, or none."""
+    # Specification 1.0, 3.6.2 takes nothing said for 0.3; but a card is asked for before anything is known of it.
     return "merged" if not version else "0.3" if version.startswith("0.") else "1.0"
 
 
@@ -90,6 +91,7 @@ def _connection_1_0(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObje
     connection: JsonObject = {
         "supportedInterfaces": [
             {"url": url, "protocolBinding": binding, "protocolVersion": version}
+            # Specification 1.0, 4.4.6: in the order of preference.
             for version in (V1, MINOR_0_3)
             for binding in (JSON_RPC, REST)
         ],
@@ -97,6 +99,7 @@ def _connection_1_0(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObje
     }
     if keyed:
         connection["securitySchemes"] = _SCHEMES_1_0
+        # Any one of them is enough: the list is an OR (specification 1.0, 4.5).
         connection["securityRequirements"] = [{"schemes": {name: {"list": []}}} for name in _SCHEMES_1_0]
     return connection
 
@@ -109,6 +112,7 @@ def _connection_0_3(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObje
         "preferredTransport": JSON_RPC,
         # 5.6.2: the list should name the preferred transport too.
         "additionalInterfaces": [{"url": url, "transport": binding} for binding in (JSON_RPC, REST)],
+        # Specification 0.3, 5.5.2; the last is gone in 1.0.
         "capabilities": {"streaming": True, "pushNotifications": True, "stateTransitionHistory": False},
         "supportsAuthenticatedExtendedCard": keyed,
     }
@@ -131,6 +135,7 @@ def merged_card(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObject:
     members themselves have different names."""
     old = _connection_0_3(agent, base_url, keyed=keyed)
     new = _connection_1_0(agent, base_url, keyed=keyed)
+    # a2a-sdk 0.3.26 cannot read a card without `url`; 1.3.0 ignores what it does not know.
     merged = {**_card_fields(agent), **new, **old}
     merged["capabilities"] = {**new["capabilities"], **old["capabilities"]}
     if keyed:

@@ -42,6 +42,8 @@ def card_urls(url: str) -> Sequence[str]:
     if parts.path.endswith(".json"):
         return (url,)
     base, origin = _base(url), urlunsplit((parts.scheme, parts.netloc, "", "", ""))
+    # Specification 0.3, 5.3, has the card at the origin; a server with several agents has one below each endpoint, as
+    # langgraph-api 0.16.7.
     return tuple(dict.fromkeys(below + name for below in (base, origin) for name in _CARDS))
 
 
@@ -57,6 +59,7 @@ def _base(url: str) -> str:
 def is_card(value: Json) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return False
+    # `url` is required in 0.3, and `supportedInterfaces` in 1.0, which has no `url`.
     return isinstance(value.get("supportedInterfaces"), list) or isinstance(value.get("url"), str)
 
 
@@ -67,6 +70,7 @@ def find_interface(card: JsonObject, url: str, *, at_origin: bool = False) -> In
     that was found `at_origin` and not below the agent's own path may be another agent's: None if it does not name the
     path. Raises agent_invalid for a card without an interface that can be called.
     """
+    # Not in the card's order of preference (specification 1.0, 4.4.6): both bindings carry the same.
     found = sorted(_interfaces(card, url), key=lambda each: (each.version != "1.0", each.rest))
     if not found:
         raise FaultError(FaultCode.AGENT_INVALID, "The agent's card names no interface by JSON-RPC or REST")
@@ -96,9 +100,11 @@ def _entries(card: JsonObject) -> Sequence[JsonObject]:
         if not version:
             # LangGraph's server: it says 1.0 here, and its streams are those of 0.3. It takes the methods of either.
             entries = [{**each, "protocolVersion": "0.3"} for each in entries]
+        # `protocolVersion` is required in 0.3; a2a-sdk 1.3.0 takes its absence for 0.3.0.
         version = version or "0.3"
         main = {"url": old, "protocolBinding": card.get("preferredTransport") or _JSON_RPC, "protocolVersion": version}
         more = [
+            # Specification 0.3, 5.5.5 (AgentInterface): `transport`, which 1.0 names `protocolBinding`.
             {"url": each.get("url"), "protocolBinding": each.get("transport"), "protocolVersion": version}
             for each in _objects(card.get("additionalInterfaces"))
         ]
@@ -125,6 +131,7 @@ def _interfaces(card: JsonObject, url: str) -> Iterator[Interface]:
 
 
 def _version(text: object) -> Version | None:
+    # A patch number says nothing of what is spoken (specification 1.0, 3.6.1).
     major = str(text or "1.0").partition(".")[0]
     versions: dict[str, Version] = {"0": "0.3", "1": "1.0"}
     return versions.get(major)

@@ -42,6 +42,8 @@ def invalid(field: str, message: str) -> FaultError:
 
 def decode_base64(text: str, field: str) -> bytes:
     """Standard and URL-safe, with padding and without: ProtoJSON parsers accept them all. Raises invalid."""
+    # ProtoJSON, bytes: "standard or URL-safe base64 encoding with/without paddings are accepted"
+    # (protobuf.dev/programming-guides/json).
     plain = text.translate(_URL_SAFE).rstrip("=")
     try:
         return b64decode(plain + "=" * (-len(plain) % 4), validate=True)
@@ -69,6 +71,8 @@ def _decode_file(part: w.Part, field: str) -> FilePart:
     raw, url, twice = part.raw, part.url, False
     if file is not None:
         name, media_type = file.name or name, file.mimeType or media_type
+        # Both generations' names, in every version: `file.bytes` and `file.uri` are 0.3's JSON-RPC (0.3, 6.6), the
+        # longer ones its protocol buffer; a2a-js up to 0.3.7 sends the first over REST, too.
         raw, twice = (file.bytes, False) if file.bytes is not None else (file.fileWithBytes, True)
         url = file.uri if file.uri is not None else file.fileWithUri
         field = f"{field}.file"
@@ -119,8 +123,11 @@ def decode_part(part: w.Part, field: str, data: "DataRule" = "any") -> TextPart 
 def _decode_data(part: w.Part, field: str, rule: "DataRule") -> DataPart:
     value: Any = part.data
     metadata = dict(part.metadata or {})
+    # `a2a.v1.DataPart` of 0.3 is an object with one member, `data`; callers who send the JSON-RPC type over REST leave
+    # that out.
     if rule == "wrapped" and part.kind is None and _is_only(value, "data"):
         value = value["data"]
+    # Specification 0.3, 6.5.3: `data` is an object. In 1.0 it is a `google.protobuf.Value`.
     if rule != "any" and not _is_object(value):
         raise invalid(f"{field}.data", "The data of a part must be an object in A2A 0.x.")
     if metadata.get("data_part_compat") is True and _is_only(value, "value"):
@@ -250,6 +257,7 @@ class Dialect(ABC):
         said.pop("referenceTaskIds", None)
         if references and self.unknown:  # the protocol buffer of 0.3 has no field for them
             said["referenceTaskIds"] = list(references)
+        # No configuration is not the same as an empty one: over 0.3's REST it means to wait (`waits`).
         configuration = {} if wait is None else self.encode_wait(wait)
         if output_modes:
             configuration["acceptedOutputModes"] = list(output_modes)
@@ -278,6 +286,7 @@ class Dialect(ABC):
         encoded: JsonObject = {"state": self.states[status.state]}
         if status.message is not None:
             encoded["message"] = self.encode_message(status.message, view.context_id, view.task_id)
+        # 0.3 leaves the form open, and its SDK 0.3.26 writes `+00:00`; the form of 1.0 is legal in both.
         encoded["timestamp"] = timestamp(status.at)
         return encoded
 
@@ -291,9 +300,11 @@ class Dialect(ABC):
             encoded["artifacts"] = [self.encode_artifact(artifact) for artifact in task.artifacts]
         history = task.history
         if history_length is not None:
+            # Specification 1.0, 3.2.4: the most recent messages, and none at all for 0.
             history = history[max(0, len(history) - history_length) :]
         if history:
             encoded["history"] = [self.encode_message(said, task.context_id, task.task_id) for said in history]
+        # Never empty: it holds the gateway's own ids, by which a task is found in other protocols.
         encoded["metadata"] = task.metadata
         return encoded
 
@@ -335,6 +346,7 @@ class Dialect(ABC):
     def encode_reply(self, message: Message, context_id: str) -> JsonObject:
         """The answer to a send, or the only event of its stream, where the agent made no task of it."""
         encoded = self.encode_message(message, context_id, "")
+        # Specification 1.0, 3.1.1: a message instead of a task; an id would lead nowhere.
         del encoded["taskId"]
         return self.wrap("message", encoded)
 

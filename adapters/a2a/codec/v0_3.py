@@ -76,6 +76,7 @@ class Codec(Dialect):
 
     @staticmethod
     def push_config(push: Push) -> JsonObject:
+        # Specification 0.3, 6.8. `id` is optional there, and what the other methods ask for.
         config: JsonObject = {"id": push.config_id or "", "url": push.url}
         if push.token is not None:
             config["token"] = push.token
@@ -86,11 +87,13 @@ class Codec(Dialect):
         return config
 
     def encode_pushes(self, pushes: Sequence[Push], next_token: str) -> Any:
+        # Specification 0.3, 7.7: a bare array, without pages.
         return [self.encode_push(push) for push in pushes]
 
     def decode_send(self, params: JsonObject) -> Send:
         request = validate(w.MessageSendParams, params)
         configuration = request.configuration or w.MessageSendConfiguration()
+        # Of `MessageSendConfiguration` (specification 0.3, 7.1); 1.0 renamed it.
         push = configuration.pushNotificationConfig
         return Send(
             message=decode_message(request.message, self.data_rule),
@@ -106,6 +109,7 @@ class Codec(Dialect):
 
     def waits(self, request: w.MessageSendParams) -> bool:
         """`blocking` is optional and no default is given; the official SDKs wait where it is not set."""
+        # a2a-sdk 0.3.26 and 1.3.0 both do, over JSON-RPC.
         return request.configuration is None or request.configuration.blocking is not False
 
     def decode_get(self, params: JsonObject) -> Get:
@@ -124,6 +128,7 @@ class Codec(Dialect):
 
     def decode_push_name(self, params: JsonObject) -> PushName:
         request = validate(w.GetTaskPushNotificationConfigParams, params)
+        # Specification 0.3, 7.6: a get may leave the config's id out, and means any.
         return PushName(task_id=request.id, config_id=request.pushNotificationConfigId or None)
 
     def decode_push_list(self, params: JsonObject) -> PushListing:
@@ -134,6 +139,7 @@ def _history(length: int | None) -> int | None:
     """0 is unlimited: the protocol buffer says so, and the official SDK does it for JSON-RPC too. Raises invalid."""
     if length is not None and length < 0:
         raise invalid("historyLength", "The number of messages must not be negative.")
+    # `a2a.v1`, SendMessageConfiguration.history_length: 0 is unlimited. a2a-sdk 0.3.26 takes negative numbers so, too.
     return length if length is not None and length > 0 else None
 
 

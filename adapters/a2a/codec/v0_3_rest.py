@@ -30,6 +30,7 @@ class Codec(v0_3.Codec):
             case TextPart():
                 return {"text": part.text}
             case DataPart():
+                # `a2a.v1.DataPart.data`: an object in an object.
                 data, metadata = object_data(part)
                 encoded: JsonObject = {"data": {"data": data}}
                 return {**encoded, "metadata": metadata} if metadata else encoded
@@ -39,6 +40,7 @@ class Codec(v0_3.Codec):
                 file: JsonObject = (
                     {"fileWithUri": self.file_url(part)}
                     if part.inline is None
+                    # a2a-sdk 0.3.26 and the 0.3 side of 1.3.0.
                     else {"fileWithBytes": self.encode_base64(self.encode_base64(part.inline).encode())}
                 )
                 if part.media_type is not None:
@@ -57,13 +59,16 @@ class Codec(v0_3.Codec):
         return encoded
 
     def encode_push(self, push: Push) -> JsonObject:
+        # `a2a.v1.TaskPushNotificationConfig.name`: a resource name, where JSON-RPC has two ids.
         name = f"tasks/{push.task_id}/pushNotificationConfigs/{push.config_id}"
         return {"name": name, "pushNotificationConfig": self.push_config(push)}
 
     def encode_pushes(self, pushes: Sequence[Push], next_token: str) -> Any:
+        # `a2a.v1.ListTaskPushNotificationConfigResponse`; JSON-RPC of the same version has a bare array.
         return {"configs": [self.encode_push(push) for push in pushes], "nextPageToken": next_token}
 
     def waits(self, request: w.MessageSendParams) -> bool:
         """ProtoJSON leaves a false out, and the 0.3 SDK always writes a configuration: one without `blocking` is its
         way of saying false, and only where there is none nothing was said."""
+        # a2a-sdk 0.3.26 answers such a send at once; the 0.3 side of 1.3.0 waits.
         return request.configuration is None or bool(request.configuration.blocking)

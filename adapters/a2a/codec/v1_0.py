@@ -55,6 +55,7 @@ class Codec(Dialect):
         return encoded
 
     def encode_wait(self, wait: bool) -> JsonObject:
+        # Specification 1.0, 3.2.2: waiting is the default.
         return {} if wait else {"returnImmediately": True}
 
     def encode_push(self, push: Push) -> JsonObject:
@@ -62,6 +63,7 @@ class Codec(Dialect):
         if push.token is not None:
             encoded["token"] = push.token
         if push.schemes:
+            # `AuthenticationInfo` of 1.0 has one scheme, where 0.3 has a list.
             encoded["authentication"] = {"scheme": push.schemes[0]}
             if push.credentials is not None:
                 encoded["authentication"]["credentials"] = push.credentials
@@ -79,6 +81,7 @@ class Codec(Dialect):
             context_id=decode_context(request.message.contextId),
             task_id=request.message.taskId or None,
             references=tuple(request.message.referenceTaskIds or ()),
+            # Specification 1.0, 3.2.2, which 3.1.1 ("MUST return immediately") contradicts; both SDKs wait.
             wait=not configuration.returnImmediately,
             history_length=_history(configuration.historyLength, "configuration.historyLength"),
             output_modes=tuple(configuration.acceptedOutputModes or ()),
@@ -99,6 +102,7 @@ class Codec(Dialect):
     def decode_push(self, params: JsonObject) -> Push:
         """Raises invalid."""
         request = validate(w.TaskPushNotificationConfig, params)
+        # `TaskPushNotificationConfig.task_id`: required here, and left out of a config that comes with a message.
         if not request.taskId:
             raise invalid("taskId", "The id of the task whose updates are to be pushed is missing.")
         return _push(request)
@@ -109,6 +113,7 @@ class Codec(Dialect):
 
     def decode_push_list(self, params: JsonObject) -> PushListing:
         request = validate(w.ListTaskPushNotificationConfigsRequest, params)
+        # ProtoJSON writes an unset integer as nothing or as 0.
         size = _page_size(request.pageSize or None, MAX_PAGE)
         return PushListing(task_id=request.taskId, page_size=size, page_token=request.pageToken or None)
 
@@ -117,6 +122,8 @@ def decode_listing(request: w.ListTasksRequest) -> Listing:
     """Raises invalid."""
     states: frozenset[TaskState] | None = None
     if request.status and request.status != "TASK_STATE_UNSPECIFIED":
+        # a2a-sdk 1.3.0 ignores what it does not know; a filter that is not applied would show tasks that nobody asked
+        # for.
         states = FROM_STATES.get(request.status)
         if states is None:
             raise invalid("status", f"Unknown task state {request.status[:100]!r}.")
@@ -134,6 +141,7 @@ def decode_listing(request: w.ListTasksRequest) -> Listing:
 def _page_size(size: int | None, default: int) -> int:
     if size is None:
         return default
+    # Specification 1.0, 3.1.4: `pageSize` is from 1 to 100, and anything else is invalid.
     if not MIN_PAGE <= size <= MAX_PAGE:
         raise invalid("pageSize", f"The size of a page must be from {MIN_PAGE} to {MAX_PAGE}.")
     return size
@@ -142,12 +150,14 @@ def _page_size(size: int | None, default: int) -> int:
 def _history(length: int | None, field: str = "historyLength") -> int | None:
     if length is not None and length < 0:
         raise invalid(field, "The number of messages must not be negative.")
+    # 0 is none, unlike in 0.3 (specification 1.0, 3.2.4).
     return length
 
 
 def _micros(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
+        # `google.protobuf.Timestamp` ends with Z or an offset; without either it is read as UTC.
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
         # As integers: a float of that size would lose the microseconds.

@@ -45,6 +45,8 @@ _CONTENT: Final = ("text", "raw", "url", "data", "file")
 
 def decode_state(state: str | None) -> TaskState:
     """In any spelling. What nobody knows is not over."""
+    # 0.x writes `input-required`, 1.0 `TASK_STATE_INPUT_REQUIRED`, the protocol buffer of 0.3 `TASK_STATE_CANCELLED`:
+    # langgraph-api 0.16.7 sends the names of 1.0 in the objects of 0.3.
     name = (state or "").upper().replace("-", "_").removeprefix("TASK_STATE_")
     return _STATES.get(name, TaskState.WORKING)
 
@@ -54,6 +56,7 @@ def decode_reply(value: Json) -> w.Reply | None:
     if not isinstance(value, dict):
         return None
     for name, model in _WRAPPERS.items():
+        # 1.0's one-of; an object of 0.x may have a member of the same name, and says its `kind`.
         if isinstance(value.get(name), dict) and "kind" not in value:
             return validate(model, value[name])
     model = _KINDS.get(str(value.get("kind"))) or _by_members(value)
@@ -87,6 +90,7 @@ def decode_parts(parts: Sequence[WirePart] | None, rule: DataRule = "any") -> De
     unknown = 0
     for index, part in enumerate(parts or ()):
         if not any(name in part.model_fields_set for name in _CONTENT):
+            # a2a-sdk 1.3.0 takes `{"foo": 1}` for an empty part.
             unknown += part.kind is not None or bool(part.model_extra)
             continue
         found.append(_refusal(decode_part(part, f"parts.{index}", rule)))

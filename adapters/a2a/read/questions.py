@@ -30,6 +30,7 @@ def _decode_question(part: Part) -> Question | None:
     data = part.data if isinstance(part, DataPart) else None
     if not isinstance(data, dict) or not {"id", "value"} <= set(data) <= {"id", "value", "schema"}:
         return None
+    # langgraph-api 0.16.7 has `id` and `value`; `schema` is the gateway's own.
     question_id, schema = data["id"], data.get("schema")
     if not isinstance(question_id, str) or not question_id:
         return None
@@ -101,7 +102,9 @@ def replies(call: Invocation, past: Sequence[Record]) -> tuple[Part, ...]:
     named = [names.get(answer.interrupt_id) for answer in call.answers]
     if len(call.answers) > 1 and all(named):
         resume: list[Json] = [
-            {"id": name, "value": answer.value} for name, answer in zip(named, call.answers, strict=True)
+            # As langgraph-api 0.16.7 takes answers to several interrupts at once.
+            {"id": name, "value": answer.value}
+            for name, answer in zip(named, call.answers, strict=True)
         ]
         return (DataPart(data={"resume": resume}),)
     said = tuple(part for message in call.messages for part in message.parts)

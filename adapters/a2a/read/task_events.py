@@ -198,6 +198,7 @@ class EventReader:
             self._finish()
             self._accounts.clear()  # another task's artifacts may have the same names
         self._bind(task.id, task.contextId)
+        # `lastChunk` is said of updates and not of artifacts: in a task its end says that nothing follows.
         ended = task.status is not None and decode_state(task.status.state) in TERMINAL
         for artifact in task.artifacts or ():
             self._artifact(artifact, append=False, last=True if ended else None)
@@ -241,6 +242,7 @@ class EventReader:
         self.stopped = self.stopped or self.task_id is None
 
     def _remark(self, message: w.Message, heard: DecodedParts) -> None:
+        # a2a-sdk 0.3.26 and 1.3.0 move the message of a status into the history when the next status comes.
         if message.messageId in self._remarks or not heard.parts:
             return
         if message.messageId:
@@ -266,12 +268,14 @@ class EventReader:
         them without the message."""
         if status.message is not None and status.message.messageId:
             return status.message.messageId in self._marks
+        # The timestamp is optional in 1.0, too (`TaskStatus.timestamp`).
         return self._asked_before and (status.timestamp is None or status.timestamp in self._marks)
 
     def _ask(self, status: w.TaskStatus, heard: DecodedParts, metadata: JsonObject | None) -> None:
         self._finish()
         self._tell_about(metadata)
         asked = questions(heard.parts)
+        # langgraph-api 0.16.7: the questions come in an artifact, and the status that stops for them names none.
         if self._held and asked[0].id is None:
             first, *others = self._held
             held = [Question(asked[0].parts or in_words(first.value), first.id, first.value, first.schema)]
@@ -346,6 +350,7 @@ class EventReader:
         """Without `append` it is all of the artifact, of which some may have been told. `piece`: it came alone, and not
         in a task."""
         heard = self._read_parts(artifact)
+        # Nothing to show, although an artifact must have a part (specification 1.0, 4.1.7).
         if not heard.parts or (artifact.name == _INTERRUPT and self._holds(heard.parts)):
             return
         artifact_id = artifact.artifactId or artifact.name or ""

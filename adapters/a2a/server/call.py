@@ -54,6 +54,7 @@ Operation = Callable[[Call, Dialect, JsonObject], Awaitable[Answer | Stream]]
 
 def asked_version(request: Request[Any, Any, Any]) -> str:
     """The header, or the query parameter of the same name (specification 1.0, 3.6.1)."""
+    # a2a-sdk 1.3.0 reads the header alone.
     return (request.headers.get("A2A-Version") or request.query_params.get("A2A-Version") or "").strip()
 
 
@@ -81,6 +82,7 @@ def check_version(call: Call, version: str) -> None:
             "VERSION_NOT_SUPPORTED",
             f"This is a method of A2A 1.0, and the request says {said}. Send the header A2A-Version: 1.0.",
         )
+    # a2a-sdk 1.3.0 answers -32603 here.
     if version == "0.3" and major not in ("", "0"):
         raise refusal("INVALID_REQUEST", f"This is a method of A2A 0.3, and the request says version {call.version!r}.")
 

@@ -31,6 +31,8 @@ Incoming = Request[Any, Any, Any]
 async def get_extended_card(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
     """The card for those who are known. The gateway has checked the key by now; without keys it is not declared. Raises
     UNSUPPORTED_OPERATION."""
+    # Specification 1.0, 3.1.11: not declared is UNSUPPORTED_OPERATION; EXTENDED_AGENT_CARD_NOT_CONFIGURED is for one
+    # that is declared and missing.
     if not call.caller.keyed:
         raise refusal("UNSUPPORTED_OPERATION", "The agent declares no extended card.")
     return Answer(card(dialect.version, call.agent, call.caller.base_url, keyed=True))
@@ -40,6 +42,7 @@ def _answer(hub: Hub, request: Incoming, agent: str, form: CardForm) -> Response
     who = caller(request)
     body = to_json(card(form, hub.agent(agent), who.base_url, keyed=who.keyed))
     tag = etag(body)
+    # Specification 1.0, 8: `max-age` and `ETag` SHOULD be there. Caches keep the card by the header that it depends on.
     headers = {"ETag": tag, "Cache-Control": f"public, max-age={MAX_AGE}", "Vary": "A2A-Version"}
     known = [each.strip().removeprefix("W/") for each in request.headers.get("If-None-Match", "").split(",")]
     if tag in known or "*" in known:
@@ -48,6 +51,7 @@ def _answer(hub: Hub, request: Incoming, agent: str, form: CardForm) -> Response
 
 
 def _root_agent(request: Incoming) -> str:
+    # langgraph-api 0.16.7 takes the same parameter at its root.
     agent = request.query_params.get("assistant_id") or caller(request).agent
     if not agent:
         raise FaultError(
@@ -63,6 +67,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     async def agent_card(request: Incoming, agent: FromPath[str]) -> Response[bytes]:
         return _answer(hub, request, agent, versions_of(asked_version(request)))
 
+    # The name of 0.2 (0.3, 5.3: `agent-card.json`).
     @get("/a2a/{agent:str}/.well-known/agent.json")
     async def agent_card_0_2(request: Incoming, agent: FromPath[str]) -> Response[bytes]:
         return _answer(hub, request, agent, "0.3")

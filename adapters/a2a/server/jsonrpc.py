@@ -73,6 +73,8 @@ METHODS: Final = table(
 
 def _version_of(reply: Reply, asked: str) -> str:
     """Whose words an error is in: the method's, or if that cannot be told, what the caller says it speaks."""
+    # The names of 1.0 are PascalCase, those of 0.x have a slash (specification 1.0, 9.4; 0.3, 3.5.6): no method of the
+    # one is called like one of the other, so one URL serves both.
     if reply.method in METHODS_1_0:
         return "1.0"
     if reply.method in METHODS_0_3 or "/" in reply.method:
@@ -88,6 +90,7 @@ def _error(reply: Reply, fault: Fault, asked: str) -> Response[Any]:
         fault = fault.model_copy(update={"details": {**fault.details, "a2a": _REASONS[reply.code]}})
     body = to_json(envelope(reply.id, error=error_object(fault, _version_of(reply, asked))))
     headers = {"Retry-After": str(fault.details["retry_after"])} if "retry_after" in fault.details else {}
+    # a2a-sdk 0.3.26: "Expected response header Content-Type to contain 'text/event-stream'".
     if reply.method in STREAMS_0_3:
         # Clients of 0.x refuse anything but an event stream here; those of 1.0 are given JSON.
         return event_stream(_one(frame(body)), ping=None, headers=headers)
@@ -100,12 +103,14 @@ async def _one(data: bytes) -> AsyncGenerator[bytes]:
 
 async def _frames(reply: Reply, stream: Stream, asked: str) -> AsyncGenerator[bytes]:
     """Each event is a whole answer, with the id of the request."""
+    # Specification 1.0, 9.4.2; 0.3, 7.2.1.
     head = b'{"jsonrpc":"2.0","id":%b,"result":' % to_json(reply.id)
     async with aclosing(stream.batches) as batches:
         try:
             async for batch in batches:
                 yield b"".join([frame(b"%b%b}" % (head, event)) for event in batch])
         except FaultError as error:
+            # An event like the others, as the 0.3 side of a2a-sdk 1.3.0 sends it; its 1.0 side names it `error`.
             object_ = error_object(error.fault, _version_of(reply, asked))
             yield frame(to_json(envelope(reply.id, error=object_)))
 
@@ -122,6 +127,7 @@ def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
             return _error(Reply(code=PARSE_ERROR), error.fault, made.version)
         reply = await dispatch(None if body is ABSENT else body, METHODS, made)
         if reply is None:
+            # JSON-RPC 2.0, 4.1: a notification is not answered. a2a-sdk 1.3.0 does answer it.
             return Response(b"", status_code=204)
         if reply.fault is not None:
             return _error(reply, reply.fault, made.version)

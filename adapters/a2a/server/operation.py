@@ -88,6 +88,8 @@ async def _submit_message(call: Call, dialect: Dialect, ask: Send) -> tuple[Rece
         return await _continue_task(call, dialect, ask, ask.task_id)
     submission = _submission(call, dialect, ask)
     try:
+        # A contextId that the caller made up is kept as an alias: it must be accepted or rejected, never replaced
+        # (specification 1.0, 3.4.1).
         receipt = await call.hub.submit(call.owner, submission)
     except FaultError as error:
         if error.fault.code is FaultCode.NOT_FOUND:  # the context was deleted: its id is not free again
@@ -102,6 +104,7 @@ def _check_types(call: Call, message: Message) -> None:
     taken = call.agent.input_types
     for part in message.parts:
         given = _type_of(part)
+        # Media types of HTTP: `text/*` covers, and case does not count (RFC 9110, 8.3.1).
         if given is None or not taken or any(fnmatchcase(given, each.lower()) for each in taken):
             continue
         what = "files" if isinstance(part, FilePart) else "parts"
@@ -167,6 +170,8 @@ async def _continue_task(call: Call, dialect: Dialect, ask: Send, task_id: str) 
         raise FaultError(
             FaultCode.INVALID, "message.contextId is not the context of the task: send the task's contextId, or none."
         )
+    # Specification 1.0, 3.4.3: nothing changes a task that has ended; a new one of the same context names it in
+    # `referenceTaskIds`.
     if task.terminal:
         raise _task_ended_error(dialect)
     resumed = _resume_answers(ask.message)
@@ -199,6 +204,7 @@ def _resume_answers(message: Message) -> dict[str, Json] | None:
             continue
         entries = [entry for entry in resume if isinstance(entry, dict) and isinstance(entry.get("id"), str)]
         if len(entries) == len(resume):
+            # More than one answer at once, which A2A has no form for.
             return {str(entry["id"]): entry.get("value") for entry in entries}
     return None
 
@@ -241,6 +247,7 @@ async def cancel(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
     except FaultError as error:
         if error.fault.code is not FaultCode.TASK_ENDED:
             raise
+        # Specification 1.0, 3.1.5. 3.3.1 calls a cancel idempotent; a2a-sdk 0.3.26 and 1.3.0 refuse the second one.
         raise refusal("TASK_NOT_CANCELABLE", "The task has ended and cannot be cancelled.") from error
     if task.state is TaskState.CANCELLING:
         # A2A has no state for this: what a caller waits for is the end, which comes as soon as the agent has stopped.
@@ -259,6 +266,8 @@ async def list_tasks(call: Call, dialect: Dialect, params: JsonObject) -> Answer
     ask = dialect.decode_list(params)
     thread_id: str | None = None
     if ask.context_id is not None:
+        # An unknown context is an empty page and no error: it says nothing of whether somebody else has it
+        # (specification 1.0, 13.1).
         thread_id = await call.hub.thread_of(call.owner, PROTOCOL, call.agent.name, ask.context_id)
         if thread_id is None and is_uuid(ask.context_id):
             thread_id = ask.context_id

@@ -73,6 +73,7 @@ async def create(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
 async def _configs(call: Call, task_id: str) -> list[Push]:
     """Of both generations: what one registered, the other may list and delete."""
     webhooks = await call.hub.webhooks(call.owner, task_id)
+    # a2a-sdk 1.3.0 pushes in the form of 1.0 whatever registered it: its clients of 0.3 cannot read what they get.
     return [_push(webhook) for webhook in webhooks if webhook.dialect.startswith("a2a-")]
 
 
@@ -81,8 +82,10 @@ async def get(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
     name = dialect.decode_push_name(params)
     task = await find_task(call, name.task_id)
     for push in await _configs(call, task.task_id):
+        # a2a-sdk 0.3.26 answers an unknown id with the first config; here None is the only wildcard.
         if name.config_id in (None, push.config_id):
             return Answer(dialect.encode_push(push), run_headers(task))
+    # There is no error of its own: a2a-sdk 1.3.0 answers -32001 for an unknown config, too.
     raise refusal("TASK_NOT_FOUND", "The task has no such push notification config.")
 
 
@@ -111,6 +114,7 @@ async def delete(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
     name = dialect.decode_push_name(params)
     task = await find_task(call, name.task_id)
     if name.config_id is None:
+        # Specification 0.3, 7.8: required, where a get may leave it out.
         raise FaultError(FaultCode.INVALID, "pushNotificationConfigId: The id of the config to delete is missing.")
     if any(push.config_id == name.config_id for push in await _configs(call, task.task_id)):
         await call.hub.delete_webhook(call.owner, task.task_id, name.config_id)

@@ -82,6 +82,8 @@ async def _frames(dialect: Dialect, stream: Stream) -> AsyncGenerator[bytes]:
 
 
 async def _answer(call: Call, binding: Binding, operate: Operation, params: JsonObject, media: str) -> Response[Any]:
+    # Paths of 0.3 stand below `/v1` (its protocol buffer's annotations), those of 1.0 below the base (specification
+    # 1.0, 11.3).
     check_version(call, binding.dialect.version)
     dialect = binding.dialect(call.caller.base_url, call.agent.name)
     result: Answer | Stream = await operate(call, dialect, params)
@@ -183,6 +185,7 @@ def _config_0_3(body: JsonObject, task_id: str) -> JsonObject:
             "The body must contain pushNotificationConfig.",
             errors=[{"field": "config.pushNotificationConfig", "description": "Field required"}],
         )
+    # `a2a.v1.CreateTaskPushNotificationConfigRequest.config_id`.
     config_id: Any = body.get("configId", body.get("config_id"))
     if config_id and not config.get("id"):
         config = {**config, "id": config_id}

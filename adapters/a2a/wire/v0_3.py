@@ -11,10 +11,12 @@ from adapters.a2a.wire.v1_0 import Part, Wire
 
 class Message(v1_0.Message):
     kind: str | None = None
+    # `content` in `a2a.v1`, which REST of 0.3 is made of.
     parts: list[Part] = Field(min_length=1, validation_alias=AliasChoices("parts", "content"))
 
 
 class PushNotificationAuthenticationInfo(Wire):
+    # Required in 0.3. A config without any is one with a token alone.
     schemes: list[str] = []
     credentials: str | None = None
 
@@ -32,11 +34,13 @@ class MessageSendConfiguration(Wire):
     historyLength: int | None = None
     pushNotificationConfig: PushNotificationConfig | None = Field(
         default=None,
+        # `push_notification` in `a2a.v1`.
         validation_alias=AliasChoices("pushNotificationConfig", "pushNotification", "push_notification"),
     )
 
 
 class MessageSendParams(Wire):
+    # `request` in `a2a.v1`.
     message: Message = Field(validation_alias=AliasChoices("message", "request"))
     configuration: MessageSendConfiguration | None = None
     metadata: dict[str, Any] | None = None

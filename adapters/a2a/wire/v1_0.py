@@ -46,10 +46,12 @@ class Part(Wire):
 
 
 class Message(Wire):
+    # Specification 1.0, 4.1.4: `message_id`, `role` and `parts` are REQUIRED.
     messageId: str = Field(min_length=1)
     contextId: str | None = None
     taskId: str | None = None
     role: str
+    # a2a-sdk 0.3.26 takes an empty list, too.
     parts: list[Part] = Field(min_length=1)
     metadata: dict[str, Any] | None = None
     extensions: list[str] | None = None

@@ -253,6 +253,7 @@ class EventWriter:
             self.status = Status(self.status.state, self.status.at)
         updates: list[Update] = [self._new_status(Status(self.status.state, record.at), _Origin())]
         for growing in void:
+            # An artifact cannot be taken back, only replaced: an update without `append` (specification 1.0, 4.2.2).
             growing.parts, growing.deltas, growing.void = [_EMPTY], {}, True
             updates.append(self._artifact_update(growing.value(), append=False, last=True))
         self._answers = sum(each.is_answer and not each.void for each in self._artifacts.values())
@@ -263,6 +264,8 @@ class EventWriter:
     def _write_task_change(self, event: TaskChanged, record: Record) -> Sequence[Update]:
         message: Message | None = None
         if event.state in WAITING:
+            # Specification 1.0, 3.7: the message of a status is for what the caller has to know now; results belong in
+            # artifacts.
             message = self._question(record)
         elif event.state in TERMINAL and event.state != TaskState.COMPLETED:
             fault = event.fault or self._fault
@@ -281,6 +284,7 @@ class EventWriter:
             task_id=self.task_id,
             context_id=self.context_id,
             status=status,
+            # Once, with the end: each event would repeat it.
             metadata={"babelgate": self._about()} if status.stops else {},
         )
 
@@ -294,6 +298,7 @@ class EventWriter:
                     self.losses[loss] = None
                 if shown is not None:
                     parts.append(shown)
+            # The data part of langgraph-api 0.16.7, with the schema beside it.
             data: JsonObject = {"id": interrupt_id, "value": asked.value}
             if asked.answer_schema is not None:
                 data["schema"] = asked.answer_schema
@@ -364,6 +369,7 @@ class EventWriter:
         if saying is None:
             return ()
         self._usage = {**self._usage, **event.usage}
+        # A2A has no events of messages: what is said on the way is the message of a status (specification 1.0, 3.7).
         if saying.started.phase == "progress":
             return (self._new_status(Status(self.status.state, record.at, saying.message()), saying.origin),)
         updates = self._finish_artifact(saying, event) if self._is_answer(saying) else ()
@@ -486,7 +492,9 @@ class EventWriter:
         self._outputs += 1
         artifact_id = f"output-{self._outputs}"
         growing = self._artifacts[artifact_id] = _Growing(
-            Artifact(artifact_id=artifact_id, name="output"), _Origin(record.run_id)
+            # A2A has no structured output: an artifact with a data part.
+            Artifact(artifact_id=artifact_id, name="output"),
+            _Origin(record.run_id),
         )
         growing.parts.append(DataPart(data=event.output))
         return (self._artifact_update(growing.value(), append=False, last=True),)

@@ -30,8 +30,10 @@ class Writer:
         headers = {"Content-Type": self.media_type}
         config = self._webhook.config
         if config.get("token"):
+            # a2a-sdk 0.3.26 and 1.3.0 send it; specification 1.0 describes `authentication` alone.
             headers[TOKEN_HEADER] = config["token"]
         if config.get("schemes") and config.get("credentials"):
+            # Specification 1.0, 4.3.3. a2a-sdk 0.3.26 sends the token and leaves this out.
             headers["Authorization"] = f"{config['schemes'][0]} {config['credentials']}"
         return headers
 
@@ -39,6 +41,7 @@ class Writer:
         updates = self._writer.write(record)
         if not self._shown and isinstance(record.event, RunCreated):
             self._shown = True
+            # A StreamResponse of its first kind, so that whoever is called knows the task.
             return [to_json(self._codec.encode_update(self._writer.snapshot()))]
         return [to_json(self._codec.encode_update(update)) for update in updates]
 
@@ -54,5 +57,6 @@ class Writer_0_3(Writer):
 
     def write(self, record: Record) -> Iterable[bytes]:
         if self._writer.write(record) or isinstance(record.event, RunCreated):
+            # a2a-sdk 0.3.26: the body is the task (`kind` and all), not the event.
             return [to_json(self._codec.encode_task(self._writer.snapshot()))]
         return []
