@@ -4,8 +4,10 @@ run."""
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from tests.docs.test_check import BLOCK, pattern
 from tests.gateway.command import ROOT, babelgate
@@ -37,3 +39,19 @@ def test_the_options_on_the_page_are_those_that_there_are(tmp_path: Path) -> Non
     known = babelgate(tmp_path, "bench", "--help").stdout
     named = set(re.findall(r"--[a-z][-a-z]+", PAGE)) - {"--accept"}
     assert {option for option in named if not re.search(rf"{option}\b", known)} == set()
+
+
+def test_the_workflow_uses_options_that_there_are_and_a_baseline(tmp_path: Path) -> None:
+    workflow: Any = yaml.safe_load((ROOT / "docs" / "bench-workflow.yml").read_text(encoding="utf-8"))
+    steps = workflow["jobs"]["bench"]["steps"]
+    (command,) = [step["run"] for step in steps if step.get("run", "").startswith("babelgate bench")]
+    options = set(re.findall(r"--[a-z][-a-z]+", command))
+    assert "--baseline" in options
+    known = babelgate(tmp_path, "bench", "--help").stdout
+    assert {option for option in options if not re.search(rf"{option}\b", known)} == set()
+    # What a run on main keeps is what later runs get.
+    (restored,) = [step["with"] for step in steps if "cache/restore" in step.get("uses", "")]
+    (kept,) = [step["with"] for step in steps if "cache/save" in step.get("uses", "")]
+    assert restored["path"] == kept["path"]
+    assert kept["key"].startswith(restored["restore-keys"])
+    assert f"{kept['path']}/result.json" in command
