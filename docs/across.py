@@ -8,8 +8,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+from xml.sax.saxutils import escape
 
 from conformance.across.report.markdown import tables
+from conformance.across.report.text import MARKS
 
 FOLDER: Final = Path(__file__).parent / "conformance"
 RECORD: Final = FOLDER / "across.json"
@@ -27,8 +29,44 @@ def read_record() -> dict[str, Any]:
     return json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {}
 
 
+_COLOURS: Final = {"✓": "#1a7f37", "◐": "#9a6700", "✗": "#cf222e"}
+_LEFT, _TOP, _WIDE, _HIGH = 118, 34, 62, 26
+"""Pixels: of the names of protocols, of those of scenarios, of a cell."""
+
+
 def pages() -> dict[Path, str]:
-    return {FOLDER / "across.md": "\n".join(_page(read_record())) + "\n"}
+    record = read_record()
+    return {
+        FOLDER / "across.md": "\n".join(_page(record)) + "\n",
+        FOLDER / "across.svg": "\n".join(_drawing(record)) + "\n",
+    }
+
+
+def _drawing(record: dict[str, Any]) -> Iterator[str]:
+    """Scenarios by protocols, for the README: on paper of its own, as it is looked at in the dark, too."""
+    protocols, scenarios = record["protocols"], record["scenarios"]
+    width, height = _LEFT + _WIDE * len(scenarios) + 8, _TOP + _HIGH * (len(protocols) + 1) + 4
+    title = "The same scenario, played through every protocol of the gateway"
+    yield f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" role="img"'
+    yield f'  aria-label="{escape(title)}" font-family="system-ui, sans-serif" font-size="12">'
+    yield f"  <title>{escape(title)}</title>"
+    yield f'  <rect width="{width}" height="{height}" rx="6" fill="#ffffff" stroke="#d0d7de"/>'
+    for column, (name, each) in enumerate(scenarios.items()):
+        middle = _LEFT + _WIDE * column + _WIDE // 2
+        about = f"<title>{escape(each['about'])}</title>"
+        yield f'  <text x="{middle}" y="22" text-anchor="middle" fill="#1f2328">{about}{escape(name)}</text>'
+    for row, (protocol, name) in enumerate(protocols.items()):
+        top = _TOP + _HIGH * row
+        yield f'  <path d="M0 {top}H{width}" stroke="#d0d7de"/>'
+        yield f'  <text x="10" y="{top + 17}" fill="#1f2328">{escape(name)}</text>'
+        for column, each in enumerate(scenarios.values()):
+            mark = each["marks"][protocol]
+            middle, colour = _LEFT + _WIDE * column + _WIDE // 2, _COLOURS.get(mark, "#59636e")
+            place = f'x="{middle}" y="{top + 18}" text-anchor="middle"'
+            yield f'  <text {place} font-size="14" fill="{colour}">{mark}</text>'
+    yield f'  <path d="M0 {_TOP + _HIGH * len(protocols)}H{width}" stroke="#d0d7de"/>'
+    yield f'  <text x="10" y="{height - 13}" fill="#59636e">{escape(MARKS)}</text>'
+    yield "</svg>"
 
 
 def _page(record: dict[str, Any]) -> Iterator[str]:
