@@ -163,7 +163,8 @@ def _thread_for(ledger: Ledger, owner: str, ask: Submission) -> ThreadState | No
         return ledger.need_thread(owner, task.thread_id)
     thread_id = ask.thread_id
     if thread_id is None and ask.alias is not None:
-        thread_id = ledger.sql.thread_of.run(ledger.connection, (owner, ask.protocol, ask.agent, ask.alias)).scalar()
+        for (known_thread,) in ledger.sql.thread_of.run(ledger.connection, (owner, ask.protocol, ask.agent, ask.alias)):
+            thread_id = known_thread
     if thread_id is None:
         return None
     state = ledger.thread(owner, thread_id)

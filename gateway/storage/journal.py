@@ -21,7 +21,7 @@ from canonical.event import Record
 from canonical.fault import FaultCode, FaultError
 from canonical.stored import decode_event
 from gateway.clock import Clock
-from gateway.storage.database import LockFile, make_database_file, migrate, open_engine, sqlite_path
+from gateway.storage.database import LockFile, make_database_file, migrate, open_engine, sqlite_path, transaction
 from gateway.storage.live import Channels
 from gateway.storage.statements import Sql, table_of
 from gateway.storage.tables import EventRow, InterruptRow, RunRow, TaskRow, ThreadRow
@@ -32,6 +32,7 @@ log = logging.getLogger("babelgate.journal")
 
 _GROUP = 512
 """Commands in one transaction, at most."""
+_READERS = 4
 _PAGE = 2 * 2**20
 """Bytes of events that are read at once: each becomes objects some times its size."""
 
@@ -82,7 +83,10 @@ class Journal:
         self._lock = LockFile(self._path) if self._path is not None else None
         self._writer: Engine | None = None
         self._readers: Engine | None = None
-        self._pool = ThreadPoolExecutor(4, thread_name_prefix="babelgate-read")
+        self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="babelgate-read")
+        self._reading = threading.local()
+        """The connection of each of its threads: taking one from SQLAlchemy's pool costs as much as a small read."""
+        self._open_connections: list[Connection] = []
 
     async def open(self) -> None:
         """Take the lock, migrate, start the writer. Raises conflict if another gateway has the database."""
@@ -109,7 +113,7 @@ class Journal:
             self._ledger.next_pk = latest_pk(connection) + 1
             if stale:
                 _fold_anew(self._ledger)
-        self._readers = open_engine(self.url, writes=False, power=self._power)
+        self._readers = open_engine(self.url, writes=False, power=self._power, readers=_READERS)
 
     async def close(self) -> None:
         """Commit what is queued, then let go of the database."""
@@ -119,6 +123,9 @@ class Journal:
             await asyncio.to_thread(self._thread.join)
             self._thread = None
         self._pool.shutdown()
+        for connection in self._open_connections:
+            connection.close()
+        self._open_connections.clear()
         for engine in (self._writer, self._readers):
             if engine is not None:
                 engine.dispose()
@@ -177,14 +184,14 @@ class Journal:
         results: list[_Result] = []
         try:
             try:
-                with connection.begin():
+                with transaction(connection, "BEGIN IMMEDIATE"):
                     ledger.begin(connection)
                     results = [_Result(write, *self._plain(write)) for write in group]
                     published = ledger.finish()
             except OperationalError:
                 raise
             except Exception:
-                with connection.begin():
+                with transaction(connection, "BEGIN IMMEDIATE"):
                     ledger.forget()
                     ledger.begin(connection)
                     results = [_Result(write, *self._run_guarded(connection, write)) for write in group]
@@ -271,8 +278,12 @@ class Journal:
         return await self._loop.run_in_executor(self._pool, self._query, read)
 
     def _query(self, read: Callable[[Connection], T]) -> T:
-        assert self._readers is not None
-        with self._readers.connect() as connection, connection.begin():
+        connection: Connection | None = getattr(self._reading, "connection", None)
+        if connection is None:
+            assert self._readers is not None
+            connection = self._reading.connection = self._readers.connect()
+            self._open_connections.append(connection)
+        with transaction(connection, "BEGIN"):
             return read(connection)
 
     async def page(self, pk: int, after: int, limit: int = 512, until: int | None = None) -> list[Record]:

@@ -27,23 +27,39 @@ class Statement:
         self._order = [list(names).index(place) for place in places]
         self._plain = self._order == list(range(len(names)))
 
-    def run(self, connection: Connection, values: tuple[Any, ...]) -> Any:
-        return connection.exec_driver_sql(self.sql, values if self._plain else tuple(values[i] for i in self._order))
+    def run(self, connection: Connection, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """Its rows. Straight on the driver, as below; only in a transaction that has begun. Raises the same."""
+        cursor = connection.connection.cursor()
+        try:
+            cursor.execute(self.sql, values if self._plain else tuple(values[i] for i in self._order))
+            return list(cursor.fetchall())
+        except Exception as error:
+            _raise_as_sqlalchemy(connection, self.sql, error)
+            raise
+        finally:
+            cursor.close()
 
     def run_many(self, connection: Connection, rows: Iterable[tuple[Any, ...]]) -> None:
-        """The same for many rows, straight on the driver: what SQLAlchemy does around each call costs as much as the
-        call. Raises IntegrityError, OperationalError of SQLAlchemy."""
+        """The same for many rows, which gives none: what SQLAlchemy does around each call costs as much as the call.
+        Raises IntegrityError, OperationalError of SQLAlchemy."""
         values = list(rows) if self._plain else [tuple(row[i] for i in self._order) for row in rows]
-        driver: Any = connection.dialect.loaded_dbapi
         cursor = connection.connection.cursor()
         try:
             cursor.executemany(self.sql, values)
-        except driver.IntegrityError as error:
-            raise IntegrityError(self.sql, None, error) from error
-        except driver.OperationalError as error:
-            raise OperationalError(self.sql, None, error) from error
+        except Exception as error:
+            _raise_as_sqlalchemy(connection, self.sql, error)
+            raise
         finally:
             cursor.close()
+
+
+def _raise_as_sqlalchemy(connection: Connection, sql: str, error: Exception) -> None:
+    """Two of the driver's errors are told apart by callers."""
+    driver: Any = connection.dialect.loaded_dbapi
+    if isinstance(error, driver.IntegrityError):
+        raise IntegrityError(sql, None, error) from error
+    if isinstance(error, driver.OperationalError):
+        raise OperationalError(sql, None, error) from error
 
 
 def inserting(table: Table, dialect: Dialect, *columns: str) -> Statement:

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from sqlalchemy import Dialect, Table, bindparam, func, select, text, update
+from sqlalchemy import Dialect, Table, bindparam, delete, func, select, text, update
 
 from gateway.storage.prepared import Statement, inserting
 from gateway.storage.tables import (
@@ -109,6 +109,11 @@ class Sql:
             select(tombstone.c.at).where(
                 tombstone.c.owner == bindparam("owner"), tombstone.c.thread_id == bindparam("id")
             ),
+            dialect,
+            ("owner", "id"),
+        )
+        self.delete_tombstone = Statement(
+            delete(tombstone).where(tombstone.c.owner == bindparam("owner"), tombstone.c.thread_id == bindparam("id")),
             dialect,
             ("owner", "id"),
         )

@@ -44,7 +44,6 @@ from gateway.storage.tables import (
     MetaRow,
     RunRow,
     ThreadRow,
-    TombstoneRow,
 )
 
 T = TypeVar("T")
@@ -196,13 +195,12 @@ class Ledger:
         return state
 
     def is_erased(self, owner: str, thread_id: str) -> bool:
-        return self.sql.tombstone.run(self.connection, (owner, thread_id)).first() is not None
+        return bool(self.sql.tombstone.run(self.connection, (owner, thread_id)))
 
     def forget_erased(self, owner: str, thread_id: str) -> None:
         """The id of an erased thread is given out again."""
-        tombstone = table_of(TombstoneRow)
-        mine = (tombstone.c.owner == owner) & (tombstone.c.thread_id == thread_id)
-        if self.connection.execute(delete(tombstone).where(mine)).rowcount:
+        if self.is_erased(owner, thread_id):
+            self.sql.delete_tombstone.run(self.connection, (owner, thread_id))
             self.touched += 1
 
     def create_thread(self, owner: str, thread_id: str, event: ThreadChanged) -> ThreadState:
@@ -236,13 +234,13 @@ class Ledger:
         self.flush()
 
     def _load(self, owner: str, thread_id: str) -> ThreadState | None:
-        row = self.sql.thread.run(self.connection, (owner, thread_id)).first()
-        if row is None:
+        found = self.sql.thread.run(self.connection, (owner, thread_id))
+        if not found:
             return None
-        pk, body = row
-        head = self.sql.head.run(self.connection, (pk,)).first()
+        pk, body = found[0]
         state = ThreadState(pk=pk, thread=read_row(THREAD, body))
-        state.seq, state.at = (head[0], head[1]) if head else (0, 0)
+        for state.seq, state.at in self.sql.head.run(self.connection, (pk,)):
+            pass
         for (body,) in self.sql.open_tasks.run(self.connection, (pk,)):
             task = read_row(TASK, body)
             state.tasks[task.task_id] = task
@@ -261,8 +259,8 @@ class Ledger:
         changed = self._rows.tasks.get((owner, task_id))
         if changed is not None:
             return changed[1]
-        row = self.sql.task.run(self.connection, (owner, task_id)).first()
-        return None if row is None else read_row(TASK, row[0])
+        found = self.sql.task.run(self.connection, (owner, task_id))
+        return read_row(TASK, found[0][0]) if found else None
 
     def need_task(self, owner: str, task_id: str) -> Task:
         """Raises not_found."""
@@ -276,14 +274,14 @@ class Ledger:
         changed = self._rows.runs.get((owner, run_id))
         if changed is not None:
             return changed[1], changed[0].thread.thread_id
-        row = self.sql.run.run(self.connection, (owner, run_id)).first()
-        return None if row is None else (read_row(RUN, row[0]), row[2])
+        found = self.sql.run.run(self.connection, (owner, run_id))
+        return (read_row(RUN, found[0][0]), found[0][2]) if found else None
 
     def has_asked(self, owner: str, task_id: str, interrupt_id: str) -> bool:
         """Whether the task has a question of this id, open or not."""
         if (owner, task_id, interrupt_id) in self._rows.interrupts:
             return True
-        return self.sql.asked.run(self.connection, (owner, task_id, interrupt_id)).first() is not None
+        return bool(self.sql.asked.run(self.connection, (owner, task_id, interrupt_id)))
 
     # The log
 

@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Connection, event
 
 from canonical import (
     DataPart,
@@ -62,6 +61,7 @@ from gateway.hub import Hub as TheHub
 from gateway.runs import lifecycle
 from gateway.settings.model import Limits
 from gateway.storage.transaction import Ledger
+from tests.gateway.commits import Commits
 from tests.gateway.hubs import (
     OWNER,
     Echo,
@@ -676,16 +676,11 @@ async def test_i20_a_hub_that_waits_does_nothing(hubs: House) -> None:
         queries += 1
         return await query(read)
 
-    commits = 0
-
-    @event.listens_for(vars(hub.journal)["_writer"], "commit")
-    def _commit(_: Connection) -> None:
-        nonlocal commits
-        commits += 1
-
+    commits = Commits()
+    await commits.watch(hub.journal)
     quiet = False
     for _ in range(5):  # what the start and the submissions brought about may go on for a moment
-        turns = queries = commits = 0
+        turns = queries = commits.count = 0
         vars(hub.journal)["query"] = counted
         selector.select = counting
         try:
@@ -693,10 +688,10 @@ async def test_i20_a_hub_that_waits_does_nothing(hubs: House) -> None:
         finally:
             del selector.select
             del vars(hub.journal)["query"]
-        quiet = queries == commits == 0 and turns <= 3
+        quiet = queries == commits.count == 0 and turns <= 3
         if quiet:
             break
-    assert quiet, f"{turns} turns of the loop, {queries} queries, {commits} commits"
+    assert quiet, f"{turns} turns of the loop, {queries} queries, {commits.count} commits"
     for reader in readers:
         reader.cancel()
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from canonical import FaultCode, FaultError, Record
 from canonical.event import ThreadChanged
 from gateway.storage.journal import Journal, Unstored, read_page
 from gateway.storage.transaction import Ledger, Published, read_meta, write_meta
+from tests.gateway.commits import Commits
 from tests.gateway.hubs import within
 
 
@@ -25,15 +26,11 @@ class Writing:
         self.path = folder / "journal.db"
         self.shown: list[Published] = []
         self.journal = Journal(f"sqlite:///{self.path}", on_commit=self.shown.extend)
-        self.commits = 0
+        self.commits = Commits()
 
     async def open(self) -> None:
         await self.journal.open()
-        writer: Engine = vars(self.journal)["_writer"]
-
-        @event.listens_for(writer, "commit")
-        def _commit(_: Connection) -> None:
-            self.commits += 1
+        await self.commits.watch(self.journal)
 
     async def group(self, *commands: Callable[[Ledger], Any]) -> list[Any]:
         """Run the commands as one group: the writer is held until all of them are queued. The results are values or
@@ -109,18 +106,18 @@ async def records(writing: Writing, pk: int) -> Sequence[Record]:
 
 
 async def test_a_lone_command_is_committed_at_once(writing: Writing) -> None:
-    before = writing.commits
+    before = writing.commits.count
     await within(writing.journal.write(create("t")))
-    assert writing.commits == before + 1
+    assert writing.commits.count == before + 1
     assert writing.others_see() == 1
 
 
 async def test_what_arrives_during_a_commit_is_one_transaction_in_order(writing: Writing) -> None:
     await within(writing.journal.write(create("t")))
-    before = writing.commits
+    before = writing.commits.count
     results = await writing.group(*(change("t", n=n) for n in range(20)))
     assert results == list(range(2, 22))
-    assert writing.commits == before + 2  # the command that held the writer, and the group
+    assert writing.commits.count == before + 2  # the command that held the writer, and the group
     assert [published.record.seq for published in writing.shown] == list(range(1, 22))
 
 
@@ -188,10 +185,10 @@ async def test_two_commands_for_one_id_in_one_group_have_one_winner(writing: Wri
 
 async def test_a_long_queue_becomes_several_transactions(writing: Writing) -> None:
     await within(writing.journal.write(create("t")))
-    before = writing.commits
+    before = writing.commits.count
     results = await writing.group(*(change("t") for _ in range(1200)))
     assert results == list(range(2, 1202))
-    assert writing.commits == before + 1 + 3
+    assert writing.commits.count == before + 1 + 3
 
 
 # Savepoints

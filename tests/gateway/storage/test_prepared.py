@@ -28,7 +28,7 @@ def test_parameters_are_given_in_the_order_of_the_names_whatever_order_the_sql_h
         change.run(connection, ("a", "3"))
         change.run_many(connection, iter([("b", "4")]))
         value = Statement(select(_META.c.value).where(_META.c.name == bindparam("n")), engine.dialect, ("n",))
-        assert [value.run(connection, (name,)).scalar() for name in ("a", "b", "c")] == ["3", "4", None]
+        assert [value.run(connection, (name,)) for name in ("a", "b", "c")] == [[("3",)], [("4",)], []]
         with pytest.raises(IntegrityError):
             insert.run_many(connection, [("c", "5"), ("a", "6")])
     engine.dispose()

@@ -1,0 +1,22 @@
+"""How often the journal's writer commits, as SQLite itself says it."""
+
+from typing import Any
+
+from gateway.storage.journal import Journal
+from gateway.storage.transaction import Ledger
+
+
+class Commits:
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def watch(self, journal: Journal) -> None:
+        await journal.write(self._watch)
+        self.count = 0
+
+    def _watch(self, ledger: Ledger) -> None:
+        driver: Any = ledger.connection.connection.dbapi_connection
+        driver.set_trace_callback(self._note)
+
+    def _note(self, statement: str) -> None:
+        self.count += statement == "COMMIT"
