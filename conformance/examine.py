@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib.metadata import version
 from typing import Any, Protocol
@@ -13,6 +13,7 @@ from conformance.probe import NotSpoken, Opened, Options
 from conformance.report.model import Report, SetReport
 from conformance.requirement import Requirement, RequirementSet, load_set, set_names
 from conformance.verdict import Result
+from conformance.wire.credentials import credentials_by_origin, hide_credentials, secrets_of
 from conformance.wire.http import Unanswered
 
 
@@ -83,11 +84,15 @@ async def examine(
     baseline: Mapping[str, str] | None = None,
     observer: Observer | None = None,
 ) -> Report:
-    """One revision after the other: what one does to the agent is not to disturb what another sees.
+    """One revision after the other: what one does to the agent is not to disturb what another sees. A user and password
+    in the URL are sent as a header, to that server alone, and shown nowhere.
 
     A report without sets says why none is spoken. Raises SelectionError, and Unanswered if nobody is at the URL.
     """
     started = time.monotonic()
+    secrets = secrets_of([url], [options.headers, options.other_headers])
+    options = replace(options, credentials=credentials_by_origin([url]))
+    url = hide_credentials(url)
     watching = observer or _Nobody()
     chosen = selection.sets()
     is_told = bool(selection.protocol) and len(chosen) == 1
@@ -103,7 +108,7 @@ async def examine(
         seconds=time.monotonic() - started,
         version=version("babelgate"),
         refused=found.refused,
-        secrets=_secrets(options),
+        secrets=secrets,
     )
 
 
@@ -133,9 +138,3 @@ async def _judge_one(
         found.silent[chosen.name] = error
     else:
         found.sets.append(report)
-
-
-def _secrets(options: Options) -> list[str]:
-    """The values of the given headers, and what follows the scheme in them."""
-    values = [*options.headers.values(), *options.other_headers.values()]
-    return [*values, *(value.partition(" ")[2] for value in values)]

@@ -38,7 +38,12 @@ async def judge(
     started = time.monotonic()
     suite = suite_of(chosen)
     requirements = [each for each in chosen.requirements if selected(each)]
-    async with Wire(headers=options.headers, timeout=options.timeout, schemas=load_schemas(chosen.name)) as wire:
+    async with Wire(
+        headers=options.headers,
+        credentials=options.credentials,
+        timeout=options.timeout,
+        schemas=load_schemas(chosen.name),
+    ) as wire:
         opened = await suite.open(wire, url, options, is_told)
         on_start(opened, len(requirements))
         context = Context(wire, opened, options)

@@ -33,6 +33,8 @@ class Options:
 
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Of every request: keys."""
+    credentials: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    """By origin, the header for the user and password that stand in its URL."""
     other_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Those of a second caller, to whom the first one's tasks are nobody's business."""
     triggers: Triggers = field(default_factory=Triggers)

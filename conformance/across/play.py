@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib.metadata import version
 from typing import Final
@@ -15,6 +15,7 @@ from conformance.across.model import Handle, Shot
 from conformance.across.scenario import SCENARIOS, Moment, Scenario
 from conformance.probe import Options
 from conformance.trigger import Trigger
+from conformance.wire.credentials import credentials_by_origin, hide_credentials, secrets_of
 from conformance.wire.exchange import Exchange
 from conformance.wire.http import EXCHANGES, Unanswered, Wire
 
@@ -67,13 +68,16 @@ async def play(
 ) -> Record:
     """Raises NothingToCompare, and Unanswered if nobody is there."""
     started = time.monotonic()
+    secrets = secrets_of(urls, [options.headers])
+    options = replace(options, credentials=credentials_by_origin(urls))
+    urls = [hide_credentials(url) for url in urls]
     chosen = [each for each in SCENARIOS if not only or any(fnmatchcase(each.name, one) for one in only)]
     if not chosen:
         raise NothingToCompare(
             f"no scenario is called {' or '.join(only)}; there are {', '.join(e.name for e in SCENARIOS)}"
         )
     agents = dict.fromkeys(each.agent for each in options.triggers.given.values() if each.agent)
-    async with Wire(headers=options.headers, timeout=options.timeout) as wire:
+    async with Wire(headers=options.headers, credentials=options.credentials, timeout=options.timeout) as wire:
         found = await find(wire, urls, [*agents])
         if len(found) < 2:
             told = " and ".join(each.driver.title for each in found) or "no protocol that can be compared"
@@ -83,7 +87,6 @@ async def play(
         for scenario in chosen:
             observe(scenario.name)
             played.append(await _play_scenario(scenario, found, options, gate))
-    secrets = [value for given in options.headers.values() for value in (given, given.partition(" ")[2])]
     return Record(urls, found, played, time.monotonic() - started, version("babelgate"), secrets)
 
 

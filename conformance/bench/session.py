@@ -4,7 +4,7 @@ import importlib.metadata
 import os
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -108,6 +108,10 @@ async def conduct(session: Session, tell: Callable[[Progress], None]) -> Report:
                     journal.add(made)
                     done.append(made)
 
+                def tell_redacted(progress: Progress) -> None:
+                    latest = progress.latest
+                    tell(progress if latest is None else replace(progress, latest=_redact(latest, redactor)))
+
                 stopped = await run(
                     session.suite,
                     session.contenders,
@@ -116,7 +120,7 @@ async def conduct(session: Session, tell: Callable[[Progress], None]) -> Report:
                     matcher=matcher,
                     budget=session.budget,
                     keep=keep,
-                    tell=tell,
+                    tell=tell_redacted,
                     done=tuple(done),
                 )
         finally:

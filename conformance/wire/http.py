@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import httpx
 
+from conformance.wire.credentials import origin_of
 from conformance.wire.exchange import Exchange, Frame, Message, NotJson, parse_json
 from conformance.wire.schema import Schemas, Violation
 from conformance.wire.sse import EventReader
@@ -45,11 +46,18 @@ class Wire:
     """`schemas` are those of the set that is judged; without any, nothing is held against one."""
 
     def __init__(
-        self, *, headers: Mapping[str, str] | None = None, timeout: float = 10.0, schemas: Schemas | None = None
+        self,
+        *,
+        headers: Mapping[str, str] | None = None,
+        credentials: Mapping[str, Mapping[str, str]] | None = None,
+        timeout: float = 10.0,
+        schemas: Schemas | None = None,
     ) -> None:
         self.timeout = timeout
         self.headers = dict(headers or {})
         """Of every request: keys, mostly."""
+        self.credentials = dict(credentials or {})
+        """By origin, the header of every request there, if no other one of its name is sent."""
         self.schemas = schemas
         self.exchanges: list[Exchange] = []
         # An environment's proxy would be judged instead of the agent; redirects are an answer like any other.
@@ -122,6 +130,8 @@ class Wire:
         to its end, and has no events. `mark`: the data of the event that is no message but says that no more will
         come. Raises Unanswered."""
         sent = {**({} if is_anonymous else self.headers), **(headers or {})}
+        if not is_anonymous and not any(name.lower() == "authorization" for name in sent):
+            sent |= self.credentials.get(origin_of(url), {})
         if content is None and body is not None:
             content = json.dumps(body, ensure_ascii=False).encode()
             if not any(name.lower() == "content-type" for name in sent):

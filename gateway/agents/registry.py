@@ -146,16 +146,21 @@ class Registry:
 
 
 async def connect(
-    settings: Settings, servers: Sequence[str] = (), more: Mapping[str, object] = MappingProxyType({})
+    settings: Settings,
+    servers: Sequence[str] = (),
+    more: Mapping[str, object] = MappingProxyType({}),
+    *,
+    headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> Registry:
     """The agents of the settings, those of the servers, each under its own name, and `more` that are objects of this
-    process. Servers are asked all at once; one that does not answer within seconds is broken."""
+    process. `headers` are sent to the server of each URL. Servers are asked all at once; one that does not answer
+    within seconds is broken."""
     if (cwd := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, cwd)
     async with Detector() as detector:
         named, listed = await asyncio.gather(
             asyncio.gather(*(_front(name, each, detector) for name, each in settings.agents.items())),
-            asyncio.gather(*(_front_all(url, detector) for url in servers)),
+            asyncio.gather(*(_front_all(url, headers.get(url, {}), detector) for url in servers)),
         )
     found = {each.info.name: each for agents in named for each in agents}
     found |= {name: Fronted(*wrap(target, name)) for name, target in more.items()}
@@ -204,19 +209,19 @@ async def _front(name: str, settings: AgentSettings, detector: Detector) -> Sequ
     return [made]
 
 
-async def _front_all(url: str, detector: Detector) -> Sequence[Fronted]:
+async def _front_all(url: str, headers: Mapping[str, str], detector: Detector) -> Sequence[Fronted]:
     try:
-        found = await _detect_agents(detector, url, {}, None)
+        found = await _detect_agents(detector, url, headers, None)
     except _Broken as error:
         info = AgentInfo(name=agent_name(urlsplit(url).netloc))
-        again = partial(_look_again, partial(_front_all, url))
+        again = partial(_look_again, partial(_front_all, url, headers))
         return [Fronted(info, None, str(error), instance=error.instance, server=url, again=again)]
     log.info("%s", found.because)
     plain = AgentSettings(url=url)
     return [
         Fronted(
             info,
-            fleet([Server(at, _client(found.upstream, at, info, plain, {}))]),
+            fleet([Server(at, _client(found.upstream, at, info, plain, headers))]),
             instance=found.instance,
             because=found.because,
             server=url,

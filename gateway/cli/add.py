@@ -11,6 +11,7 @@ import click
 import yaml
 from pydantic import ValidationError
 
+from conformance.wire.credentials import hide_credentials
 from gateway.agents.detection import Detected, Detector, Undetected
 from gateway.agents.registry import agent_name
 from gateway.cli.errors import USAGE, Refusal
@@ -26,7 +27,7 @@ def add(target: str, path: Path, headers: Sequence[str], protocol: str | None) -
     """Raises Refusal."""
     match = _TARGET.fullmatch(target)
     if match is None:
-        raise Refusal(f"{target}: this is no URL; give http://… or name=http://…", code=USAGE)
+        raise Refusal(f"{hide_credentials(target)}: this is no URL; give http://… or name=http://…", code=USAGE)
     name, url, agent = match[1], match[2].rstrip("/"), match[3]
     given = dict(read_header(each) for each in headers)
     with asyncio.Runner() as runner:
@@ -60,7 +61,9 @@ async def _detect(url: str, headers: Mapping[str, str], protocol: str | None) ->
     try:
         AgentSettings(url=url)
     except ValidationError as error:
-        raise Refusal(f"{url}: {error.errors()[0]['msg'].removeprefix('Value error, ')}", code=USAGE) from None
+        raise Refusal(
+            f"{hide_credentials(url)}: {error.errors()[0]['msg'].removeprefix('Value error, ')}", code=USAGE
+        ) from None
     try:
         async with Detector() as detector:
             return await detector.detect(url, headers, protocol)

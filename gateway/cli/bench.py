@@ -206,16 +206,10 @@ async def _run(plan: _Plan, header: Header | None) -> Report:
             plan.budget,
             plan.baseline,
             str(plan.asked.baseline or ""),
-            _secrets(plan.agents),
+            [secret for each in plan.agents for secret in each.secrets],
         )
         with watching() as tell:
             return await conduct(session, tell)
-
-
-def _secrets(agents: Sequence[AgentTarget]) -> list[str]:
-    """The values of their headers, and what stands behind the word in `Bearer …`."""
-    values = [value for each in agents for value in each.headers.values()]
-    return [*values, *(value.partition(" ")[2] for value in values)]
 
 
 async def _is_direct(agent: AgentTarget, http: httpx.AsyncClient) -> bool:
@@ -230,7 +224,7 @@ def _gateway(plan: _Plan, agents: Sequence[AgentTarget]) -> AbstractAsyncContext
     longest = max(asked.task.timeout for asked in plan.suite.tasks)
     named = {each.name: dict(each.entry) for each in agents if each.name is not None}
     settings = {"agents": named, "limits": {"run": longest + _SPARE}}
-    return embedded_gateway(settings, [each.url for each in agents if each.name is None and each.url])
+    return embedded_gateway(settings, {each.url: each.headers for each in agents if each.name is None and each.url})
 
 
 async def _abouts(

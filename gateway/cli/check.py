@@ -22,6 +22,7 @@ from conformance.report.text import MARKS, lines
 from conformance.requirement import RequirementSet
 from conformance.trigger import TriggerError, read_triggers
 from conformance.verdict import Result
+from conformance.wire.credentials import hide_credentials
 from conformance.wire.http import Unanswered
 from gateway.cli.errors import USAGE, Refusal
 from gateway.cli.target import read_header
@@ -57,10 +58,10 @@ def check(url: str, asked: Asked) -> int:
     except (SelectionError, TriggerError, BaselineError) as error:
         raise Refusal(str(error), code=USAGE) from None
     except Unanswered as error:
-        raise Refusal(f"{url}: nobody answers there: {error}", code=USAGE) from None
+        raise Refusal(f"{hide_credentials(url)}: nobody answers there: {error}", code=USAGE) from None
     if not report.sets:
         raise Refusal(
-            f"{url}: it speaks nothing that can be judged",
+            f"{report.url}: it speaks nothing that can be judged",
             *(f"  {name}: {why}" for name, why in report.refused.items()),
             "  say what it should speak with --protocol and --version, and it is judged by that",
             code=USAGE,
@@ -90,7 +91,7 @@ def compare(urls: Sequence[str], asked: Asked) -> int:
     except (NothingToCompare, TriggerError, BaselineError) as error:
         raise Refusal(str(error), code=USAGE) from None
     except Unanswered as error:
-        raise Refusal(f"{', '.join(urls)}: nobody answers there: {error}", code=USAGE) from None
+        raise Refusal(f"{', '.join(map(hide_credentials, urls))}: nobody answers there: {error}", code=USAGE) from None
     verdict = compare_record(record, baseline)
     _write({form: (path, across.FORMS[form](verdict)) for form, path in asked.reports.items()})
     _print(across_lines(verdict))
@@ -99,7 +100,7 @@ def compare(urls: Sequence[str], asked: Asked) -> int:
 
 def _check_url(url: str) -> None:
     if not url.startswith(("http://", "https://")):
-        raise Refusal(f"{url}: this is no URL; give http://… or https://…", code=USAGE)
+        raise Refusal(f"{hide_credentials(url)}: this is no URL; give http://… or https://…", code=USAGE)
 
 
 def _options(asked: Asked) -> Options:

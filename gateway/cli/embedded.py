@@ -16,6 +16,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import IO, Any, Final
 
 from gateway.cli.errors import Refusal
@@ -48,8 +49,11 @@ class Embedded:
 
 
 @asynccontextmanager
-async def embedded_gateway(settings: Mapping[str, Any], servers: Sequence[str] = ()) -> AsyncGenerator[Embedded]:
-    """`settings` = those of babelgate.yaml; `servers` = URLs of which every agent is served. Raises Refusal."""
+async def embedded_gateway(
+    settings: Mapping[str, Any], servers: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+) -> AsyncGenerator[Embedded]:
+    """`settings` = those of babelgate.yaml; `servers` = URLs of which every agent is served, with the headers that are
+    sent there. Raises Refusal."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True))
         own = {"port": 0, "database": f"sqlite:///{folder}/gateway.db", "log_level": "warning"}
@@ -66,7 +70,10 @@ async def embedded_gateway(settings: Mapping[str, Any], servers: Sequence[str] =
         )
         assert process.stdin is not None and process.stdout is not None
         try:
-            asked = {"settings": {**own, **settings}, "servers": list(servers)}
+            asked = {
+                "settings": {**own, **settings},
+                "servers": {url: dict(headers) for url, headers in servers.items()},
+            }
             process.stdin.write(json.dumps(asked).encode() + b"\n")
             line = b""
             with suppress(TimeoutError):
@@ -125,7 +132,8 @@ def main() -> None:
     asked: Mapping[str, Any] = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with, args=(sys.stdin.buffer,), daemon=True).start()
     try:
-        start(Settings.model_validate(asked["settings"]), asked["servers"], _print_ready, strict=False)
+        servers: Mapping[str, Mapping[str, str]] = asked["servers"]
+        start(Settings.model_validate(asked["settings"]), [*servers], _print_ready, strict=False, headers=servers)
     except (Refusal, ValueError) as error:
         print(f"babelgate: {error}", file=sys.stderr)
         sys.exit(1)

@@ -69,7 +69,7 @@ def record(target: str, text: str, out: Path, asked: Asked) -> int:
     with tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True) as folder:
         made = asyncio.run(_record(agent, message, asked.answers, folder))
     try:
-        told = _hide(made.model_dump(mode="json"), agent.headers)
+        told = _hide(made.model_dump(mode="json"), agent.secrets)
         out.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise Refusal(f"--out {out}: it cannot be written: {error.strerror}", code=FAILED) from None
@@ -85,10 +85,9 @@ def _file_part(path: Path) -> FilePart:
         raise Refusal(f"--file {path}: it cannot be read: {error.strerror}", code=USAGE) from None
 
 
-def _hide(value: Any, headers: Mapping[str, str]) -> Any:
+def _hide(value: Any, secrets: Sequence[str]) -> Any:
     """JSON without what was sent to the agent's server to be let in, should it have said that again."""
-    values = [secret for value in headers.values() for secret in (value, value.partition(" ")[2])]
-    return _replace(value, sorted((each for each in values if len(each) >= 4), key=len, reverse=True))
+    return _replace(value, sorted((each for each in secrets if len(each) >= 4), key=len, reverse=True))
 
 
 def _replace(value: Any, secrets: Sequence[str]) -> Any:
@@ -107,10 +106,10 @@ def _replace(value: Any, secrets: Sequence[str]) -> Any:
 async def _record(agent: AgentTarget, message: Message, answers: Iterable[str], folder: str) -> Recording:
     entries = {} if agent.name is None else {agent.name: dict(agent.entry)}
     given = {"agents": entries, "database": f"sqlite:///{folder}/gateway.db", "limits": {"inline": _FILE}, "port": 0}
-    servers = [agent.url] if agent.name is None and agent.url else []
+    servers = {agent.url: agent.headers} if agent.name is None and agent.url else {}
     settings = Settings.model_validate(given)
     with bind(settings.host, 0) as listener:
-        async with open_gateway(settings, servers, listener, strict=True) as gateway:
+        async with open_gateway(settings, [*servers], listener, strict=True, headers=servers) as gateway:
             found = [each.info for each in gateway.registry.all()]
             if len(found) != 1:
                 names = ", ".join(each.name for each in found)

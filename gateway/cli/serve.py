@@ -64,11 +64,18 @@ def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any])
     start(settings, wanted.servers, ready, strict=bool(targets))
 
 
-def start(settings: Settings, servers: Sequence[str], ready: "Callable[[Gateway], None]", *, strict: bool) -> NoReturn:
+def start(
+    settings: Settings,
+    servers: Sequence[str],
+    ready: "Callable[[Gateway], None]",
+    *,
+    strict: bool,
+    headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> NoReturn:
     """Listen, say `ready`, and end the process after a signal. `strict`: without an agent that works there is nothing
     to do; a gateway that has a configuration starts all the same, because what it holds of earlier runs is there for
-    their callers. Raises Refusal."""
-    serve_until_stopped(settings, servers, ready, strict=strict)
+    their callers. `headers` are sent to the server of each URL. Raises Refusal."""
+    serve_until_stopped(settings, servers, ready, strict=strict, headers=headers)
     leave()
 
 
@@ -79,6 +86,7 @@ def serve_until_stopped(
     *,
     strict: bool,
     more: Mapping[str, object] = MappingProxyType({}),
+    headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> None:
     """The same, but the process goes on. `more` = agents that are objects of this process. Raises Refusal."""
     with bind(settings.host, settings.port) as listener:
@@ -86,7 +94,7 @@ def serve_until_stopped(
         raise_open_files()
         runner = asyncio.Runner(loop_factory=new_event_loop)
         try:
-            runner.run(_serve(settings, servers, listener, ready, strict=strict, more=more))
+            runner.run(_serve(settings, servers, listener, ready, strict=strict, more=more, headers=headers))
         except BaseException:
             runner.close()
             raise
@@ -126,8 +134,9 @@ async def _serve(
     *,
     strict: bool,
     more: Mapping[str, object],
+    headers: Mapping[str, Mapping[str, str]],
 ) -> None:
-    async with open_gateway(settings, servers, listener, strict=strict, more=more) as gateway:
+    async with open_gateway(settings, servers, listener, strict=strict, more=more, headers=headers) as gateway:
         _calm_collector()
         await server_of(gateway, listener, lambda: ready(gateway)).serve(sockets=[listener])
 
@@ -140,9 +149,10 @@ async def open_gateway(
     *,
     strict: bool,
     more: Mapping[str, object] = MappingProxyType({}),
+    headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> AsyncGenerator[Gateway]:
     """The hub and its agents, at work; nobody listens yet. Raises Refusal."""
-    registry = await connect(settings, servers, more)
+    registry = await connect(settings, servers, more, headers=headers)
     broken = [f"{each.info.name}: {each.broken}" for each in registry.all() if each.broken is not None]
     if strict and len(broken) == len(registry.all()):
         raise Refusal(f"no agent works: {'; '.join(broken)}")

@@ -1,12 +1,13 @@
 """Targets of the command line: the agents that it is told to serve, or to bench."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
 from canonical.agent import AGENT_NAME
+from conformance.wire.credentials import credentials_header, hide_credentials, secrets_of
 from gateway.cli.errors import USAGE, Refusal
 from gateway.settings.load import FILE, ConfigError, load, read_file
 from gateway.settings.model import DEMO, TOKEN
@@ -61,11 +62,13 @@ class AgentTarget:
     """One agent, or the server of several."""
 
     text: str
-    """As it was given."""
+    """As it was given, without a user and password."""
     name: str | None
     """None for a server of which every agent is meant."""
     entry: Mapping[str, Any]
     """As one of `agents` of the settings."""
+    secrets: Sequence[str] = ()
+    """What must not be shown."""
 
     @property
     def url(self) -> str | None:
@@ -94,7 +97,9 @@ def read_agent(
     text: str, configured: Mapping[str, Mapping[str, Any]], headers: Mapping[str, str] | None = None
 ) -> AgentTarget:
     """What `read_targets` takes, and the name of a configured agent. `headers` are sent to servers, beside those that
-    are configured. Raises Refusal."""
+    are configured, and so are a user and password in the URL. Raises Refusal."""
+    source = _source_of(text)
+    text, headers = hide_credentials(text), {**credentials_header(source), **(headers or {})}
     named = _NAMED.fullmatch(text)
     wanted = named[2] if named else text
     entry: Mapping[str, Any]
@@ -109,8 +114,13 @@ def read_agent(
         name, entry = next(iter(read.agents.items()), (None, {"url": next(iter(read.servers), "")}))
     if headers and "python" not in entry:
         own = cast("Mapping[str, str]", entry.get("headers") or {})
-        return AgentTarget(text, name, {**entry, "headers": {**own, **headers}})
-    return AgentTarget(text, name, entry)
+        entry = {**entry, "headers": {**own, **headers}}
+    return AgentTarget(text, name, entry, secrets_of([source], [cast("Mapping[str, str]", entry.get("headers") or {})]))
+
+
+def _source_of(text: str) -> str:
+    named = _NAMED.fullmatch(text)
+    return named[2] if named else text
 
 
 def read_header(text: str) -> tuple[str, str]:
@@ -124,4 +134,4 @@ def read_header(text: str) -> tuple[str, str]:
 
 
 def _wrong(text: str, reason: str) -> Refusal:
-    return Refusal(f"{text}: {reason}", code=USAGE)
+    return Refusal(f"{hide_credentials(text)}: {reason}", code=USAGE)

@@ -26,18 +26,24 @@ def protocol_of(path: str, headers: Mapping[str, str]) -> str:
 
 
 @asynccontextmanager
-async def bending(url: str, bend: Bend, *, drops: frozenset[str] = frozenset(), only: str = "/") -> AsyncGenerator[str]:
-    """The proxy's URL. `drops`: headers of answers, in lower case; `only`: paths that there are, by their beginning."""
+async def bending(
+    url: str, bend: Bend, *, drops: frozenset[str] = frozenset(), only: str = "/", authorization: str = ""
+) -> AsyncGenerator[str]:
+    """The proxy's URL. `drops`: headers of answers, in lower case; `only`: paths that there are, by their beginning;
+    `authorization`: what the header of a request must say."""
     async with (
         loopback.client(base_url=url, timeout=httpx.Timeout(30)) as http,
-        serving(_Proxy(http, bend, drops, only)) as at,
+        serving(_Proxy(http, bend, drops, only, authorization)) as at,
     ):
         yield at
 
 
 class _Proxy:
-    def __init__(self, http: httpx.AsyncClient, bend: Bend, drops: frozenset[str], only: str) -> None:
+    def __init__(
+        self, http: httpx.AsyncClient, bend: Bend, drops: frozenset[str], only: str, authorization: str
+    ) -> None:
         self.http = http
+        self.authorization = authorization
         self.only = only
         self.bend = bend
         self.drops = drops
@@ -52,6 +58,10 @@ class _Proxy:
         path = scope["path"]
         if not path.startswith(self.only):
             await send({"type": "http.response.start", "status": 404, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        if self.authorization and headers.pop("authorization", "") != self.authorization:
+            await send({"type": "http.response.start", "status": 401, "headers": []})
             await send({"type": "http.response.body", "body": b""})
             return
         query = scope["query_string"].decode()
