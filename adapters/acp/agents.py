@@ -15,6 +15,8 @@ from canonical.value import JsonObject
 
 def label(name: str) -> str:
     """An agent's name as the RFC 1123 label that the OpenAPI asks for."""
+    # components.schemas.AgentName: `^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`. SDK 1.0.3 takes any string, and its own tests
+    # have `slow_echo`: any name is resolved, and labels are advertised.
     return re.sub(r"[_.]", "-", name)
 
 

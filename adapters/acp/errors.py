@@ -18,9 +18,12 @@ _ANSWERS: Final[Mapping[FaultCode, tuple[int, str]]] = {
     FaultCode.UNAUTHENTICATED: (401, "invalid_input"),
     FaultCode.FORBIDDEN: (403, "invalid_input"),
     FaultCode.NOT_FOUND: (404, "not_found"),
+    # SDK 1.0.3, for the wrong method on any path.
     FaultCode.METHOD_NOT_ALLOWED: (405, "server_error"),
     FaultCode.CONFLICT: (409, "invalid_input"),
+    # SDK 1.0.3: "Run in terminal status … can't be cancelled".
     FaultCode.TASK_ENDED: (403, "server_error"),
+    # SDK 1.0.3: "Run … has no await request".
     FaultCode.NOT_AWAITING: (403, "server_error"),
     FaultCode.TOO_LARGE: (413, "invalid_input"),
     FaultCode.QUEUE_FULL: (429, "server_error"),
@@ -39,6 +42,7 @@ _ANSWERS: Final[Mapping[FaultCode, tuple[int, str]]] = {
 
 def encode_fault(fault: Fault) -> tuple[int, w.Error]:
     status, code = _ANSWERS[fault.code]
+    # SDK 1.0.3 answers 400 to two session ids, and 422 to all else that is malformed.
     if fault.details.get("reason") == MISMATCH:
         status = 400
     return status, w.Error(code=code, message=fault.message)
@@ -50,6 +54,7 @@ def encode_error(fault: Fault | None) -> w.Error:
         return w.Error(code="server_error", message="The agent failed.")
     own: Mapping[str, Any] = fault.details.get("acp") or {}
     code = own.get("code")
+    # components.schemas.Error.code; the TypeScript client of SDK 1.0.3 takes no fourth.
     if code not in _CODES:
         code = "invalid_input" if BLAME[fault.code] == "caller" else "server_error"
     return w.Error(code=code, message=fault.message, data=own.get("data"))
@@ -58,5 +63,6 @@ def encode_error(fault: Fault | None) -> w.Error:
 def decode_error(error: w.Error | None) -> Fault:
     if error is None:
         return Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
+    # Any code: the Python client reads a string there.
     own = {"code": error.code, "data": error.data}
     return Fault(code=FaultCode.AGENT_FAILED, message=error.message, details={"acp": own})

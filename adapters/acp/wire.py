@@ -70,6 +70,7 @@ class MessagePart(_Wire):
 
 
 class Message(_Wire):
+    # The pattern is components.schemas.Message.role; the default is the SDK's, 1.0.3.
     role: str = Field(default="user", pattern=r"^(user|agent(/[a-zA-Z0-9_\-]+)?)$")
     parts: list[MessagePart]
     """The OpenAPI wants one at least; official suites send none."""
@@ -82,6 +83,8 @@ class Run(_Wire):
     agent_name: str
     session_id: str | None = None
     status: Status
+    # Free in the OpenAPI; the SDK has `{"type": "message", "message": …}` and nothing else. It never clears it, either:
+    # that a run awaits is said by `status` alone.
     await_request: Object | None = None
     output: list[Message] = []
     error: Error | None = None
@@ -100,6 +103,7 @@ class RunCreateRequest(_Wire):
     input: list[Message]
     session_id: Uuid | None = None
     session: Session | None = None
+    # The OpenAPI requires it; the SDK's default for a new run. A resume without it is refused by both.
     mode: Mode = "sync"
 
 
@@ -143,6 +147,7 @@ class Metadata(_Wire):
 class AgentManifest(_Wire):
     name: str
     description: str | None = None
+    # components.schemas.AgentManifest: at least one (minItems); `*/*` is the SDK's default.
     input_content_types: list[str] = ["*/*"]
     output_content_types: list[str] = ["*/*"]
     metadata: Metadata | None = None

@@ -41,6 +41,7 @@ def json_text(value: Json) -> str:
 
 
 def page_of(total: int, page: int, size: int) -> w.Pagination:
+    # Rounded up. The Python SDK 1.0.2 rounds down: no page at all of nine things.
     return w.Pagination(total_items=total, total_pages=-(-total // size), current_page=page, page_size=size)
 
 
@@ -73,6 +74,8 @@ def clean_folder(folder: str | None) -> str | None:
     """A folder below the workspace of whoever is told; None for that workspace itself."""
     if folder is None:
         return None
+    # The Python SDK 1.0.2 joins `relative_path` and the file's name to its workspace unchecked: `../../evil.txt` was
+    # written outside.
     segments = [_HIDDEN.sub("", each).strip() for each in folder[:_LONG].replace("\\", "/").split("/")]
     kept = [each for each in segments if each.strip(". ") and not each.endswith(":")]
     cleaned = "/".join(kept)[:_FOLDER_LENGTH]
@@ -113,6 +116,7 @@ def _file_name(name: str, parts: tuple[Part, ...]) -> str:
     """With the suffix of what the gateway makes of parts that are no files."""
     first = parts[0] if parts else None
     if isinstance(first, FilePart):
+        # OpenAPI v1 has no content type: what a file is stands in its name.
         return f"{name}.uri" if first.blob is None and first.url is not None else name
     if re.search(r"[^.]\.[^.]+$", name):
         return name
@@ -154,6 +158,7 @@ def decode_input(text: str | None) -> Message:
 def input_of(messages: tuple[Message, ...], data: Json) -> tuple[str | None, JsonObject]:
     """Of a run that another protocol's caller started."""
     texts = [message.text for message in messages if any(isinstance(part, TextPart) for part in message.parts)]
+    # Strings alone: the Python client 1.1.0 takes nothing else (StrictStr).
     return "\n".join(texts) if texts else None, data if isinstance(data, dict) else {}
 
 

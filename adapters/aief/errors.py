@@ -8,6 +8,7 @@ from canonical import Fault, FaultCode
 from canonical.value import JsonObject
 
 _STATUS: Final[Mapping[FaultCode, int]] = {
+    # OpenAPI v1, as the Python SDK's server; the JavaScript SDK 1.0.5 answers 400.
     FaultCode.INVALID: 422,
     FaultCode.UNSUPPORTED: 422,
     FaultCode.UNSUPPORTED_TYPE: 422,
@@ -34,6 +35,7 @@ _STATUS: Final[Mapping[FaultCode, int]] = {
 
 
 def encode_fault(fault: Fault) -> tuple[int, w.Error]:
+    # OpenAPI v1, NotFoundResponse: `message` is required.
     error = w.Error(message=fault.message)
     errors: Any = fault.details.get("errors")
     if fault.code is FaultCode.INVALID and errors:

@@ -86,11 +86,14 @@ class StepReader:
     def read(self, answer: Json) -> StepEvents:
         """Raises invalid, agent_failed."""
         step = validate(w.Step, answer)
+        # A POST is answered when the step has completed (OpenAPI v1, executeAgentTaskStep); the Python SDK 1.0.2 leaves
+        # a step that failed `running` for ever.
         if step.status == "running" and not step.is_last and not step.output:
             raise FaultError(FaultCode.AGENT_FAILED, "The agent's server answered before its step was over")
         self._steps += 1
         more = _object(step.additional_output)
         ours = isinstance(more.get("babelgate"), dict)
+        # There is no state for failure: a gateway like this one says it beside the step.
         last = bool(step.is_last) or (ours and "error" in more)
         if last:
             self._end(more, ours=ours)
@@ -149,6 +152,7 @@ class StepReader:
         state = more.get("status")
         if isinstance(state, str) and state in _STATES:
             return _decode_interrupt(step, more, auth=state == "auth-required")
+        # A question is a completed step that is not the last, and so is a step on the way: the operator says which.
         if self._asks and not ours:
             return InterruptRaised(message=_words(step.output or ""))
         return None

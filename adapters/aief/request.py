@@ -81,6 +81,8 @@ def answer_body(call: Invocation, past: Sequence[Record]) -> JsonObject:
     """`past` = the task's records, where the questions stand."""
     asked = {r.event.interrupt_id: r.event for r in past if isinstance(r.event, InterruptRaised)}
     if len(call.answers) == 1 and _is_object(call.answers[0], asked.get(call.answers[0].interrupt_id)):
+        # Only where the far gateway says the question's id: the Python SDK 1.0.2 drops the member (it was mended in
+        # da31fb5, and never released).
         return {"additional_input": call.answers[0].value}
     words = [_in_words(answer.value) if answer.action == "answer" else "" for answer in call.answers]
     return {"input": "\n".join(words)}

@@ -29,6 +29,7 @@ def encode_time(at: int) -> str:
 def encode_role(role: Role, name: str | None, agent: str) -> str:
     if role == "user":
         return "user"
+    # components.schemas.Message.role: `^(user|agent(\/[a-zA-Z0-9_\-]+)?)$`.
     return "agent/" + re.sub(r"[^a-zA-Z0-9_\-]", "-", name or agent)
 
 
@@ -69,6 +70,7 @@ def message_extra(message: w.Message, *times: str) -> dict[str, Any]:
 
 
 def _utc(time: str | None) -> str | None:
+    # The TypeScript client of SDK 1.0.3 (zod, `datetime()`) takes no offset but Z.
     return time.replace("+00:00", "Z") if time is not None else None
 
 
@@ -125,6 +127,7 @@ def encode_question(event: InterruptRaised, view: View, at: int) -> JsonObject:
 
 def decode_question(await_request: JsonObject | None, *, agent: str | None = None) -> InterruptRaised:
     request = await_request or {}
+    # components.schemas.AwaitRequest: any object; only the SDK's own servers always put a message in it.
     if not isinstance(request.get("message"), dict):
         said = Message.of("The agent awaits an answer.")
         return InterruptRaised(message=said, value=request or None)
@@ -159,6 +162,7 @@ def encode_answer(call: Invocation, view: View) -> JsonObject:
             for answer in call.answers
         ]
     message = encode_message(Message(role="user", parts=tuple(parts)), view)
+    # SDK 1.0.3 (MessageAwaitResume) refuses any other type, with 403.
     return {"type": "message", "message": dump_given(message)}
 
 
@@ -179,6 +183,7 @@ def encode_input(call: Invocation, view: View) -> list[w.Message]:
     none."""
     made: list[w.Message] = []
     for message in (*call.history, *call.input_messages):
+        # ACP has no system role: an instruction is the user's.
         role: Role = "agent" if message.role == "agent" else "user"
         made.append(encode_message(message.model_copy(update={"role": role}), view))
     return made

@@ -90,10 +90,12 @@ def is_said_before(extra: Extra) -> bool:
 
 def wrap_value(value: Json) -> JsonObject:
     """A tool's input or output as the object that a trajectory wants."""
+    # `tool_input` and `tool_output` are objects (components.schemas.TrajectoryMetadata).
     return value if isinstance(value, dict) else {"value": value}
 
 
 def unwrap_value(value: JsonObject) -> Json:
+    # The way back from `wrap_value`; an object under `value` was one before.
     if set(value) == {"value"} and not isinstance(value["value"], dict):
         return value["value"]
     return value
@@ -142,6 +144,8 @@ def _encode(part: Part, view: View) -> w.MessagePart:
         case FilePart():
             return _encode_file(part, view)
         case ReasoningPart():
+            # ACP has no reasoning: `trajectory` is where BeeAI's agents say what they do
+            # (components.schemas.TrajectoryMetadata).
             return trajectory(part.text)
         case ToolCallPart():
             return trajectory(tool=part.name, input=_arguments(part.arguments))
@@ -222,6 +226,7 @@ _CHARSET: Final = re.compile(r";\s*charset\s*=\s*\"?([^\s;\"]+)", re.IGNORECASE)
 
 def _is_text(media_type: str) -> bool:
     """Whether what has the type is read by people, and in UTF-8."""
+    # A `charset` of another encoding is true of the bytes (RFC 9110, 8.3.2), and JSON can hold them in base64 alone.
     charset = _CHARSET.search(media_type)
     if charset and charset[1].lower() not in ("utf-8", "utf8", "us-ascii"):
         return False
@@ -322,6 +327,7 @@ def _unless(media_type: str, default: str) -> str | None:
 def decode_base64(content: str) -> bytes:
     """With line breaks too, as MIME writes it. Raises invalid."""
     try:
+        # RFC 2045, 6.8: lines of 76 characters.
         return b64decode(content.translate(_SPACE), validate=True)
     except (BinasciiError, ValueError) as error:
         raise FaultError(FaultCode.INVALID, "The content of a part is not base64.") from error

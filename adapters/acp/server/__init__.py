@@ -53,10 +53,12 @@ def routes(hub: Hub) -> Sequence[Router]:
                 post("/runs", status_code=200)(server.create_run),
                 get("/runs/{run_id:str}")(server.get_run),
                 post("/runs/{run_id:str}", status_code=200)(server.resume_run),
+                # 202: a cancel is taken, and done later (paths./runs/{run_id}/cancel).
                 post("/runs/{run_id:str}/cancel", status_code=202)(server.cancel_run),
                 get("/runs/{run_id:str}/events")(server.list_events),
                 # The OpenAPI has `/session`, the SDK and every client `/sessions`.
                 get(["/session/{session_id:str}", "/sessions/{session_id:str}"])(server.get_session),
+                # Not in the OpenAPI: SDK 1.0.3 and its documentation.
                 get("/resources/{resource_id:str}")(server.get_resource),
             ],
         )
@@ -139,6 +141,7 @@ class Server:
         body = validate(w.RunCreateRequest, await read_json(request))
         session = body.session
         if session is not None and body.session_id not in (None, session.id):
+            # SDK 1.0.3, with these words.
             raise FaultError(FaultCode.INVALID, "Session ID mismatch", reason=MISMATCH)
         info = self._agent(body.agent_name)
         history = () if session is None else await self._import_history(who, session)
@@ -157,6 +160,7 @@ class Server:
             ),
         )
         view = replace(self._view(who, receipt.task), agent=body.agent_name)
+        # `Run-ID` is not in the OpenAPI: SDK 1.0.3 sends it, and its clients read it from a stream.
         headers = {"Run-ID": receipt.task_id, **run_headers(receipt)}
         if body.mode == "async":
             at = encode_time(receipt.task.created_at)
@@ -164,6 +168,7 @@ class Server:
                 run_id=view.run_id,
                 agent_name=view.agent,
                 session_id=view.session_id,
+                # The suites of SDK 1.0.3 assert that the answer to an async create does not say in-progress yet.
                 status="created",
                 created_at=at,
             )
@@ -176,11 +181,14 @@ class Server:
         who = caller(request)
         tasks, view = await self._find(who, request)
         body = validate(w.RunResumeRequest, await read_json(request))
+        # Required in components.schemas.RunResumeRequest, sent by neither client of SDK 1.0.3.
         if body.run_id not in (None, view.run_id):
             raise FaultError(FaultCode.INVALID, "run_id: must be the run of the path")
         value, said = decode_answer(body.await_resume)
         (message,) = await resolve_own_files(self._hub, who, (said,))
         last = tasks[-1]
+        # SDK 1.0.3 refuses it (403), or where the run once awaited, leaves it in-progress for ever: so only for agents
+        # that are declared to go on.
         if last.terminal and self._continuable(last.agent):
             receipt = await self._continue(who, last, message)
             tasks = [*tasks, receipt.task]
@@ -189,6 +197,7 @@ class Server:
         reading = RunStream(self._hub, who.owner, tasks, view, show_after=receipt.seq, stop_after=receipt.seq)
         headers = run_headers(receipt)
         if body.mode == "async":
+            # The suites of SDK 1.0.3 assert this status.
             writer = await reading.snapshot(until="in-progress")
             return _json(writer.run(), 202, {**headers, **loss_header(writer.run_losses)})
         return await self._run_response(reading, body.mode, headers)
@@ -254,6 +263,7 @@ class Server:
         last = tasks[-1].last_seq
         reading = RunStream(self._hub, who.owner, tasks, view, skip=after, stop_after=last, end=last)
         headers = run_headers(tasks[-1])
+        # ACP has the list alone, and no way back into a stream: that, and `after`, are the gateway's own.
         if "text/event-stream" in request.headers.get("accept", ""):
             return event_stream(reading.frames(self._lines), ping=None, headers=headers)
 
@@ -294,6 +304,7 @@ class Server:
             # The Python client asks for its own new id first, and goes on only if the code is not_found.
             raise _missing(error, f"Session {thread_id} not found") from error
         entries = (await self._transcript(who, Scope(thread_id))).entries()
+        # `state` stays null: an agent's state is its own, and nothing that runs elsewhere could read it.
         return _json(w.Session(id=thread_id, history=[entry.url for entry in entries]))
 
     async def get_resource(self, request: Asked) -> Response[Any]:
@@ -350,6 +361,8 @@ class Server:
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND:
                 raise
+        # The client of SDK 1.0.3 sends the descriptor that it had from the last server: what is known here is not
+        # fetched.
         urls = [url for url in dict.fromkeys(session.history) if url not in known]
         gate, budget = asyncio.Semaphore(_FETCHES), _Budget()
 

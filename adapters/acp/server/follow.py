@@ -37,6 +37,8 @@ class RunStream:
         self._hub = hub
         self._owner = owner
         self._tasks = tasks
+        # After a resume the stream has only what is new (SDK 1.0.3), and its suite asserts that it begins with
+        # run.in-progress.
         self._show_after = show_after
         self._stop_after = stop_after
         self._skip = skip

@@ -95,7 +95,10 @@ class EventWriter:
             agent_name=self.view.agent,
             session_id=self.view.session_id,
             status=self.status,
+            # One at a time: a run has a single `await_request` (components.schemas.Run); the next follows when it is
+            # answered.
             await_request=None if asked is None else encode_question(asked[0], self.view, asked[1]),
+            # A snapshot of that moment, with the messages that are open, as SDK 1.0.3 sends it.
             output=self._speech.so_far(),
             error=self._error,
             created_at=self._created_at,
@@ -116,6 +119,7 @@ class EventWriter:
         self._speech.events.append(event)
 
     def _task_created(self, event: TaskCreated) -> None:
+        # components.schemas.Run has no metadata.
         if event.metadata and event.protocol != "acp":
             self._speech.lose(Feature.METADATA)
         if self._created_at is None:
@@ -153,7 +157,7 @@ class EventWriter:
         if status == self.status:
             return
         if status in EVENTS:
-            # No message stays open across an await, as in the SDK's own server: other protocols end theirs there. But
+            # No message stays open across an await, unlike in SDK 1.0.3: other protocols end theirs there. But
             # an agent that is being cancelled, which no event tells, may still say its last words.
             self._speech.close()
         self.status = status
@@ -171,6 +175,7 @@ class EventWriter:
         if event.answer_schema is not None:
             self._speech.lose(Feature.ANSWER_SCHEMA)
         if event.ask == "auth":
+            # components.schemas.RunStatus has no state for it: it is asked like anything else.
             self._speech.lose(Feature.AUTH_REQUEST)
         self._questions[event.interrupt_id or ""] = (event, self._speech.at)
 

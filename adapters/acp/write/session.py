@@ -52,10 +52,12 @@ class _Group:
         self.output.extend(new)
 
     def entries(self) -> Iterable[Entry]:
+        # SDK 1.0.3 appends on completion only: a run that failed or was cancelled is in no session.
         if self.removed or self.writer.status != "completed":
             return
         for number, message in enumerate(self.messages):
             resource_id = f"{self.view.run_id}.{number}"
+            # Absolute: clients hand it to another server, which fetches it.
             yield Entry(resource_id, resource_url(self.view.base_url, resource_id), message)
 
 
@@ -101,5 +103,6 @@ class Transcript:
             message = self._imported.message(key) or group
             resource_id = f"{self._thread_id}.{number}"
             number += 1
+            # Distributed sessions of SDK 1.0.3: the messages of another server stay where they are.
             url = extra_of(message.extra).get("url") or resource_url(self._base_url, resource_id)
             yield Entry(resource_id, url, encode_message(message, plain, self._times[key]))

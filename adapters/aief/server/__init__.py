@@ -67,9 +67,11 @@ def routes(hub: Hub) -> Sequence[Router]:
         Router(
             "/ap",
             route_handlers=[
+                # Of the unreleased v2 (branch v2 of the specification's repository, 2024-02-27).
                 get("/versions")(server.get_versions),
                 get("/v2/agent/info")(server.get_info),
                 get(tasks)(server.list_tasks),
+                # 200 for everything: OpenAPI v1 has no 201 and no 204.
                 post(tasks, status_code=200)(server.create_task),
                 get(f"{tasks}/{{task_id:str}}")(server.get_task),
                 get(f"{tasks}/{{task_id:str}}/steps")(server.list_steps),
@@ -214,6 +216,7 @@ class Server:
         wanted: str = request.path_params["step_id"]
         place = next((place for place in view.places() if place.step_id == wanted.lower()), None)
         if place is None:
+            # OpenAPI v1: 404. The Python SDK 1.0.2 answers the task's first step.
             raise _missing("step", wanted)
         return self._step(view, view.at(place), place.run_id)
 
@@ -228,6 +231,7 @@ class Server:
         """Raises conflict."""
         body = await _body(request)
         who, thread_id, agent = self._resolve_request(request)
+        # OpenAPI v1 has no order for two POSTs of one task, and a step is executed while its caller waits.
         turn = self._turns.setdefault((who.owner, thread_id), asyncio.Lock())
         async with turn:
             for _ in range(_TURNS):
@@ -353,6 +357,7 @@ class Server:
         if len(kept) == 1 and isinstance(kept[0], str):
             found, pieces = await self._hub.file_pieces(who.owner, kept[0])
             headers |= {"ETag": f'"{kept[0]}"', "Content-Length": str(found.size)}
+            # OpenAPI v1, downloadAgentTaskArtifact: no other type.
             return Pieces(pieces, headers, media_type="application/octet-stream")
         data = b"".join(
             [
@@ -366,6 +371,8 @@ class Server:
 
 async def _body(request: Asked) -> w.RequestBody:
     body = await read_json(request)
+    # `curl -X POST …/steps` without a body, JSON without a Content-Type (which the JavaScript SDK 1.0.5 answers 415),
+    # and agbenchmark 0.0.10's Content-Type without a body.
     return w.RequestBody() if body is ABSENT else validate(w.RequestBody, body)
 
 
@@ -380,6 +387,7 @@ def _missing(what: str, wanted: str) -> FaultError:
 
 def _paging(request: Asked) -> tuple[int, int]:
     page, size = _number(request, "current_page", 1), _number(request, "page_size", PAGE_SIZE)
+    # Not refused: OpenAPI v1 names a least page_size and no largest.
     return page, min(size, _PAGE_MOST)
 
 

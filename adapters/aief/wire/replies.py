@@ -21,6 +21,7 @@ class Artifact(_Reply):
 
 class Task(_Reply):
     task_id: Id
+    # null, {} or the object: the Python SDK 1.0.2 drops its members.
     additional_input: Any = None
 
 

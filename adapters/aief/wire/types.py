@@ -64,6 +64,7 @@ class Step(_Wire):
 class TaskWithSteps(Task):
     """A task that is asked for alone. The document has no `steps`, its pages and the Python SDK have."""
 
+    # Not in lists of tasks: there the Python SDK 1.0.2 has none, too.
     steps: list[Step] = Field(default_factory=list[Step])
 
 
@@ -103,6 +104,7 @@ class AgentInfo(_Wire):
     name: str
     protocol: int
     version: str
+    # Required in v2, with the type and the default of each.
     config_options: Object = Field(default_factory=dict)
     description: str = ""
     url: str

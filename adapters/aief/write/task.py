@@ -155,6 +155,7 @@ class TaskView:
         if own.get("agent") == self.agent:
             return own.get("input"), own.get("additional_input") or {}
         first = next(self._visible_runs(), None)
+        # An object and never null: the contract suite refuses it.
         return (None, {}) if first is None else input_of(first[1].created.messages, first[1].created.data)
 
     def task(self) -> w.Task:
@@ -234,6 +235,7 @@ class TaskView:
             return Next(reveal=(stepped, self.revealed_steps(stepped)))
         for _, task in self._waiting():
             return Next(answer=task)
+        # Also after the last step: the protocol's Postman collection posts one more, and wants 200.
         return Next(run_id=self._first_id() if next(self._visible_runs(), None) is None else None)
 
     def _first_id(self) -> str:
@@ -289,6 +291,7 @@ class TaskView:
         number = min(number, len(work.segments) - 1)
         segment = work.segments[number]
         text, more = _input(work.created) if number == 0 else (None, {})
+        # A run of several steps shows as many: the document lets a step make others (RFC 2023-08-14).
         made = self._create_step(step_id(run_id, number), segment.at, text, more)
         made.name = segment.name
         if number >= self.revealed_steps(run_id) or run.status is RunStatus.PENDING:
@@ -297,6 +300,7 @@ class TaskView:
         made.artifacts = [encode_artifact(self._artifacts[run_id, each]) for each in segment.artifacts]
         made.additional_output = self._about(run)
         if work.over(number):
+            # created, running, completed (OpenAPI v1, Step.status): a run that failed has completed steps, too.
             made.status = "completed"
             made.output = segment.output
             made.additional_output |= segment.beside()
@@ -328,6 +332,7 @@ class TaskView:
         if not made.output:
             structured = run.output if isinstance(run.output, str | None) else json_text(run.output)
             made.output = structured or last.data_text or (error["message"] if error else "")
+        # False for a question: callers such as agbenchmark 0.0.10 stop at is_last, and nobody would be asked.
         made.is_last = self._is_last(run)
         said = made.additional_output or {}
         if last.data == [run.output]:  # said, and given back as the output
