@@ -9,9 +9,9 @@ A view in any protocol (an A2A task, an ACP run, a LangGraph thread state, an Op
 over records, and a stream is their encoding one by one. So a stream can be replayed from anywhere, a reader can come
 back, and the same run looks the same from every protocol.
 
-The module below each name says more: `message`, `event`, `state`, `thread` (snapshots), `fold`, `fault`, `feature`,
-`history` (states and their revisions), `agent` (the port behind the hub), `hub` and `store` (the ports in front of it),
-`author` (what in-process agents yield), `replay`.
+The module below each name says more: `message`, `run_input`, `event`, `state`, `thread` (snapshots), `fold`, `fault`,
+`feature`, `history` (states and their revisions), `agent` (the port behind the hub), `hub` and `store` (the ports in
+front of it), `author` (what in-process agents yield), `replay`.
 """
 
 from canonical.agent import Agent, AgentInfo, Invocation, Reattachable, Skill
@@ -49,6 +49,7 @@ from canonical.message import (
     ToolCallPart,
     ToolResultPart,
 )
+from canonical.run_input import RunInput
 from canonical.state import RunReason, RunStatus, TaskState
 from canonical.store import Item, ItemQuery, NamespaceQuery, Store
 from canonical.thread import Artifact, Interrupt, Run, Task, Thread, ThreadView
@@ -90,6 +91,7 @@ __all__ = (
     "Revision",
     "Run",
     "RunFilter",
+    "RunInput",
     "RunReason",
     "RunStatus",
     "Scope",

@@ -9,7 +9,8 @@ from typing import Final, Protocol, runtime_checkable
 
 from canonical.event import Cause, Event, InterruptAnswered, Record, StateSaved
 from canonical.message import DataPart, FilePart, Message, TextPart, text_of
-from canonical.value import Extra, Json, JsonObject, Value
+from canonical.run_input import RunInput
+from canonical.value import Json, JsonObject, Value
 
 AGENT_NAME: Final = re.compile(r"^[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?$")
 """To be matched whole (`fullmatch`): a `$` alone lets a line feed through."""
@@ -75,19 +76,12 @@ class Invocation:
     run_id: str
     attempt: int = 1
     cause: Cause = "input"
-    messages: tuple[Message, ...] = ()
-    """The input of this run; file parts that are in the artifact store have their bytes in `inline`."""
-    data: Json = None
-    checkpoint: str | None = None
-    """The revision to start from; None = the newest."""
+    input: RunInput = field(default_factory=RunInput)
+    """Of this run; file parts that are in the artifact store have their bytes in `inline`."""
     answers: tuple[InterruptAnswered, ...] = ()
     """Where this run goes on from questions: all their answers, in the order in which the questions were raised."""
-    config: JsonObject = field(default_factory=dict[str, object])
     metadata: JsonObject = field(default_factory=dict[str, object])
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of the caller's request, for the agent's server."""
-    extra: Extra = field(default_factory=dict[str, object])
-    """Of the request, what canonical has no word for, for an agent of the caller's own protocol."""
+    """Of the task: that of its first run's input."""
     opens_thread: bool = False
     """The first start of the first run of a thread that nothing was said on before."""
     history: tuple[Message, ...] = ()
@@ -98,6 +92,21 @@ class Invocation:
     past: Callable[[], Awaitable[Sequence[Record]]] = no_past
     """The records of this task so far, of those that stand (`canonical.replay.standing`): what an agent that is started
     again has said already."""
+
+    # What agents are mostly about, in a word; all else is read from the input.
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return self.input.messages
+
+    @property
+    def data(self) -> Json:
+        """Input that is no message."""
+        return self.input.data
+
+    @property
+    def config(self) -> JsonObject:
+        return self.input.config
 
     @property
     def text(self) -> str:

@@ -12,6 +12,7 @@ from pydantic import Field, TypeAdapter
 
 from canonical.fault import Fault
 from canonical.message import Message, Part, Phase, Role
+from canonical.run_input import RunInput
 from canonical.state import RunReason, RunStatus, TaskState
 from canonical.value import Extra, Json, JsonObject, Value
 
@@ -59,23 +60,32 @@ class TaskCreated(_Event):
     """The agent saves the thread's revisions itself."""
 
 
-class RunCreated(_Event):
+class RunCreated(RunInput):
+    """A run, and what it is started with. The input's members are the event's own, so that the log reads as it did
+    before there was a `RunInput`."""
+
     kind: Literal["run_created"] = "run_created"
     run_id: str
-    assistant: str | None = None
     cause: Cause = "input"
-    messages: tuple[Message, ...] = ()
-    data: Json = None
-    """Input that is no message: the keys of a LangGraph input, an AIEF additional_input."""
-    checkpoint: str | None = None
-    """The revision to start from; None = the newest."""
-    config: JsonObject = Field(default_factory=dict)
-    metadata: JsonObject = Field(default_factory=dict)
-    headers: dict[str, str] = Field(default_factory=dict)
-    """Of the caller's request, those that the agent's server is to be sent."""
     strategy: Strategy = "enqueue"
     start_after: int | None = None
     """Microseconds since 1970, UTC."""
+
+    @classmethod
+    def of(
+        cls,
+        given: RunInput,
+        *,
+        run_id: str,
+        cause: Cause,
+        strategy: Strategy = "enqueue",
+        start_after: int | None = None,
+    ) -> "RunCreated":
+        return cls(run_id=run_id, cause=cause, strategy=strategy, start_after=start_after, **dict(given))
+
+    @property
+    def input(self) -> RunInput:
+        return RunInput.model_construct(**{name: getattr(self, name) for name in RunInput.model_fields})
 
 
 class RunStarted(_Event):

@@ -11,10 +11,11 @@ from canonical.agent import AgentInfo, Drawn
 from canonical.event import Record, RunCreated, Strategy
 from canonical.listed import Listed
 from canonical.message import FilePart, Message
+from canonical.run_input import RunInput
 from canonical.state import RunStatus, TaskState
 from canonical.store import Store
 from canonical.thread import Artifact, Interrupt, Run, Task, Thread, ThreadStatus, ThreadView
-from canonical.value import Extra, Json, JsonObject
+from canonical.value import Json, JsonObject
 
 
 class Snapshot(Protocol):
@@ -65,8 +66,7 @@ class Submission:
     agent: str
     protocol: str = ""
     version: str = ""
-    messages: tuple[Message, ...] = ()
-    data: Json = None
+    input: RunInput = field(default_factory=RunInput)
     thread_id: str | None = None
     """A UUID: of a thread of this owner, or of the thread to be created."""
     alias: str | None = None
@@ -79,18 +79,10 @@ class Submission:
     """An open task of which this is the next run, instead of a new task."""
     continues: str | None = None
     references: tuple[str, ...] = ()
-    config: JsonObject = field(default_factory=dict[str, object])
-    metadata: JsonObject = field(default_factory=dict[str, object])
-    """Of the run, and of the task that it begins."""
-    assistant: str | None = None
-    checkpoint: str | None = None
-    """The revision to start from (`canonical.history`); None = the newest."""
     ephemeral: bool = False
     """A thread that is created by this call is erased soon after its task has ended."""
     thread_metadata: JsonObject = field(default_factory=dict[str, object])
     """Merged into the thread's."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of the caller's request: those that the agent's settings name are sent on to its server."""
     history: tuple[Message, ...] = ()
     """Messages of the conversation that were said elsewhere and are news here; said on the thread before the input."""
     strategy: Strategy = "enqueue"
@@ -102,7 +94,6 @@ class Submission:
     """Whether an unknown `thread_id` makes a thread: `anew` also where there was one that was erased."""
     webhook: "Webhook | None" = None
     """Registered in the same commit; its `task_id` is filled."""
-    extra: Extra = field(default_factory=dict[str, object])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,17 +104,12 @@ class Answers:
     values: Mapping[str, Json] | None = None
     bare: Json = None
     """Used where `values` is None: answers the oldest open question."""
-    messages: tuple[Message, ...] = ()
-    """The same as the caller said it, for the log and for agents that take messages."""
+    input: RunInput = field(default_factory=RunInput)
+    """Of the run that goes on; its messages are the answers as the caller said them, for the log and for agents that
+    take messages."""
     action: Literal["answer", "decline"] = "answer"
     protocol: str = ""
-    assistant: str | None = None
-    config: JsonObject = field(default_factory=dict[str, object])
-    metadata: JsonObject = field(default_factory=dict[str, object])
-    """Of the run that goes on."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
     webhook: "Webhook | None" = None
-    extra: Extra = field(default_factory=dict[str, object])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

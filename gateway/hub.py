@@ -31,6 +31,7 @@ from canonical.hub import (
 )
 from canonical.listed import Listed
 from canonical.message import FilePart, Message
+from canonical.run_input import RunInput
 from canonical.state import TERMINAL, RunStatus
 from canonical.store import Store
 from canonical.thread import Artifact, Interrupt, Run, Task, Thread, ThreadView
@@ -319,9 +320,11 @@ class Hub:
             task_id="",
             run_id="",
             cause="update",
-            messages=await self._keep_files(update.messages),
-            data=update.values or None,
-            checkpoint=update.checkpoint,
+            input=RunInput(
+                messages=await self._keep_files(update.messages),
+                data=update.values or None,
+                checkpoint=update.checkpoint,
+            ),
             upstream=upstream_of(runs, ""),
         )
         saved = await agent.update_state(call, forgets=update.forgets, as_node=update.as_node)
@@ -364,9 +367,10 @@ class Hub:
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
         """Raises invalid."""
-        check_size(self._limits.input, submission.messages, submission.history, submission.config)
-        check_size(self._limits.input, submission.data)  # the same words, most often
-        check_size(self._limits.metadata, submission.metadata)
+        given = submission.input
+        check_size(self._limits.input, given.messages, submission.history, given.config)
+        check_size(self._limits.input, given.data)  # the same words, most often
+        check_size(self._limits.metadata, given.metadata)
         check_size(self._limits.metadata, submission.thread_metadata)
         fronted = await self._working(submission.agent)
         info, agent = fronted.info, fronted.info.name
@@ -374,10 +378,9 @@ class Hub:
             raise FaultError(FaultCode.INVALID, "The delay before the start is negative or too long")
         if submission.webhook is not None:
             await self._fetcher.check(submission.webhook.url)
-        if submission.checkpoint is not None:
-            await self._check_revision(owner, submission.thread_id, submission.checkpoint)
-        headers = _forwarded_headers(fronted, submission.headers)
-        ask = replace(submission, agent=agent, headers=headers, messages=await self._keep_files(submission.messages))
+        if given.checkpoint is not None:
+            await self._check_revision(owner, submission.thread_id, given.checkpoint)
+        ask = replace(submission, agent=agent, input=await self._keep_input(fronted, given))
         if ask.history:
             ask = replace(ask, history=await self._keep_files(ask.history))
         ids = Ids(new_id(), new_id(), new_id(), new_id())
@@ -393,14 +396,13 @@ class Hub:
         )
 
     async def answer(self, owner: str, answers: Answers) -> Receipt:
-        check_size(self._limits.input, answers.messages, answers.config)
+        check_size(self._limits.input, answers.input.messages, answers.input.config)
         check_size(self._limits.input, answers.values, answers.bare)
-        check_size(self._limits.metadata, answers.metadata)
+        check_size(self._limits.metadata, answers.input.metadata)
         task = await self.task(owner, answers.task_id)
         if answers.webhook is not None:
             await self._fetcher.check(answers.webhook.url)
-        headers = _forwarded_headers(self._find_agent(task.agent), answers.headers)
-        given = replace(answers, headers=headers, messages=await self._keep_files(answers.messages))
+        given = replace(answers, input=await self._keep_input(self._find_agent(task.agent), answers.input))
         ids = Ids(new_id(), new_id(), new_id(), new_id())
         reserved = self.engine.reserve(task.agent)
         return await self._submit(
@@ -438,6 +440,11 @@ class Hub:
         if submitted is not None and submitted.idle:
             receipt = submitted.receipt
             self.engine.offer(owner, receipt.thread_id, agent)
+
+    async def _keep_input(self, fronted: Fronted | None, given: RunInput) -> RunInput:
+        """The input as it is kept: files in the store, and of the headers those that the agent's server is sent."""
+        headers = _forwarded_headers(fronted, given.headers)
+        return given.model_copy(update={"headers": headers, "messages": await self._keep_files(given.messages)})
 
     async def _keep_files(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages with ids, and with their files in the store."""

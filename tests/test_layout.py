@@ -116,7 +116,6 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/agents/langgraph/signature.py": "tests/gateway/agents/langgraph/test_factory.py",
     "gateway/agents/langgraph/store.py": "tests/gateway/agents/langgraph/test_agent.py",
     "gateway/runs/attempt.py": "tests/gateway/runs/test_engine.py",
-    "gateway/runs/invocation.py": "tests/gateway/runs/test_engine.py",
     "gateway/runs/lifecycle.py": "tests/gateway/runs/test_submission.py",
     "gateway/runs/schema_check.py": "tests/gateway/runs/test_output_schema.py",
     "gateway/storage/size.py": "tests/limits/test_inputs.py",

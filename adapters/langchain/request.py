@@ -226,6 +226,6 @@ def encode_update(call: Invocation, forgets: Sequence[str], as_node: str | None)
     body: JsonObject = {"values": values}
     if as_node is not None:
         body["as_node"] = as_node
-    if call.checkpoint is not None:
-        body["checkpoint_id"] = call.checkpoint
+    if call.input.checkpoint is not None:
+        body["checkpoint_id"] = call.input.checkpoint
     return body

@@ -16,6 +16,7 @@ from canonical import (
     Invocation,
     Message,
     Record,
+    RunInput,
     RunReason,
     RunStatus,
 )
@@ -67,9 +68,8 @@ class Dialogue:
         """Record a run and give its call, not yet made."""
         said = Message.of(said, "user") if isinstance(said, str) else said
         messages = (said.model_copy(update={"message_id": str(uuid4())}),) if isinstance(said, Message) else ()
-        run = RunCreated(
-            run_id=str(uuid4()), cause=cause, messages=messages, data=None if isinstance(said, Message) else said
-        )
+        given = RunInput(messages=messages, data=None if isinstance(said, Message) else said)
+        run = RunCreated.of(given, run_id=str(uuid4()), cause=cause)
         self._record(run, run.run_id)
         call = Invocation(
             owner=self.owner,
@@ -78,8 +78,7 @@ class Dialogue:
             task_id=self.task_id,
             run_id=run.run_id,
             cause=cause,
-            messages=messages,
-            data=run.data,
+            input=given,
             history=tuple(self.history),
             past=self.past,
         )

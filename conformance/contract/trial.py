@@ -169,7 +169,9 @@ class _Trial:
                 raise Broken("runs at once do not mix", f"{text!r} was answered otherwise beside others")
 
     async def the_call_is_not_changed(self) -> None:
-        call = replace(self.dialogue().call(self.text), config={"a": {"b": [1]}}, metadata={"c": {"d": [2]}})
+        call = self.dialogue().call(self.text)
+        configured = call.input.model_copy(update={"config": {"a": {"b": [1]}}})
+        call = replace(call, input=configured, metadata={"c": {"d": [2]}})
         before = copy.deepcopy((call.config, call.metadata, call.messages, call.data))
         async with asyncio.timeout(self.bound):
             await _consume(start_run(self.make(), call))

@@ -218,7 +218,7 @@ class _FailoverRun:
                 raise self._failed or self._resting()
             if pause and server.breaker.admits:
                 await asyncio.sleep(pause)
-            FORWARDED.set(self._call.headers)
+            FORWARDED.set(self._call.input.headers)
             if server.breaker.enter():
                 self._probes = server.breaker.state == "probing"
                 self._server, self._events = server, cast("Events", run(self._call))

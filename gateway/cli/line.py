@@ -11,7 +11,19 @@ from uuid import uuid4
 import httpx
 
 from adapters import UPSTREAMS
-from canonical import DataPart, Event, FaultError, FilePart, Invocation, Message, Part, ReasoningPart, Record, TextPart
+from canonical import (
+    DataPart,
+    Event,
+    FaultError,
+    FilePart,
+    Invocation,
+    Message,
+    Part,
+    ReasoningPart,
+    Record,
+    RunInput,
+    TextPart,
+)
 from canonical.event import (
     ArtifactAdded,
     InterruptAnswered,
@@ -49,7 +61,7 @@ class Line:
 
     def send(self, text: str) -> AsyncGenerator[Heard]:
         """Raises Failed."""
-        return self._read_events(replace(self._call, messages=(Message.of(text, "user"),)))
+        return self._read_events(replace(self._call, input=RunInput(messages=(Message.of(text, "user"),))))
 
     def answer(self, answers: Sequence[tuple[Asked, Json]]) -> AsyncGenerator[Heard]:
         """All questions that were asked. Raises Failed."""
@@ -58,7 +70,7 @@ class Line:
         return self._read_events(replace(self._call, cause="answer", answers=given))
 
     async def _read_events(self, call: Invocation) -> AsyncGenerator[Heard]:
-        for event in (RunCreated(run_id=call.run_id, cause=call.cause, messages=call.messages), *call.answers):
+        for event in (RunCreated.of(call.input, run_id=call.run_id, cause=call.cause), *call.answers):
             self._record(event)
         try:
             async with aclosing(cast("AsyncGenerator[Event]", self._client.run(call))) as events:

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 import click
 
-from canonical import Answers, FilePart, Interrupt, Message, Receipt, Scope, Submission, TextPart
+from canonical import Answers, FilePart, Interrupt, Message, Receipt, RunInput, Scope, Submission, TextPart
 from canonical.agent import AGENT_NAME, DEFAULT_OWNER
 from canonical.event import RunEnded
 from canonical.fault import FaultError
@@ -124,7 +124,7 @@ async def _record(agent: AgentTarget, message: Message, answers: Iterable[str], 
 
 
 async def _converse(hub: Hub, name: str, message: Message, answers: Any) -> Receipt:
-    receipt = await hub.submit(DEFAULT_OWNER, Submission(agent=name, messages=(message,)))
+    receipt = await hub.submit(DEFAULT_OWNER, Submission(agent=name, input=RunInput(messages=(message,))))
     while await _status(hub, receipt) is RunStatus.PAUSED:
         questions = await hub.open_interrupts(DEFAULT_OWNER, receipt.task_id)
         values = {each.interrupt_id: _answer(each, answers) for each in questions}

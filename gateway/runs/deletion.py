@@ -26,6 +26,7 @@ from canonical.event import (
 )
 from canonical.fault import FaultCode, FaultError
 from canonical.message import Message, TextPart
+from canonical.run_input import RunInput
 from canonical.stored import UNKNOWN, decode_event
 from gateway.storage import checkpoints
 from gateway.storage.statements import table_of
@@ -157,9 +158,8 @@ def empty_event(event: Event) -> Event:
     match event:
         case RunCreated():
             messages = tuple(_empty_message(message) for message in event.messages)
-            return event.model_copy(
-                update={"messages": messages, "data": None, "config": {}, "metadata": {}, "headers": {}, "extra": {}}
-            )
+            empty = RunInput(messages=messages, checkpoint=event.checkpoint, assistant=event.assistant)
+            return event.model_copy(update=dict(empty))
         case RunEnded():
             return event.model_copy(update={"output": None, "extra": {}})
         case MessageStarted():

@@ -97,13 +97,8 @@ class Invocations:
             run_id=run.run_id,
             attempt=run.attempt,
             cause=created.cause,
-            messages=tuple([await self._load_files(message) for message in created.messages]),
-            data=created.data,
-            checkpoint=created.checkpoint,
-            config=created.config,
+            input=created.input.model_copy(update={"messages": await self._load_all(created.messages)}),
             metadata=task.metadata,
-            headers=created.headers,
-            extra=created.extra,
             # The thread, the task and the run are its first three records.
             opens_thread=run.first_seq <= 3 and task.first_seq <= 2 and run.attempt <= 1,
             past=past,
@@ -158,6 +153,9 @@ class Invocations:
                 return record.event
         raise FaultError(FaultCode.INTERNAL, f"Run {start.run.run_id} has no input in the log")
 
+    async def _load_all(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        return tuple([await self._load_files(message) for message in messages])
+
     async def _load_files(self, message: Message) -> Message:
         if not any(isinstance(part, FilePart) and part.blob for part in message.parts):
             return message
@@ -173,7 +171,7 @@ class Invocations:
         """With the files of an input: an agent that starts over gets them again."""
         if not isinstance(record.event, RunCreated) or not record.event.messages:
             return record
-        messages = tuple([await self._load_files(message) for message in record.event.messages])
+        messages = await self._load_all(record.event.messages)
         return replace(record, event=record.event.model_copy(update={"messages": messages}))
 
 

@@ -22,6 +22,7 @@ from canonical.event import (
 from canonical.fault import BUSY, FaultCode, FaultError
 from canonical.hub import Answers, Receipt, Submission, Webhook
 from canonical.message import Message
+from canonical.run_input import RunInput
 from canonical.state import RunReason, RunStatus, TaskState
 from canonical.thread import Task, following
 from gateway.runs.lifecycle import (
@@ -112,7 +113,7 @@ def submit(
                 agent=ask.agent,
                 continues=ask.continues,
                 references=ask.references,
-                metadata=ask.metadata,
+                metadata=ask.input.metadata,
                 protocol=ask.protocol,
                 version=ask.version,
                 stateful=stateful,
@@ -122,23 +123,15 @@ def submit(
     else:
         task_id = follow.task_id
     run_id = ask.run_id or ids.run
-    messages = _with_uploads(state, ask.messages, ids)
-    created = RunCreated(
+    created = RunCreated.of(
+        _with_uploads(state, ask.input, ids),
         run_id=run_id,
-        assistant=ask.assistant,
         cause="input" if follow is None else "follow_up",
-        messages=messages,
-        data=ask.data,
-        checkpoint=ask.checkpoint,
-        config=ask.config,
-        metadata=ask.metadata,
-        headers=dict(ask.headers),
         strategy=ask.strategy,
         start_after=None if ask.start_in is None else ledger.now() + ask.start_in,
-        extra=ask.extra,
     )
     said = ledger.append(state, created, task_id=task_id, run_id=run_id)
-    use_blobs(ledger, state, messages)
+    use_blobs(ledger, state, created.messages)
     if ask.webhook is not None:
         insert_webhook(ledger, state, task_id, ask.webhook, after, limits)
     begun = begin(ledger, state, state.runs[run_id], created) if starts else None
@@ -188,15 +181,17 @@ def _make_thread(ledger: Ledger, owner: str, ask: Submission, ids: Ids) -> Threa
     return state
 
 
-def _with_uploads(state: ThreadState, messages: tuple[Message, ...], ids: Ids) -> tuple[Message, ...]:
+def _with_uploads(state: ThreadState, given: RunInput, ids: Ids) -> RunInput:
     """An input with the files that were uploaded for it: the last thing that the caller said brings them."""
-    uploads = state.thread.uploads
+    uploads, messages = state.thread.uploads, given.messages
     if not uploads:
-        return messages
+        return given
     if messages and messages[-1].role == "user":
         last = messages[-1]
-        return (*messages[:-1], last.model_copy(update={"parts": (*last.parts, *uploads)}))
-    return (*messages, Message(message_id=ids.message, role="user", parts=uploads))
+        messages = (*messages[:-1], last.model_copy(update={"parts": (*last.parts, *uploads)}))
+    else:
+        messages = (*messages, Message(message_id=ids.message, role="user", parts=uploads))
+    return given.model_copy(update={"messages": messages})
 
 
 def _followed_task(state: ThreadState, ask: Submission) -> Task | None:
@@ -313,19 +308,9 @@ def answer(ledger: Ledger, owner: str, given: Answers, ids: Ids, limits: Limits,
     run_id = following(asked[0].run_id)
     while ledger.find_run(owner, run_id) is not None:  # it answered another question of the same stop
         run_id = following(run_id)
-    messages = _with_uploads(state, given.messages, ids)
-    created = RunCreated(
-        run_id=run_id,
-        assistant=given.assistant,
-        cause="answer",
-        messages=messages,
-        config=given.config,
-        metadata=given.metadata,
-        headers=dict(given.headers),
-        extra=given.extra,
-    )
+    created = RunCreated.of(_with_uploads(state, given.input, ids), run_id=run_id, cause="answer")
     said = ledger.append(state, created, task_id=task.task_id, run_id=run_id)
-    use_blobs(ledger, state, messages)
+    use_blobs(ledger, state, created.messages)
     if given.webhook is not None:
         insert_webhook(ledger, state, task.task_id, given.webhook, after, limits)
     for interrupt_id, value in values.items():

@@ -35,6 +35,7 @@ from canonical.hub import StateUpdate
 from canonical.store import Store
 from gateway.hub import Hub
 from tests.gateway.owning import Made, Place, look, two_owners, unknown
+from tests.given import make
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -55,7 +56,7 @@ def _hook(made: Made) -> Webhook:
 
 
 def _input(**fields: Any) -> Submission:
-    return Submission(agent="echo", messages=(Message.of("Bob"),), **fields)
+    return make(Submission, agent="echo", messages=(Message.of("Bob"),), **fields)
 
 
 def _run(made: Made) -> Run:

@@ -20,6 +20,7 @@ from canonical import (
     Message,
     Receipt,
     Record,
+    RunInput,
     RunStatus,
     Scope,
     Step,
@@ -37,7 +38,7 @@ async def submit(hub: Hub, agent: str, *parts: Any) -> Receipt:
     message = Message(
         role="user", parts=tuple(TextPart(text=part) if isinstance(part, str) else part for part in parts)
     )
-    return await hub.submit("o", Submission(agent=agent, messages=(message,)))
+    return await hub.submit("o", Submission(agent=agent, input=RunInput(messages=(message,))))
 
 
 async def follow(hub: Hub, receipt: Receipt) -> list[Record]:

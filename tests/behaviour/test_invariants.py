@@ -27,6 +27,7 @@ from canonical import (
     Record,
     Run,
     RunFilter,
+    RunInput,
     RunReason,
     RunStatus,
     Scope,
@@ -499,7 +500,7 @@ async def test_i17_a_file_is_on_disk_before_the_event_that_names_it(hubs: House)
 
     message = Message(role="user", parts=(FilePart(inline=b"from the caller"),))
     async with Held(hub) as writer:
-        asking = asyncio.ensure_future(hub.submit(OWNER, Submission(agent="a", messages=(message,))))
+        asking = asyncio.ensure_future(hub.submit(OWNER, Submission(agent="a", input=RunInput(messages=(message,)))))
         await writer.queued(asking)
         assert stored() == {b"from the caller"}
     receipt = await within(asking)

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from litestar import Litestar, Response, get
 
-from canonical import Answers, Ask, Message, Scope, Submission
+from canonical import Answers, Ask, Message, RunInput, Scope, Submission
 from gateway.agents import registry as registries
 from gateway.agents.registry import Registry, agent_uuid, connect
 from gateway.settings.model import Settings
@@ -105,7 +105,7 @@ async def test_a_task_that_waited_over_a_restart_finds_the_server_with_its_answe
     async with upstream(tmp_path) as proxy:
         await proxy.open()
         async with fronting(tmp_path, proxy, agent="ask") as gateway:
-            ask_ = Submission(agent="far", messages=(Message.of("Hi", "user"),))
+            ask_ = Submission(agent="far", input=RunInput(messages=(Message.of("Hi", "user"),)))
             asked = await gateway.hub.submit(OWNER, ask_)
             await ended(gateway, asked.thread_id, asked.run_id)
         proxy.shut()

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from canonical import Message, Submission
+from canonical import Message, RunInput, Submission
 from gateway.agents.python.agent import wrap
 from gateway.agents.registry import connect
 from gateway.fronted import Fronted
@@ -63,7 +63,9 @@ async def test_a_full_queue_says_when_to_come_back(
     busy = Fronted(*wrap(held, "busy"), concurrency=1)
     async with running(tmp_path, fronted={"busy": busy}, limits={"queue": {"agent": 1}}) as gateway:
         for _ in range(2):
-            await gateway.hub.submit(OWNER, Submission(agent="busy", messages=(Message.of("Hi", "user"),)))
+            await gateway.hub.submit(
+                OWNER, Submission(agent="busy", input=RunInput(messages=(Message.of("Hi", "user"),)))
+            )
         answer = await asked(gateway.http, path, body, headers)
     assert (answer.status_code, answer.headers.get("retry-after")) == (code, "1"), answer.text
 

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from canonical import DataPart, FilePart, Invocation, Message, ReasoningPart, TextPart
+from canonical import DataPart, FilePart, Invocation, Message, ReasoningPart, RunInput, TextPart
 from canonical.agent import AGENT_NAME, no_past
 from tests import strategies
 
 
 def call(*messages: Message, data: Any = None) -> Invocation:
-    return Invocation(agent="a", thread_id="t", task_id="k", run_id="r", messages=messages, data=data)
+    return Invocation(agent="a", thread_id="t", task_id="k", run_id="r", input=RunInput(messages=messages, data=data))
 
 
 def user(*parts: Any) -> Message:

@@ -26,6 +26,7 @@ from gateway.settings.model import Settings
 from tests.adapters.openai.model import Answer, serve
 from tests.faults.proxy import Proxy, proxied
 from tests.gateway.invariant import check_log
+from tests.given import make
 from tests.running import Running, running
 
 OWNER: Final = "default"
@@ -179,7 +180,9 @@ class Stage:
         return (await self.front.http.get("/readyz")).json()["agents"][agent]
 
     async def submit(self, agent: str, text: str, **more: Any) -> Receipt:
-        return await self.front.hub.submit(OWNER, Submission(agent=agent, messages=(Message.of(text, "user"),), **more))
+        return await self.front.hub.submit(
+            OWNER, make(Submission, agent=agent, messages=(Message.of(text, "user"),), **more)
+        )
 
     async def answer(self, asked: Receipt, name: str) -> "Outcome":
         return await self.ended(await self.front.hub.answer(OWNER, Answers(task_id=asked.task_id, bare=name)))

@@ -51,6 +51,7 @@ from gateway.storage.blobs import Blobs
 from gateway.storage.transaction import Ledger
 from tests.empty import make_database
 from tests.gateway.invariant import check_database
+from tests.given import make
 
 T = TypeVar("T")
 OWNER = "alice"
@@ -309,11 +310,13 @@ class Held:
 
 
 async def submit(hub: Hub, agent: str, words: str = "hi", *, owner: str = OWNER, **fields: Any) -> Receipt:
-    return await within(hub.submit(owner, Submission(agent=agent, messages=text(words), **fields)), "the submission")
+    return await within(
+        hub.submit(owner, make(Submission, agent=agent, messages=text(words), **fields)), "the submission"
+    )
 
 
 async def answer(hub: Hub, task_id: str, bare: Any = None, *, owner: str = OWNER, **fields: Any) -> Receipt:
-    return await within(hub.answer(owner, Answers(task_id=task_id, bare=bare, **fields)), "the answer")
+    return await within(hub.answer(owner, make(Answers, task_id=task_id, bare=bare, **fields)), "the answer")
 
 
 async def batches(

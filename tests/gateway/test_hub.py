@@ -14,6 +14,7 @@ from canonical import (
     FilePart,
     Message,
     Record,
+    RunInput,
     RunStatus,
     Scope,
     Submission,
@@ -180,7 +181,9 @@ async def test_small_files_travel_inside_the_records_and_large_ones_by_hash(hubs
     agent = Scripted()
     hub = await hubs.start(fronted("a", agent), limits=Limits(inline=10))
     parts = (TextPart(text="two files"), FilePart(name="s", inline=b"small"), FilePart(name="l", inline=b"x" * 11))
-    receipt = await hub.submit(OWNER, Submission(agent="a", messages=(Message(role="user", parts=parts),)))
+    receipt = await hub.submit(
+        OWNER, Submission(agent="a", input=RunInput(messages=(Message(role="user", parts=parts),)))
+    )
     (await agent.called()).say(MessageStarted(), PartAdded(part=FilePart(name="o", inline=b"out"))).end()
     await ends(hub, receipt)
 
@@ -202,7 +205,7 @@ async def test_small_files_travel_inside_the_records_and_large_ones_by_hash(hubs
 async def test_a_file_is_reached_only_by_an_owner_whose_thread_names_it(hubs: House) -> None:
     hub = await hubs.start(fronted("echo", Echo()))
     message = Message(role="user", parts=(FilePart(name="a.txt", media_type="text/plain", inline=b"abc"),))
-    receipt = await hub.submit(OWNER, Submission(agent="echo", messages=(message,)))
+    receipt = await hub.submit(OWNER, Submission(agent="echo", input=RunInput(messages=(message,))))
     await ends(hub, receipt)
     created = next(r.event for r in await log(hub, receipt) if isinstance(r.event, RunCreated))
     (part,) = created.messages[0].parts
@@ -220,7 +223,7 @@ async def test_a_submission_whose_file_is_too_large_makes_nothing(hubs: House) -
     vars(hub)["_blobs"].limit = 10
     message = Message(role="user", parts=(FilePart(inline=b"x" * 11),))
     with pytest.raises(FaultError) as error:
-        await hub.submit(OWNER, Submission(agent="echo", messages=(message,)))
+        await hub.submit(OWNER, Submission(agent="echo", input=RunInput(messages=(message,))))
     assert error.value.fault.code is FaultCode.TOO_LARGE
     assert (await hub.tasks(OWNER, TaskFilter(), limit=1)).total == 0
 

@@ -233,7 +233,9 @@ async def test_a_graph_that_does_not_converse_takes_a_text_and_gives_its_output(
 async def test_a_breakpoint_is_a_question_that_anything_answers(server: str) -> None:
     client = Client(server, "echo")
     talk = Talk(client, bound=30)
-    await talk.play(replace(talk.call("Hi"), config={"interrupt_before": "*"}))
+    call = talk.call("Hi")
+    configured = call.input.model_copy(update={"config": {"interrupt_before": "*"}})
+    await talk.play(replace(call, input=configured))
     assert [question.value for question in talk.questions] == [{"next": ["echo"]}]
     heard = await talk.answer("go on")
     assert [message.text for message in heard.messages] == ["Hi"]

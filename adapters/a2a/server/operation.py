@@ -24,6 +24,7 @@ from canonical import (
     Message,
     Part,
     Receipt,
+    RunInput,
     Scope,
     Submission,
     Task,
@@ -136,15 +137,17 @@ def _submission(call: Call, dialect: Dialect, ask: Send, follow_up: Task | None 
         agent=call.agent.name,
         protocol=PROTOCOL,
         version=dialect.version,
-        messages=(ask.message,),
-        data=_data(ask.message),
+        input=RunInput(
+            messages=(ask.message,),
+            data=_data(ask.message),
+            config={"accepted_output_modes": list(ask.output_modes)} if ask.output_modes else {},
+            metadata=ask.metadata,
+            headers=call.caller.headers,
+        ),
         thread_id=thread_id,
         alias=alias,
         follow_up=None if follow_up is None else follow_up.task_id,
         references=ask.references,
-        config={"accepted_output_modes": list(ask.output_modes)} if ask.output_modes else {},
-        metadata=ask.metadata,
-        headers=call.caller.headers,
         webhook=None if ask.push is None else make_webhook(call, dialect, ask.push),
     )
 
@@ -217,9 +220,8 @@ def _answers(call: Call, dialect: Dialect, ask: Send, task: Task, resumed: dict[
         task_id=task.task_id,
         values=resumed,
         bare=data[0].data if len(data) == 1 and not said else ask.message.text,
-        messages=(ask.message,),
+        input=RunInput(messages=(ask.message,), headers=call.caller.headers),
         protocol=PROTOCOL,
-        headers=call.caller.headers,
         webhook=None if ask.push is None else make_webhook(call, dialect, ask.push),
     )
 

@@ -178,7 +178,7 @@ class _Run(UpstreamRun):
         session_id = self._call.upstream.get("session") or _same_session(self._call)
         messages = encode_input(self._call, self._view)
         body: JsonObject = {
-            **extra_of(self._call.extra),
+            **extra_of(self._call.input.extra),
             "agent_name": self._agent,
             "input": [dump_given(message) for message in messages],
             "mode": "stream",
@@ -207,7 +207,7 @@ def _same_session(call: Invocation) -> str | None:
     caller knows. Only where nobody has a key, because owners may choose the same id; and only for callers of ACP, to
     whom the id of a session that was erased is not free again."""
     keyless = call.owner == DEFAULT_OWNER
-    return call.thread_id if call.opens_thread and keyless and agent_called(call.extra) is not None else None
+    return call.thread_id if call.opens_thread and keyless and agent_called(call.input.extra) is not None else None
 
 
 async def _questions_before(call: Invocation) -> int:

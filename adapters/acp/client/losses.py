@@ -22,7 +22,7 @@ def losses(call: Invocation) -> list[LossNoted]:
 
 def _features(call: Invocation) -> Iterator[Feature]:
     # Of an ACP caller it goes on as it came, among the members that ACP does not know.
-    if call.metadata and not call.answers and extra_of(call.extra).get("metadata") != call.metadata:
+    if call.metadata and not call.answers and extra_of(call.input.extra).get("metadata") != call.metadata:
         yield Feature.METADATA
     for message in call.messages:
         if message.metadata:

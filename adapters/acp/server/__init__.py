@@ -26,7 +26,20 @@ from adapters.acp.codec.parts import View, extra_of, resource_url
 from adapters.acp.errors import MISMATCH, encode_fault
 from adapters.acp.server.follow import RunStream
 from adapters.acp.write.session import Transcript
-from canonical import AgentInfo, Answers, Fault, FaultCode, FaultError, Hub, Message, Receipt, Scope, Submission, Task
+from canonical import (
+    AgentInfo,
+    Answers,
+    Fault,
+    FaultCode,
+    FaultError,
+    Hub,
+    Message,
+    Receipt,
+    RunInput,
+    Scope,
+    Submission,
+    Task,
+)
 from canonical.value import Json
 
 __all__ = ("answer_fault", "routes")
@@ -151,12 +164,14 @@ class Server:
                 agent=info.name,
                 protocol="acp",
                 version=VERSION,
-                messages=await resolve_own_files(self._hub, who, map(decode_message, body.input)),
+                input=RunInput(
+                    messages=await resolve_own_files(self._hub, who, map(decode_message, body.input)),
+                    metadata=request_metadata(body),
+                    headers=who.headers,
+                    extra=request_extra(body),
+                ),
                 thread_id=body.session_id if session is None else session.id,
                 history=history,
-                metadata=request_metadata(body),
-                headers=who.headers,
-                extra=request_extra(body),
             ),
         )
         view = replace(self._view(who, receipt.task), agent=body.agent_name)
@@ -209,15 +224,15 @@ class Server:
                 agent=last.agent,
                 protocol="acp",
                 version=VERSION,
-                messages=(message,),
+                input=RunInput(messages=(message,), headers=who.headers),
                 thread_id=last.thread_id,
                 continues=last.task_id,
-                headers=who.headers,
             ),
         )
 
     async def _answer(self, who: Caller, last: Task, value: Any, message: Message, run_id: str) -> Receipt:
-        answers = Answers(task_id=last.task_id, bare=value, messages=(message,), protocol="acp", headers=who.headers)
+        given = RunInput(messages=(message,), headers=who.headers)
+        answers = Answers(task_id=last.task_id, bare=value, input=given, protocol="acp")
         try:
             return await self._hub.answer(who.owner, answers)
         except FaultError as error:

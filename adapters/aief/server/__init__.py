@@ -40,6 +40,7 @@ from canonical import (
     Feature,
     Hub,
     Record,
+    RunInput,
     Scope,
     Submission,
     Task,
@@ -276,14 +277,16 @@ class Server:
             agent=view.agent,
             protocol="aief",
             version=VERSION,
-            messages=(decode_input(text),),
-            data=more or None,
+            input=RunInput(
+                messages=(decode_input(text),),
+                data=more or None,
+                headers=who.headers,
+                extra=_input_extra(said, more),
+            ),
             thread_id=view.thread_id,
             run_id=coming.run_id,
             continues=last.task_id if last is not None and last.terminal else None,
             if_missing="reject",
-            headers=who.headers,
-            extra=_input_extra(said, more),
         )
         return (await self._hub.submit(who.owner, submission)).run_id
 
@@ -293,10 +296,12 @@ class Server:
         answers = Answers(
             task_id=task.task_id,
             bare=value,
-            messages=(message,),
             protocol="aief",
-            headers=who.headers,
-            extra=_input_extra(body.input, body.additional_input or {}),
+            input=RunInput(
+                messages=(message,),
+                headers=who.headers,
+                extra=_input_extra(body.input, body.additional_input or {}),
+            ),
         )
         return (await self._hub.answer(who.owner, answers)).run_id
 

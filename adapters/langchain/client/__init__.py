@@ -138,7 +138,7 @@ class Client:
         await place(self._upstream, work, call, layout)
         if any(answer.action == "decline" for answer in call.answers):
             work.notes.append(LossNoted(feature=Feature.QUESTION, how="a refusal to answer is the answer null"))
-        base = call.checkpoint if work.checkpoint is None else None
+        base = call.input.checkpoint if work.checkpoint is None else None
         work.reader = EventReader(dialect, saved_checkpoints(past), base, self._outputs)
         asked = self._encode_request(work, call, past)
         again = True
@@ -324,7 +324,7 @@ class Client:
         layout: Layout = "langgraph" if dialect == "langgraph" else await self._detect_layout(call, run_id)
         work.route = Route(layout, call.upstream.get("task"), run_id)
         work.bound = True
-        work.reader = EventReader(dialect, saved_checkpoints(past, call.run_id), call.checkpoint, self._outputs)
+        work.reader = EventReader(dialect, saved_checkpoints(past, call.run_id), call.input.checkpoint, self._outputs)
         following = self._following(work)
         frames = following.join_run()
         async with aclosing(frames):

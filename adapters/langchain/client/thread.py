@@ -31,7 +31,7 @@ async def place(upstream: HttpClient, work: UpstreamRun, call: Invocation, layou
     if known is not None:
         work.route.thread_id = await _going_on(upstream, known)
         if work.route.thread_id is not None:
-            work.checkpoint = call.checkpoint
+            work.checkpoint = call.input.checkpoint
             return
         work.notes.append(LossNoted(feature=Feature.HISTORY, how="the agent's server has forgotten the thread"))
     await _begin(upstream, work, call)
@@ -40,7 +40,7 @@ async def place(upstream: HttpClient, work: UpstreamRun, call: Invocation, layou
 async def _begin(upstream: HttpClient, work: UpstreamRun, call: Invocation) -> None:
     """A thread of its own, which is told what was said before."""
     work.history = call.history
-    if call.checkpoint is not None and work.route.layout == "langgraph":
+    if call.input.checkpoint is not None and work.route.layout == "langgraph":
         how = "the branch begins a thread of its own upstream: of the state it has the messages"
         work.notes.append(LossNoted(feature=Feature.FORK, how=how))
     if work.route.layout == "langgraph":

@@ -32,6 +32,7 @@ from canonical import (
     Interrupt,
     Message,
     Receipt,
+    RunInput,
     Submission,
     Task,
     TaskFilter,
@@ -234,23 +235,25 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
     return Submission(
         agent=common.agent.name,
         protocol=common.dialect,
-        messages=messages,
-        data=given.data,
+        input=RunInput(
+            messages=messages,
+            data=given.data,
+            checkpoint=checkpoint,
+            config=common.config,
+            metadata=body.metadata or {},
+            headers=common.who.headers,
+            assistant=common.assistant,
+            extra=common.extra(ephemeral=ephemeral, messages=messages),
+        ),
         thread_id=thread_id,
         run_id=run_id,
-        config=common.config,
-        metadata=body.metadata or {},
-        headers=common.who.headers,
         thread_metadata=marks if common.dialect == "langgraph" and not ephemeral else {},
-        assistant=common.assistant,
-        checkpoint=checkpoint,
         ephemeral=ephemeral,
         strategy=body.multitask_strategy or _MULTITASK[common.dialect],
         supersede=True,
         start_in=round(body.after_seconds * 1_000_000) if body.after_seconds else None,
         if_missing="anew" if thread_id is None or body.if_not_exists == "create" else "reject",
         webhook=None if run_id is None else common.webhook(run_id),
-        extra=common.extra(ephemeral=ephemeral, messages=messages),
     )
 
 
@@ -331,16 +334,18 @@ async def _answers(common: _Common, task_id: str, values: Mapping[str, Json], as
     return Answers(
         task_id=task_id,
         values=values,
-        messages=await resolve_own_files(
-            common.hub, common.who, (said for value in values.values() for said in _answer_messages(value))
+        input=RunInput(
+            messages=await resolve_own_files(
+                common.hub, common.who, (said for value in values.values() for said in _answer_messages(value))
+            ),
+            config=common.config,
+            metadata=common.body.metadata or {},
+            headers=common.who.headers,
+            assistant=common.assistant,
+            extra=common.extra(),
         ),
         protocol=common.dialect,
-        assistant=common.assistant,
-        config=common.config,
-        metadata=common.body.metadata or {},
-        headers=common.who.headers,
         webhook=webhook,
-        extra=common.extra(),
     )
 
 

@@ -144,7 +144,7 @@ class Graph:
         """Raises agent_failed, with the type and the words of the graph's exception."""
         saver = self._saver(call)
         base = await self._base(call)
-        config = configuration(call, call.checkpoint if call.checkpoint and call.cause != "answer" else None)
+        config = configuration(call, None if call.cause == "answer" else call.input.checkpoint or None)
         occasion = self._occasion("threads.create_run", call, config)
         failed: Exception | None = None
         try:
@@ -171,7 +171,7 @@ class Graph:
             yield RunStarted(attempt=call.attempt, void=resumed.void)
         telling = Telling(
             saver.loaded,
-            base=call.checkpoint if base is None else None,
+            base=call.input.checkpoint if base is None else None,
             keeps_last=call.config.get("durability") == "exit",
             resumed=resumed,
         )
@@ -212,7 +212,7 @@ class Graph:
                 owner=call.owner,
                 thread_id=call.thread_id,
                 ns="",
-                checkpoint_id=None if call.cause == "answer" else call.checkpoint,
+                checkpoint_id=None if call.cause == "answer" else call.input.checkpoint,
             )
         )
 
@@ -247,7 +247,7 @@ class Graph:
         self, call: Invocation, *, forgets: Sequence[str] = (), as_node: str | None = None
     ) -> StateSaved:
         """Raises invalid for what the graph refuses, and agent_failed."""
-        config = configuration(call, call.checkpoint)
+        config = configuration(call, call.input.checkpoint)
         occasion = self._occasion("threads.update", call, config)
         values: Any = call.data
         if call.messages or forgets:

@@ -309,9 +309,8 @@ def _first_call(call: Invocation, story: ReplayPlan) -> Invocation:
         run_id=first.run_id,
         attempt=1,
         cause=first.cause,
-        messages=first.messages,
-        data=first.data,
-        config=first.config or call.config,
+        # The newest headers: what the caller's key was then may have expired.
+        input=first.input.model_copy(update={"config": first.config or call.config, "headers": call.input.headers}),
         answers=(),
         history=tuple(takewhile(lambda message: message.message_id not in story.message_ids, call.history)),
     )

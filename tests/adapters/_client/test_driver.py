@@ -14,7 +14,7 @@ from adapters import UPSTREAMS
 from adapters._client.backoff import MAX_FAILURES
 from adapters._upstream import Upstream
 from adapters.langchain.client import resume
-from canonical import Event, Fault, FaultCode, FaultError, Invocation, Message
+from canonical import Event, Fault, FaultCode, FaultError, Invocation, Message, RunInput
 from canonical.agent import DETACH, Reattachable
 from canonical.event import UpstreamBound
 from tests.adapters._client.servers import SCRIPTS, ScriptedServer, Then
@@ -34,7 +34,7 @@ def call() -> Invocation:
         thread_id=str(uuid4()),
         task_id=str(uuid4()),
         run_id=str(uuid4()),
-        messages=(Message.of("hello", "user"),),
+        input=RunInput(messages=(Message.of("hello", "user"),)),
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from adapters import UPSTREAMS
 from adapters._upstream import Upstream
-from canonical import Event, Fault, FaultCode, FaultError, Invocation, Message
+from canonical import Event, Fault, FaultCode, FaultError, Invocation, Message, RunInput
 from tests.serving import serving
 
 CODES: Final = {
@@ -42,7 +42,7 @@ async def fault_of(upstream: Upstream, status: int) -> Fault:
         thread_id=str(uuid4()),
         task_id=str(uuid4()),
         run_id=str(uuid4()),
-        messages=(Message.of("hello", "user"),),
+        input=RunInput(messages=(Message.of("hello", "user"),)),
     )
     async with serving(refusing(status)) as url:
         client = upstream.client(url, "far")

@@ -18,7 +18,7 @@ from adapters.a2a.codec.v1_0 import Codec
 from adapters.a2a.server.follow import TaskStream as A2AReading
 from adapters.acp.codec.messages import View
 from adapters.acp.server.follow import RunStream as AcpReading
-from canonical import Hub, Message, Receipt, Record, Submission
+from canonical import Hub, Message, Receipt, Record, RunInput, Submission
 from canonical.event import Custom
 from tests.running import running
 
@@ -185,7 +185,7 @@ async def test_a_thousand_readers_of_a_run_are_sent_frames_that_were_encoded_onc
             yield f" {number}"
 
     async with running(tmp_path, {"agent": agent}) as gateway:
-        asked = Submission(agent="agent", messages=(Message.of("go", "user"),))
+        asked = Submission(agent="agent", input=RunInput(messages=(Message.of("go", "user"),)))
         receipt = await gateway.hub.submit("default", asked)
         lines = FanoutCache()
         begun = asyncio.Semaphore(0)

@@ -28,6 +28,7 @@ from canonical.event import (
 from canonical.message import ReasoningPart
 from canonical.replay import ReplayCursor
 from tests.adapters.a2a.far import CONTEXT, TASK, Body, Far, card_0_3, card_1_0, far_server
+from tests.given import make
 
 BOUND = 10.0
 RUN = "22222222-2222-4222-8222-222222222222"
@@ -90,7 +91,7 @@ async def agent(far: Far) -> AsyncGenerator[Client]:
 
 def call(**given: Any) -> Invocation:
     given.setdefault("messages", (Message.of("Hello", "user").model_copy(update={"message_id": "1"}),))
-    return Invocation(agent="near", thread_id="t", task_id="k", run_id=RUN, **given)
+    return make(Invocation, agent="near", thread_id="t", task_id="k", run_id=RUN, **given)
 
 
 def log_of(events: Sequence[Event], run_id: str = RUN) -> list[Record]:

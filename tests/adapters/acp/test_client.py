@@ -24,6 +24,7 @@ from canonical import (
     Message,
     Record,
     RefusalPart,
+    RunInput,
     TextPart,
     ToolCallPart,
     ToolResultPart,
@@ -42,6 +43,7 @@ from canonical.event import (
 from tests import loopback
 from tests.adapters.acp.site import BOUND
 from tests.bridge import client as bridge
+from tests.given import make
 
 RUN, SESSION = "22222222-2222-4222-8222-222222222222", "11111111-1111-4111-8111-111111111111"
 
@@ -138,7 +140,7 @@ def agent(http: httpx.AsyncClient) -> Client:
 
 def call(**given: Any) -> Invocation:
     given.setdefault("messages", (Message.of("Hello", "user"),))
-    return Invocation(agent="near", thread_id="t", task_id="k", run_id="x", **given)
+    return make(Invocation, agent="near", thread_id="t", task_id="k", run_id="x", **given)
 
 
 async def all_of(events: AsyncIterator[Event]) -> list[Event]:
@@ -367,7 +369,7 @@ async def test_a_resumed_stream_that_breaks_is_continued_behind_the_await(far: F
 async def test_a_refusal_to_answer_is_noted_as_lost(far: Far, agent: Client) -> None:
     far.set(f"POST /runs/{RUN}", [WORKING, *PLAIN[2:]])
     declined = (InterruptAnswered(interrupt_id="i", action="decline"),)
-    events = await all_of(agent.run(replace(answering(InterruptRaised()), answers=declined, messages=())))
+    events = await all_of(agent.run(replace(answering(InterruptRaised()), answers=declined, input=RunInput())))
     assert losses_in(events) == ["question"]
     assert far.asked[-1][2]["await_resume"]["message"]["parts"][0]["content"] == "null"
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from adapters._sse import Frames
-from canonical import Ask, Invocation, Message, Scope, Submission, TextPart
+from canonical import Ask, Invocation, Message, RunInput, Scope, Submission, TextPart
 from canonical.event import Custom, TaskCreated
 from tests.adapters.acp.site import BOUND, NOBODY, Site, message, opened, texts
 
@@ -285,7 +285,9 @@ async def test_metadata_of_a_callers_request_reaches_the_agent(tmp_path: Path) -
 
 async def test_a_run_of_another_protocol_tells_that_its_metadata_is_not_shown(site: Site) -> None:
     said = (Message.of("Hello", "user"),)
-    made = await site.hub.submit("default", Submission(agent="echo", messages=said, metadata={"customer": 7}))
+    made = await site.hub.submit(
+        "default", Submission(agent="echo", input=RunInput(messages=said, metadata={"customer": 7}))
+    )
     await site.until(made.task_id, "completed")
     answer = await site.get(f"/runs/{made.task_id}")
     assert answer.headers["babelgate-loss"] == 'metadata="neither runs nor messages have any"'

@@ -42,6 +42,7 @@ from tests import loopback
 from tests.adapters.a2a.talk import Reminded
 from tests.adapters.aief.far import TASKS, Far, far_server, step
 from tests.adapters.aief.site import BOUND
+from tests.given import make
 
 STEPS = f"POST {TASKS}/task-1/steps"
 HISTORY = (Message.of("one", "user"), Message.of("eins", "agent"))
@@ -68,7 +69,7 @@ def agent(far: Far, http: httpx.AsyncClient) -> Client:
 def call(text: str | None = "Hi", **given: Any) -> Invocation:
     if text is not None:
         given.setdefault("messages", (Message.of(text, "user"),))
-    return Invocation(agent="near", thread_id="t", task_id="k", run_id="x", **given)
+    return make(Invocation, agent="near", thread_id="t", task_id="k", run_id="x", **given)
 
 
 def answering(value: Any, asked: InterruptRaised | None = None, action: Any = "answer", **given: Any) -> Invocation:

@@ -18,7 +18,7 @@ from adapters.aief.codec import (
     page_of,
 )
 from adapters.aief.wire import types as w
-from canonical import Artifact, DataPart, FilePart, Invocation, Message, TextPart
+from canonical import Artifact, DataPart, FilePart, Invocation, Message, RunInput, TextPart
 from canonical.value import JsonObject
 
 HOSTILE = {
@@ -201,7 +201,9 @@ def test_an_input_without_text_leaves_the_text_to_the_data() -> None:
     def text(given: str | None) -> str:
         said = (decode_input(given),)
         data: JsonObject = {"prompt": "from the data"}
-        return Invocation(agent="a", thread_id="t", task_id="t", run_id="r", messages=said, data=data).text
+        return Invocation(
+            agent="a", thread_id="t", task_id="t", run_id="r", input=RunInput(messages=said, data=data)
+        ).text
 
     assert text(None) == "from the data"
     assert text("said") == "said"

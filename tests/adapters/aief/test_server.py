@@ -15,6 +15,7 @@ from canonical import (
     Answers,
     Message,
     RefusalPart,
+    RunInput,
     RunStatus,
     Scope,
     Submission,
@@ -514,7 +515,9 @@ async def test_a_refusal_and_metadata_are_told_as_losses(tmp_path: Path) -> None
 
 async def test_metadata_of_a_run_of_another_protocol_is_told_as_a_loss(site: Site) -> None:
     said = (Message.of("Hello", "user"),)
-    made = await site.hub.submit(OWNER, Submission(agent="echo", messages=said, metadata={"customer": 7}))
+    made = await site.hub.submit(
+        OWNER, Submission(agent="echo", input=RunInput(messages=said, metadata={"customer": 7}))
+    )
     await ended(site, made.thread_id, made.run_id)
     step = await site.step("echo", made.thread_id, made.run_id)
     assert set(step["additional_output"]["babelgate"]["loss"]) == {"metadata"}
@@ -598,7 +601,9 @@ async def test_each_agent_has_an_origin_of_its_own_and_the_default_one_has_the_r
 
 async def test_a_conversation_of_another_protocol_is_a_task_of_the_agents_that_ran_on_it(site: Site) -> None:
     async def run(agent: str, text: str, thread_id: str) -> str:
-        submission = Submission(agent=agent, messages=(Message.of(text, "user"),), thread_id=thread_id, protocol="a2a")
+        submission = Submission(
+            agent=agent, thread_id=thread_id, protocol="a2a", input=RunInput(messages=(Message.of(text, "user"),))
+        )
         receipt = await site.hub.submit(OWNER, submission)
         await ended(site, thread_id, receipt.run_id)
         return receipt.run_id
@@ -620,7 +625,7 @@ async def test_a_conversation_of_another_protocol_is_a_task_of_the_agents_that_r
 
 async def test_a_step_waits_for_its_turn_behind_a_run_of_another_protocol(site: Site) -> None:
     task_id = await site.create("gated")
-    waiting = Submission(agent="gated", messages=(Message.of("other", "user"),), thread_id=task_id)
+    waiting = Submission(agent="gated", thread_id=task_id, input=RunInput(messages=(Message.of("other", "user"),)))
     await site.hub.submit(OWNER, waiting)
     await within(site.gates.began.wait())
     posting = asyncio.ensure_future(site.post("gated", task_id, "mine"))

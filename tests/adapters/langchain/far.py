@@ -9,6 +9,7 @@ from typing import Any
 
 from adapters._sse import frame
 from canonical import Invocation, Message
+from tests.given import make
 
 RUN = "22222222-2222-4222-8222-222222222222"
 THREAD = "11111111-1111-4111-8111-111111111111"
@@ -84,7 +85,7 @@ def numbered(frames: Sequence[tuple[str, Any]], *numbers: int) -> "list[tuple[st
 
 def call(**given: Any) -> Invocation:
     given.setdefault("messages", (Message.of("Hello", "user"),))
-    return Invocation(agent="near", thread_id="t", task_id="k", run_id="x", **given)
+    return make(Invocation, agent="near", thread_id="t", task_id="k", run_id="x", **given)
 
 
 # The server

@@ -31,6 +31,7 @@ from canonical.event import InterruptAnswered, LossNoted, PartAdded, RunEnded, T
 from conformance.contract import Dialogue, check_agent
 from tests import loopback
 from tests.adapters.openai.model import BOUND, KEY, Answer, Call, Server, serve
+from tests.given import make
 
 APIS = ("responses", "chat")
 USAGE = {"input_tokens": 7, "output_tokens": 5, "total_tokens": 12}
@@ -66,7 +67,7 @@ def agent(far: Server, http: httpx.AsyncClient) -> Client:
 def call(text: str = "Hello big world", **given: Any) -> Invocation:
     given.setdefault("messages", (Message.of(text, "user"),))
     given.setdefault("run_id", "22222222-2222-4222-8222-222222222222")
-    return Invocation(agent="near", thread_id="t", task_id="k", **given)
+    return make(Invocation, agent="near", thread_id="t", task_id="k", **given)
 
 
 async def all_of(events: AsyncIterator[Event]) -> list[Event]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adapters.openai.client import Client
-from canonical import AgentInfo, Answers, FilePart, Message, Receipt, Record, Scope, Submission, TaskState
+from canonical import AgentInfo, Answers, FilePart, Message, Receipt, Record, RunInput, Scope, Submission, TaskState
 from gateway.fronted import Fronted
 from tests.adapters.openai.model import BOUND, Answer, Call, Server, serve
 from tests.running import Running, running
@@ -48,7 +48,9 @@ async def said(here: Running, receipt: Receipt) -> Sequence[Record]:
 async def say(here: Running, text: str, *parts: FilePart, thread_id: str | None = None) -> Receipt:
     message = Message.of(text, "user")
     message = message.model_copy(update={"parts": (*message.parts, *parts)})
-    receipt = await here.hub.submit(OWNER, Submission(agent="model", messages=(message,), thread_id=thread_id))
+    receipt = await here.hub.submit(
+        OWNER, Submission(agent="model", thread_id=thread_id, input=RunInput(messages=(message,)))
+    )
     await said(here, receipt)
     return receipt
 
@@ -130,7 +132,7 @@ async def test_a_cancel_hangs_up(far: Server, tmp_path: Path) -> None:
     far.holds, far.raw = True, [b'data: {"type": "response.created", "response": {"id": "resp_1"}}\n\n']
     async with gateway(tmp_path, far) as here:
         message = Message.of("Hi", "user")
-        receipt = await here.hub.submit(OWNER, Submission(agent="model", messages=(message,)))
+        receipt = await here.hub.submit(OWNER, Submission(agent="model", input=RunInput(messages=(message,))))
         async with asyncio.timeout(BOUND):
             scope = Scope(receipt.thread_id, "run", receipt.run_id)
             async for batch in here.hub.read(OWNER, scope, receipt.seq):

@@ -57,6 +57,7 @@ from tests.gateway.hubs import (
     text,
     within,
 )
+from tests.given import make
 
 SECRET = "the words that nobody may find again"
 
@@ -235,7 +236,7 @@ async def test_files_that_only_a_deleted_thread_named_are_swept(hubs: House) -> 
 
     async def send(*files: bytes, **fields: Any) -> Any:
         parts = (TextPart(text="a"), *(FilePart(inline=data) for data in files))
-        ask = Submission(agent="echo", messages=(Message(role="user", parts=parts),), **fields)
+        ask = make(Submission, agent="echo", messages=(Message(role="user", parts=parts),), **fields)
         receipt = await hub.submit(OWNER, ask)
         await ends(hub, receipt)
         return receipt
@@ -377,7 +378,14 @@ async def test_removals_that_fail_change_nothing(hubs: House) -> None:
 
 
 EVENTS: list[Event] = [
-    RunCreated(run_id="r", messages=text(SECRET), data=SECRET, config={"a": SECRET}, metadata={"a": SECRET}),
+    RunCreated(
+        run_id="r",
+        messages=text(SECRET),
+        data=SECRET,
+        config={"a": SECRET},
+        metadata={"a": SECRET},
+        headers={"a": SECRET},
+    ),
     MessageStarted(message_id="m", metadata={"a": SECRET}, name=None),
     PartAdded(message_id="m", index=0, part=AnnotationPart(title=SECRET)),
     PartDelta(message_id="m", index=0, text=SECRET),

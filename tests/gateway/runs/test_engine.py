@@ -12,6 +12,7 @@ from canonical import (
     FilePart,
     Invocation,
     Message,
+    RunInput,
     RunReason,
     RunStatus,
     Scope,
@@ -488,7 +489,7 @@ async def test_files_reach_the_agent_with_their_bytes_and_come_back_by_hash(hubs
     agent = Scripted()
     hub = await hubs.start(fronted("a", agent))
     sent = Message(role="user", parts=(FilePart(name="a.txt", media_type="text/plain", inline=b"abc"),))
-    receipt = await within(hub.submit(OWNER, Submission(agent="a", messages=(sent,))))
+    receipt = await within(hub.submit(OWNER, Submission(agent="a", input=RunInput(messages=(sent,)))))
     going = await agent.called()
     (file,) = going.call.files
     assert (file.name, file.inline, file.size) == ("a.txt", b"abc", 3)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from canonical import FaultCode, FaultError, Scope, Submission, TaskState, ThreadChange
+from canonical import FaultCode, FaultError, RunInput, Scope, Submission, TaskState, ThreadChange
 from gateway.clock import Clock
 from gateway.hub import Hub
 from gateway.settings.model import Limits
@@ -129,7 +129,7 @@ async def test_a_restart_goes_on_with_what_is_to_expire(hubs: House) -> None:
 async def test_a_thread_that_was_there_before_is_not_made_ephemeral(hubs: House) -> None:
     hub = await hubs.start(fronted("echo", Echo()), limits=SOON)
     thread = await hub.create_thread(OWNER, ThreadChange())
-    asked = Submission(agent="echo", messages=text("hi"), thread_id=thread.thread_id, ephemeral=True)
+    asked = Submission(agent="echo", thread_id=thread.thread_id, ephemeral=True, input=RunInput(messages=text("hi")))
     receipt = await hub.submit(OWNER, asked)
     await ends(hub, receipt)
     passing = await submit(hub, "echo", ephemeral=True)

@@ -23,6 +23,7 @@ from canonical import (
     ReasoningPart,
     Receipt,
     Record,
+    RunInput,
     Scope,
     Submission,
     Task,
@@ -112,9 +113,8 @@ class Server:
                 agent=info.name,
                 protocol="toy",
                 version=VERSION,
-                messages=said,
                 thread_id=str(uuid4()),
-                headers=who.headers,
+                input=RunInput(messages=said, headers=who.headers),
             ),
         )
         async for _ in self._hub.read(who.owner, Scope(receipt.thread_id, "run", receipt.run_id)):

@@ -23,6 +23,7 @@ from canonical import (
     Receipt,
     Record,
     RefusalPart,
+    RunInput,
     RunStatus,
     Scope,
     Submission,
@@ -37,6 +38,7 @@ from gateway.fronted import Fronted
 from tests import loopback
 from tests.adapters.a2a.site import AGENTS
 from tests.adapters.a2a.talk import Reminded
+from tests.given import make
 from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -104,7 +106,7 @@ class Way:
 
     async def submit(self, agent: str, said: str | Message = "Hello", **more: Any) -> Receipt:
         message = Message.of(said, "user") if isinstance(said, str) else said
-        return await self.front.hub.submit(OWNER, Submission(agent=agent, messages=(message,), **more))
+        return await self.front.hub.submit(OWNER, make(Submission, agent=agent, messages=(message,), **more))
 
     async def stopped(self, receipt: Receipt) -> Fold:
         """The task when it has stopped after a submission."""
@@ -211,7 +213,9 @@ async def test_a_question_is_asked_and_answered(way: Way) -> None:
     [asked] = fold.open_interrupts(receipt.task_id)
     assert asked.message.text == "What is your name?"
     words = (Message.of("Ada", "user"),)
-    answered = await way.front.hub.answer(OWNER, Answers(task_id=receipt.task_id, bare="Ada", messages=words))
+    answered = await way.front.hub.answer(
+        OWNER, Answers(task_id=receipt.task_id, bare="Ada", input=RunInput(messages=words))
+    )
     done = await way.stopped(answered)
     assert answer_of(done, receipt.task_id) == "Hello, Ada."
     assert done.runs[answered.run_id].upstream == done.runs[receipt.run_id].upstream

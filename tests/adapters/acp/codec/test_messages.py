@@ -40,6 +40,7 @@ from canonical import (
 )
 from canonical.agent import AGENT_NAME
 from canonical.event import InterruptAnswered, InterruptRaised
+from tests.given import make
 from tests.strategies import T0, json_values, messages
 
 VIEW = View(run_id="r", session_id="s", agent="echo", base_url="http://gateway")
@@ -169,7 +170,7 @@ def test_an_answer_that_says_message_and_has_none_is_refused() -> None:
 
 
 def call(**given: Any) -> Invocation:
-    return Invocation(agent="echo", thread_id="t", task_id="k", run_id="r", **given)
+    return make(Invocation, agent="echo", thread_id="t", task_id="k", run_id="r", **given)
 
 
 def test_an_answer_goes_upstream_as_the_caller_said_it() -> None:

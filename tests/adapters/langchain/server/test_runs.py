@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from adapters.langchain.server import wait
-from canonical import Event, FilePart, Message, Scope, TextPart
+from canonical import Event, FilePart, Message, RunInput, Scope, TextPart
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -360,7 +360,7 @@ async def test_a_run_is_not_found_on_another_thread(site: Site) -> None:
 async def test_a_run_that_another_protocol_began_is_a_run_like_any(site: Site) -> None:
     hub = site.gateway.hub
     message = Message(role="user", parts=(TextPart(text="hi"),))
-    receipt = await hub.submit("default", Submission(agent="echo", protocol="acp", messages=(message,)))
+    receipt = await hub.submit("default", Submission(agent="echo", protocol="acp", input=RunInput(messages=(message,))))
     run = await site.look(f"/threads/{receipt.thread_id}/runs/{receipt.run_id}/join")
     assert [message["content"] for message in run["messages"]] == ["hi", "hi"]
     shown = await site.look(f"/threads/{receipt.thread_id}/runs/{receipt.run_id}")

@@ -17,6 +17,7 @@ from canonical.event import (
     RunCreated,
     RunRemoved,
 )
+from tests.given import make
 
 RUNS = ("r1", "r2", "r3")
 
@@ -53,7 +54,7 @@ def records(*told: tuple[str, int, Event]) -> list[Record]:
 
 
 def call(run: str = "r1", **given: Any) -> Invocation:
-    return Invocation(agent="near", thread_id="t", task_id="k", run_id=run, **given)
+    return make(Invocation, agent="near", thread_id="t", task_id="k", run_id=run, **given)
 
 
 def told(call: Invocation, past: Sequence[Record] = ()) -> list[Any]:

@@ -18,6 +18,7 @@ from gateway.agents.langgraph.inputs import (
     resume_command,
     to_base_message,
 )
+from tests.given import make
 
 TEXT = {"type": "string"}
 A, B = "a" * 32, "b" * 32
@@ -28,7 +29,7 @@ def shape(required: tuple[str, ...] = (), **members: Any) -> InputSchema:
 
 
 def call(*messages: Message, **fields: Any) -> Invocation:
-    return Invocation(agent="g", thread_id="t", task_id="k", run_id="", messages=messages, **fields)
+    return make(Invocation, agent="g", thread_id="t", task_id="k", run_id="", messages=messages, **fields)
 
 
 def user(*parts: Any) -> Message:

@@ -1,0 +1,30 @@
+"""RunInput: what a run is started with. It is carried whole, from the adapter that read the request to the agent.
+
+What stands between the two hands it on and names no member of it that it does not act on. So a new field of a request
+is a field here, and is known to the adapter that reads it and to the agent that wants it.
+"""
+
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from canonical.message import Message
+from canonical.value import Extra, Json, JsonObject, Value
+
+
+class RunInput(Value):
+    """In the log its members stand beside those of the event that holds them (`canonical.event.RunCreated`)."""
+
+    messages: tuple[Message, ...] = ()
+    data: Json = None
+    """Input that is no message: the keys of a LangGraph input, an AIEF additional_input."""
+    checkpoint: str | None = None
+    """The revision to start from (`canonical.history`); None = the newest."""
+    config: JsonObject = Field(default_factory=dict)
+    metadata: JsonObject = Field(default_factory=dict)
+    """Of the run, and of the task where the run begins one."""
+    headers: Mapping[str, str] = Field(default_factory=dict)
+    """Of the caller's request: those that the agent's settings name are kept, for the agent's server."""
+    assistant: str | None = None
+    """The caller's own name of the agent or of a configuration of it."""
+    extra: Extra = Field(default_factory=dict)

@@ -1,0 +1,47 @@
+"""What a run is started with is one value, and stands in the log in the form that it had before it was one."""
+
+import json
+
+from canonical import FilePart, Message, RunInput
+from canonical.event import RunCreated, encode_event
+from canonical.stored import decode_event
+
+WHOLE = RunInput(
+    messages=(Message(message_id="m", role="user", parts=(FilePart(name="a", blob="b", size=2),)),),
+    data={"n": [1, None]},
+    checkpoint="c",
+    config={"tags": ["t"]},
+    metadata={"customer": 7},
+    headers={"x-tenant": "t"},
+    assistant="mine",
+    extra={"acp": {"x": 1}},
+)
+STORED = (
+    b'{"extra":{"acp":{"x":1}},"kind":"run_created","run_id":"r","assistant":"mine","cause":"follow_up","messages":['
+    b'{"message_id":"m","role":"user","name":null,"phase":"answer","parts":[{"media_type":null,"metadata":{},'
+    b'"extra":{},"kind":"file","name":"a","blob":"b","size":2,"url":null}],"metadata":{},"extra":{}}],'
+    b'"data":{"n":[1,null]},"checkpoint":"c","config":{"tags":["t"]},"metadata":{"customer":7},'
+    b'"headers":{"x-tenant":"t"},"strategy":"reject","start_after":5}'
+)
+"""As releases before `RunInput` wrote it, byte by byte."""
+
+
+def test_what_is_tested_here_is_all_that_there_is():
+    for name, field in RunInput.model_fields.items():
+        assert getattr(WHOLE, name) != field.get_default(call_default_factory=True), name
+
+
+def test_an_event_is_made_of_an_input_and_gives_it_back():
+    created = RunCreated.of(WHOLE, run_id="r", cause="follow_up", strategy="reject", start_after=5)
+    assert created.input == WHOLE
+    assert (created.run_id, created.cause, created.strategy, created.start_after) == ("r", "follow_up", "reject", 5)
+
+
+def test_an_event_of_an_earlier_release_holds_the_same_input():
+    stored = decode_event(STORED)
+    assert stored == RunCreated.of(WHOLE, run_id="r", cause="follow_up", strategy="reject", start_after=5)
+    assert isinstance(stored, RunCreated) and stored.input == WHOLE
+
+
+def test_what_is_written_has_the_members_that_an_earlier_release_reads():
+    assert json.loads(encode_event(decode_event(STORED))) == json.loads(STORED)
