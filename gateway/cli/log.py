@@ -7,13 +7,18 @@ here, in the one place where all records pass; what is indented goes on with the
 import logging
 import sys
 import threading
-from typing import Any, Final
+from contextlib import nullcontext
+from typing import Any, Final, TextIO
 
 _INDENT: Final = "  "
 _CALLERS: Final = frozenset(
     {"ASGI callable returned without completing handshake.", "Invalid UTF-8 sequence received from client."}
 )
 """What uvicorn logs as errors of its own, and is what callers do: a WebSocket was refused, or told what is no text."""
+
+DELAY: Final = 0.1
+"""Seconds that a line waits to be written with others."""
+_LINES: Final = 512
 
 log = logging.getLogger("babelgate")
 
@@ -43,9 +48,61 @@ def _below(text: str) -> str:
     return "\n".join(f"{_INDENT}{one_line(line)}" for line in text.split("\n"))
 
 
+class BufferedHandler(logging.StreamHandler[TextIO]):
+    """Writes lines some at a time: a line of each request, written by itself, gives up the interpreter's lock each
+    time, and a busy gateway waits for it to come back.
+
+    A line is written at most `DELAY` seconds after it was logged, and a warning or an error at once, with all that
+    stands before it. What a killed process (SIGKILL) had not written is lost.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self._lines: list[str] = []
+        self._waiting = threading.Event()
+        self._ended = threading.Event()
+        self._flusher: threading.Thread | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._lines.append(self.format(record))
+            if record.levelno >= logging.WARNING or len(self._lines) >= _LINES:
+                self.flush()
+            elif not self._waiting.is_set():
+                self._waiting.set()
+                if self._flusher is None:
+                    self._flusher = threading.Thread(target=self._flush_forever, name="babelgate-log", daemon=True)
+                    self._flusher.start()
+        except Exception:  # as every handler of the standard library: what cannot be logged ends nothing
+            self.handleError(record)
+
+    def flush(self) -> None:
+        with self.lock or nullcontext():
+            if self._lines:
+                text = self.terminator.join((*self._lines, ""))
+                self._lines.clear()
+                self.stream.write(text)
+            super().flush()
+
+    def close(self) -> None:
+        self._ended.set()
+        self._waiting.set()
+        super().close()
+
+    def _flush_forever(self) -> None:
+        while not self._ended.is_set():
+            self._waiting.wait()
+            self._ended.wait(DELAY)
+            self._waiting.clear()  # first: a line that comes meanwhile is written now, or waited for again
+            try:
+                self.flush()
+            except (OSError, ValueError):  # nobody reads it any more, or it is closed
+                self._lines.clear()
+
+
 def set_up_logging(level: str) -> None:
     """Our own lines at the level that was asked for; of the libraries, what goes wrong."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = BufferedHandler(sys.stderr)
     handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if level == "debug" else logging.WARNING)
     log.setLevel(level.upper())

@@ -1,5 +1,6 @@
 """The log of `babelgate serve`: what comes from outside is in it, and never looks like a record of its own."""
 
+import io
 import json
 import logging
 import re
@@ -14,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.cli.log import LineFormatter, one_line
+from gateway.cli.log import DELAY, BufferedHandler, LineFormatter, one_line
 from tests.gateway.command import BOUND, PROGRAM, ROOT, served
 
 FORGED = "2026-01-01 00:00:00,000 INFO babelgate.request forged"
@@ -174,3 +175,64 @@ def test_a_traceback_stands_indented_below_its_record() -> None:
 )
 def test_control_characters_are_escaped_and_nothing_else(text: str, line: str) -> None:
     assert one_line(text) == line
+
+
+class Stream(io.StringIO):
+    """Counts how often it is written to, and wakes up whoever waits for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+        self.written = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.writes += 1
+        self.written.set()
+        return super().write(text)
+
+
+def logging_to(stream: Stream) -> tuple[logging.Logger, BufferedHandler]:
+    logger, handler = logging.Logger("mine", logging.INFO), BufferedHandler(stream)
+    logger.addHandler(handler)
+    return logger, handler
+
+
+def test_lines_are_written_some_at_a_time_and_soon() -> None:
+    stream = Stream()
+    logger, handler = logging_to(stream)
+    for number in range(100):
+        logger.info("%d", number)
+    assert stream.written.wait(100 * DELAY)
+    handler.flush()
+    assert stream.getvalue().split() == [str(number) for number in range(100)]
+    assert stream.writes < 10
+    stream.written.clear()
+    logger.info("later")
+    assert stream.written.wait(100 * DELAY)
+    handler.close()
+
+
+@pytest.mark.parametrize("level", [logging.WARNING, logging.ERROR])
+def test_a_warning_is_written_at_once_with_what_was_logged_before(level: int) -> None:
+    stream = Stream()
+    logger, handler = logging_to(stream)
+    logger.info("before")
+    logger.log(level, "now")
+    assert stream.getvalue() == "before\nnow\n"
+    handler.close()
+
+
+def test_what_waits_is_written_when_the_log_is_closed() -> None:
+    stream = Stream()
+    logger, handler = logging_to(stream)
+    logger.info("last")
+    handler.flush()
+    handler.close()
+    assert stream.getvalue() == "last\n"
+
+
+def test_the_last_lines_of_a_gateway_that_stops_are_there(tmp_path: Path) -> None:
+    with served(tmp_path) as running:
+        httpx.get(f"{running.url}/healthz").raise_for_status()
+        log = running.stop()
+    assert "GET /healthz 200" in log
