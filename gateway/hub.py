@@ -192,7 +192,7 @@ class Hub:
                 )
             )
             return
-        self.engine.offer(found.owner, found.thread_id, found.agent)
+        self.engine.slots.offer(found.owner, found.thread_id, found.agent)
 
     async def _sweep_forever(self) -> None:
         while True:
@@ -384,7 +384,7 @@ class Hub:
         if ask.history:
             ask = replace(ask, history=await self._keep_files(ask.history))
         ids = Ids(new_id(), new_id(), new_id(), new_id())
-        reserved = self.engine.reserve(agent)
+        reserved = self.engine.slots.reserve(agent)
         return await self._submit(
             owner,
             agent,
@@ -404,7 +404,7 @@ class Hub:
             await self._fetcher.check(answers.webhook.url)
         given = replace(answers, input=await self._keep_input(self._find_agent(task.agent), answers.input))
         ids = Ids(new_id(), new_id(), new_id(), new_id())
-        reserved = self.engine.reserve(task.agent)
+        reserved = self.engine.slots.reserve(task.agent)
         return await self._submit(
             owner,
             task.agent,
@@ -436,10 +436,10 @@ class Hub:
             self.engine.begin(submitted.start)
             return
         if reserved:
-            self.engine.release(agent)
+            self.engine.slots.release(agent)
         if submitted is not None and submitted.idle:
             receipt = submitted.receipt
-            self.engine.offer(owner, receipt.thread_id, agent)
+            self.engine.slots.offer(owner, receipt.thread_id, agent)
 
     async def _keep_input(self, fronted: Fronted | None, given: RunInput) -> RunInput:
         """The input as it is kept: files in the store, and of the headers those that the agent's server is sent."""

@@ -13,7 +13,7 @@ from docs.generate import ROOT, pages
 
 TERMS: Final = {
     "authentication": "gateway/http/middleware.py",
-    "backpressure": "gateway/runs/engine.py",
+    "backpressure": "gateway/runs/pump.py",
     "circuit breaker": "gateway/agents/failover.py",
     "cors": "gateway/http/middleware.py",
     "dns rebinding": "gateway/http/host.py",

@@ -1,4 +1,4 @@
-"""Whose turn it is, and how runs end: slots, cancels, time limits, agents that misbehave."""
+"""How runs end: cancels, time limits, agents that misbehave."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -9,27 +9,15 @@ import pytest
 from canonical import (
     Event,
     FaultCode,
-    FilePart,
     Invocation,
-    Message,
-    RunInput,
     RunReason,
     RunStatus,
     Scope,
-    Submission,
     TaskState,
-    TextPart,
 )
 from canonical.event import (
-    ArtifactAdded,
     Custom,
-    InterruptRaised,
-    MessageEnded,
-    MessageStarted,
-    PartAdded,
-    PartDelta,
     RunEnded,
-    UpstreamBound,
 )
 from gateway.settings.model import Limits
 from tests.gateway.hubs import (
@@ -49,71 +37,6 @@ from tests.gateway.hubs import (
     submit,
     within,
 )
-
-# Slots
-
-
-async def test_no_more_runs_of_an_agent_are_active_than_it_takes(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=2))
-    receipts = [await submit(hub, "a", str(number)) for number in range(5)]
-    going = [await agent.called(), await agent.called()]
-    assert not agent.waiting
-    assert len(hub.engine.active) == 2
-    for number, receipt in enumerate(receipts):
-        mine = going.pop(0)
-        assert mine.call.text == str(number)
-        mine.end()
-        await ends(hub, receipt)
-        if number < 3:
-            going.append(await agent.called())
-        assert not agent.waiting
-
-
-async def test_a_slot_goes_to_the_thread_that_has_waited_longest(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=1))
-    first = await submit(hub, "a", "first")
-    going = await agent.called()
-    same = await submit(hub, "a", "same thread", thread_id=first.thread_id)
-    other = await submit(hub, "a", "other thread")
-    last = await submit(hub, "a", "other thread again", thread_id=other.thread_id)
-    order: list[str] = []
-    for _ in range(4):
-        order.append(going.call.text)
-        going.end()
-        if len(order) < 4:
-            going = await agent.called()
-    await asyncio.gather(*(ends(hub, receipt) for receipt in (first, same, other, last)))
-    assert order == ["first", "other thread", "same thread", "other thread again"]
-
-
-async def test_agents_do_not_take_each_others_slots(hubs: House) -> None:
-    slow = Scripted()
-    hub = await hubs.start(fronted("slow", slow, concurrency=1), fronted("echo", Echo(), concurrency=1))
-    blocked = await submit(hub, "slow")
-    going = await slow.called()
-    behind = await submit(hub, "echo", thread_id=blocked.thread_id)
-    beside = await submit(hub, "echo")
-    await ends(hub, beside)
-    assert (await hub.run(OWNER, behind.run_id)).status is RunStatus.PENDING
-    going.end()
-    await ends(hub, behind)
-
-
-async def test_a_run_that_was_cancelled_while_it_waited_gives_its_turn_to_the_next(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, concurrency=1))
-    first = await submit(hub, "a", "first")
-    going = await agent.called()
-    gone = await submit(hub, "a", "gone")
-    last = await submit(hub, "a", "last")
-    await hub.cancel(OWNER, gone.task_id)
-    going.end()
-    going = await agent.called()
-    assert going.call.text == "last"
-    going.end()
-    await asyncio.gather(ends(hub, first), ends(hub, last))
 
 
 async def test_a_caller_that_goes_away_does_not_take_its_run_along(hubs: House) -> None:
@@ -306,30 +229,6 @@ async def test_a_broken_agent_takes_no_submission_and_ends_what_waited_for_it(hu
     assert task.fault is not None and task.fault.code is FaultCode.AGENT_UNREACHABLE
 
 
-class Plain:
-    """An iterator that is no generator: it cannot be closed."""
-
-    def __init__(self, events: list[Event]) -> None:
-        self.events = events
-
-    def run(self, call: Invocation) -> AsyncIterator[Event]:
-        return self
-
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self
-
-    async def __anext__(self) -> Event:
-        if not self.events:
-            raise StopAsyncIteration
-        return self.events.pop(0)
-
-
-async def test_an_agent_may_be_any_iterator(hubs: House) -> None:
-    hub = await hubs.start(fronted("a", Plain(say("hello"))))
-    receipt = await submit(hub, "a")
-    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
-
-
 # How agents end
 
 
@@ -382,127 +281,3 @@ async def test_nothing_may_be_said_after_the_end(hubs: House) -> None:
     (await agent.called()).say(RunEnded()).say("more").end()
     task = await ends(hub, receipt)
     assert task.fault is not None and task.fault.code is FaultCode.AGENT_INVALID
-
-
-# Streams
-
-
-async def test_a_token_is_shown_while_the_agent_still_works(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
-    receipt = await submit(hub, "a")
-    going = (await agent.called()).open("one ")
-    seen = await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
-    assert not going.closed.is_set()
-    going.more("two ")
-    seen += await follow(hub, Scope.task(receipt.task), seen[-1].seq, until=lambda r: r.event.kind == "part_delta")
-    going.end()
-    seen += await follow(hub, Scope.task(receipt.task), seen[-1].seq)
-    assert seen == await log(hub, receipt, "task")
-
-
-class Flood:
-    """Says a thousand tokens without ever waiting."""
-
-    async def run(self, call: Invocation) -> AsyncIterator[Event]:
-        yield MessageStarted()
-        yield PartAdded(part=TextPart(text=""), open=True)
-        for number in range(1000):
-            yield PartDelta(text=f"{number} ")
-
-
-async def test_an_agent_that_never_waits_does_not_stop_the_others(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(fronted("flood", Flood()), fronted("a", agent))
-    other = await submit(hub, "a")
-    going = await agent.called()
-    flood = await submit(hub, "flood")
-    going.end()
-    await ends(hub, other)
-    await ends(hub, flood)
-    records = await log(hub, flood)
-    assert sum(record.event.kind == "part_delta" for record in records) == 1000
-    assert [record.event.text for record in records if isinstance(record.event, PartDelta)] == [
-        f"{number} " for number in range(1000)
-    ]
-
-
-# What agents are given
-
-
-async def test_an_agent_without_memory_is_told_what_was_said_in_the_order_of_the_turns(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(fronted("a", agent, remembers=False))
-    first = await submit(hub, "a", "one")
-    going = await agent.called()
-    await submit(hub, "a", "two", thread_id=first.thread_id)
-    last = await submit(hub, "a", "three", thread_id=first.thread_id)
-    assert going.call.history == ()
-    progress = [MessageStarted(phase="progress"), PartAdded(part=TextPart(text="thinking")), MessageEnded()]
-    going.say(*progress).say("first").end()
-    going = await agent.called()
-    assert [message.text for message in going.call.history] == ["one", "first"]
-    going.say("second").end()
-    going = await agent.called()
-    assert [message.text for message in going.call.history] == ["one", "first", "two", "second"]
-    assert [message.role for message in going.call.history] == ["user", "agent", "user", "agent"]
-    going.end()
-    await ends(hub, last)
-
-
-async def test_an_agent_that_remembers_is_told_nothing_twice(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
-    first = await submit(hub, "a", "one")
-    (await agent.called()).say("first").end()
-    await ends(hub, first)
-    await submit(hub, "a", "two", thread_id=first.thread_id)
-    assert (await agent.called()).call.history == ()
-
-
-async def test_later_runs_are_handed_the_upstreams_own_ids(hubs: House) -> None:
-    agent, other = Scripted(), Scripted()
-    hub = await hubs.start(fronted("a", agent), fronted("b", other))
-    first = await submit(hub, "a")
-    going = await agent.called()
-    assert going.call.upstream == {}
-    going.say(UpstreamBound(protocol="a2a", ids={"context": "c", "task": "t1", "run": "r1"})).ask("name").end()
-    await reaches(hub, first, TaskState.INPUT_REQUIRED)
-    beside = await submit(hub, "a", thread_id=first.thread_id)
-    going = await agent.called()
-    assert going.call.upstream == {"context": "c"}
-    going.say(UpstreamBound(protocol="a2a", ids={"context": "c", "task": "t2"})).end()
-    await ends(hub, beside)
-    await answer(hub, first.task_id, "Bob")
-    going = await agent.called()
-    assert going.call.upstream == {"context": "c", "task": "t1", "run": "r1"}
-    going.end()
-    await ends(hub, first)
-    foreign = await submit(hub, "b", thread_id=first.thread_id)
-    going = await other.called()
-    assert going.call.upstream == {}
-    going.end()
-    await ends(hub, foreign)
-
-
-async def test_files_reach_the_agent_with_their_bytes_and_come_back_by_hash(hubs: House) -> None:
-    agent = Scripted()
-    hub = await hubs.start(fronted("a", agent))
-    sent = Message(role="user", parts=(FilePart(name="a.txt", media_type="text/plain", inline=b"abc"),))
-    receipt = await within(hub.submit(OWNER, Submission(agent="a", input=RunInput(messages=(sent,)))))
-    going = await agent.called()
-    (file,) = going.call.files
-    assert (file.name, file.inline, file.size) == ("a.txt", b"abc", 3)
-    question = InterruptRaised(message=Message(parts=(FilePart(name="q", inline=b"question"),)))
-    going.say(ArtifactAdded(name="copy", part=file), ArtifactAdded(name="by hash", part=FilePart(blob=file.blob)))
-    going.say(question).end()
-    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
-    artifacts = [r.event.part for r in await log(hub, receipt) if isinstance(r.event, ArtifactAdded)]
-    assert [part.blob for part in artifacts if isinstance(part, FilePart)] == [file.blob, file.blob]
-    (question,) = await asked(hub, receipt)
-    (part,) = question.message.parts
-    assert isinstance(part, FilePart) and part.blob is not None
-    assert (await hub.file(OWNER, part.blob)).inline == b"question"
-    inlined = await hub.records(OWNER, Scope(receipt.thread_id), inline=True)
-    raised = next(record.event for record in inlined if isinstance(record.event, InterruptRaised))
-    assert isinstance(raised.message.parts[0], FilePart) and raised.message.parts[0].inline == b"question"

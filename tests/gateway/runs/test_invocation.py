@@ -1,11 +1,35 @@
-"""What a caller's run is started with reaches the agent whole; what lies between knows no member by name."""
+"""What an agent is given: its input whole, what was said before, and the ids of its own server."""
 
 from dataclasses import replace
 from functools import partial
 
-from canonical import Answers, Message, RunInput, StateHistory, Submission, TaskState
-from canonical.event import RunCreated
-from tests.gateway.hubs import OWNER, House, Scripted, ends, fronted, log, reaches, submit
+from canonical import (
+    Answers,
+    Message,
+    RunInput,
+    StateHistory,
+    Submission,
+    TaskState,
+    TextPart,
+)
+from canonical.event import (
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    RunCreated,
+    UpstreamBound,
+)
+from tests.gateway.hubs import (
+    OWNER,
+    House,
+    Scripted,
+    answer,
+    ends,
+    fronted,
+    log,
+    reaches,
+    submit,
+)
 
 WHOLE = RunInput(
     messages=(Message.of("whole", "user").model_copy(update={"message_id": "m"}),),
@@ -68,3 +92,61 @@ async def test_headers_that_the_agents_settings_do_not_name_are_not_kept(hubs: H
     assert going.call.input.headers == {"x-tenant": "t"}
     going.end()
     await ends(hub, made)
+
+
+# What was said before
+
+
+async def test_an_agent_without_memory_is_told_what_was_said_in_the_order_of_the_turns(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, remembers=False))
+    first = await submit(hub, "a", "one")
+    going = await agent.called()
+    await submit(hub, "a", "two", thread_id=first.thread_id)
+    last = await submit(hub, "a", "three", thread_id=first.thread_id)
+    assert going.call.history == ()
+    progress = [MessageStarted(phase="progress"), PartAdded(part=TextPart(text="thinking")), MessageEnded()]
+    going.say(*progress).say("first").end()
+    going = await agent.called()
+    assert [message.text for message in going.call.history] == ["one", "first"]
+    going.say("second").end()
+    going = await agent.called()
+    assert [message.text for message in going.call.history] == ["one", "first", "two", "second"]
+    assert [message.role for message in going.call.history] == ["user", "agent", "user", "agent"]
+    going.end()
+    await ends(hub, last)
+
+
+async def test_an_agent_that_remembers_is_told_nothing_twice(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    first = await submit(hub, "a", "one")
+    (await agent.called()).say("first").end()
+    await ends(hub, first)
+    await submit(hub, "a", "two", thread_id=first.thread_id)
+    assert (await agent.called()).call.history == ()
+
+
+async def test_later_runs_are_handed_the_upstreams_own_ids(hubs: House) -> None:
+    agent, other = Scripted(), Scripted()
+    hub = await hubs.start(fronted("a", agent), fronted("b", other))
+    first = await submit(hub, "a")
+    going = await agent.called()
+    assert going.call.upstream == {}
+    going.say(UpstreamBound(protocol="a2a", ids={"context": "c", "task": "t1", "run": "r1"})).ask("name").end()
+    await reaches(hub, first, TaskState.INPUT_REQUIRED)
+    beside = await submit(hub, "a", thread_id=first.thread_id)
+    going = await agent.called()
+    assert going.call.upstream == {"context": "c"}
+    going.say(UpstreamBound(protocol="a2a", ids={"context": "c", "task": "t2"})).end()
+    await ends(hub, beside)
+    await answer(hub, first.task_id, "Bob")
+    going = await agent.called()
+    assert going.call.upstream == {"context": "c", "task": "t1", "run": "r1"}
+    going.end()
+    await ends(hub, first)
+    foreign = await submit(hub, "b", thread_id=first.thread_id)
+    going = await other.called()
+    assert going.call.upstream == {}
+    going.end()
+    await ends(hub, foreign)

@@ -1,0 +1,185 @@
+"""Backpressure between an agent and the log: a pump takes what an agent says and stores it, some events at a time, and
+does not let the agent run ahead of the journal.
+
+A pump owns the agent's iterator: nothing else touches it, so cancelling the task that it runs in is the cancel. When a
+run is started and how it ends is the engine's.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from canonical.agent import DETACH
+from canonical.event import ArtifactAdded, Event, InterruptRaised, PartAdded
+from canonical.fault import Fault, FaultCode, FaultError
+from canonical.message import FilePart
+from canonical.state import RunReason, RunStatus
+from gateway.runs import lifecycle
+from gateway.runs.attempt import Attempt, Entry
+from gateway.runs.event_check import files_of
+from gateway.runs.lifecycle import Outcome, Start
+from gateway.storage.blobs import Blobs
+from gateway.storage.journal import Journal, Unstored
+from gateway.storage.live import Channel
+
+RunKey = tuple[int, str]
+"""A thread's key and a run's id. The key is the gateway's own and never given out twice: callers choose ids, so another
+owner's run may have the same one, and so may a run on a thread that was made after this one's was erased."""
+
+_BATCH = 64
+"""Events that a pump takes from an agent that never waits, before it lets others have the loop."""
+_BYTES = 4 * 2**20
+"""The same, of them as JSON. They are stored together, and everything else that is to be stored waits meanwhile."""
+
+
+@dataclass(slots=True, eq=False)
+class Pump:
+    """Of one active run."""
+
+    journal: Journal
+    blobs: Blobs
+    start: Start
+    channel: Channel
+    task: "asyncio.Task[Outcome] | None" = None
+    attempt: Attempt | None = None
+    reason: RunReason | None = None
+    """Why it is being stopped."""
+    buffer: list[Entry] = field(default_factory=list[Entry])
+    size: int = 0
+    """Bytes of what is in the buffer."""
+    files: list[FilePart] = field(default_factory=list[FilePart])
+    flushing: bool = False
+    """A flush is due as soon as the agent waits for something."""
+    storing: "asyncio.Future[None] | None" = None
+    """The append on its way. There is one at a time: if it is refused, nothing that was said after it is stored."""
+    refused: FaultError | None = None
+    """The journal refused an append."""
+    ended: bool = False
+    """What is left to store goes with the end of the run."""
+    abandoned: bool = False
+    """The run was ended without waiting for the agent any longer."""
+    detached: bool = False
+    """The gateway stops, and the run is left to the next start."""
+    expired: Outcome | None = None
+    """It took too long."""
+    timer: asyncio.TimerHandle | None = None
+    """Of the bound on its time, or of the grace that it has after a cancel."""
+
+    @property
+    def full(self) -> bool:
+        return len(self.buffer) >= _BATCH or self.size >= _BYTES
+
+    @property
+    def key(self) -> RunKey:
+        return self.start.pk, self.start.run.run_id
+
+    @property
+    def stop_outcome(self) -> Outcome | None:
+        """How a run ends that was stopped; None if nobody stopped it."""
+        if self.reason is not None:
+            return Outcome(RunStatus.CANCELLED, self.reason)
+        if self.expired is None and self.refused is not None:
+            fault = Fault(code=self.refused.fault.code, message="The gateway could not store what the agent said.")
+            return Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
+        return self.expired
+
+    async def take(self, attempt: Attempt, events: AsyncIterator[Event]) -> None:
+        """Store what the agent says until it ends. Raises agent_invalid."""
+        repeated = 0
+        async for event in events:
+            if self.abandoned:
+                return  # whatever it says now goes nowhere: close it
+            if isinstance(event, PartAdded | ArtifactAdded | InterruptRaised):
+                event = await self._keep_files(event)
+            if not self._put(attempt.take(event)):
+                repeated += 1
+                if repeated % _BATCH == 0:
+                    await asyncio.sleep(0)
+            elif self.full:
+                await self._room()
+            elif not self.flushing:
+                # Runs as soon as the agent waits for something: what it said before goes out together. One turn of the
+                # loop later, because then an agent that has ended by now is known to have: all goes with the end.
+                self.flushing = True
+                loop = asyncio.get_running_loop()
+                loop.call_soon(loop.call_soon, self._flush_soon)
+        self._put(attempt.end())
+
+    async def take_rest(self) -> tuple[list[Entry], list[FilePart]] | None:
+        """What goes into the log before the end: what was not stored yet, and the ends of what is open. None if some of
+        it is lost: then what the log holds decides what is open."""
+        if self.storing is not None:
+            await asyncio.wait((self.storing,))
+        if self.refused is not None:
+            return None
+        closing = self.buffer + (self.attempt.close() if self.attempt is not None else [])
+        files, self.buffer, self.size, self.files = self.files, [], 0, []
+        return closing, files
+
+    def _put(self, entries: Iterable[Entry]) -> bool:
+        """What is to be stored; whether there was any."""
+        before = len(self.buffer)
+        for entry in entries:
+            self.files += files_of(entry[0])
+            self.buffer.append(entry)
+            self.size += len(entry[1])
+        return len(self.buffer) > before
+
+    async def _keep_files(self, event: PartAdded | ArtifactAdded | InterruptRaised) -> Event:
+        """The event with its files in the store."""
+        try:
+            if isinstance(event, InterruptRaised):
+                (message,) = await self.blobs.keep_all((event.message,))
+                return event if message is event.message else event.model_copy(update={"message": message})
+            part = await self.blobs.keep(event.part)
+            return event if part is event.part else event.model_copy(update={"part": part})
+        except FaultError as error:
+            if error.fault.blame == "caller":
+                raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a file: {error.fault.message}") from error
+            raise
+
+    async def _room(self) -> None:
+        """Wait until what was said is stored: an agent is not ahead of the journal by more than a batch or two."""
+        while self.full:
+            if self.refused is not None:
+                raise self.refused
+            if self.storing is None:
+                self._flush()
+            elif not self.storing.done():
+                await asyncio.wait((self.storing,))
+            else:
+                await asyncio.sleep(0)
+
+    def _flush_soon(self) -> None:
+        self.flushing = False
+        if self.buffer and self.storing is None and self.refused is None and not self.ended:
+            self._flush()
+
+    def _flush(self) -> None:
+        events, self.buffer, self.size = self.buffer, [], 0
+        files, self.files = self.files, []
+        self.storing = self.journal.write(partial(lifecycle.append, start=self.start, events=events, files=files))
+        self.storing.add_done_callback(self._finish_flush)
+
+    def _finish_flush(self, done: "asyncio.Future[None]") -> None:
+        self.storing = None
+        error = done.exception()
+        if error is None:
+            self._flush_soon()
+            return
+        self.refused = error if isinstance(error, FaultError) else Unstored()
+        if self.reason is None and self.task is not None:
+            self.task.cancel()
+
+
+async def close_events(events: AsyncIterator[Event], *, detach: bool) -> None:
+    """Close what an agent gave; it need not be a generator. One that the gateway lets go of is told so where it stands:
+    a plain close would be a cancel."""
+    throw, aclose = getattr(events, "athrow", None), getattr(events, "aclose", None)
+    if detach and throw is not None:
+        with suppress(asyncio.CancelledError, StopAsyncIteration):
+            await throw(asyncio.CancelledError(DETACH))
+    if aclose is not None:
+        await aclose()

@@ -1,0 +1,123 @@
+"""What carries an agent's events into the log: at once, and never far ahead of it."""
+
+from collections.abc import AsyncIterator
+
+from canonical import (
+    Event,
+    FilePart,
+    Invocation,
+    Message,
+    RunInput,
+    Scope,
+    Submission,
+    TaskState,
+    TextPart,
+)
+from canonical.event import (
+    ArtifactAdded,
+    InterruptRaised,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+)
+from tests.gateway.hubs import (
+    OWNER,
+    House,
+    Scripted,
+    asked,
+    ends,
+    follow,
+    fronted,
+    log,
+    reaches,
+    say,
+    submit,
+    within,
+)
+
+
+class Plain:
+    """An iterator that is no generator: it cannot be closed."""
+
+    def __init__(self, events: list[Event]) -> None:
+        self.events = events
+
+    def run(self, call: Invocation) -> AsyncIterator[Event]:
+        return self
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        if not self.events:
+            raise StopAsyncIteration
+        return self.events.pop(0)
+
+
+async def test_an_agent_may_be_any_iterator(hubs: House) -> None:
+    hub = await hubs.start(fronted("a", Plain(say("hello"))))
+    receipt = await submit(hub, "a")
+    assert (await ends(hub, receipt)).state is TaskState.COMPLETED
+
+
+async def test_a_token_is_shown_while_the_agent_still_works(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    going = (await agent.called()).open("one ")
+    seen = await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
+    assert not going.closed.is_set()
+    going.more("two ")
+    seen += await follow(hub, Scope.task(receipt.task), seen[-1].seq, until=lambda r: r.event.kind == "part_delta")
+    going.end()
+    seen += await follow(hub, Scope.task(receipt.task), seen[-1].seq)
+    assert seen == await log(hub, receipt, "task")
+
+
+class Flood:
+    """Says a thousand tokens without ever waiting."""
+
+    async def run(self, call: Invocation) -> AsyncIterator[Event]:
+        yield MessageStarted()
+        yield PartAdded(part=TextPart(text=""), open=True)
+        for number in range(1000):
+            yield PartDelta(text=f"{number} ")
+
+
+async def test_an_agent_that_never_waits_does_not_stop_the_others(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("flood", Flood()), fronted("a", agent))
+    other = await submit(hub, "a")
+    going = await agent.called()
+    flood = await submit(hub, "flood")
+    going.end()
+    await ends(hub, other)
+    await ends(hub, flood)
+    records = await log(hub, flood)
+    assert sum(record.event.kind == "part_delta" for record in records) == 1000
+    assert [record.event.text for record in records if isinstance(record.event, PartDelta)] == [
+        f"{number} " for number in range(1000)
+    ]
+
+
+async def test_files_reach_the_agent_with_their_bytes_and_come_back_by_hash(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    sent = Message(role="user", parts=(FilePart(name="a.txt", media_type="text/plain", inline=b"abc"),))
+    receipt = await within(hub.submit(OWNER, Submission(agent="a", input=RunInput(messages=(sent,)))))
+    going = await agent.called()
+    (file,) = going.call.files
+    assert (file.name, file.inline, file.size) == ("a.txt", b"abc", 3)
+    question = InterruptRaised(message=Message(parts=(FilePart(name="q", inline=b"question"),)))
+    going.say(ArtifactAdded(name="copy", part=file), ArtifactAdded(name="by hash", part=FilePart(blob=file.blob)))
+    going.say(question).end()
+    await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
+    artifacts = [r.event.part for r in await log(hub, receipt) if isinstance(r.event, ArtifactAdded)]
+    assert [part.blob for part in artifacts if isinstance(part, FilePart)] == [file.blob, file.blob]
+    (question,) = await asked(hub, receipt)
+    (part,) = question.message.parts
+    assert isinstance(part, FilePart) and part.blob is not None
+    assert (await hub.file(OWNER, part.blob)).inline == b"question"
+    inlined = await hub.records(OWNER, Scope(receipt.thread_id), inline=True)
+    raised = next(record.event for record in inlined if isinstance(record.event, InterruptRaised))
+    assert isinstance(raised.message.parts[0], FilePart) and raised.message.parts[0].inline == b"question"

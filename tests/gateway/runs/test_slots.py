@@ -1,0 +1,184 @@
+"""Whose turn it is: limits of agents, and threads that wait for them."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from canonical import (
+    FaultCode,
+    FaultError,
+    RunStatus,
+)
+from gateway.fronted import Fronted
+from gateway.runs.lifecycle import Later
+from gateway.runs.slots import Slots
+from tests.gateway.hubs import (
+    OWNER,
+    Echo,
+    House,
+    Scripted,
+    ends,
+    fronted,
+    submit,
+    turned,
+    within,
+)
+
+
+@dataclass
+class Starts:
+    """Slots of agents `a` (one), `b` (two) and `many` (no limit), and what was started with them."""
+
+    started: list[str] = field(default_factory=list[str])
+    slots: Slots = field(init=False)
+
+    def __post_init__(self) -> None:
+        limits = {"a": 1, "b": 2, "many": None}
+
+        def find(name: str) -> Fronted:
+            if name not in limits:
+                raise FaultError(FaultCode.NOT_FOUND, f"Agent {name} not found")
+            return fronted(name, Echo(), concurrency=limits[name])
+
+        self.slots = Slots(find, lambda owner, thread_id, agent: self.started.append(f"{owner}/{thread_id}: {agent}"))
+
+
+def test_slots_are_taken_up_to_the_limit_of_each_agent():
+    slots = Starts().slots
+    assert [slots.reserve("a"), slots.reserve("a")] == [True, False]
+    assert [slots.reserve("b"), slots.reserve("b"), slots.reserve("b")] == [True, True, False]
+    assert all(slots.reserve("many") for _ in range(1000))
+    slots.release("a")
+    assert slots.reserve("a")
+
+
+def test_an_agent_that_is_gone_has_no_limit_because_its_runs_fail_as_they_start():
+    assert all(Starts().slots.reserve("gone") for _ in range(10))
+
+
+def test_who_asks_later_does_not_pass_by_those_who_wait():
+    made = Starts()
+    assert made.slots.reserve("a")
+    for thread_id in ("1", "2"):
+        made.slots.offer("o", thread_id, "a")
+    assert made.started == []
+    made.slots.release("a")
+    assert made.started == ["o/1: a"]
+    assert not made.slots.reserve("a")
+    made.slots.release("a")
+    made.slots.release("a")
+    assert made.started == ["o/1: a", "o/2: a"]
+    assert made.slots.reserve("a")
+
+
+def test_a_thread_waits_in_a_queue_once():
+    made = Starts()
+    assert made.slots.reserve("a")
+    for _ in range(3):
+        made.slots.offer("o", "1", "a")
+    made.slots.release("a")
+    made.slots.release("a")
+    assert made.started == ["o/1: a"]
+    made.slots.offer("o", "1", "a")
+    assert made.started == ["o/1: a"] * 2, "and may wait again when it has had its turn"
+
+
+def test_runs_that_were_active_already_take_slots_beyond_the_limit():
+    made = Starts()
+    for _ in range(2):
+        made.slots.take("a")
+    made.slots.offer("o", "1", "a")
+    made.slots.release("a")
+    assert made.started == []
+    made.slots.release("a")
+    assert made.started == ["o/1: a"]
+
+
+async def test_what_comes_next_waits_for_its_time():
+    made = Starts()
+    made.slots.offer_next("o", "none", None)
+    made.slots.offer_next("o", "now", Later("many", 0))
+    made.slots.offer_next("o", "soon", Later("many", 1000))
+    assert made.started == ["o/now: many"]
+    await within(turned(lambda: len(made.started) == 2))
+    assert made.started[1] == "o/soon: many"
+
+
+async def test_nothing_is_started_once_they_are_closed():
+    made = Starts()
+    assert made.slots.reserve("a")
+    made.slots.offer("o", "1", "a")
+    made.slots.offer_next("o", "2", Later("many", 1))
+    made.slots.close()
+    made.slots.release("a")
+    made.slots.offer("o", "3", "many")
+    assert not made.slots.reserve("many")
+    later = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.001, later.set)
+    await within(later.wait())
+    assert made.started == []
+
+
+# Behind a hub
+
+
+async def test_no_more_runs_of_an_agent_are_active_than_it_takes(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=2))
+    receipts = [await submit(hub, "a", str(number)) for number in range(5)]
+    going = [await agent.called(), await agent.called()]
+    assert not agent.waiting
+    assert len(hub.engine.active) == 2
+    for number, receipt in enumerate(receipts):
+        mine = going.pop(0)
+        assert mine.call.text == str(number)
+        mine.end()
+        await ends(hub, receipt)
+        if number < 3:
+            going.append(await agent.called())
+        assert not agent.waiting
+
+
+async def test_a_slot_goes_to_the_thread_that_has_waited_longest(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    first = await submit(hub, "a", "first")
+    going = await agent.called()
+    same = await submit(hub, "a", "same thread", thread_id=first.thread_id)
+    other = await submit(hub, "a", "other thread")
+    last = await submit(hub, "a", "other thread again", thread_id=other.thread_id)
+    order: list[str] = []
+    for _ in range(4):
+        order.append(going.call.text)
+        going.end()
+        if len(order) < 4:
+            going = await agent.called()
+    await asyncio.gather(*(ends(hub, receipt) for receipt in (first, same, other, last)))
+    assert order == ["first", "other thread", "same thread", "other thread again"]
+
+
+async def test_agents_do_not_take_each_others_slots(hubs: House) -> None:
+    slow = Scripted()
+    hub = await hubs.start(fronted("slow", slow, concurrency=1), fronted("echo", Echo(), concurrency=1))
+    blocked = await submit(hub, "slow")
+    going = await slow.called()
+    behind = await submit(hub, "echo", thread_id=blocked.thread_id)
+    beside = await submit(hub, "echo")
+    await ends(hub, beside)
+    assert (await hub.run(OWNER, behind.run_id)).status is RunStatus.PENDING
+    going.end()
+    await ends(hub, behind)
+
+
+async def test_a_run_that_was_cancelled_while_it_waited_gives_its_turn_to_the_next(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent, concurrency=1))
+    first = await submit(hub, "a", "first")
+    going = await agent.called()
+    gone = await submit(hub, "a", "gone")
+    last = await submit(hub, "a", "last")
+    await hub.cancel(OWNER, gone.task_id)
+    going.end()
+    going = await agent.called()
+    assert going.call.text == "last"
+    going.end()
+    await asyncio.gather(ends(hub, first), ends(hub, last))
