@@ -135,6 +135,8 @@ def format_of(config: JsonObject, schema: JsonObject | None) -> JsonObject | Non
     """The form of the answer as responses write it: `{"type": "json_schema", name, schema, …}`. `schema` = what the
     agent always answers in, unless the caller wants something else."""
     form = object_in(config, "response_format") or object_in(object_in(config, "text"), "format")
+    # Nested in SPEC/shared_params/response_format_json_schema.py (chat), flat in
+    # SPEC/responses/response_format_text_json_schema_config.py.
     if nested := object_in(form, "json_schema"):
         return {"type": "json_schema", "name": "output", **nested}
     if isinstance(form.get("type"), str):

@@ -87,6 +87,7 @@ def forgot(fault: Fault, response_id: str) -> bool:
     own = _of(fault)
     message = str(own.get("message", ""))
     return (
+        # OpenAI's code; other servers name the parameter, or the id in words.
         own.get("code") == "previous_response_not_found"
         or own.get("param") in ("previous_response_id", "response_id")
         or "previous_response_id" in message

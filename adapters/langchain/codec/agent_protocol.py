@@ -29,6 +29,7 @@ _MESSAGES: Final[JsonObject] = {
 
 def run_status(run: Run) -> str:
     """Neither layout knows `running`, and a run that stopped for a question is interrupted here."""
+    # OpenAPI 0.1.6, components.schemas.RunStatus: pending, error, success, timeout, interrupted.
     if run.status is RunStatus.RUNNING:
         return "pending"
     return "interrupted" if run.status is RunStatus.PAUSED else langgraph_status(run)
@@ -39,6 +40,7 @@ def encode_values(revision: Revision | None) -> JsonObject:
     if revision is None:
         return {}
     own = dict(revision.values)
+    # OpenAPI 0.1.6, components.schemas.Thread.messages: they stand beside the values.
     if isinstance(own.get("messages"), list):
         del own["messages"]
     return own
@@ -69,6 +71,7 @@ def encode_state(thread_id: str, revision: Revision | None) -> JsonObject:
     if revision.run_id is not None:
         metadata["run_id"] = revision.run_id
     return {
+        # OpenAPI 0.1.6, components.schemas.ThreadCheckpoint: the id and nothing else.
         "checkpoint": {"checkpoint_id": revision.checkpoint_id},
         "values": encode_values(revision),
         "messages": _messages(revision),
@@ -108,6 +111,7 @@ def encode_wait(history: StateHistory, run: Run, created: RunCreated) -> JsonObj
         "status": run_status(run),
     }
     if run.status is RunStatus.PAUSED and revision is not None:
+        # Neither layout has a place for a question: where LangGraph has it.
         made["__interrupt__"] = encode_interrupts(revision.questions)
     if run.status in (RunStatus.ERROR, RunStatus.TIMEOUT):
         made["__error__"] = encode_error(run.fault)
@@ -123,6 +127,7 @@ def encode_agent(info: AgentInfo) -> JsonObject:
         "name": info.name,
         "description": info.description,
         "metadata": {**info.metadata, "version": info.version},
+        # OpenAPI 0.1.6, components.schemas.Agent.capabilities.
         "capabilities": {"ap.io.messages": True, "ap.io.streaming": True},
     }
 

@@ -134,6 +134,7 @@ def _reasoning_text(block: JsonObject, kind: str) -> str | None:
     text: Any = block.get(kind)
     if isinstance(text, str):
         return text
+    # The item `reasoning` of OpenAI's Responses API, which langchain-openai passes on as it is.
     summary: Any = block.get("summary")
     if isinstance(summary, list):
         return "".join(str(as_object(each).get("text", "")) for each in summary)  # pyright: ignore[reportUnknownVariableType]
@@ -187,6 +188,7 @@ def _decode_call(block: JsonObject, kind: str, told: frozenset[str]) -> list[Par
         known = {"tool_call_id", "status", "output"}
         failed = block.get("status") == "error"
         return [ToolResultPart(call_id=call_id, output=block.get("output"), error=failed, **_about(block, known))]
+    # `call_id` of OpenAI's Responses API, whose `id` is that of the item; `id` of everybody else.
     call_id = _string(block.get("call_id")) or _string(block.get("id")) or ""
     name = _string(block.get("name"))
     if name is None:
@@ -214,6 +216,7 @@ def _decode_file(block: JsonObject, kind: str) -> Part | None:
     about.pop("media_type", None)
     url = _first(source, "url", "file_url")
     data = _first(source, "base64", "data", "file_data")
+    # OpenAI's `image_url` has bytes as a URL.
     if url is not None and url.startswith("data:"):
         url, data = None, url
     if data is not None:
@@ -240,10 +243,12 @@ def _source(block: JsonObject, kind: str) -> JsonObject:
         inner = block["file"]
     if kind in ("image_url", "input_image") and isinstance(block.get("image_url"), str):
         inner = {"url": block["image_url"]}
+    # langchain-core 1: the bytes or the URL are members of the block itself.
     if not isinstance(inner, dict):
         return block
     found: JsonObject = dict(inner)  # pyright: ignore[reportUnknownArgumentType]
     if kind == "input_audio" and isinstance(found.get("format"), str):
+        # OpenAI's chat completions (`input_audio.format`: wav or mp3).
         found["mime_type"] = f"audio/{found['format']}"
     return found
 
@@ -411,5 +416,6 @@ def _encode_file(part: FilePart) -> JsonObject:
     if part.media_type is not None:
         made["mime_type"] = part.media_type
     if part.name is not None:
+        # langchain-core 1 has no name of a file: what it has no field for goes to `extras`.
         made["extras"] = {**as_object(own.get("extras")), "filename": part.name}
     return _with_own(made, part)

@@ -47,6 +47,7 @@ STATUSES: Final[Mapping[RunStatus, str]] = {
     RunStatus.SUCCESS: "success",
     RunStatus.ERROR: "error",
     RunStatus.TIMEOUT: "timeout",
+    # langgraph-api 0.16.7: `interrupted` of a run means that it was cancelled.
     RunStatus.CANCELLED: "interrupted",
     # A run that stopped for a question did all it could: the thread, not the run, is interrupted.
     RunStatus.PAUSED: "success",
@@ -54,6 +55,7 @@ STATUSES: Final[Mapping[RunStatus, str]] = {
 
 
 def assistant_id(agent: str) -> str:
+    # The same in langgraph-api 0.16.7, aegra 0.11.0 and @langchain/langgraph-api 2.0.0.
     return str(uuid5(_ASSISTANTS, agent))
 
 
@@ -117,6 +119,7 @@ def decode_update(values: Json, known: Iterable[str] = ()) -> Update:
 
 def _take(message: Json, said: dict[object, Message], forgets: dict[str, None], known: Mapping[str, None]) -> None:
     removed = removed_id(message)
+    # `RemoveMessage(id=REMOVE_ALL_MESSAGES)` of langgraph 1.2.
     if removed == _REMOVE_ALL:
         said.clear()
         forgets.update(known)
@@ -195,6 +198,7 @@ def encode_state(thread_id: str, revision: Revision | None, then: Sequence[Revis
     """`then` = the revisions that came of it: with them a state tells what its tasks wrote."""
     if revision is None:
         return {
+            # langgraph-api 0.16.7, of a thread that nothing ran on.
             "values": {},
             "next": [],
             "tasks": [],
@@ -238,6 +242,7 @@ def encode_tasks(revision: Revision, then: Sequence[Revision] = ()) -> list[Json
             {
                 "id": graph_task_id(revision.checkpoint_id, node),
                 "name": node,
+                # What langgraph 1.2 has for a task that an edge brought about.
                 "path": ["__pregel_pull", node],
                 "error": None if error is None else f"{error['error']}: {error['message']}",
                 "interrupts": [] if tasks else encode_asked(revision.questions),
@@ -269,6 +274,7 @@ def encode_thread(view: ThreadView, history: StateHistory | None) -> JsonObject:
         "interrupts": _thread_interrupts(view, history, head),
         "error": None if history is None else thread_error(history),
     }
+    # Not a member of LangGraph's: with it the thread is one of the Agent Protocol's, too.
     return made if said is None else {**made, "messages": said}
 
 
@@ -276,6 +282,7 @@ def _thread_interrupts(view: ThreadView, history: StateHistory | None, head: Rev
     asked = [] if history is None else encode_asked(history.fold.open_interrupts())
     if head is None or not asked or view.status != "interrupted":
         return {}
+    # langgraph-api 0.16.7 lists them by the id of the task that asks.
     node = head.next[0] if head.next else head.node
     return {graph_task_id(head.checkpoint_id, node): asked}
 
@@ -291,6 +298,7 @@ def thread_error(history: StateHistory) -> JsonObject | None:
     if last.status is not RunStatus.CANCELLED:
         return None
     rolled_back = last.reason is RunReason.ROLLED_BACK
+    # With these names and words langgraph-api 0.16.7 tells of either.
     action, error = ("rollback", "UserRollback") if rolled_back else ("interrupt", "UserInterrupt")
     return {
         "error": error,
@@ -345,9 +353,11 @@ def revision_of(history: StateHistory, run: Run) -> Revision | None:
 def wait_result(history: StateHistory, run: Run) -> JsonObject:
     """The body of a wait and of a join."""
     if run.status in (RunStatus.ERROR, RunStatus.TIMEOUT):
+        # langgraph-api 0.16.7: the status is 200, and langgraph-sdk 0.4.14 raises for this member.
         return {"__error__": encode_error(run.fault)}
     revision = revision_of(history, run)
     values = encode_values(revision)
     if run.status is RunStatus.PAUSED and revision is not None and (asked := encode_asked(revision.questions)):
+        # langgraph-api 0.16.7 and aegra 0.11.0.
         values["__interrupt__"] = asked
     return values

@@ -57,11 +57,13 @@ def parse_thread_modes(value: Json) -> tuple[str, ...]:
 
 
 def _parse(value: Json, known: tuple[str, ...], default: str) -> tuple[str, ...]:
+    # The default of langgraph-api 0.16.7 and of the README's layout alike.
     if value is None or value == []:
         return (default,)
     asked: list[Any] = value if isinstance(value, list) else [value]
     for mode in asked:
         if mode not in known:
+            # aegra 0.11.0 takes any, and then sends nothing.
             raise FaultError(FaultCode.INVALID, f"Unknown stream mode {str(mode)[:50]!r}: it is one of {known}.")
     return tuple(dict.fromkeys(asked))
 
@@ -69,6 +71,7 @@ def _parse(value: Json, known: tuple[str, ...], default: str) -> tuple[str, ...]
 def base_mode(event: str) -> str:
     """The mode that an event belongs to."""
     name = event.partition("|")[0]
+    # `messages` is what the mode messages-tuple sends; `messages/…` is what the mode messages does.
     if name == "messages":
         return "messages-tuple"
     return name.partition("/")[0]
@@ -76,6 +79,7 @@ def base_mode(event: str) -> str:
 
 def parse_event_id(text: str) -> tuple[int, int] | None:
     """`<seq>-<n>`, after which a reader goes on. `-1` stands before everything. None = none of ours."""
+    # langgraph-api 0.16.7: everything that is kept.
     if text == "-1":
         return 0, -1
     seq, dash, n = text.partition("-")

@@ -65,6 +65,7 @@ def _below(ns: Sequence[str], path: Sequence[str]) -> bool:
 
 def get_member(params: Mapping[str, Any], name: str) -> Any:
     """A member by its name in snake_case, in whichever spelling it came."""
+    # CDDL 0.0.13 has `assistantId`; langgraph-api 0.16.7 and langgraph-sdk 0.4.14 send `assistant_id`.
     if name in params:
         return params[name]
     first, *rest = name.split("_")
@@ -75,6 +76,7 @@ def parse_subscription(params: JsonObject) -> Subscription:
     """`EventStreamRequest` and `SubscribeParams`. Raises invalid."""
     channels: Any = get_member(params, "channels")
     if not isinstance(channels, list) or not channels:
+        # CDDL 0.0.13, section 5; the words are langgraph-api 0.16.7's.
         raise FaultError(FaultCode.INVALID, "channels is required and must be a non-empty array")
     _check_count(channels, "channels")  # pyright: ignore[reportUnknownArgumentType]
     for channel in channels:  # pyright: ignore[reportUnknownVariableType]

@@ -50,9 +50,11 @@ def _words(answer: Json) -> str:
     if isinstance(answer, str):
         return answer
     told = as_object(answer)
+    # In the order in which langgraph-sdk 0.4.14 looks for it (`errors.py`).
     for name in ("message", "detail", "error"):
         said: Any = told.get(name)
         if isinstance(said, list) and said:
+            # FastAPI's list of what is wrong: aegra 0.11.0 answers 422 so.
             said = as_object(said[0]).get("msg")  # pyright: ignore[reportUnknownArgumentType]
         if isinstance(said, str) and said:
             return said

@@ -49,7 +49,9 @@ def words_of(fault: Fault) -> str:
 def encode_fault(fault: Fault, dialect: str = "langgraph") -> tuple[int, JsonObject]:
     status = 400 if fault.details.get("reason") == BAD_REQUEST else _STATUSES[fault.code]
     if dialect == "langgraph":
+        # langgraph-api 0.16.7: a text, also with 422, where FastAPI has a list.
         return status, {"detail": words_of(fault)}
+    # OpenAPI 0.1.6, components.schemas.ErrorResponse.
     return status, {"code": fault.code.value, "message": words_of(fault), "metadata": _public_details(fault.details)}
 
 

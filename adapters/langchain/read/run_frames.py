@@ -156,6 +156,7 @@ class EventReader:
 
     def read(self, event: str, data: Json) -> Sequence[Event]:
         """One frame. Raises invalid where it breaks the protocol."""
+        # langgraph-api 0.16.7: `<mode>|<node>:<task id>|…` of a subgraph.
         name, *rest = event.split("|")
         ns = tuple(rest)
         match name:
@@ -168,6 +169,7 @@ class EventReader:
             case "tasks":
                 self._has_tasks = True
                 return self._task(ns, data)
+            # The README's layout has neither `tasks` nor `checkpoints` among its modes.
             case "debug" if self._dialect == "agent-protocol":
                 return self._debug(ns, data)
             case "updates":
@@ -178,6 +180,7 @@ class EventReader:
                 return self._custom(ns, data)
             case "error":
                 return self._error(data)
+            # aegra 0.11.0; langgraph-api 0.16.7 closes the stream instead.
             case "end":
                 self.status = _valid(w.Ended, data).status if isinstance(data, dict) else None
                 return ()
@@ -187,6 +190,7 @@ class EventReader:
     def _begins(self, data: JsonObject) -> Sequence[Event]:
         run_id, attempt = data.get("run_id"), data.get("attempt")
         self.run_id = self.run_id or (run_id if isinstance(run_id, str) else None)
+        # langgraph-api 0.16.7 counts attempts from 1.
         if not isinstance(attempt, int) or attempt <= self._attempt:
             return ()
         again, self._attempt = self._attempt > 0 and self.speech.answered, attempt
@@ -204,6 +208,7 @@ class EventReader:
         self._shown.add(ns)
 
     def _state(self, ns: Place, data: Json) -> Sequence[Event]:
+        # langgraph-api 0.16.7: the question comes beside the values.
         if isinstance(data, dict) and _INTERRUPT in data:
             self.ask(data[_INTERRUPT], ns=ns)
             if not ns:
@@ -280,6 +285,7 @@ class EventReader:
     # Nodes
 
     def _task(self, ns: Place, data: Json) -> Sequence[Event]:
+        # Both come as `tasks`, and say no kind: what began has an `input`, what ended has a `result`.
         if not any(name in as_object(data) for name in ("result", "error", "interrupts")):
             return self._read_task_start(ns, _valid(w.TaskStart, data))
         return self._result(ns, _valid(w.TaskResult, data))

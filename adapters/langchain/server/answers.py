@@ -33,6 +33,7 @@ def run_paths(thread_id: str, run_id: str, below: str = "") -> dict[str, str]:
     """Where the run is, and with `below` where the answer can be had again: paths without host and prefix, because
     clients join them to their base URL; they read the ids from them."""
     run = f"/threads/{thread_id}/runs/{run_id}"
+    # langgraph-sdk 0.4.14 reads the ids of the run from it (`on_run_created`), and reconnects by `Location`.
     headers = {"Content-Location": run}
     return headers | ({"Location": f"{run}/{below}"} if below else {})
 
@@ -40,6 +41,7 @@ def run_paths(thread_id: str, run_id: str, below: str = "") -> dict[str, str]:
 def pagination(offset: int, shown: int, *, more: bool) -> dict[str, str]:
     """The total is a hint: with another page to come it says that there is at least one more."""
     end = offset + shown
+    # langgraph-api 0.16.7: the total is one more than the next offset where there is a next page.
     if more:
         return {"X-Pagination-Total": str(end + 1), "X-Pagination-Next": str(end)}
     return {"X-Pagination-Total": str(end)}

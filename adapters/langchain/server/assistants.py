@@ -140,6 +140,7 @@ class Agents:
     async def versions(self, request: Asked) -> Response[Any]:
         body = await read_optional_body(request, _Page)
         only = _encode_assistant(self._assistant(request, by_name=False))
+        # A version has no time of change: changing an assistant makes another one.
         del only["updated_at"]
         return _page([only] if contains(only["metadata"], body.metadata or {}) else [], body)
 
@@ -160,6 +161,7 @@ class Agents:
         info = self._assistant(request)
         known = encode_schemas(info)
         schemas = {name: known.get(name) for name in _SCHEMAS}
+        # `config_schema` is what agents here have; `context_schema` took its place in langgraph 0.6.
         return answer({"graph_id": info.name, **schemas, "context_schema": None})
 
     async def subgraphs(self, request: Asked) -> Response[Any]:
@@ -171,6 +173,7 @@ class Agents:
     async def refuse(self, request: Asked) -> Response[Any]:
         """No 422: nothing is wrong with what the caller said. Raises method_not_allowed."""
         path: str = request.scope["path"]
+        # RFC 9110, 15.5.6: 405 names what is allowed.
         allowed = ["GET"] if path != "/assistants" and not path.endswith("/latest") else ["OPTIONS"]
         words = "Assistants are not made or changed here: every agent of the gateway has one, as it is listed."
         raise FaultError(FaultCode.METHOD_NOT_ALLOWED, words, allow=allowed)
@@ -194,6 +197,7 @@ class Agents:
         if not by_name:
             uuid(text, "assistant")
         found = self._find(request, text)
+        # langgraph-api 0.16.7: 404 for an unknown UUID, 422 for what is none.
         if found is None and is_uuid(text):
             raise FaultError(FaultCode.NOT_FOUND, f"Assistant with ID {text[:100]} not found")
         if found is None:
@@ -231,6 +235,7 @@ def _encode_assistant(info: AgentInfo) -> JsonObject:
         "context": {},
         "created_at": format_time(0),
         "updated_at": format_time(0),
+        # langgraph-api 0.16.7 marks the assistants of its graphs so.
         "metadata": {**encode_agent(info).get("metadata", {}), "created_by": "system"},
         "version": 1,
         "name": info.name,

@@ -55,8 +55,10 @@ class Cancels:
         if not platform:
             if waits:
                 await self._end(owner, cancelled)
+            # OpenAPI 0.1.6, /runs/{run_id}/cancel: 204, whether or not it waits.
             return nothing(204, ids(run))
         if not waits:
+            # langgraph-api 0.16.7: 202, and no body.
             return nothing(202, ids(run))
         pieces = keep_alive(lambda: self._end(owner, cancelled))
         return Pieces(pieces, ids(run) | run_paths(run.thread_id, run.run_id, "join"))
@@ -86,6 +88,7 @@ class Cancels:
         elif body.status is None and body.thread_id is not None and body.run_ids:
             run_ids = await self._find_runs(owner, body.thread_id, body.run_ids)
         else:
+            # langgraph-api 0.16.7 takes the one or the other.
             raise FaultError(FaultCode.INVALID, "Give either status, or thread_id and run_ids.")
         cancelled = 0
         for run_id in run_ids:
@@ -130,6 +133,7 @@ class Cancels:
         if run.has_ended:
             await self._remove(owner, run)
             return nothing(204)
+        # The README: "Delete a finished run. A pending run needs to be cancelled first."
         if dialect_of(request) == "agent-protocol":
             raise FaultError(FaultCode.CONFLICT, f"Run {run.run_id} is {run.status}: cancel it first.")
         try:

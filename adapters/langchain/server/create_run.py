@@ -118,6 +118,7 @@ class PreparedRun:
 async def prepare(hub: Hub, connection: Connection, body: RunCreate, thread_id: str | None = None) -> PreparedRun:
     """Raises invalid, unsupported, not_found, conflict."""
     dialect: Dialect = "agent-protocol"
+    # At the root both are spoken: LangGraph names an `assistant_id` and the Agent Protocol an `agent_id`, or none.
     if body.assistant_id is not None and dialect_of(connection) == "langgraph":
         dialect = "langgraph"
     who = caller(connection)
@@ -126,6 +127,7 @@ async def prepare(hub: Hub, connection: Connection, body: RunCreate, thread_id: 
     named = body.assistant_id if body.assistant_id is not None else body.agent_id
     agent = find_agent(hub, who.need_agent() if named is None else named, dialect)
     configurable = body.config.configurable if body.config is not None else None
+    # langgraph-api 0.16.7: 400, in these words.
     if configurable and body.context:
         raise bad_request("Cannot specify both configurable and context: use one of them.")
     modes = parse_modes(_modes(body.stream_mode), dialect)
@@ -135,6 +137,7 @@ async def prepare(hub: Hub, connection: Connection, body: RunCreate, thread_id: 
         ask = await _resume_answers(common, command)
     elif command and not agent.stateful:
         raise _needs_state(command)
+    # langgraph-api 0.16.7: after interrupt_before a run without an input goes on. aegra 0.11.0 answers 422.
     elif body.input is None and body.messages is None and (stopped := await _breakpoints(common)):
         ask = await _resume_answers(common, {"resume": dict.fromkeys(stopped)})
     else:
@@ -152,7 +155,9 @@ async def prepare(hub: Hub, connection: Connection, body: RunCreate, thread_id: 
     )
 
 
+# The README's layout: cancel. langgraph-api 0.16.7: continue.
 _ON_DISCONNECT: Final[Mapping[Dialect, str]] = {"langgraph": "continue", "agent-protocol": "cancel"}
+# The README's layout: reject. langgraph-api 0.16.7: enqueue.
 _MULTITASK: Final[Mapping[Dialect, Any]] = {"langgraph": "enqueue", "agent-protocol": "reject"}
 
 
@@ -202,6 +207,7 @@ class _Common:
         if body.stream_resumable is not None:
             kept["resumable"] = body.stream_resumable
         if self.dialect == "langgraph":
+            # langgraph-api 0.16.7 has it among `kwargs`.
             kept["temporary"] = ephemeral
         return {"langgraph": {"kwargs": kept, "dialect": self.dialect}}
 
@@ -228,6 +234,7 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
         raise bad_request("You must provide a thread_id to start from a checkpoint.")
     if thread_id is not None and not messages and given.data is None:
         await _check_questions(common, thread_id)
+    # `on_completion` is `delete` unless the caller says otherwise, in either dialect.
     ephemeral = thread_id is None and body.on_completion != "keep"
     # Chat front ends look for the threads of an assistant by these two names.
     marks = {"graph_id": common.agent.name, "assistant_id": state.assistant_id(common.agent.name)}
@@ -252,6 +259,7 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
         strategy=body.multitask_strategy or _MULTITASK[common.dialect],
         supersede=True,
         start_in=round(body.after_seconds * 1_000_000) if body.after_seconds else None,
+        # langgraph-api 0.16.7 refuses an unknown thread (404) unless it is told to create it.
         if_missing="anew" if thread_id is None or body.if_not_exists == "create" else "reject",
         webhook=None if run_id is None else common.webhook(run_id),
     )
@@ -282,6 +290,7 @@ async def _resume_answers(common: _Common, command: JsonObject) -> tuple[Answers
     body, thread_id = common.body, common.thread_id
     value: Json = command["resume"]
     if thread_id is None:
+        # langgraph-api 0.16.7: 400, and not 422.
         raise bad_request("You must provide a thread_id when resuming.")
     rest = {name: given for name, given in command.items() if name != "resume" and given not in ([], {})}
     if rest and not common.agent.stateful:
@@ -297,6 +306,7 @@ async def _resume_answers(common: _Common, command: JsonObject) -> tuple[Answers
         except FaultError as error:
             raise thread_missing(error, thread_id) from error
         raise FaultError(FaultCode.CONFLICT, "The thread has no open interrupt to resume.")
+    # aegra 0.11.0 drops the member, and runs both at once.
     if (body.multitask_strategy or _MULTITASK[common.dialect]) == "reject":
         view = await common.hub.thread_view(common.owner, thread_id)
         if view.status == "busy":

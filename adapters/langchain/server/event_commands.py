@@ -115,7 +115,9 @@ class Commands:
         value: Json = params.get("input")
         strategy: Any = get_member(params, "multitask_strategy")
         known = isinstance(strategy, str) and strategy in _STRATEGIES
+        # CDDL 0.0.13 has an input go into the run that is active; langgraph-api 0.16.7 has it wait behind it.
         body: JsonObject = {"multitask_strategy": strategy if known else "enqueue"}
+        # langgraph-api 0.16.7: run.start on a thread that is interrupted resumes it.
         if value is not None and await open_questions(self._hub, self._owner, self._thread_id):
             body["command"] = {"resume": value}
         else:

@@ -65,6 +65,7 @@ class Events:
         """The connection is the subscription. Raises invalid."""
         view, asked = _view(request), await read_json(request)
         try:
+            # langgraph-api 0.16.7 answers 400 here, and 422 elsewhere.
             subscription = parse_subscription(as_object(None if asked is ABSENT else asked))
         except FaultError as error:
             raise error if view.dialect == "agent-protocol" else bad_request(error.fault.message) from error

@@ -54,6 +54,7 @@ class Joins:
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND or dialect_of(request) == "agent-protocol":
                 raise
+            # langgraph-api 0.16.7: the status is 200, and the body says it.
             return answer(error_body("HTTPException", "404: Run not found"))
         return await self._join_run(request, run, dialect_of(request), "join")
 
@@ -64,6 +65,7 @@ class Joins:
     async def _join_run(self, request: Asked, run: Run, dialect: Dialect, below: str) -> Response[Any]:
         owner, paths = owner_of(request), run_paths(run.thread_id, run.run_id, below)
         if run.has_ended:
+            # In one piece, with headers that are known by now: nobody waits.
             body, unsaid = await self._wait_for_run(outcome, owner, run, dialect)
             return answer(body, headers=ids(replace(run, loss=(*run.loss, *unsaid))) | paths)
         left = canceller(self._hub, owner, run.run_id, _cancels(request))
@@ -83,6 +85,7 @@ class Joins:
             platform = dialect_of(request) == "langgraph" and "thread_id" in request.path_params
             if error.fault.code is not FaultCode.NOT_FOUND or not platform:
                 raise
+            # langgraph-api 0.16.7: a stream with one event; langgraph-sdk 0.4.14 raises for it.
             return Response(_NOT_FOUND, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
         view = await self._view(request, run)
         reading, after = RunStream(self._hub, view, self._lines, run.first_seq - 1), _last_event_id(request)
@@ -116,6 +119,7 @@ class Joins:
         # The parameter's documented name, and the one that the SDK sends.
         modes = parse_thread_modes([*words(request, "stream_modes"), *words(request, "stream_mode")])
         after = _last_event_id(request)
+        # langgraph-api 0.16.7: 422 on a thread's stream, and an empty stream of a run.
         if after is None and request.headers.get("last-event-id"):
             raise FaultError(FaultCode.INVALID, "Invalid last-event-id: must be <seq>-<n>, or -1")
         try:
@@ -144,4 +148,5 @@ def _cancels(request: Asked) -> bool:
 def _last_event_id(request: Asked) -> EventId | None:
     """None = from now on: without the header, and with one that is no id of ours."""
     text = request.headers.get("last-event-id")
+    # Without it langgraph-api 0.16.7 shows what is new alone, and of a run that has ended nothing.
     return None if not text else parse_event_id(text)

@@ -28,6 +28,7 @@ def find_agent(hub: Hub, text: str, dialect: Dialect = "langgraph") -> AgentInfo
         if dialect == "agent-protocol":  # OpenAPI 0.1.6 has 404 where a run is created
             raise FaultError(FaultCode.NOT_FOUND, f"Agent {text[:100]!r} not found") from error
         if is_uuid(text):
+            # langgraph-api 0.16.7: 404 for an unknown UUID, 422 for a name of no graph; the words are its own.
             raise FaultError(FaultCode.NOT_FOUND, "Thread or assistant not found.") from error
         names = ", ".join(info.name for info in hub.agents())
         shown = text if len(text) <= 100 else f"{text[:100]}…"

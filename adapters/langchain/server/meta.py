@@ -19,6 +19,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
         """With `check_db`, only if the database can be read: what cannot be read is raised. (`/readyz` says more.)"""
         if flag(request, "check_db"):
             await hub.store.get("", ("ok",), "ok", refresh=False)
+        # As langgraph-api 0.16.7 answers.
         return answer({"ok": True, "services": {}})
 
     @get("/info")

@@ -26,6 +26,7 @@ def owner_of(connection: Connection) -> str:
 
 def uuid(text: object, what: str) -> str:
     """As the hub keeps it. Raises invalid."""
+    # OpenAPI 0.1.6 (`format: uuid`) and langgraph-api 0.16.7, whose words these are; aegra 0.11.0 takes any string.
     if not isinstance(text, str) or not is_uuid(text):
         raise FaultError(FaultCode.INVALID, f"Invalid {what} ID: must be a UUID")
     return str(UUID(text))
@@ -51,6 +52,7 @@ def flag(request: Asked, name: str) -> bool:
     text = str(request.query_params.get(name, "")).lower()
     if text not in ("", "0", "1", "true", "false"):
         raise FaultError(FaultCode.INVALID, f"{name}: it is neither true nor false")
+    # langgraph-api 0.16.7 takes `wait=1` and `wait=true`.
     return text in ("1", "true")
 
 

@@ -91,6 +91,7 @@ class Runs:
     async def create(self, request: Asked) -> Response[Any]:
         started = await self._start_run(request)
         receipt = started.receipt
+        # The run as it was created, `pending`, as langgraph-api 0.16.7 answers.
         return answer(await self._new(started), headers=started.headers | run_paths(receipt.thread_id, receipt.run_id))
 
     async def _new(self, started: Started) -> JsonObject:
@@ -104,6 +105,7 @@ class Runs:
         launch, receipt = started.launch, started.receipt
         waited = partial(result, self._hub, receipt.thread_id, receipt.run_id, launch.owner, launch.dialect)
         pieces = keep_alive(partial(waited, after=receipt.seq))
+        # langgraph-sdk 0.4.14 asks again where `Location` leads when its connection breaks.
         below = "wait" if launch.dialect == "agent-protocol" else "join"
         headers = started.headers | run_paths(receipt.thread_id, receipt.run_id, below)
         return Pieces(
@@ -129,6 +131,7 @@ class Runs:
     async def create_batch(self, request: Asked) -> Response[Any]:
         """All or none of them is well-formed; which is looked at before the first is begun. Raises invalid."""
         bodies = validate(_BATCH, await read_json(request))
+        # langgraph-api 0.16.7 refuses an empty list, too (422).
         if not 1 <= len(bodies) <= MAX_PAGE:
             raise FaultError(FaultCode.INVALID, f"A batch has 1 to {MAX_PAGE} runs.")
         if dialect_of(request) == "langgraph" and any(body.assistant_id is None for body in bodies):

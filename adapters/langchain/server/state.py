@@ -106,6 +106,7 @@ class States:
             checkpoint_id = await self._hub.update_state(owner, decode_update(thread, history, body))
         except FaultError as error:
             raise thread_missing(error, thread_id) from error
+        # Three times the same, as langgraph-api 0.16.7 answers.
         made = {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
         return answer(
             {"checkpoint": made, "configurable": made, "checkpoint_id": checkpoint_id},
@@ -114,6 +115,7 @@ class States:
 
     async def list_history(self, request: Asked) -> Response[Any]:
         thread_id = path_id(request, "thread")
+        # OpenAPI 0.1.6: 10. langgraph-api 0.16.7 documents 10 and takes 1; its SDK always sends a limit.
         limit = number(request, "limit", 10, 1, MAX_PAGE)
         search = HistorySearch(limit=limit, before=request.query_params.get("before") or None)
         return await self._history(request, thread_id, search)

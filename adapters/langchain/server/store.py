@@ -72,6 +72,7 @@ class Memory:
 
     async def put(self, request: Asked) -> Response[Any]:
         body = await read_body(request, _Put)
+        # Minutes in LangGraph.
         ttl = None if body.ttl is None else ceil(body.ttl * 60)
         await self._hub.store.put(owner_of(request), tuple(body.namespace), body.key, body.value, ttl)
         return nothing(204)
@@ -81,8 +82,10 @@ class Memory:
         key = request.query_params.get("key")
         if not key:
             raise FaultError(FaultCode.INVALID, "key: it is missing")
+        # Whoever reads an item keeps it, unless they say otherwise: `refresh_on_read` of langgraph 1.2's stores.
         refresh = "refresh_ttl" not in request.query_params or flag(request, "refresh_ttl")
         item = await self._hub.store.get(owner_of(request), _namespace(request), key, refresh=refresh)
+        # OpenAPI 0.1.6: 404. langgraph-api 0.16.7: 200 and null.
         if item is None and dialect_of(request) == "agent-protocol":
             raise FaultError(FaultCode.NOT_FOUND, "Item not found")
         return answer(None if item is None else _encode(item))
@@ -91,6 +94,7 @@ class Memory:
         """Raises not_found."""
         body = await read_body(request, _Delete)
         there = await self._hub.store.delete(owner_of(request), tuple(body.namespace or ()), body.key)
+        # OpenAPI 0.1.6: 404. langgraph-api 0.16.7: 204, whatever there was.
         if not there and dialect_of(request) == "agent-protocol":
             raise FaultError(FaultCode.NOT_FOUND, "Item not found")
         return nothing(204)
@@ -108,6 +112,7 @@ class Memory:
                 refresh=body.refresh_ttl is not False,
             ),
         )
+        # OpenAPI 0.1.6, components.schemas.SearchItemsResponse, as everybody has it.
         return await list_response(b'{"items":[]}', _encode_items(found), name="items")
 
     async def namespaces(self, request: Asked) -> Response[Any]:
@@ -124,6 +129,7 @@ class Memory:
         )
         if dialect_of(request) == "agent-protocol":
             return answer(found)  # components.schemas.ListNamespaceResponse is the bare list
+        # langgraph-api 0.16.7, aegra 0.11.0 and langgraph-sdk 0.4.14.
         listed: JsonObject = {"namespaces": found}
         return answer(listed)
 

@@ -85,6 +85,7 @@ class Threads:
         try:
             thread = await self._hub.create_thread(owner, change, thread_id=thread_id)
         except FaultError as error:
+            # langgraph-api 0.16.7: 409, unless `if_exists` is do_nothing.
             if error.fault.code is not FaultCode.CONFLICT or body.if_exists != "do_nothing" or thread_id is None:
                 raise
             return await self._thread_response(request, thread_id)
@@ -131,6 +132,7 @@ class Threads:
                 await self._hub.change_thread(owner, thread_id, ThreadChange(metadata=body.metadata or {}, ttl=ttl))
             except FaultError as error:
                 raise thread_missing(error, thread_id) from error
+        # RFC 7240, 4.2, as langgraph-api 0.16.7 answers it.
         if "return=minimal" in request.headers.get("prefer", "").replace(" ", ""):
             return nothing(204, {"Preference-Applied": "return=minimal"})
         return await self._thread_response(request, thread_id)
@@ -272,6 +274,7 @@ class Threads:
             whole = state.encode_thread(view, None)
         else:
             whole = await self._encode_thread(request, view)
+        # Shown to those who ask for it, as langgraph-api 0.16.7 does (`include=ttl`).
         if "ttl" in select and view.thread.ttl is not None:
             whole["ttl"] = _encode_ttl(view)
         body = select_members(whole, select)

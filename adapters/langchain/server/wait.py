@@ -121,6 +121,7 @@ async def _encode_result(hub: Hub, owner: str, found: _Ended, dialect: Dialect) 
     created = found.created
     if run is not None and run.removed:
         return {}
+    # langgraph-api 0.16.7: the status is 200 by now.
     if run is None or created is None or (not run.has_ended and not await _is_there(hub, owner, run)):
         return error_body("HTTPException", "404: Run not found")
     if dialect == "agent-protocol":
@@ -129,6 +130,7 @@ async def _encode_result(hub: Hub, owner: str, found: _Ended, dialect: Dialect) 
     if run.has_ended:
         return state.wait_result(found.history, run)
     # The gateway is shutting down. What there is by now must not be taken for the result.
+    # With an error beside it: langgraph-sdk 0.4.14 raises, and does not take it for the end.
     values = state.encode_values(found.history.head)
     return values | error_body("ShuttingDown", f"The gateway is shutting down, and the run is {run.status}: join it.")
 
@@ -153,6 +155,7 @@ async def keep_alive(result: Callable[[], Any]) -> AsyncGenerator[bytes]:
             done, _ = await asyncio.wait((waiting,), timeout=KEEP_ALIVE)
             if done:
                 break
+            # As langgraph-api 0.16.7 does every five seconds; JSON may begin with white space.
             yield b"\n"
         async with aclosing(encode_in_pieces(waiting.result())) as pieces:
             async for piece in pieces:

@@ -63,6 +63,7 @@ class Chunks:
     def end(self, event: MessageEnded) -> JsonObject:
         # Metadata is added up, too: strings that come with each chunk would be said again and again.
         last = {"response_metadata": self.started.metadata, "usage_metadata": encode_usage(event.usage)}
+        # langchain-core 1: `chunk_position` says that nothing is to be added.
         return {**self._message_chunk(""), **last, "chunk_position": "last"}
 
     def _call(self, arguments: str, number: int, *, of: ToolCallPart | None = None, whole: bool = False) -> JsonObject:

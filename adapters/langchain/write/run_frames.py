@@ -131,7 +131,9 @@ class EventWriter:
         return wanted
 
     def _add(self, event: str, data: Any, ns: Sequence[str] = ()) -> None:
+        # langgraph-api 0.16.7: `<mode>|<node>:<task id>|…` of a subgraph.
         name = "|".join((event, *ns))
+        # With an id always: langgraph-api 0.16.7 sends them only where `stream_resumable` was said.
         made = frame(to_json(data), id=f"{self._record.seq}-{self._n}", event=name)
         self._frames.append((self._n, made))
 
@@ -210,6 +212,7 @@ class EventWriter:
         step = self._run.step if self._run is not None and event.void is not None else 0
         self._run = _Run(record.run_id or "", node, event.attempt, stateful)
         self._run.step = step
+        # Always the first (langgraph-api 0.16.7), whatever modes were asked for.
         self._frame(_ALWAYS, "metadata", lambda: {"run_id": record.run_id, "attempt": event.attempt})
         if stateful:  # it tells of its states and nodes itself
             return
@@ -235,10 +238,12 @@ class EventWriter:
         if event.status is RunStatus.PAUSED:
             self._write_interrupts(revision, questions)
         elif failed:
+            # The end of a stream is its closing: langgraph-api 0.16.7 sends no `end` (aegra 0.11.0 does).
             self._frame(_ALWAYS, "error", lambda: encode_error(event.fault))
         elif not run.stateful:
             self._revision(revision)
         if self.view.run_id is None:
+            # langgraph-api 0.16.7, on the stream of a thread alone.
             self._frame(_ALWAYS, "metadata", lambda: {"status": "run_done", "run_id": record.run_id})
         else:
             self.done = True
@@ -247,6 +252,8 @@ class EventWriter:
     def _write_interrupts(self, revision: Revision | None, questions: Sequence[Interrupt]) -> None:
         """Whoever asked for neither values nor updates is told all the same."""
         told = encode_asked(questions) if self.view.dialect == "langgraph" else encode_interrupts(questions)
+        # langgraph-api 0.16.7 and aegra 0.11.0 tell it in both modes; @langchain/langgraph-api 0.0.40 in `updates`
+        # alone.
         asked = {"__interrupt__": told}
         self._frame("updates", "updates", lambda: asked)
         if questions and not told:  # it was told to stop there
@@ -269,6 +276,7 @@ class EventWriter:
         self, task_id: str, name: str, given: Payload, ns: Sequence[str] = (), own: JsonObject | None = None
     ) -> None:
         """`own` = its `triggers` and `metadata`, of a graph that tells of them."""
+        # What langgraph 1.2 has for a node that another one leads to.
         about: JsonObject = {"triggers": [f"branch:to:{name}"], "metadata": {}, **(own or {})}
 
         def task_payload() -> JsonObject:

@@ -140,6 +140,7 @@ class ThreadEvents(EventWriter):
         data = payload()
         params: JsonObject = {
             "namespace": list(ns),
+            # Milliseconds (CDDL 0.0.13, EventParams).
             "timestamp": self._record.at // 1000,
             "data": to_camel_case(data) if camel and channel in _SPELLED else data,
         }
@@ -147,6 +148,8 @@ class ThreadEvents(EventWriter):
             params["node"] = node
         event = {
             "type": "event",
+            # CDDL 0.0.13 has camelCase; langgraph-api 0.16.7 and langgraph-sdk 0.4.14 have
+            # snake_case.
             "eventId" if camel else "event_id": f"{self._record.seq}-{self._n - 1}",
             "seq": seq,
             "method": method or channel,
@@ -227,6 +230,7 @@ class ThreadEvents(EventWriter):
         if isinstance(event, ToolStarted):
             self._call(call_id, event.name, event.input, node=event.node)
         elif event.fault is not None:
+            # CDDL 0.0.13: tool-started, tool-output-delta, tool-finished and tool-error are the events of the channel.
             told = {"event": "tool-error", "message": event.fault.message, "code": event.fault.code}
             self._tell("tools", lambda: {"tool_call_id": call_id, **told})
         else:
@@ -387,6 +391,7 @@ def _by_node(value: Any) -> JsonObject:
     """`{node: values}` of one node as the CDDL has it."""
     if isinstance(value, dict) and len(value) == 1:  # pyright: ignore[reportUnknownArgumentType]
         node, values = next(iter(as_object(value).items()))
+        # CDDL 0.0.13: the values of an update are an object.
         return {"node": node, "values": values if isinstance(values, dict) else {"value": values}}
     return {"values": value if isinstance(value, dict) else {"value": value}}
 

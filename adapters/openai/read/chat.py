@@ -40,6 +40,7 @@ class ChatReader:
 
     def read(self, value: Json) -> list[Event]:
         """Raises agent_failed where the completion did, invalid where it breaks the protocol."""
+        # In the middle of a stream, too: openai-python 3.52.0 raises for any object with this member.
         if isinstance(value, dict) and value.get("error"):
             raise FaultError.of(decode_error(validate(w.ErrorBody, value).error))
         completion = validate(w.Completion, value)

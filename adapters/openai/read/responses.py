@@ -103,6 +103,7 @@ class ResponseReader:
             self._speech.emit(UpstreamBound(protocol="openai", ids={"run": response.id}))
         if response.store is False:
             self._stored = False
+        # OpenAI repeats what it goes on from (SPEC/responses/response.py); a server that keeps nothing writes null.
         self.forgets = "previous_response_id" in response.model_fields_set and response.previous_response_id is None
 
     # Items
@@ -245,6 +246,7 @@ class ResponseReader:
         finish: Finish = "stop"
         if status == "incomplete":
             reason = response.incomplete_details.reason if response.incomplete_details is not None else None
+            # SPEC/responses/response.py, IncompleteDetails.reason.
             finish = "refusal" if reason == "content_filter" else "length"
         # A later turn goes on from here, unless a call waits for its result: no server takes another input then.
         kept = None
@@ -266,6 +268,7 @@ class ResponseReader:
         "response.completed": _terminal,
         "response.incomplete": _terminal,
         "response.failed": _terminal,
+        # Not in SPEC/responses/response_stream_event.py, where a response that was cancelled has no event.
         "response.cancelled": _terminal,
         "error": _error,
     }

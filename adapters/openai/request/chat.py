@@ -53,10 +53,12 @@ def encode_chat(
         "model": model,
         "messages": said,
         "stream": True,
+        # Without it a stream has no usage (SPEC/chat/chat_completion_stream_options_param.py).
         "stream_options": {"include_usage": True},
         **pick_members(config, _PASSED),
     }
     if "max_output_tokens" in config and not body.keys() & {"max_tokens", "max_completion_tokens"}:
+        # `max_tokens` is deprecated, and o-series models refuse it (SPEC/chat/completion_create_params.py).
         body["max_completion_tokens"] = config["max_output_tokens"]
     if (effort := object_in(config, "reasoning").get("effort")) is not None:
         body.setdefault("reasoning_effort", effort)
@@ -77,6 +79,8 @@ def _encode_tools(config: JsonObject, losses: Losses) -> Iterator[JsonObject]:
         if kind not in ("function", "custom"):
             losses.note(Feature.CALLER_TOOLS, "chat completions take functions only")
             continue
+        # SPEC/chat/chat_completion_function_tool_param.py and …/chat_completion_custom_tool_param.py: nested under the
+        # type.
         yield {"type": kind, kind: {key: value for key, value in tool.items() if key != "type"}}
 
 
@@ -84,6 +88,7 @@ def _encode_choice(config: JsonObject) -> object:
     choice = object_in(config, "tool_choice")
     kind = choice.get("type")
     if "name" in choice and kind in ("function", "custom"):
+        # SPEC/chat/chat_completion_named_tool_choice_param.py; the Responses API has the name beside the type.
         return {"type": kind, kind: {"name": choice["name"]}}
     return config.get("tool_choice")
 
@@ -116,6 +121,8 @@ def _encode_agent(message: Message, losses: Losses) -> JsonObject:
     if text:
         said["content"] = text
     if calls:
+        # "Required unless `tool_calls` or `function_call` is specified"
+        # (SPEC/chat/chat_completion_assistant_message_param.py): null is legal, and says that there is none.
         said.setdefault("content", None)
         said["tool_calls"] = calls
         said |= _thoughts(message.parts)
@@ -149,6 +156,7 @@ def _encode_file(part: FilePart, losses: Losses) -> JsonObject | None:
         return None
     if media_type in _AUDIO:
         data = data_url(part).partition(",")[2]
+        # wav and mp3, and no URL (SPEC/chat/chat_completion_content_part_input_audio_param.py).
         return {"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO[media_type]}}
     if media_type.startswith("text/") or media_type == "application/json":
         losses.note(Feature.FILE_BYTES, "a text file is sent as text")

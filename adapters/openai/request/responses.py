@@ -41,10 +41,13 @@ def encode_response(
         "model": model,
         "input": list(items),
         "stream": True,
+        # Or there would be nothing to go on from (SPEC/responses/response_create_params.py, previous_response_id).
         "store": True,
         **pick_members(config, _PASSED),
     }
     if previous is not None:
+        # Instructions do not carry over, and are sent each time (SPEC/responses/response_create_params.py,
+        # instructions).
         body["previous_response_id"] = previous
     # What chat completions call these (max_tokens is the older name), for callers that configure in their words.
     for name in ("max_completion_tokens", "max_tokens"):
@@ -90,6 +93,8 @@ def encode_items(messages: Iterable[Message], losses: Losses) -> Iterator[JsonOb
                         yield _encode_result(calls[part.call_id], part)
             case "agent":
                 if text := "".join(shown_text(part, losses) for part in message.parts):
+                    # SPEC/responses/easy_input_message_param.py: as text, because `output_text` wants the ids of the
+                    # item that it was.
                     yield {"role": "assistant", "content": text}
                 for part in message.parts:
                     if isinstance(part, ToolCallPart):
@@ -116,6 +121,7 @@ def _encode_result(call: ToolCallPart, result: ToolResultPart) -> JsonObject:
     kind = call_kind(call)
     if kind == "mcp_approval_request":
         yes = not result.error and is_approved(result.output)
+        # SPEC/responses/response_input_item_param.py, McpApprovalResponse.
         return {"type": "mcp_approval_response", "approval_request_id": call.call_id, "approve": yes}
     name = "custom_tool_call_output" if kind == "custom" else "function_call_output"
     return {"type": name, "call_id": call.call_id, "output": text_of_json(result.output)}
@@ -125,6 +131,7 @@ def _encode_file(part: FilePart, losses: Losses) -> JsonObject | None:
     """Images and files, by their bytes or by URL."""
     if (part.media_type or "").startswith("image/") and (part.inline is not None or part.url is not None):
         url = part.url if part.inline is None else data_url(part)
+        # `detail` is required here (SPEC/responses/response_input_image_param.py), and not in chat.
         return {"type": "input_image", "image_url": url, "detail": "auto"}
     if part.inline is not None:
         return {"type": "input_file", "filename": part.name or "file", "file_data": data_url(part)}
