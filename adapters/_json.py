@@ -79,7 +79,7 @@ def most_values(connection: ASGIConnection[Any, Any, Any, Any]) -> int:
 
 
 async def parse(raw: bytes, values: int = DEFAULT_VALUES) -> Json:
-    """The same as `parse_json`, beside the loop where it takes long."""
+    """The same as `parse_json`, beside the loop where it takes long. Raises invalid, too_large."""
     return parse_json(raw, values) if len(raw) <= _SMALL else await aside(partial(parse_json, raw, values))
 
 
@@ -89,6 +89,7 @@ def parse_json(raw: bytes, values: int = DEFAULT_VALUES) -> Json:
     if len(raw) > values and count_values(raw, values) > values:
         raise FaultError(FaultCode.TOO_LARGE, f"The body holds more than {values} JSON values.", limit=values)
     try:
+        # RFC 8259, 6: no NaN and no Infinity, which pydantic's parser would take.
         value: Json = from_json(raw, allow_inf_nan=False)
     except ValueError as error:
         raise FaultError(FaultCode.INVALID, f"The body is not JSON: {error}") from error

@@ -93,6 +93,7 @@ class Calls(ABC):
                 follow_redirects=False,
                 **more,
             ) as response:
+                # Nor is a redirect an answer: following it would take the headers to another host.
                 if response.status_code >= 300:
                     raise await self.read_refusal(response)
                 yield response

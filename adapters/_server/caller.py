@@ -66,5 +66,6 @@ _UNPRINTABLE = re.compile(r'[^\x20-\x7e]|["\\]')
 
 def loss_header(losses: Iterable[Loss]) -> dict[str, str]:
     """`Babelgate-Loss`, an RFC 8941 dictionary of feature → what got lost; no header where nothing did."""
+    # RFC 8941, 3.3.3: a string is printable ASCII, without quotes and backslashes where none is escaped.
     value = ", ".join(f'{loss.feature}="{_UNPRINTABLE.sub("?", loss.how)}"' for loss in dict.fromkeys(losses))
     return {"Babelgate-Loss": value} if value else {}

@@ -67,11 +67,13 @@ def _invalid(reply_id: RequestId, method: str, message: str) -> Reply:
 
 def _check_request(request: Json) -> Reply | dict[str, Any]:
     """The request as the library can take it, or what is wrong with it. The id is kept wherever it can be read."""
+    # JSON-RPC 2.0, 6, has batches; A2A does not use them (a2a-sdk 1.3.0: -32600, too).
     if isinstance(request, list):
         return _invalid(None, "", "Batches are not supported.")
     if not isinstance(request, dict):
         return _invalid(None, "", "A request must be an object.")
     given = request.get("id")
+    # JSON-RPC 2.0, 4: a string, a number or null.
     known = given is None or (isinstance(given, str | int | float) and not isinstance(given, bool))
     reply_id: RequestId = given if known else None  # pyright: ignore[reportAssignmentType]
     method = request.get("method")
@@ -83,6 +85,7 @@ def _check_request(request: Json) -> Reply | dict[str, Any]:
     if not name:
         return _invalid(reply_id, name, 'The member "method" must be a string, and not empty.')
     params = request.get("params")
+    # JSON-RPC 2.0, 4.2: a structured value, or left out; null is taken for the latter.
     if params is not None and not isinstance(params, dict | list):
         return _invalid(reply_id, name, 'The member "params" must be an object.')
     checked: dict[str, Any] = {"jsonrpc": "2.0", "method": name, "params": {} if params is None else params}
@@ -105,6 +108,7 @@ async def dispatch(request: Json, methods: Table, context: Any) -> Reply | None:
         deserializer=_as_is,
         validator=_as_is,
     )
+    # JSON-RPC 2.0, 4.1: a request without an id.
     if response is None:
         return None
     if hasattr(response, "_value"):

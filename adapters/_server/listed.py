@@ -100,6 +100,7 @@ class _Body:
     headers: Mapping[str, str]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        # ASGI 3.0, http.response.start: names in lower case.
         head = [(name.lower().encode(), value.encode("latin-1")) for name, value in self.headers.items()]
         async with aclosing(self.pieces):
             await send({"type": "http.response.start", "status": 200, "headers": head})

@@ -70,7 +70,7 @@ def upload(ledger: Ledger, owner: str, thread_id: str, added: ArtifactAdded, aft
 
 
 def update(ledger: Ledger, owner: str, asked: StateUpdate, checkpoint_id: str) -> None:
-    """Append a revision, after what is said in it."""
+    """Append a revision, after what is said in it. Raises not_found, conflict."""
     state = need_idle_thread(ledger, owner, asked.thread_id)
     say(ledger, state, asked.messages)
     saved = StateSaved(
@@ -85,7 +85,7 @@ def update(ledger: Ledger, owner: str, asked: StateUpdate, checkpoint_id: str) -
 
 
 def save(ledger: Ledger, owner: str, thread_id: str, saved: StateSaved) -> None:
-    """Append a revision that was made by the agent whose state it is."""
+    """Append a revision that was made by the agent whose state it is. Raises not_found, conflict."""
     ledger.append(need_idle_thread(ledger, owner, thread_id), saved)
 
 

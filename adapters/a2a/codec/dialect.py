@@ -362,25 +362,39 @@ class Dialect(ABC):
     # Coming in
 
     @abstractmethod
-    def decode_send(self, params: JsonObject) -> Send: ...
+    def decode_send(self, params: JsonObject) -> Send:
+        """Raises invalid."""
+        ...
 
     @abstractmethod
-    def decode_get(self, params: JsonObject) -> Get: ...
+    def decode_get(self, params: JsonObject) -> Get:
+        """Raises invalid."""
+        ...
 
     @abstractmethod
-    def decode_task_id(self, params: JsonObject) -> str: ...
+    def decode_task_id(self, params: JsonObject) -> str:
+        """Raises invalid."""
+        ...
 
     @abstractmethod
-    def decode_list(self, params: JsonObject) -> Listing: ...
+    def decode_list(self, params: JsonObject) -> Listing:
+        """Raises invalid."""
+        ...
 
     @abstractmethod
-    def decode_push(self, params: JsonObject) -> Push: ...
+    def decode_push(self, params: JsonObject) -> Push:
+        """Raises invalid."""
+        ...
 
     @abstractmethod
-    def decode_push_name(self, params: JsonObject) -> PushName: ...
+    def decode_push_name(self, params: JsonObject) -> PushName:
+        """Raises invalid."""
+        ...
 
     @abstractmethod
-    def decode_push_list(self, params: JsonObject) -> PushListing: ...
+    def decode_push_list(self, params: JsonObject) -> PushListing:
+        """Raises invalid."""
+        ...
 
     @staticmethod
     def encode_base64(data: bytes) -> str:

@@ -84,6 +84,8 @@ class _Run(UpstreamRun):
         try:
             async with self._upstream.open_response("POST", path, body) as response:
                 if known is None:
+                    # Not in the OpenAPI, and sent by SDK 1.0.3: a stream that breaks before its first event leaves an
+                    # id to look for.
                     reader.run_id = response.headers.get("run-id")
                 yield self._begin(known)
                 if not is_stream(response):
@@ -91,6 +93,7 @@ class _Run(UpstreamRun):
                     return
                 async with aclosing(FrameStream(response)) as frames:
                     async for frame in frames:
+                        # OpenAI's last frame. ACP has none of its own.
                         if frame.data != b"[DONE]":
                             yield self._read(await parse_answer(frame.data))
                         if reader.stopped:
@@ -117,6 +120,7 @@ class _Run(UpstreamRun):
         if not is_gone(error.fault):
             return False
         with suppress(FaultError):
+            # Not by `await_request`: SDK 1.0.3 never clears it.
             return _run(await self._upstream.get(run_path(run_id))).status != "awaiting"
         return False
 
@@ -128,6 +132,7 @@ class _Run(UpstreamRun):
         reader, awaits, backoff = self._reader, await _questions_before(self._call), Backoff(FIRST_WAIT, LAST_WAIT)
         while not reader.stopped:
             run, listed = await backoff.look(self._look) or (None, [])
+            # The list has no cursor: it is read whole, and begins with what was told.
             rest = _after(listed, awaits)[reader.seen :]
             for number, event in enumerate(rest):
                 if number % _AT_ONCE == 0:  # others come in between: there may be tens of thousands
@@ -188,7 +193,10 @@ class _Run(UpstreamRun):
         return to_json(body)
 
     def _resume(self) -> bytes:
+        # Only while the gateway's own state says that it waits: SDK 1.0.3 takes an answer to a run that has ended if it
+        # once awaited, and leaves it in-progress for ever.
         request = w.RunResumeRequest(await_resume=encode_answer(self._call, self._view), mode="stream")
+        # Without `run_id`, as both official clients send it.
         return request.model_dump_json(exclude={"run_id"}).encode()
 
 

@@ -34,6 +34,7 @@ class HttpClient(Calls):
             return await self.json(response)
 
     async def cancel(self, run_id: str) -> None:
+        # paths./runs/{run_id}/cancel: no body.
         async with self.open_response("POST", run_path(run_id) + "/cancel"):
             pass
 

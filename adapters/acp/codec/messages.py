@@ -75,7 +75,7 @@ def _utc(time: str | None) -> str | None:
 
 
 def decode_message(message: w.Message, *, agent: str | None = None) -> Message:
-    """`agent` = whose name in a role is no news."""
+    """`agent` = whose name in a role is no news. Raises invalid."""
     role, name = decode_role(message.role, agent)
     parts = tuple(found for index, part in enumerate(message.parts) for found in decode_part(part, index))
     extra = message_extra(message, *_TIMES)
@@ -126,6 +126,7 @@ def encode_question(event: InterruptRaised, view: View, at: int) -> JsonObject:
 
 
 def decode_question(await_request: JsonObject | None, *, agent: str | None = None) -> InterruptRaised:
+    """Raises invalid."""
     request = await_request or {}
     # components.schemas.AwaitRequest: any object; only the SDK's own servers always put a message in it.
     if not isinstance(request.get("message"), dict):
@@ -168,7 +169,7 @@ def encode_answer(call: Invocation, view: View) -> JsonObject:
 
 def decode_answer(await_resume: JsonObject) -> tuple[Json, Message]:
     """The answer as a value (JSON where the caller sent JSON, else the text), and as the caller said it. The OpenAPI
-    allows any object: one that holds no message is the value itself."""
+    allows any object: one that holds no message is the value itself. Raises invalid."""
     if await_resume.get("type") == "message" or isinstance(await_resume.get("message"), dict):
         message = decode_message(validate(w.Message, await_resume.get("message")))
         message = message.model_copy(update={"role": "user", "name": None})

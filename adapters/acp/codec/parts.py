@@ -235,7 +235,8 @@ def _is_text(media_type: str) -> bool:
 
 
 def decode_part(part: w.MessagePart, index: int = 0) -> list[Part]:
-    """What one wire part says: its content, and what its metadata tells. `index` names tool calls, which have no id."""
+    """What one wire part says: its content, and what its metadata tells. `index` names tool calls, which have no id.
+    Raises invalid for content that is not the base64 it says it is."""
     if _is_plain(part):
         return [TextPart(text=part.content or "")]
     found: list[Part] = []

@@ -39,10 +39,12 @@ class HttpClient(Calls):
     async def post(self, path: str, body: JsonObject, until: float | None = None) -> Json:
         # Its connection is not used again: the Python SDK's server hangs up after a step that failed.
         headers = {**_JSON, "Connection": "close"}
+        # Always with a body: the JavaScript SDK 1.0.5 answers 415 to none.
         async with _before(until), self.request("POST", path, headers, body=to_json(body)) as response:
             return await self.json(response)
 
     async def upload(self, path: str, name: str, content: bytes, until: float | None = None) -> Json:
+        # OpenAPI v1, uploadAgentTaskArtifacts.
         files = {"file": (name, content, "application/octet-stream")}
         async with _before(until), self.request("POST", path, _JSON, files=files) as response:
             return await self.json(response)

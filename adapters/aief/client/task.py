@@ -82,6 +82,7 @@ class Task:
 
     async def step(self, body: JsonObject) -> StepEvents:
         """Have a step done. It is never asked for twice: the first time may have reached the agent."""
+        # The answer counts: a GET of the step gives the task's first one on the Python SDK 1.0.2.
         answer = await self._upstream.post(f"{self._path}/steps", body, self._until)
         with blaming_the_agent():
             return self._reader.read(answer)
@@ -90,6 +91,7 @@ class Task:
         """Whether a step was refused because none is left: then all that there are are completed. One that failed is
         not; a server that does not list its steps does not know."""
         try:
+            # The JavaScript SDK 1.0.5 answers 500 to this list.
             statuses = await self._pages("steps", "step_id", lambda step: step.get("status"))
         except FaultError:
             return False
@@ -141,6 +143,7 @@ class Task:
         `total_pages` is wrong on the Python SDK, and some servers give the same page for ever."""
         found: dict[str, T] = {}
         for page in range(1, MAX_PAGES + 1):
+            # The Python SDK 1.0.2 ignores both for artifacts, and gives them as a bare array.
             query = f"?current_page={page}&page_size={PAGE_SIZE}"
             answer = await self._upstream.get(f"{self._path}/{name}{query}", self._until, limit)
             items = _items(answer, name)

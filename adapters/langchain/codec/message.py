@@ -97,7 +97,7 @@ def removed_id(value: Json) -> str | None:
 
 
 def decode_messages(value: Json) -> tuple[Message, ...]:
-    """A list of messages, or one."""
+    """A list of messages, or one. Raises invalid."""
     if value is None:
         return ()
     return tuple(decode_message(each) for each in (value if isinstance(value, list) else [value]))

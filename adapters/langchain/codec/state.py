@@ -79,7 +79,7 @@ class Input:
 
 def decode_input(value: Json) -> Input:
     """Messages are under `messages`, or the input is a list of them, or it is the caller's text. Whatever else there is
-    is data."""
+    is data. Raises invalid."""
     if isinstance(value, str):
         return Input(messages=(decode_message(value),))
     if isinstance(value, list) and value and all(is_message(each) for each in value):

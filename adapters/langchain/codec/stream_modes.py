@@ -53,6 +53,7 @@ def parse_modes(value: Json, dialect: Dialect = "langgraph") -> tuple[str, ...]:
 
 
 def parse_thread_modes(value: Json) -> tuple[str, ...]:
+    """Raises invalid."""
     return _parse(value, THREAD_MODES, "run_modes")
 
 

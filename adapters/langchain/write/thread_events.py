@@ -140,7 +140,7 @@ class ThreadEvents(EventWriter):
         data = payload()
         params: JsonObject = {
             "namespace": list(ns),
-            # Milliseconds (CDDL 0.0.13, EventParams).
+            # Milliseconds (CDDL 0.0.13, Timestamp).
             "timestamp": self._record.at // 1000,
             "data": to_camel_case(data) if camel and channel in _SPELLED else data,
         }

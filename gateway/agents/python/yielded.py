@@ -179,7 +179,8 @@ class Utterance:
             raise _invalid(f"a value of type {type(item).__name__} with a wrong {where}: {wrong['msg']}") from error
 
     def answer(self, value: object) -> list[Event]:
-        """The events of a returned value: text is a whole message, other JSON the structured output."""
+        """The events of a returned value: text is a whole message, other JSON the structured output. Raises
+        agent_invalid."""
         if isinstance(value, str):
             whole = PartAdded(part=TextPart(text=check_text(str(value))))
             return [*self.close(), MessageStarted(), whole, MessageEnded()]
