@@ -1,15 +1,18 @@
 """The methods of an A2A server, by JSON-RPC or REST: what they answer as JSON, in no binding's envelope."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import replace
 from itertools import count
 from typing import Final
 from urllib.parse import quote
 
+import httpx
 from pydantic_core import to_json
 
+from adapters._client.answers import parse_answer
+from adapters._client.frames import FrameStream, is_stream
 from adapters.a2a.agents.interface import Interface
 from adapters.a2a.client.http import HttpClient
 from adapters.a2a.codec import v0_3, v0_3_rest, v1_0
@@ -36,6 +39,41 @@ _OLD: Final = {
 }
 
 
+class Replies:
+    """What a server says to one call: the data of each event of its stream; of an answer that is none, the answer.
+    `unwrap` takes the binding's envelope off."""
+
+    def __init__(self, upstream: HttpClient, response: httpx.Response, unwrap: Callable[[Json], Json]) -> None:
+        self._upstream = upstream
+        self._response = response
+        self._is_stream = is_stream(response)
+        self._frames = FrameStream(response)
+        self._unwrap = unwrap
+
+    def __aiter__(self) -> "Replies":
+        return self
+
+    async def __anext__(self) -> Json:
+        """Raises agent_invalid, what the server says instead of a reply, and what breaks the connection."""
+        if not self._is_stream:
+            if self._response.is_stream_consumed:
+                raise StopAsyncIteration
+            return self._unwrap(await self._upstream.json(self._response))
+        async for frame in self._frames:
+            if frame.data.strip() not in (b"", b"[DONE]"):
+                return self._unwrap(await parse_answer(frame.data))
+        if self._frames.broken is not None:
+            raise self._frames.broken
+        raise StopAsyncIteration
+
+    async def drain(self, seconds: float) -> None:
+        if self._is_stream:
+            await self._frames.drain(seconds)
+
+    async def aclose(self) -> None:
+        await self._frames.aclose()
+
+
 class Binding(ABC):
     rule: DataRule = "any"
 
@@ -47,10 +85,9 @@ class Binding(ABC):
         self._headers = {"A2A-Version": "1.0"} if interface.version == "1.0" else {}
 
     @abstractmethod
-    async def send(self, params: JsonObject) -> Json: ...
-
-    @abstractmethod
-    def stream(self, params: JsonObject) -> AsyncGenerator[Json]: ...
+    def open_send(self, params: JsonObject) -> AbstractAsyncContextManager["Replies"]:
+        """As a stream, where the interface has streams."""
+        ...
 
     @abstractmethod
     async def get(self, task_id: str, context_id: str | None) -> Json: ...
@@ -59,7 +96,7 @@ class Binding(ABC):
     async def cancel(self, task_id: str, context_id: str | None) -> None: ...
 
     @abstractmethod
-    def subscribe(self, task_id: str) -> AsyncGenerator[Json]: ...
+    def open_subscription(self, task_id: str) -> AbstractAsyncContextManager["Replies"]: ...
 
     def instead(self, error: FaultError) -> "Binding | None":
         """What is left to try where the server does not know the method or the version."""
@@ -101,27 +138,24 @@ class _JsonRpc(Binding):
         ) as response:
             return _result(await self._upstream.json(response))
 
-    async def _calls(self, method: str, params: JsonObject) -> AsyncGenerator[Json]:
+    @asynccontextmanager
+    async def _open(self, method: str, params: JsonObject, accept: str = _STREAM) -> AsyncGenerator[Replies]:
         body = self._request(method, params)
         async with (
             self._upstream.open_response(
-                "POST", self.interface.url, accept=_STREAM, body=body, headers=self._headers
+                "POST", self.interface.url, accept=accept, body=body, headers=self._headers
             ) as response,
-            aclosing(self._upstream.values(response)) as values,
+            aclosing(Replies(self._upstream, response, _result)) as replies,
         ):
-            async for value in values:
-                yield _result(value)
+            yield replies
 
     def _task(self, task_id: str, context_id: str | None) -> JsonObject:
         """LangGraph's server wants the context too, and is spoken to in 0.3."""
         old = self.interface.version == "0.3" and context_id
         return {"id": task_id, "contextId": context_id} if old else {"id": task_id}
 
-    async def send(self, params: JsonObject) -> Json:
-        return await self._call("send", params)
-
-    def stream(self, params: JsonObject) -> AsyncGenerator[Json]:
-        return self._calls("stream", params)
+    def open_send(self, params: JsonObject) -> AbstractAsyncContextManager[Replies]:
+        return self._open("stream", params) if self.interface.streams else self._open("send", params, _JSON)
 
     async def get(self, task_id: str, context_id: str | None) -> Json:
         return await self._call("get", self._task(task_id, context_id))
@@ -129,8 +163,8 @@ class _JsonRpc(Binding):
     async def cancel(self, task_id: str, context_id: str | None) -> None:
         await self._call("cancel", self._task(task_id, context_id))
 
-    def subscribe(self, task_id: str) -> AsyncGenerator[Json]:
-        return self._calls("subscribe", {"id": task_id})
+    def open_subscription(self, task_id: str) -> AbstractAsyncContextManager[Replies]:
+        return self._open("subscribe", {"id": task_id})
 
 
 def _result(value: Json) -> Json:
@@ -160,22 +194,23 @@ class _Rest(Binding):
         ) as response:
             return _payload(await self._upstream.json(response))
 
-    async def _calls(self, method: str, path: str, params: JsonObject | None = None) -> AsyncGenerator[Json]:
+    @asynccontextmanager
+    async def _open(
+        self, method: str, path: str, params: JsonObject | None = None, accept: str = _STREAM
+    ) -> AsyncGenerator[Replies]:
         body = None if params is None else to_json(params)
         async with (
             self._upstream.open_response(
-                method, self._base + path, accept=_STREAM, body=body, headers=self._headers
+                method, self._base + path, accept=accept, body=body, headers=self._headers
             ) as response,
-            aclosing(self._upstream.values(response)) as values,
+            aclosing(Replies(self._upstream, response, _payload)) as replies,
         ):
-            async for value in values:
-                yield _payload(value)
+            yield replies
 
-    async def send(self, params: JsonObject) -> Json:
-        return await self._call("POST", "/message:send", params)
-
-    def stream(self, params: JsonObject) -> AsyncGenerator[Json]:
-        return self._calls("POST", "/message:stream", params)
+    def open_send(self, params: JsonObject) -> AbstractAsyncContextManager[Replies]:
+        if self.interface.streams:
+            return self._open("POST", "/message:stream", params)
+        return self._open("POST", "/message:send", params, _JSON)
 
     async def get(self, task_id: str, context_id: str | None) -> Json:
         return await self._call("GET", _path(task_id))
@@ -183,8 +218,8 @@ class _Rest(Binding):
     async def cancel(self, task_id: str, context_id: str | None) -> None:
         await self._call("POST", f"{_path(task_id)}:cancel", {})
 
-    def subscribe(self, task_id: str) -> AsyncGenerator[Json]:
-        return self._calls("GET", f"{_path(task_id)}:subscribe")
+    def open_subscription(self, task_id: str) -> AbstractAsyncContextManager[Replies]:
+        return self._open("GET", f"{_path(task_id)}:subscribe")
 
 
 def _path(task_id: str) -> str:

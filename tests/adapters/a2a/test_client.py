@@ -9,6 +9,7 @@ from typing import Any, cast
 import httpx
 import pytest
 
+from adapters._client import driver
 from adapters._sse import frame
 from adapters.a2a import client as client_module
 from adapters.a2a.client import Client
@@ -637,7 +638,7 @@ async def test_a_server_that_refuses_a_cancel_holds_nobody_up(far: Far, agent: C
 async def test_a_server_that_does_not_answer_a_cancel_holds_nobody_up(
     far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "CANCEL_TIMEOUT", 0.05)
+    monkeypatch.setattr(driver, "CANCEL_TIMEOUT", 0.05)
     far.set("SendStreamingMessage", STARTED)
     far.set("CancelTask", [b""])
     far.holds = True
