@@ -1,26 +1,23 @@
-"""Server-Sent Events both ways: streams that handlers answer with, and frames read from an upstream's stream.
+"""Server-Sent Events both ways: streams that handlers answer with, and the parser of those that agents' servers send.
 
 The only importer of sse-starlette. What is yielded goes out untouched, so every byte of a frame is the protocol's own.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-import httpx
 from litestar import Response
 from sse_starlette.sse import EventSourceResponse, SendTimeoutError
 
-from adapters._client.answers import ANSWER_LIMIT, pieces
+from adapters._client.answers import ANSWER_LIMIT
 from canonical import FaultCode, FaultError
 
 HEARTBEAT: Final = b": heartbeat\n\n"
 SEND_TIMEOUT: Final = 60.0
 """Seconds for which a reader may refuse to take one chunk before it is cut off."""
-_SLICE: Final = 16 * 1024
-"""Bytes that are cut into lines at once."""
 
 
 class _Source(EventSourceResponse):
@@ -190,18 +187,6 @@ class Frames:
 
     def all(self, chunks: Iterable[bytes]) -> list[Frame]:
         return [found for chunk in chunks for found in self.feed(chunk)]
-
-
-async def read_frames(response: httpx.Response, *, limit: int = ANSWER_LIMIT) -> AsyncGenerator[Frame, None]:
-    """The frames of an upstream's answer. Raises agent_invalid for one that is larger than `limit`."""
-    frames = Frames(limit)
-    async with aclosing(pieces(response)) as chunks:
-        async for chunk in chunks:
-            for start in range(0, len(chunk), _SLICE):
-                if start:  # others come in between: a chunk may be of thousands of lines
-                    await asyncio.sleep(0)
-                for found in frames.feed(chunk[start : start + _SLICE]):
-                    yield found
 
 
 def _too_long(limit: int) -> FaultError:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from litestar import Litestar, Request, Response, get
 from pydantic_core import from_json, to_json
 
-from adapters._sse import HEARTBEAT, Frame, Frames, event_stream, frame, read_frames
+from adapters._sse import HEARTBEAT, Frame, Frames, event_stream, frame
 from canonical import FaultCode, FaultError
 from tests import loopback
 from tests.bridge import client
@@ -160,12 +160,3 @@ async def test_no_task_goes_on_polling_after_a_stream() -> None:
         await http.get("/")
     left = asyncio.all_tasks() - {asyncio.current_task()}
     assert [task.get_coro().__qualname__ for task in left] == []  # type: ignore[union-attr]
-
-
-async def test_frames_are_read_from_an_answer_as_they_come() -> None:
-    source = Source()
-    async with client(app(source.frames)) as http, http.stream("GET", "/") as response:
-        frames = read_frames(response)
-        async with asyncio.timeout(BOUND):
-            assert await anext(frames) == Frame(b"1")
-        await frames.aclose()

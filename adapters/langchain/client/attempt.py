@@ -1,24 +1,16 @@
 """State of a run on another LangGraph server, as far as the server has told of it."""
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
-from pydantic import BaseModel
-
-from adapters._json import validate
 from adapters.langchain.client.urls import Route, check_id
 from adapters.langchain.read.run_frames import EventReader
-from canonical import Event, FaultCode, FaultError, Message
+from canonical import Event, Message
 from canonical.event import UpstreamBound
-from canonical.value import Json
-
-M = TypeVar("M", bound=BaseModel)
 
 
 @dataclass(slots=True)
-class UpstreamRun:
+class Attempt:
     reader: EventReader
     route: Route
     history: Sequence[Message] = ()
@@ -44,19 +36,3 @@ class UpstreamRun:
             ids |= {"thread": self.route.thread_id, "task": self.route.thread_id}
         notes, self.notes = self.notes, []
         return [UpstreamBound(protocol="langgraph", ids=ids), *notes]
-
-
-def valid(model: type[M], value: Json) -> M:
-    with blaming_the_agent():
-        return validate(model, value)
-
-
-@contextmanager
-def blaming_the_agent() -> Generator[None]:
-    """What breaks the protocol here is the agent's server, and not whoever called the gateway."""
-    try:
-        yield
-    except FaultError as error:
-        if error.fault.code is not FaultCode.INVALID:
-            raise
-        raise FaultError(FaultCode.AGENT_INVALID, f"The agent breaks its protocol: {error.fault.message}") from error

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import uuid4
 
-from adapters.langchain.client.attempt import UpstreamRun, valid
+from adapters._client.blame import decode_reply
+from adapters.langchain.client.attempt import Attempt
 from adapters.langchain.client.http import HttpClient
 from adapters.langchain.client.resume import NOT_THERE
 from adapters.langchain.client.urls import Layout, Route, check_id
@@ -17,7 +18,7 @@ from canonical.event import LossNoted, StateSaved
 from canonical.feature import Feature
 
 
-async def place(upstream: HttpClient, work: UpstreamRun, call: Invocation, layout: Layout) -> None:
+async def place(upstream: HttpClient, work: Attempt, call: Invocation, layout: Layout) -> None:
     """Raises agent_invalid."""
     work.route = Route(layout, None)
     if call.answers:
@@ -37,7 +38,7 @@ async def place(upstream: HttpClient, work: UpstreamRun, call: Invocation, layou
     await _begin(upstream, work, call)
 
 
-async def _begin(upstream: HttpClient, work: UpstreamRun, call: Invocation) -> None:
+async def _begin(upstream: HttpClient, work: Attempt, call: Invocation) -> None:
     """A thread of its own, which is told what was said before."""
     work.history = call.history
     if call.input.checkpoint is not None and work.route.layout == "langgraph":
@@ -47,7 +48,7 @@ async def _begin(upstream: HttpClient, work: UpstreamRun, call: Invocation) -> N
         work.route.thread_id, work.fresh = str(uuid4()), True
         return
     try:
-        work.route.thread_id = check_id(valid(w.Thread, await upstream.post("/threads", {})).thread_id)
+        work.route.thread_id = check_id(decode_reply(w.Thread, await upstream.post("/threads", {})).thread_id)
     except FaultError as error:
         if status_of(error.fault) not in NOT_THERE:
             raise
@@ -61,7 +62,7 @@ async def _going_on(upstream: HttpClient, thread_id: str) -> str | None:
     is, because new input would take its question away: what is new is said to a copy."""
     path = Route("langgraph", thread_id).thread
     try:
-        thread = valid(w.Thread, await upstream.get(path))
+        thread = decode_reply(w.Thread, await upstream.get(path))
     except FaultError as error:
         if status_of(error.fault) == 404:
             return None
@@ -70,7 +71,7 @@ async def _going_on(upstream: HttpClient, thread_id: str) -> str | None:
     if not waits:
         return thread_id
     try:
-        return check_id(valid(w.Thread, await upstream.post(f"{path}/copy")).thread_id)
+        return check_id(decode_reply(w.Thread, await upstream.post(f"{path}/copy")).thread_id)
     except FaultError as error:
         if status_of(error.fault) in NOT_THERE:
             return thread_id

@@ -8,7 +8,7 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from adapters.langchain import client as client_module
+from adapters._client import driver
 from adapters.langchain.client import Client
 from adapters.langchain.client import resume as following
 from canonical import Event, FaultCode, FaultError, Invocation, Message, Record, RunStatus
@@ -510,7 +510,7 @@ async def test_a_run_that_was_created_and_never_heard_of_is_found_and_cancelled(
 async def test_a_server_that_does_not_hear_of_a_cancel_holds_nobody_up(
     far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "CANCEL_TIMEOUT", 0.05)
+    monkeypatch.setattr(driver, "CANCEL_TIMEOUT", 0.05)
     far.set(CREATE, Frames(STREAM[:3], holds=True))
     far.set(CANCEL, Frames([], holds=True))
     async with asyncio.timeout(BOUND):

@@ -1,0 +1,325 @@
+"""One activation of an agent on a LangGraph server, or on one that speaks the Agent Protocol."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+from typing import Final
+
+from adapters._client.answers import parse_answer
+from adapters._client.backoff import in_time
+from adapters._client.blame import blaming_the_agent, decode_reply
+from adapters._client.driver import Stage, UpstreamRun
+from adapters._client.frames import DRAIN, FrameStream
+from adapters._sse import Frame
+from adapters.langchain.client.attempt import Attempt
+from adapters.langchain.client.resume import ResumableStream
+from adapters.langchain.client.server import Server
+from adapters.langchain.client.thread import place
+from adapters.langchain.client.urls import Layout, Route
+from adapters.langchain.codec.content import as_object
+from adapters.langchain.errors.decode import decode_error, status_of
+from adapters.langchain.read.run_frames import EventReader, saved_checkpoints
+from adapters.langchain.request import (
+    MODES,
+    InputSchema,
+    encode_answers,
+    encode_command,
+    encode_input,
+    encode_messages,
+    encode_run,
+)
+from adapters.langchain.wire import replies as w
+from canonical import Event, FaultCode, FaultError, Invocation, Record
+from canonical.event import LossNoted, UpstreamBound
+from canonical.feature import Feature
+from canonical.replay import agent_events
+from canonical.value import Json, JsonObject
+
+LOOK_TIMEOUT: Final = 10.0
+"""Seconds that looking for a run may take."""
+
+
+class Run(UpstreamRun):
+    """A run that is created or, with `is_attached`, found again."""
+
+    def __init__(self, server: Server, call: Invocation, *, is_attached: bool) -> None:
+        self._server = server
+        self._call = call
+        self._is_attached = is_attached
+        self._work = Attempt(EventReader(), Route("langgraph", None))
+        self._following = self._follow()
+        self._asked: JsonObject = {}
+        self._past: Sequence[Record] = ()
+        self._joins = is_attached
+        """Nothing was heard yet of a run that was not created on this connection."""
+        self._refused: FaultError | None = None
+        """How the server refused to create the run, before it had said anything."""
+
+    @property
+    def is_cancellable(self) -> bool:
+        return self._work.sent and not self._work.over
+
+    async def cancel(self) -> None:
+        route = self._work.route
+        if route.run_id is None:
+            route.run_id = await self._find_run()
+        if route.run_id is not None:
+            await self._server.upstream.post(route.cancel)
+
+    async def _find_run(self) -> str | None:
+        """The run whose id was not told yet: it is known by the metadata that it was created with."""
+        route = self._work.route
+        if route.thread_id is None or route.layout == "openapi":
+            return None
+        listed = await self._server.upstream.get(route.runs)
+        for each in listed if isinstance(listed, list) else ():
+            run = decode_reply(w.Run, each)
+            if (run.metadata or {}).get("gateway_run") == self._call.run_id:
+                return run.run_id
+        return None
+
+    async def stages(self) -> AsyncGenerator[Stage]:
+        if self._is_attached:
+            await self._prepare_to_join()
+            yield self._read(None)
+        else:
+            await self._prepare_to_create()
+            while True:
+                self._following = self._follow()
+                yield self._read(self._body())
+                refused, self._refused = self._refused, None
+                if refused is None:
+                    break
+                if self._changes_form(refused):
+                    continue
+                if not await self._was_created(refused):
+                    raise refused
+                self._joins = True
+                yield self._read(None)
+                break
+        while await self._following.goes_on():
+            yield self._read(None)
+        yield self._begin()
+        yield self._end()
+        if not self._is_attached:
+            self._server.layout = self._work.route.layout
+
+    async def _prepare_to_create(self) -> None:
+        """What the request depends on: what the server is, and which of its threads the run goes into."""
+        server, work, call = self._server, self._work, self._call
+        dialect = await server.detect_dialect()
+        past = await call.past() if call.answers else ()
+        await server.learn()
+        layout: Layout = "langgraph" if dialect == "langgraph" else server.layout or "readme"
+        if layout == "readme":
+            await server.recognize()
+        await place(server.upstream, work, call, layout)
+        if any(answer.action == "decline" for answer in call.answers):
+            work.notes.append(LossNoted(feature=Feature.QUESTION, how="a refusal to answer is the answer null"))
+        base = call.input.checkpoint if work.checkpoint is None else None
+        work.reader = EventReader(dialect, saved_checkpoints(past), base, server.outputs)
+        self._asked = self._encode_request(past)
+        work.sent = True
+
+    async def _prepare_to_join(self) -> None:
+        server, call = self._server, self._call
+        run_id = call.upstream.get("run")
+        if run_id is None:
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this run")
+        dialect = await server.detect_dialect()
+        await server.learn()
+        self._past = await call.past()
+        layout: Layout = "langgraph" if dialect == "langgraph" else await server.detect_layout(call, run_id)
+        self._work.route = Route(layout, call.upstream.get("task"), run_id)
+        self._work.reader = EventReader(
+            dialect, saved_checkpoints(self._past, call.run_id), call.input.checkpoint, server.outputs
+        )
+        self._work.bound = self._work.sent = True
+        self._following = self._follow()
+
+    def _follow(self) -> ResumableStream:
+        work = self._work
+        return ResumableStream(
+            self._server.upstream, work.route, lambda: work.reader.has_ended, lambda: work.reader.complete
+        )
+
+    async def _read(self, body: JsonObject | None) -> Stage:
+        """One connection: to a run that the body creates, or to the one that is known."""
+        work, following = self._work, self._following
+        try:
+            async with following.connect(body) as response:
+                following.begin(response)
+                async with aclosing(FrameStream(response)) as frames:
+                    async for frame in frames:
+                        if following.takes(frame):
+                            yield await self._decode(frame)
+                        if work.reader.has_ended:
+                            await frames.drain(DRAIN)
+                            return
+                    if frames.broken is not None:
+                        raise frames.broken
+        except FaultError as error:
+            try:
+                following.end(error, creates=body is not None)
+            except FaultError:
+                if body is None or work.bound or work.reader.run_id:
+                    raise
+                self._refused = error
+        else:
+            following.end(None, creates=body is not None)
+
+    async def _decode(self, frame: Frame) -> Sequence[Event]:
+        work = self._work
+        again = self._tell_again(frame)
+        value = await parse_answer(frame.data)
+        with blaming_the_agent():
+            events = work.reader.read(frame.event, value)
+        work.over = work.reader.has_ended
+        return (*again, *work.bind(), *events)
+
+    def _tell_again(self, first: Frame | None) -> Sequence[Event]:
+        """What comes before the first frame that is heard of a run that was joined: what the log has of it, unless the
+        server tells all of it again. None = there was no frame."""
+        if not self._joins:
+            return ()
+        self._joins = False
+        tells_all = first is not None and first.event == "metadata"
+        self._following.missed = not tells_all
+        if not self._is_attached:
+            return ()
+        said = agent_events(self._past, self._call.run_id)
+        if not tells_all:
+            self._work.reader.recall(record for record in self._past if record.run_id == self._call.run_id)
+            return said
+        # Told again is also what stands before the first frame.
+        bound = [i for i, event in enumerate(said) if isinstance(event, UpstreamBound)]
+        self._work.bound = bool(bound)
+        return said[: _notes_end(said, bound[0] + 1)] if bound else ()
+
+    async def _begin(self) -> Stage:
+        """What is to be told of a run that no frame told of. Raises agent_invalid, where nothing did."""
+        yield self._tell_again(None)
+        yield self._work.bind()
+        if self._work.route.run_id is None:
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's stream ended before its run had begun")
+
+    async def _was_created(self, error: FaultError) -> bool:
+        """Whether the server has the run, and only its receipt was lost."""
+        if error.fault.code is not FaultCode.AGENT_UNREACHABLE or self._work.route.run_id is not None:
+            return False
+        with suppress(FaultError):
+            async with in_time(LOOK_TIMEOUT):
+                self._work.route.run_id = await self._find_run()
+        return self._work.route.run_id is not None
+
+    def _changes_form(self, error: FaultError) -> bool:
+        """Whether the server may understand it in another form."""
+        status = status_of(error.fault)
+        if status in (404, 405) and self._work.route.layout == "readme" and self._server.layout is None:
+            self._work.route.layout = "openapi"
+            return True
+        if status == 422 and self._work.route.layout == "langgraph" and self._server.modes is None:
+            self._server.modes = "langgraph-basic"
+            return True
+        if self._server.modes == "langgraph-basic":
+            self._server.modes = None
+        return False
+
+    def _encode_request(self, past: Sequence[Record]) -> JsonObject:
+        if self._call.answers:
+            asked = encode_answers(self._call, past)
+        elif self._work.route.layout == "langgraph":
+            given = encode_input(self._call, self._server.shape or InputSchema(), self._work.history)
+            asked = {"input": given}
+            if not self._call.messages and self._call.data is None and self._call.config.get("command"):
+                asked = {"input": None}
+        else:
+            asked = encode_messages(self._call, self._work.history)
+        command = {**encode_command(self._call), **as_object(asked.get("command"))}
+        return {**asked, "command": command} if command else asked
+
+    def _body(self) -> JsonObject:
+        route = self._work.route
+        form: str = route.layout
+        if form == "langgraph":
+            form = self._server.modes or form
+        elif form == "readme" and self._server.debugs:
+            form = "readme-debug"
+        body = encode_run(
+            self._call,
+            self._asked,
+            dialect="langgraph" if route.layout == "langgraph" else "agent-protocol",
+            agent=self._server.agent,
+            modes=MODES[form],
+            thread_id=route.thread_id if route.layout == "openapi" else None,
+            checkpoint=self._work.checkpoint,
+        )
+        return {**body, "if_not_exists": "create"} if self._work.fresh else body
+
+    async def _end(self) -> Stage:
+        """What the run came to."""
+        reader, following = self._work.reader, self._following
+        outcome: Json = None
+        if not reader.has_ended and (following.missed or (following.run and following.run.status == "error")):
+            outcome = await following.outcome()
+        run = following.run
+        status = reader.status or (run.status if run is not None else "success")
+        if reader.fault is None:
+            error = as_object(outcome).get("__error__")
+            reader.fault = None if error is None else decode_error(error)
+        if reader.fault is not None:
+            self._work.over = True
+            raise FaultError.of(reader.fault)
+        if following.missed:
+            values, messages = await self._values(outcome)
+            with blaming_the_agent():
+                told = reader.settle(values, messages)
+            yield told
+        if status == "interrupted" and not reader.asks:
+            await self._questions()
+        self._work.over = True
+        with blaming_the_agent():
+            events = self._ending(reader, run, status)
+        yield events
+
+    def _ending(self, reader: EventReader, run: w.Run | None, status: str) -> Sequence[Event]:
+        noted = [] if run is None else list(reader.account(run.metadata))
+        match status:
+            case "success":
+                return [*noted, *reader.finish()]
+            case "interrupted" | "cancelled" | "canceled":
+                return [*noted, *(reader.finish() if reader.asks else reader.end_by_cancel())]
+            case "timeout":
+                return [*noted, *reader.end_by_timeout()]
+            case "error":
+                raise FaultError.of(decode_error(None))
+            case _:
+                raise FaultError(
+                    FaultCode.AGENT_INVALID, f"The agent's run has a status that is unknown: {status[:50]}"
+                )
+
+    async def _values(self, outcome: Json) -> tuple[Json, Json]:
+        """The state at the end, and the messages where they stand beside it."""
+        told = as_object(outcome)
+        if outcome is None and self._work.route.thread_id is not None:
+            thread = decode_reply(w.Thread, await self._server.upstream.get(self._work.route.thread))
+            return thread.values, thread.messages
+        if self._work.route.layout == "langgraph" or "run" not in told:
+            return outcome, None
+        values = {**as_object(told.get("values")), **{k: v for k, v in told.items() if k == "__interrupt__"}}
+        return values, told.get("messages")
+
+    async def _questions(self) -> None:
+        """An Agent Protocol run that is interrupted waits for an answer, if its thread says for which."""
+        if self._work.route.thread_id is None:
+            return
+        with suppress(FaultError):
+            state = as_object(await self._server.upstream.get(f"{self._work.route.thread}/state"))
+            with blaming_the_agent():
+                self._work.reader.ask(state.get("interrupts"))
+
+
+def _notes_end(said: Sequence[Event], start: int) -> int:
+    """Past the losses that were noted before anything was said."""
+    while start < len(said) and isinstance(said[start], LossNoted):
+        start += 1
+    return start

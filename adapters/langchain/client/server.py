@@ -1,0 +1,100 @@
+"""What a server is and can: found out once, when it is needed first."""
+
+from typing import Final
+from urllib.parse import quote
+
+from adapters._server.caller import is_uuid
+from adapters.langchain.agents import decode_schemas
+from adapters.langchain.client.http import HttpClient
+from adapters.langchain.client.resume import NOT_THERE
+from adapters.langchain.client.urls import Layout, Route
+from adapters.langchain.codec.content import as_object
+from adapters.langchain.codec.state import assistant_id
+from adapters.langchain.codec.stream_modes import Dialect
+from adapters.langchain.errors.decode import status_of
+from adapters.langchain.request import InputSchema
+from canonical import FaultCode, FaultError, Invocation
+from canonical.value import JsonObject
+
+
+class Server:
+    """With one of its agents."""
+
+    def __init__(self, upstream: HttpClient, agent: str, dialect: Dialect | None) -> None:
+        self.upstream: Final = upstream
+        self.agent: Final = agent
+        self.dialect: Dialect | None = dialect
+        self.layout: Layout | None = None
+        self.modes: str | None = None
+        """The stream modes that it takes, where these are not all."""
+        self.debugs: bool | None = None
+        """The server is a gateway like this one, which tells of tools in the mode `debug`."""
+        self.shape: InputSchema | None = None
+        self.outputs: frozenset[str] | None = None
+
+    async def detect_layout(self, call: Invocation, run_id: str) -> Layout:
+        """The layout of the Agent Protocol, where no run of this client has shown it yet."""
+        thread_id = call.upstream.get("task")
+        if self.layout is None and thread_id is not None:
+            try:
+                await self.upstream.get(Route("readme", thread_id, run_id).run)
+                self.layout = "readme"
+            except FaultError as error:
+                if status_of(error.fault) not in NOT_THERE:
+                    raise
+                self.layout = "openapi"
+        return self.layout or "openapi"
+
+    async def detect_dialect(self) -> Dialect:
+        if self.dialect is None:
+            try:
+                await self.upstream.post("/assistants/search", {"limit": 1})
+                self.dialect = "langgraph"
+            except FaultError as error:
+                if status_of(error.fault) not in NOT_THERE:
+                    raise
+                self.dialect = "agent-protocol"
+        return self.dialect
+
+    async def recognize(self) -> None:
+        """A gateway like this one names itself in a header of each answer."""
+        if self.debugs is not None:
+            return
+        path = f"/agents/{quote(self.agent, safe='')}"
+        try:
+            async with self.upstream.open_response("GET", path, streams=False) as response:
+                self.debugs = "babelgate" in response.headers
+        except FaultError as error:  # the run itself tells of it
+            if status_of(error.fault) in NOT_THERE:
+                self.debugs = False
+
+    async def learn(self) -> None:
+        """What a graph takes and gives. Without it, it takes messages."""
+        if self.shape is not None or self.dialect != "langgraph":
+            return
+        try:
+            told = decode_schemas(await self.upstream.get(f"/assistants/{self.assistant_id}/schemas"))
+        except FaultError as error:
+            if error.fault.code is FaultCode.AGENT_UNREACHABLE:
+                raise
+            told = {}
+        # There is no schema of the input where the types of the graph are none that its server can describe.
+        self.shape = InputSchema(told.get("input") or told.get("state"))
+        outputs = as_object(as_object(told.get("output")).get("properties"))
+        self.outputs = frozenset(outputs) or None
+
+    async def of_assistant(self, path: str) -> JsonObject | None:
+        """None from a server that knows nothing of assistants."""
+        if await self.detect_dialect() != "langgraph":
+            return None
+        try:
+            told = await self.upstream.get(f"/assistants/{self.assistant_id}/{path}")
+        except FaultError as error:
+            if status_of(error.fault) in (*NOT_THERE, 422):
+                return None
+            raise
+        return told if isinstance(told, dict) else None
+
+    @property
+    def assistant_id(self) -> str:
+        return self.agent if is_uuid(self.agent) else assistant_id(self.agent)
