@@ -6,6 +6,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # One more than there are cores: tests wait, too.
 PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 
+# Compiled once, even where PYTHONDONTWRITEBYTECODE is set: tests start hundreds of interpreters, and each would compile all.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
+
 ROUNDS ?= 60
 SEED ?= 1
 

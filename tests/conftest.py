@@ -9,9 +9,11 @@ from typing import Any, NoReturn
 
 import hypothesis
 import pytest
+from xdist.scheduler import LoadScopeScheduling  # pyright: ignore[reportMissingTypeStubs]
 
 from tests.skip import SkipLock
 from tests.tier import TIERS, tier_of
+from tests.violations import ViolationScore
 
 # How long an example takes tells of the machine, not of the code.
 hypothesis.settings.register_profile(
@@ -39,6 +41,9 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="the tier `unit` alone, with few examples of each property")
     parser.addoption("--accept", action="store_true", help="rewrite the goldens; read the diff before you commit it")
+    parser.addoption(
+        "--whole-sets", action="store_true", help="show each violation to all requirements of its set: takes far longer"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -85,6 +90,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{tier}: the tier of a test, see tests/tier.py")
     if not hasattr(config, "workerinput"):  # reports of workers come here
         config.pluginmanager.register(SkipLock(config), "skip-lock")
+        config.pluginmanager.register(ViolationScore(), "violation-score")
+
+
+class _ByFile(LoadScopeScheduling):
+    """The tests of a file run in one process, and share its fixtures; but for groups of violations, of which each file
+    has minutes."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return nodeid if "::test_violations_" in nodeid else nodeid.partition("::")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    return _ByFile(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

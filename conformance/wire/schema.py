@@ -19,6 +19,8 @@ _PREFIX: Final = "#/$defs/"
 _SEEN: ContextVar[set[str]] = ContextVar("seen")
 _DEFINED: ContextVar[Mapping[str, Any]] = ContextVar("defined")
 """The validators of all definitions, by name."""
+_PARTS: ContextVar[dict[int, Any]] = ContextVar("parts")
+"""The validators of the schemas within definitions, by the schema's `id`: each validator keeps its schema alive."""
 _SHOWN: Final = 200
 
 
@@ -41,7 +43,25 @@ def _reference(_validator: Any, ref: str, instance: Any, _schema: Mapping[str, A
         yield error
 
 
+def _descend(
+    validator: Any, instance: Any, schema: Any, path: Any = None, schema_path: Any = None, resolver: Any = None
+) -> Iterator[ValidationError]:
+    """As jsonschema has it, but for a validator that is made once for each schema and not once for each value: to make
+    one takes longer than to ask it."""
+    parts = _PARTS.get()
+    part = parts.get(id(schema))
+    if part is None:
+        part = parts[id(schema)] = validator.evolve(schema=schema)
+    for error in part.iter_errors(instance):
+        if path is not None:
+            error.path.appendleft(path)
+        if schema_path is not None:
+            error.schema_path.appendleft(schema_path)
+        yield error
+
+
 _Validator: Final = cast("Any", extend(Draft202012Validator, {"$ref": _reference}))
+_Validator.descend = _descend
 
 
 class Schemas:
@@ -58,6 +78,7 @@ class Schemas:
             name: _Validator(each, format_checker=Draft202012Validator.FORMAT_CHECKER)
             for name, each in self._definitions.items()
         }
+        self._parts: dict[int, Any] = {}
 
     @property
     def names(self) -> frozenset[str]:
@@ -66,13 +87,14 @@ class Schemas:
     def holds(self, name: str, value: Any) -> tuple[tuple[Violation, ...], frozenset[str]]:
         """What of the value breaks the definition, and the definitions that had a part in it. Raises KeyError."""
         seen: set[str] = set()
-        tokens = _SEEN.set(seen), _DEFINED.set(self._validators)
+        tokens = _SEEN.set(seen), _DEFINED.set(self._validators), _PARTS.set(self._parts)
         try:
             # By a reference, so that the definition is seen, and its violations are its own.
             found = tuple(_violation(error) for error in _reference(None, name, value, {}))
         finally:
             _SEEN.reset(tokens[0])
             _DEFINED.reset(tokens[1])
+            _PARTS.reset(tokens[2])
         return found, frozenset(seen)
 
     def uses(self, name: str) -> frozenset[str]:

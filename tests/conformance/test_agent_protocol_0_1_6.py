@@ -2,11 +2,14 @@
 
 import pytest
 
-from tests.conformance.mutation import assert_caught
+from tests.conformance.mutation import assert_caught, groups_of
 from tests.conformance.servers.agent_protocol_0_1_6 import SERVER
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-async def test_violations_of_the_agent_protocol_are_caught_by_the_requirement_that_they_break() -> None:
-    await assert_caught(SERVER)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("group", groups_of(SERVER))
+async def test_violations_of_the_agent_protocol_are_caught_by_the_requirement_that_they_break(
+    group: str, request: pytest.FixtureRequest
+) -> None:
+    await assert_caught(SERVER, group, request)

@@ -10,7 +10,7 @@ from conformance.judge import covers, suite_of
 from conformance.requirement import RequirementSet, load_set, set_names
 from conformance.verdict import Verdict
 from conformance.wire.schema import load_schemas
-from tests.conformance.mutation import assert_caught, judged
+from tests.conformance.mutation import assert_caught, groups_of, judged
 from tests.conformance.servers.kit import Dead, Server
 
 SERVERS: dict[str, Server] = {
@@ -89,10 +89,19 @@ async def test_a_dead_server_scores_nothing(server: Server) -> None:
     assert not report.is_conformant
 
 
-@pytest.mark.parametrize("server", UNHURRIED.values(), ids=lambda each: each.set)
-@pytest.mark.timeout(900)
-async def test_violations_are_caught_by_the_requirement_that_they_break(server: Server) -> None:
-    await assert_caught(server)
+@pytest.mark.parametrize(
+    ("server", "group"),
+    [
+        pytest.param(server, group, id=f"{name}-{group}")
+        for name, server in UNHURRIED.items()
+        for group in groups_of(server)
+    ],
+)
+@pytest.mark.timeout(300)
+async def test_violations_are_caught_by_the_requirement_that_they_break(
+    server: Server, group: str, request: pytest.FixtureRequest
+) -> None:
+    await assert_caught(server, group, request)
 
 
 @every_server

@@ -6,14 +6,17 @@ import pytest
 
 from conformance.trigger import Trigger, Triggers
 from conformance.verdict import Verdict
-from tests.conformance.mutation import assert_caught, judged
+from tests.conformance.mutation import assert_caught, groups_of, judged
 from tests.conformance.servers.langgraph_0_16 import SERVER
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-async def test_violations_of_langgraph_platform_are_caught_by_the_requirement_that_they_break() -> None:
-    await assert_caught(SERVER)
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("group", groups_of(SERVER))
+async def test_violations_of_langgraph_platform_are_caught_by_the_requirement_that_they_break(
+    group: str, request: pytest.FixtureRequest
+) -> None:
+    await assert_caught(SERVER, group, request)
 
 
 async def test_what_an_agent_never_does_says_nothing_against_it() -> None:

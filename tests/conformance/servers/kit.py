@@ -7,9 +7,11 @@ the one way that it is told, at the places where it asks `self.does("…")`.
 import asyncio
 import contextlib
 import json
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Final, cast
 from urllib.parse import parse_qsl
 
 from conformance.probe import Options
@@ -64,6 +66,13 @@ def sse(value: Any, *, event: str = "", id: str = "") -> bytes:
     return f"{head}data: {json.dumps(value)}\n\n".encode()
 
 
+RequestKey = tuple[str, str, bytes]
+"""Method, path without its query, and body: equal for requests that are told apart by headers or a query alone."""
+
+_ASKED_FOR: Final[ContextVar[set[str]]] = ContextVar("asked_for")
+"""The violations that the code looks at for the request that is answered, tasks that it starts included."""
+
+
 class ScriptedServer:
     """An ASGI application; what it does is in `handle`."""
 
@@ -71,9 +80,12 @@ class ScriptedServer:
         self.violation = violation
         self.asked: set[str] = set()
         """The violations that the code knows, so that none is listed that nothing looks at."""
+        self.asked_by: defaultdict[RequestKey, set[str]] = defaultdict(set)
+        """Those that it looked at for each request."""
 
     def does(self, violation: str) -> bool:
         self.asked.add(violation)
+        _ASKED_FOR.get(set()).add(violation)
         return self.violation == violation
 
     async def handle(self, request: Request) -> Answer:
@@ -98,6 +110,7 @@ class ScriptedServer:
             base=f"http://{headers.get('host', '')}",
             raw_query=scope["query_string"].decode(),
         )
+        _ASKED_FOR.set(self.asked_by[request.method, request.path, body])
         with contextlib.suppress(asyncio.CancelledError):  # the server is stopped while somebody waits
             await _sent(await self.handle(request), receive, send)
 
@@ -179,7 +192,7 @@ class Server:
     unbroken: Mapping[str, str] = field(default_factory=dict[str, str])
     """Requirements that no violation breaks, and why."""
     is_large: bool = False
-    """The set is so large that a violation is shown to the groups of requirements that it concerns, and not to all."""
+    """The set is so large that a violation is shown to the groups of requirements that it concerns alone."""
 
 
 def triggers(**texts: str) -> Triggers:
