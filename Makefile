@@ -6,9 +6,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # One more than there are cores: tests wait, too.
 PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 
-# Compiled once, even where PYTHONDONTWRITEBYTECODE is set: tests start hundreds of interpreters, and each would compile all.
-unexport PYTHONDONTWRITEBYTECODE
-export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
+# Each process of the tests imports them all: what is compiled is kept, even where PYTHONDONTWRITEBYTECODE is set.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 
 ROUNDS ?= 60
 SEED ?= 1
@@ -19,9 +18,9 @@ serve: .venv/serve.stamp
 	@exec $(BIN)/babelgate serve $(if $(PORT),--port $(PORT))
 test: .venv/dev.stamp
 	@$(BIN)/python -m tests.interop.peers
-	@$(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --durations 10 --durations-min 5
+	@$(PYTEST) -n $(PROCESSES) --dist loadfile --durations 10 --durations-min 5
 quick: .venv/dev.stamp
-	@$(BIN)/python -m pytest -q --quick -n $(PROCESSES) --dist loadfile --durations 10 --durations-min 1
+	@$(PYTEST) -q --quick -n $(PROCESSES) --dist loadfile --durations 10 --durations-min 1
 crash-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.crash --rounds $(ROUNDS) --seed $(SEED)
 check: lint test
@@ -34,7 +33,7 @@ fix: .venv/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 accept: .venv/dev.stamp
-	@$(BIN)/python -m pytest --accept
+	@$(PYTEST) --accept
 docs: .venv/dev.stamp
 	@$(BIN)/python -m docs.generate
 lock: .venv/dev.stamp
