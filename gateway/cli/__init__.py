@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 from rich_click import RichGroup
 
-from gateway.cli.errors import FAILED, Refusal
+from gateway.cli.errors import FAILED, CliError
 from gateway.cli.log import one_line
 
 __all__ = ("babelgate", "main")
@@ -288,7 +288,7 @@ def check(
     is compared: the exit code is 0 if nothing differs but by a loss that is declared.
     """
     from conformance.examine import Selection
-    from gateway.cli.check import Asked, compare, show_requirements
+    from gateway.cli.check import CheckOptions, compare, show_requirements
     from gateway.cli.check import check as judge
 
     selection = Selection(protocol, revision, only)
@@ -301,8 +301,10 @@ def check(
         raise click.UsageError("one agent is judged at a time; --across compares several URLs")
     written = {form: path for form, path in {**reports, "json": json_path}.items() if path is not None}
     given = (*texts, f"question={ask}") if ask is not None else texts
-    asked = Asked(selection, headers, other_headers, triggers, given, timeout, callback_host, baseline, written)
-    return compare(urls, asked) if across else judge(urls[0], asked)
+    options = CheckOptions(
+        selection, headers, other_headers, triggers, given, timeout, callback_host, baseline, written
+    )
+    return compare(urls, options) if across else judge(urls[0], options)
 
 
 @babelgate.command(epilog=_BENCH)
@@ -365,14 +367,14 @@ def bench(
     """
     from conformance.bench.result import Settings
     from conformance.bench.run import Budget
-    from gateway.cli.bench import Asked, resume, show_schema, show_tasks
+    from gateway.cli.bench import BenchOptions, resume, show_schema, show_tasks
     from gateway.cli.bench import bench as compare
     from gateway.cli.target import read_header
 
     if schema is not None:
         show_schema(schema)
         return 0
-    asked = Asked(
+    options = BenchOptions(
         settings=Settings(
             repetitions=repeat, concurrency=concurrency, seed=seed, ignore_dependencies=ignore_dependencies
         ),
@@ -384,15 +386,15 @@ def bench(
     if resumed is not None:
         if suite is not None:
             raise click.UsageError("--resume goes on with the suite and the agents of its folder: give neither")
-        return resume(resumed, asked)
+        return resume(resumed, options)
     if suite is None:
         raise click.UsageError("give a suite, such as smoke")
     if is_list:
-        show_tasks(suite, asked)
+        show_tasks(suite, options)
         return 0
     if not agents:
         raise click.UsageError("give an agent: a URL, module:name, or the name of a demo agent such as echo")
-    return compare(suite, agents, asked)
+    return compare(suite, agents, options)
 
 
 @babelgate.command(epilog=_RECORD)
@@ -412,11 +414,11 @@ def record(agent: str, text: str, out: Path, headers: Sequence[str], **given: An
     demo agent. Its questions are answered by --answer, or asked here. The file holds each event of the agent with its
     time, and the bytes of its files.
     """
-    from gateway.cli.record import Asked
+    from gateway.cli.record import RecordOptions
     from gateway.cli.record import record as keep
     from gateway.cli.target import read_header
 
-    return keep(agent, text, out, Asked(headers=dict(map(read_header, headers)), **given))
+    return keep(agent, text, out, RecordOptions(headers=dict(map(read_header, headers)), **given))
 
 
 @babelgate.command(epilog=_REPLAY)
@@ -445,7 +447,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """One line on stderr says what is wrong, and never a traceback for what a caller did."""
     try:
         code = babelgate.main(arguments, prog_name="babelgate", standalone_mode=False)
-    except Refusal as error:
+    except CliError as error:
         for line in error.lines:
             click.echo(f"babelgate: {one_line(line)}", err=True)
         code = error.code

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from conformance.wire.credentials import hide_credentials
 from gateway.agents.detection import Detected, Detector, Undetected
 from gateway.agents.registry import agent_name
-from gateway.cli.errors import USAGE, Refusal
+from gateway.cli.errors import USAGE, CliError
 from gateway.cli.target import read_header
 from gateway.settings.load import ConfigError, load, read_file
 from gateway.settings.model import AgentSettings
@@ -24,10 +24,10 @@ _TARGET = re.compile(r"(?:([^=:/#]+)=)?(https?://[^#]+)(?:#(.+))?", re.DOTALL)
 
 
 def add(target: str, path: Path, headers: Sequence[str], protocol: str | None) -> None:
-    """Raises Refusal."""
+    """Raises CliError."""
     match = _TARGET.fullmatch(target)
     if match is None:
-        raise Refusal(f"{hide_credentials(target)}: this is no URL; give http://… or name=http://…", code=USAGE)
+        raise CliError(f"{hide_credentials(target)}: this is no URL; give http://… or name=http://…", code=USAGE)
     name, url, agent = match[1], match[2].rstrip("/"), match[3]
     given = dict(read_header(each) for each in headers)
     with asyncio.Runner() as runner:
@@ -39,7 +39,7 @@ def add(target: str, path: Path, headers: Sequence[str], protocol: str | None) -
     entries: dict[str, dict[str, Any]] = {}
     for wanted, entry in chosen:
         if wanted in known:
-            raise Refusal(f"{path} has an agent {wanted} already: give this one another name, as in {wanted}-2={url}")
+            raise CliError(f"{path} has an agent {wanted} already: give this one another name, as in {wanted}-2={url}")
         entries[wanted] = entry | ({"headers": given} if given else {})
     _write(path, before, insert_agents(before, entries))
     for wanted in entries:
@@ -51,7 +51,7 @@ def _expand_variables(headers: Mapping[str, str]) -> Mapping[str, str]:
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in os.environ:
-            raise Refusal(f"--header: the variable {match[1]} is not set")
+            raise CliError(f"--header: the variable {match[1]} is not set")
         return os.environ[match[1]]
 
     return {name: re.sub(r"\$\{(\w+)\}", value, text) for name, text in headers.items()}
@@ -61,14 +61,14 @@ async def _detect(url: str, headers: Mapping[str, str], protocol: str | None) ->
     try:
         AgentSettings(url=url)
     except ValidationError as error:
-        raise Refusal(
+        raise CliError(
             f"{hide_credentials(url)}: {error.errors()[0]['msg'].removeprefix('Value error, ')}", code=USAGE
         ) from None
     try:
         async with Detector() as detector:
             return await detector.detect(url, headers, protocol)
     except (Undetected, ValueError) as error:
-        raise Refusal(str(error)) from None
+        raise CliError(str(error)) from None
 
 
 def _choose_agents(
@@ -81,10 +81,10 @@ def _choose_agents(
     ]
     if not found:
         names = ", ".join(upstream.name_of(info) for info, _ in detected.agents)
-        raise Refusal(f"{url} has no agent {agent}; it has {names}")
+        raise CliError(f"{url} has no agent {agent}; it has {names}")
     if name is not None and len(found) > 1:
         names = ", ".join(upstream.name_of(info) for info, _ in found)
-        raise Refusal(f"{url} has several agents: say which is to be {name}, as in {name}={url}#agent; it has {names}")
+        raise CliError(f"{url} has several agents: say which is to be {name}, as in {name}={url}#agent; it has {names}")
     chosen: list[tuple[str, dict[str, Any]]] = []
     for info, at in found:
         entry: dict[str, Any] = {"url": at, "protocol": upstream.protocol}
@@ -106,22 +106,22 @@ def _write(path: Path, before: str, after: str) -> None:
             path.write_text(before, encoding="utf-8")
         else:
             path.unlink()
-        raise Refusal(*error.problems) from None
+        raise CliError(*error.problems) from None
 
 
 def insert_agents(text: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
-    """The file with more agents at the end of its `agents:`; all else, comments too, stays as it is. Raises Refusal
+    """The file with more agents at the end of its `agents:`; all else, comments too, stays as it is. Raises CliError
     where the file is in a form that no line can be added to."""
     root = yaml.compose(text) if text.strip() else None
     pairs: Any = root.value if isinstance(root, yaml.MappingNode) else []
     agents = next((value for key, value in pairs if key.value == "agents"), None)
     if not isinstance(agents, yaml.MappingNode) or not agents.value:
         if agents is not None:
-            raise Refusal("agents: is empty: take the line out of the file, or put an agent below it")
+            raise CliError("agents: is empty: take the line out of the file, or put an agent below it")
         lead = "" if not text or text.endswith("\n") else "\n"
         return f"{text}{lead}agents:\n{_lines(entries, '  ')}"
     if agents.flow_style:
-        raise Refusal("agents: stands in one line, in braces: put each agent in a line of its own, and add again")
+        raise CliError("agents: stands in one line, in braces: put each agent in a line of its own, and add again")
     indent = " " * agents.value[0][0].start_mark.column
     lines = text.splitlines(keepends=True)
     last: Any = agents.value[-1][1].end_mark

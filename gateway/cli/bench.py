@@ -30,7 +30,7 @@ from conformance.bench.suite import Suite, SuiteError, load_suite
 from conformance.bench.task import task_schema
 from gateway.agents.registry import agent_name
 from gateway.cli.embedded import Embedded, Served, embedded_gateway
-from gateway.cli.errors import FAILED, USAGE, Refusal
+from gateway.cli.errors import FAILED, USAGE, CliError
 from gateway.cli.progress import watching
 from gateway.cli.target import AgentTarget, configured_agents, read_agent
 
@@ -41,7 +41,7 @@ _SPARE: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class BenchOptions:
     """The options of the command, as they were given."""
 
     suite_format: str = "babelgate"
@@ -60,43 +60,45 @@ class Asked:
     """Beside the one in the folder."""
 
 
-def bench(source: str, targets: Sequence[str], asked: Asked) -> int:
+def bench(source: str, targets: Sequence[str], options: BenchOptions) -> int:
     """A new one. The exit code: 0, 1 for a regression or a score below `--fail-under`, 3 where a budget ended it.
-    Raises Refusal."""
+    Raises CliError."""
     with _refusing():
-        prices = _prices(asked)
-        suite = _suite(source, asked.suite_format).only(asked.categories, asked.tasks)
-        baseline = read_report(asked.baseline) if asked.baseline is not None else None
-        configured = configured_agents(asked.config)
-        found = [read_agent(text, configured, asked.headers) for text in targets]
-        folder = asked.folder or Path(f"bench-{suite.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}")
+        prices = _prices(options)
+        suite = _suite(source, options.suite_format).only(options.categories, options.tasks)
+        baseline = read_report(options.baseline) if options.baseline is not None else None
+        configured = configured_agents(options.config)
+        found = [read_agent(text, configured, options.headers) for text in targets]
+        folder = options.folder or Path(f"bench-{suite.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}")
         if (folder / JOURNAL).exists():
             hint = f"go on with it by --resume {folder}, or name another --out"
-            raise Refusal(f"{folder} holds a bench already: {hint}", code=USAGE)
-        settings = asked.settings.model_copy(
+            raise CliError(f"{folder} holds a bench already: {hint}", code=USAGE)
+        settings = options.settings.model_copy(
             update={
                 "prices": {name: price.model_dump() for name, price in prices.agents.items()},
                 "currency": prices.currency,
             }
         )
-        plan = _Plan(suite, found, folder, settings, prices, asked.budget, baseline, asked)
+        plan = _Plan(suite, found, folder, settings, prices, options.budget, baseline, options)
         return _run_and_report(plan, None)
 
 
-def resume(folder: Path, asked: Asked) -> int:
-    """Go on with one that was stopped: what was asked then is in its journal. Raises Refusal."""
+def resume(folder: Path, options: BenchOptions) -> int:
+    """Go on with one that was stopped: what was asked then is in its journal. Raises CliError."""
     with _refusing():
         header, _ = read_journal(folder / JOURNAL)
         suite = _suite(header.source, header.suite_format).only((), [about.name for about in header.tasks])
         if changed := differences(header, suite):
             why = "; ".join(changed)
-            raise Refusal(f"{folder}: it cannot go on, because it would be another bench: {why}", code=USAGE)
-        configured = configured_agents(asked.config)
-        found = [replace(read_agent(each.target, configured, asked.headers), name=each.name) for each in header.agents]
+            raise CliError(f"{folder}: it cannot go on, because it would be another bench: {why}", code=USAGE)
+        configured = configured_agents(options.config)
+        found = [
+            replace(read_agent(each.target, configured, options.headers), name=each.name) for each in header.agents
+        ]
         of = {name: Price.model_validate(price) for name, price in header.settings.prices.items()}
         prices = Prices(of, header.settings.currency)
-        baseline = read_report(asked.baseline) if asked.baseline is not None else None
-        plan = _Plan(suite, found, folder, header.settings, prices, asked.budget, baseline, asked)
+        baseline = read_report(options.baseline) if options.baseline is not None else None
+        plan = _Plan(suite, found, folder, header.settings, prices, options.budget, baseline, options)
         return _run_and_report(plan, header)
 
 
@@ -109,7 +111,7 @@ class _Plan:
     prices: Prices
     budget: Budget
     baseline: Report | None
-    asked: Asked
+    options: BenchOptions
 
 
 class _refusing:
@@ -119,27 +121,27 @@ class _refusing:
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         if isinstance(error, SuiteError):
-            raise Refusal(*error.problems, code=USAGE) from None
+            raise CliError(*error.problems, code=USAGE) from None
         if isinstance(error, JournalError | PriceError):
-            raise Refusal(str(error), code=USAGE) from None
+            raise CliError(str(error), code=USAGE) from None
 
 
 def _suite(source: str, suite_format: str) -> Suite:
     return load_agbenchmark(source) if suite_format == "agbenchmark" else load_suite(source)
 
 
-def _prices(asked: Asked) -> Prices:
-    read = Prices({}) if asked.price_file is None else read_prices(asked.price_file)
-    return replace(read, agents={**read.agents, **dict(map(parse_price, asked.prices))})
+def _prices(options: BenchOptions) -> Prices:
+    read = Prices({}) if options.price_file is None else read_prices(options.price_file)
+    return replace(read, agents={**read.agents, **dict(map(parse_price, options.prices))})
 
 
 def _run_and_report(plan: _Plan, header: Header | None) -> int:
-    if plan.asked.html is not None and not plan.asked.html.absolute().parent.is_dir():
-        raise Refusal(f"--html {plan.asked.html}: there is no such folder", code=USAGE)
+    if plan.options.html is not None and not plan.options.html.absolute().parent.is_dir():
+        raise CliError(f"--html {plan.options.html}: there is no such folder", code=USAGE)
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Refusal(f"--out {plan.folder}: it cannot be made: {error.strerror}", code=USAGE) from None
+        raise CliError(f"--out {plan.folder}: it cannot be made: {error.strerror}", code=USAGE) from None
     try:
         report = asyncio.run(_run(plan, header))
     except KeyboardInterrupt:
@@ -147,8 +149,8 @@ def _run_and_report(plan: _Plan, header: Header | None) -> int:
         click.echo(f"\nbabelgate: interrupted. What was done is in {plan.folder}; go on with: {again}", err=True)
         return 130
     _show(report, plan.folder)
-    if plan.asked.html is not None:
-        _write_html(plan.asked.html, report)
+    if plan.options.html is not None:
+        _write_html(plan.options.html, report)
     return _code(report, plan)
 
 
@@ -156,7 +158,7 @@ def _write_html(path: Path, report: Report) -> None:
     try:
         write_file(path, html(report))
     except OSError as error:
-        raise Refusal(f"--html {path}: it cannot be written: {error.strerror}", code=USAGE) from None
+        raise CliError(f"--html {path}: it cannot be written: {error.strerror}", code=USAGE) from None
 
 
 def _show(report: Report, folder: Path) -> None:
@@ -174,7 +176,7 @@ def _code(report: Report, plan: _Plan) -> int:
         return FAILED
     if any(each.outcome == "broken" for each in report.attempts):
         return FAILED
-    bound = plan.asked.fail_under
+    bound = plan.options.fail_under
     if bound is not None and any(each.score is None or each.score < bound for each in report.agents):
         return FAILED
     return 0 if report.complete else INCOMPLETE
@@ -194,7 +196,7 @@ async def _run(plan: _Plan, header: Header | None) -> Report:
         headers = {each.text: each.headers for each in direct}
         contenders = [Contender(each.name, Server(each.url, http, headers.get(each.target, {}))) for each in abouts]
         if header is None:
-            header = begin(plan.suite, abouts, plan.settings, suite_format=plan.asked.suite_format)
+            header = begin(plan.suite, abouts, plan.settings, suite_format=plan.options.suite_format)
         for note in header.notes:
             click.echo(note, err=True)
         session = Session(
@@ -205,7 +207,7 @@ async def _run(plan: _Plan, header: Header | None) -> Report:
             plan.prices,
             plan.budget,
             plan.baseline,
-            str(plan.asked.baseline or ""),
+            str(plan.options.baseline or ""),
             [secret for each in plan.agents for secret in each.secrets],
         )
         with watching() as tell:
@@ -221,7 +223,7 @@ async def _is_direct(agent: AgentTarget, http: httpx.AsyncClient) -> bool:
 
 
 def _gateway(plan: _Plan, agents: Sequence[AgentTarget]) -> AbstractAsyncContextManager[Embedded]:
-    longest = max(asked.task.timeout for asked in plan.suite.tasks)
+    longest = max(each.task.timeout for each in plan.suite.tasks)
     named = {each.name: dict(each.entry) for each in agents if each.name is not None}
     settings = {"agents": named, "limits": {"run": longest + _SPARE}}
     return embedded_gateway(settings, {each.url: each.headers for each in agents if each.name is None and each.url})
@@ -230,7 +232,7 @@ def _gateway(plan: _Plan, agents: Sequence[AgentTarget]) -> AbstractAsyncContext
 async def _abouts(
     agent: AgentTarget, gateway: Embedded | None, http: httpx.AsyncClient, *, direct: bool
 ) -> Sequence[AgentAbout]:
-    """The agents that a target stands for. Raises Refusal for one that cannot be had."""
+    """The agents that a target stands for. Raises CliError for one that cannot be had."""
     if direct:
         url = (agent.url or "").rstrip("/")
         told = await Server(url, http, agent.headers).about()
@@ -241,7 +243,7 @@ async def _abouts(
     found = [each for each in gateway.agents if each.name == agent.name or (agent.name is None and _is_of(each, agent))]
     for each in found:
         if each.broken is not None:
-            raise Refusal(f"{agent.text}: {each.broken}", code=USAGE)
+            raise CliError(f"{agent.text}: {each.broken}", code=USAGE)
     return [
         AgentAbout(
             name=each.name,
@@ -265,7 +267,7 @@ def _distinct(abouts: Sequence[AgentAbout]) -> None:
     for about in abouts:
         if about.name in seen:
             hint = f"give one of them another name, as in {about.name}-2={about.target}"
-            raise Refusal(f"{about.target}: there is another agent {about.name}: {hint}", code=USAGE)
+            raise CliError(f"{about.target}: there is another agent {about.name}: {hint}", code=USAGE)
         seen.add(about.name)
 
 
@@ -276,12 +278,12 @@ def show_schema(which: str) -> None:
     click.echo(json.dumps(task_schema() if which == "task" else result_schema(), indent=2))
 
 
-def show_tasks(source: str, asked: Asked) -> None:
+def show_tasks(source: str, options: BenchOptions) -> None:
     """`--list`."""
     with _refusing():
-        suite = _suite(source, asked.suite_format).only(asked.categories, asked.tasks)
+        suite = _suite(source, options.suite_format).only(options.categories, options.tasks)
     click.echo(f"{suite.name} ({suite.hash}): {len(suite.tasks)} tasks")
-    width = max(len(asked.task.name) for asked in suite.tasks)
+    width = max(len(each.task.name) for each in suite.tasks)
     for each in suite.tasks:
         task = each.task
         about = ", ".join(filter(None, (*task.category, task.difficulty)))

@@ -24,14 +24,14 @@ from conformance.trigger import TriggerError, read_triggers
 from conformance.verdict import Result
 from conformance.wire.credentials import hide_credentials
 from conformance.wire.http import Unanswered
-from gateway.cli.errors import USAGE, Refusal
+from gateway.cli.errors import USAGE, CliError
 from gateway.cli.target import read_header
 
 _STYLES = {"✓": "green", "✗": "red", "!": "yellow", "?": "yellow", "–": "dim", "⚠": "magenta"}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CheckOptions:
     """The options of the command, as they were given."""
 
     selection: Selection = field(default_factory=Selection)
@@ -47,79 +47,79 @@ class Asked:
     """The form of a report, and where it is written."""
 
 
-def check(url: str, asked: Asked) -> int:
-    """The exit code. Raises Refusal for wrong usage, and where nothing could be judged."""
+def check(url: str, options: CheckOptions) -> int:
+    """The exit code. Raises CliError for wrong usage, and where nothing could be judged."""
     _check_url(url)
     try:
-        options = _options(asked)
-        baseline = read_baseline(asked.baseline) if asked.baseline else None
+        probe_options = _probe_options(options)
+        baseline = read_baseline(options.baseline) if options.baseline else None
         with _Watching() as watching:
-            report = asyncio.run(examine(url, asked.selection, options, baseline=baseline, observer=watching))
+            report = asyncio.run(examine(url, options.selection, probe_options, baseline=baseline, observer=watching))
     except (SelectionError, TriggerError, BaselineError) as error:
-        raise Refusal(str(error), code=USAGE) from None
+        raise CliError(str(error), code=USAGE) from None
     except Unanswered as error:
-        raise Refusal(f"{hide_credentials(url)}: nobody answers there: {error}", code=USAGE) from None
+        raise CliError(f"{hide_credentials(url)}: nobody answers there: {error}", code=USAGE) from None
     if not report.sets:
-        raise Refusal(
+        raise CliError(
             f"{report.url}: it speaks nothing that can be judged",
             *(f"  {name}: {why}" for name, why in report.refused.items()),
             "  say what it should speak with --protocol and --version, and it is judged by that",
             code=USAGE,
         )
-    assert asked.reports.keys() <= FORMS.keys()
-    _write({form: (path, render(report, form)) for form, path in asked.reports.items()})
+    assert options.reports.keys() <= FORMS.keys()
+    _write({form: (path, render(report, form)) for form, path in options.reports.items()})
     _print(lines(report))
     return 0 if report.is_conformant else 1
 
 
-def compare(urls: Sequence[str], asked: Asked) -> int:
-    """`--across`. The exit code. Raises Refusal for wrong usage, and where nothing could be compared."""
+def compare(urls: Sequence[str], options: CheckOptions) -> int:
+    """`--across`. The exit code. Raises CliError for wrong usage, and where nothing could be compared."""
     for url in urls:
         _check_url(url)
-    if asked.selection.protocol or asked.selection.version:
-        raise Refusal("--across compares protocols: --protocol and --version choose one", code=USAGE)
-    unknown = sorted(asked.reports.keys() - across.FORMS.keys())
+    if options.selection.protocol or options.selection.version:
+        raise CliError("--across compares protocols: --protocol and --version choose one", code=USAGE)
+    unknown = sorted(options.reports.keys() - across.FORMS.keys())
     if unknown:
-        raise Refusal(f"--across writes {', '.join(across.FORMS)}, and no {', '.join(unknown)}", code=USAGE)
+        raise CliError(f"--across writes {', '.join(across.FORMS)}, and no {', '.join(unknown)}", code=USAGE)
     try:
-        options = _options(asked)
-        baseline = read_baseline(asked.baseline) if asked.baseline else None
+        probe_options = _probe_options(options)
+        baseline = read_baseline(options.baseline) if options.baseline else None
         console = Console(stderr=True)
         console.quiet = not console.is_terminal
         with console.status("looking for protocols") as status:
-            record = asyncio.run(play(urls, options, only=asked.selection.only, observe=status.update))
+            record = asyncio.run(play(urls, probe_options, only=options.selection.only, observe=status.update))
     except (NothingToCompare, TriggerError, BaselineError) as error:
-        raise Refusal(str(error), code=USAGE) from None
+        raise CliError(str(error), code=USAGE) from None
     except Unanswered as error:
-        raise Refusal(f"{', '.join(map(hide_credentials, urls))}: nobody answers there: {error}", code=USAGE) from None
+        raise CliError(f"{', '.join(map(hide_credentials, urls))}: nobody answers there: {error}", code=USAGE) from None
     verdict = compare_record(record, baseline)
-    _write({form: (path, across.FORMS[form](verdict)) for form, path in asked.reports.items()})
+    _write({form: (path, across.FORMS[form](verdict)) for form, path in options.reports.items()})
     _print(across_lines(verdict))
     return 0 if verdict.is_same else 1
 
 
 def _check_url(url: str) -> None:
     if not url.startswith(("http://", "https://")):
-        raise Refusal(f"{hide_credentials(url)}: this is no URL; give http://… or https://…", code=USAGE)
+        raise CliError(f"{hide_credentials(url)}: this is no URL; give http://… or https://…", code=USAGE)
 
 
-def _options(asked: Asked) -> Options:
-    """Raises TriggerError, and Refusal."""
+def _probe_options(options: CheckOptions) -> Options:
+    """Raises TriggerError, and CliError."""
     return Options(
-        headers=dict(read_header(each) for each in asked.headers),
-        other_headers=dict(read_header(each) for each in asked.other_headers),
-        triggers=read_triggers(asked.triggers).with_texts(dict(_text(each) for each in asked.texts)),
-        timeout=asked.timeout,
-        callback_host=asked.callback_host,
+        headers=dict(read_header(each) for each in options.headers),
+        other_headers=dict(read_header(each) for each in options.other_headers),
+        triggers=read_triggers(options.triggers).with_texts(dict(_text(each) for each in options.texts)),
+        timeout=options.timeout,
+        callback_host=options.callback_host,
     )
 
 
 def show_requirements(selection: Selection) -> None:
-    """`--list`. Raises Refusal."""
+    """`--list`. Raises CliError."""
     try:
         chosen = selection.sets()
     except SelectionError as error:
-        raise Refusal(str(error), code=USAGE) from None
+        raise CliError(str(error), code=USAGE) from None
     for each in chosen:
         wanted = [requirement for requirement in each.requirements if selection.wants(requirement)]
         if not wanted:
@@ -137,7 +137,7 @@ def show_requirements(selection: Selection) -> None:
 def _text(text: str) -> tuple[str, str]:
     behaviour, equals, value = text.partition("=")
     if not equals:
-        raise Refusal(f"--trigger {text}: a trigger is behaviour=text", code=USAGE)
+        raise CliError(f"--trigger {text}: a trigger is behaviour=text", code=USAGE)
     return behaviour.strip(), value
 
 
@@ -146,7 +146,7 @@ def _write(reports: Mapping[str, tuple[Path, str]]) -> None:
         try:
             path.write_text(text, encoding="utf-8")
         except OSError as error:
-            raise Refusal(f"{path}: {error.strerror}", code=USAGE) from None
+            raise CliError(f"{path}: {error.strerror}", code=USAGE) from None
 
 
 def _print(told: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""A conversation with an agent on the command line, in no protocol's words: what is sent, and what is heard."""
+"""A conversation with an agent on the command line, whatever the protocol: what is sent, and what comes back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ ABSENT: Final = "no gateway answers there: start one with babelgate serve, or na
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TextPiece:
     """A piece of the answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Noted:
+class ProgressNote:
     """Something on the way: progress, a tool, a file."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class OpenQuestion:
     """A question that the agent stopped for."""
 
     id: str
@@ -32,10 +32,10 @@ class Asked:
     schema: JsonObject | None = None
 
 
-Heard = Said | Noted | Asked
+Output = TextPiece | ProgressNote | OpenQuestion
 
 
-class Failed(Exception):
+class ConversationError(Exception):
     """The agent, the gateway or the way to it failed; the message says how."""
 
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import IO, Any, Final
 
-from gateway.cli.errors import Refusal
+from gateway.cli.errors import CliError
 from gateway.cli.serve import Gateway, start
 from gateway.settings.model import Settings
 
@@ -53,7 +53,7 @@ async def embedded_gateway(
     settings: Mapping[str, Any], servers: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 ) -> AsyncGenerator[Embedded]:
     """`settings` = those of babelgate.yaml; `servers` = URLs of which every agent is served, with the headers that are
-    sent there. Raises Refusal."""
+    sent there. Raises CliError."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True))
         own = {"port": 0, "database": f"sqlite:///{folder}/gateway.db", "log_level": "warning"}
@@ -80,7 +80,7 @@ async def embedded_gateway(
                 async with asyncio.timeout(_START):
                     line = await process.stdout.readline()
             if not line:
-                raise Refusal(f"the gateway that the agents stand behind does not start: {_reason(log)}")
+                raise CliError(f"the gateway that the agents stand behind does not start: {_reason(log)}")
             told = json.loads(line)
             yield Embedded(told["url"], [Served(**each) for each in told["agents"]])
         finally:
@@ -134,7 +134,7 @@ def main() -> None:
     try:
         servers: Mapping[str, Mapping[str, str]] = asked["servers"]
         start(Settings.model_validate(asked["settings"]), [*servers], _print_ready, strict=False, headers=servers)
-    except (Refusal, ValueError) as error:
+    except (CliError, ValueError) as error:
         print(f"babelgate: {error}", file=sys.stderr)
         sys.exit(1)
 

@@ -11,7 +11,7 @@ USAGE: Final = 2
 _USERINFO: Final = re.compile(r"(?<=://)[^/\s]*@|(?<![^\s/])[^\s/@:]+:[^\s/@]+@")
 
 
-class Refusal(Exception):
+class CliError(Exception):
     """Ends the command with one line on stderr each. The user and the password of a URL are in none of them."""
 
     def __init__(self, *lines: str, code: int = FAILED) -> None:

@@ -39,10 +39,10 @@ from canonical.message import text_of
 from canonical.state import ERRED, RunStatus
 from canonical.thread import following
 from canonical.value import Json
-from gateway.cli.conversation import ABSENT, Asked, Failed, Heard, Noted, Said, bearer
+from gateway.cli.conversation import ABSENT, ConversationError, OpenQuestion, Output, ProgressNote, TextPiece, bearer
 
 
-class Line:
+class ClientConversation:
     """A conversation with one agent, in one protocol."""
 
     def __init__(self, protocol: str, url: str, agent: str, key: str | None) -> None:
@@ -59,17 +59,17 @@ class Line:
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    def send(self, text: str) -> AsyncGenerator[Heard]:
-        """Raises Failed."""
+    def send(self, text: str) -> AsyncGenerator[Output]:
+        """Raises ConversationError."""
         return self._read_events(replace(self._call, input=RunInput(messages=(Message.of(text, "user"),))))
 
-    def answer(self, answers: Sequence[tuple[Asked, Json]]) -> AsyncGenerator[Heard]:
-        """All questions that were asked. Raises Failed."""
+    def answer(self, answers: Sequence[tuple[OpenQuestion, Json]]) -> AsyncGenerator[Output]:
+        """All questions that were asked. Raises ConversationError."""
         self._call = replace(self._call, run_id=following(self._call.run_id))
         given = tuple(InterruptAnswered(interrupt_id=asked.id, value=value) for asked, value in answers)
         return self._read_events(replace(self._call, cause="answer", answers=given))
 
-    async def _read_events(self, call: Invocation) -> AsyncGenerator[Heard]:
+    async def _read_events(self, call: Invocation) -> AsyncGenerator[Output]:
         for event in (RunCreated.of(call.input, run_id=call.run_id, cause=call.cause), *call.answers):
             self._record(event)
         try:
@@ -78,11 +78,11 @@ class Line:
                     if isinstance(event, UpstreamBound):
                         self._call = replace(self._call, upstream={**self._call.upstream, **event.ids})
                     self._record(event)
-                    heard = _read_event(event)
-                    if heard is not None:
-                        yield heard
+                    output = _read_event(event)
+                    if output is not None:
+                        yield output
         except FaultError as error:
-            raise Failed(_words(error)) from error
+            raise ConversationError(_words(error)) from error
 
     def _record(self, event: Event) -> None:
         call = self._call
@@ -98,35 +98,35 @@ def _words(error: FaultError) -> str:
     return error.fault.message
 
 
-def _read_event(event: Event) -> Heard | None:
+def _read_event(event: Event) -> Output | None:
     match event:
         case PartDelta():
-            return Said(event.text)
+            return TextPiece(event.text)
         case PartAdded():
             return _part(event.part)
         case ArtifactAdded():
-            return Noted(f"file {event.name or event.artifact_id or ''}")
+            return ProgressNote(f"file {event.name or event.artifact_id or ''}")
         case ToolStarted():
-            return Noted(event.name)
+            return ProgressNote(event.name)
         case InterruptRaised():
-            return Asked(event.interrupt_id or "", text_of(event.message.parts), event.answer_schema)
+            return OpenQuestion(event.interrupt_id or "", text_of(event.message.parts), event.answer_schema)
         case RunEnded() if event.status is RunStatus.CANCELLED:
-            raise Failed("the run was cancelled")
+            raise ConversationError("the run was cancelled")
         case RunEnded() if event.status in ERRED:
-            raise Failed(event.fault.message if event.fault is not None else "the agent failed")
+            raise ConversationError(event.fault.message if event.fault is not None else "the agent failed")
         case _:
             return None
 
 
-def _part(part: Part) -> Heard | None:
+def _part(part: Part) -> Output | None:
     match part:
         case TextPart():
-            return Said(part.text)
+            return TextPiece(part.text)
         case DataPart():
-            return Said(json.dumps(part.data, ensure_ascii=False))
+            return TextPiece(json.dumps(part.data, ensure_ascii=False))
         case ReasoningPart():
-            return Noted(part.text)
+            return ProgressNote(part.text)
         case FilePart():
-            return Noted(f"file {part.name or ''}")
+            return ProgressNote(f"file {part.name or ''}")
         case _:
             return None

@@ -6,27 +6,27 @@ import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from gateway.cli.errors import USAGE, Refusal
+from gateway.cli.errors import USAGE, CliError
 
 
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    """IPv4 where a name has both. Raises Refusal."""
+    """IPv4 where a name has both. Raises CliError."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        raise Refusal(f"--host {host}: there is no such address on this machine", code=USAGE) from None
+        raise CliError(f"--host {host}: there is no such address on this machine", code=USAGE) from None
     family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     return family, (str(address[0]), port)
 
 
 def is_loopback(host: str) -> bool:
-    """Raises Refusal for what is no address of this machine."""
+    """Raises CliError for what is no address of this machine."""
     _, (address, _) = _resolve(host, 0)
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Take the port. Raises Refusal. TCP is named outright: only then does asyncio turn Nagle's algorithm off, which
+    """Take the port. Raises CliError. TCP is named outright: only then does asyncio turn Nagle's algorithm off, which
     costs 40 ms a call."""
     family, address = _resolve(host, port)
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -42,7 +42,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def listen(listener: socket.socket, backlog: int = 2048) -> None:
-    """From now on callers get through. Raises Refusal: two that do not listen yet can both be bound to a port."""
+    """From now on callers get through. Raises CliError: two that do not listen yet can both be bound to a port."""
     host, port = listener.getsockname()[:2]
     with _explain_errors(host, port):
         listener.listen(backlog)
@@ -53,7 +53,7 @@ def _explain_errors(host: str, port: int) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise Refusal(_why(host, port, error)) from None
+        raise CliError(_why(host, port, error)) from None
 
 
 def _why(host: str, port: int, error: OSError) -> str:

@@ -30,8 +30,8 @@ from gateway.agents.python.recording import (
     recording_of,
 )
 from gateway.cli.banner import banner
-from gateway.cli.conversation import Asked as Question
-from gateway.cli.errors import FAILED, USAGE, Refusal
+from gateway.cli.conversation import OpenQuestion as Question
+from gateway.cli.errors import FAILED, USAGE, CliError
 from gateway.cli.listener import bind
 from gateway.cli.log import set_up_logging
 from gateway.cli.run import ask_person, reading
@@ -50,7 +50,7 @@ _WORDS: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecordOptions:
     """The options of the command, as they were given."""
 
     files: Sequence[Path] = ()
@@ -59,20 +59,20 @@ class Asked:
     config: Path | None = None
 
 
-def record(target: str, text: str, out: Path, asked: Asked) -> int:
-    """The exit code: 0, also where the agent failed, because that is recorded, too. Raises Refusal."""
+def record(target: str, text: str, out: Path, options: RecordOptions) -> int:
+    """The exit code: 0, also where the agent failed, because that is recorded, too. Raises CliError."""
     if not out.absolute().parent.is_dir():
-        raise Refusal(f"--out {out}: there is no such folder", code=USAGE)
-    agent = read_agent(target, configured_agents(asked.config), asked.headers)
-    message = Message(role="user", parts=(TextPart(text=text), *map(_file_part, asked.files)))
+        raise CliError(f"--out {out}: there is no such folder", code=USAGE)
+    agent = read_agent(target, configured_agents(options.config), options.headers)
+    message = Message(role="user", parts=(TextPart(text=text), *map(_file_part, options.files)))
     set_up_logging("error")
     with tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True) as folder:
-        made = asyncio.run(_record(agent, message, asked.answers, folder))
+        made = asyncio.run(_record(agent, message, options.answers, folder))
     try:
         told = _hide(made.model_dump(mode="json"), agent.secrets)
         out.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
-        raise Refusal(f"--out {out}: it cannot be written: {error.strerror}", code=FAILED) from None
+        raise CliError(f"--out {out}: it cannot be written: {error.strerror}", code=FAILED) from None
     events = sum(len(run.events) for run in made.runs)
     click.echo(f"{out}: {len(made.runs)} runs, {events} events, {len(made.files)} files", err=True)
     return 0
@@ -82,7 +82,7 @@ def _file_part(path: Path) -> FilePart:
     try:
         return FilePart(name=path.name, media_type=mimetypes.guess_type(path.name)[0], inline=path.read_bytes())
     except OSError as error:
-        raise Refusal(f"--file {path}: it cannot be read: {error.strerror}", code=USAGE) from None
+        raise CliError(f"--file {path}: it cannot be read: {error.strerror}", code=USAGE) from None
 
 
 def _hide(value: Any, secrets: Sequence[str]) -> Any:
@@ -113,13 +113,13 @@ async def _record(agent: AgentTarget, message: Message, answers: Iterable[str], 
             found = [each.info for each in gateway.registry.all()]
             if len(found) != 1:
                 names = ", ".join(each.name for each in found)
-                raise Refusal(f"{agent.text}: it has several agents: put one of {names} behind a #", code=USAGE)
+                raise CliError(f"{agent.text}: it has several agents: put one of {names} behind a #", code=USAGE)
             try:
                 receipt = await _converse(gateway.hub, found[0].name, message, iter(answers))
                 scope = Scope(receipt.thread_id, "task", receipt.task_id)
                 records = await gateway.hub.records(DEFAULT_OWNER, scope, inline=True)
             except FaultError as error:
-                raise Refusal(error.fault.message) from None
+                raise CliError(error.fault.message) from None
             return recording_of(records, found[0], importlib.metadata.version("babelgate"))
 
 
@@ -140,30 +140,30 @@ async def _status(hub: Hub, receipt: Receipt) -> RunStatus:
             for each in batch:
                 if isinstance(each.event, RunEnded):
                     return each.event.status
-    raise Refusal("the run did not come to an end")
+    raise CliError("the run did not come to an end")
 
 
 def _answer(question: Interrupt, answers: Any) -> Json:
     """The next of --answer; the person at the terminal is asked where there is none left."""
-    asked = Question(question.interrupt_id, text_of(question.message.parts), question.answer_schema)
+    options = Question(question.interrupt_id, text_of(question.message.parts), question.answer_schema)
     given = next(answers, None)
     if given is None:
-        return ask_person(asked)
+        return ask_person(options)
     try:
-        return reading(asked.schema)[1](given)
+        return reading(options.schema)[1](given)
     except ValueError as error:
-        raise Refusal(f"--answer {given}: {asked.text} {error}", code=USAGE) from None
+        raise CliError(f"--answer {given}: {options.text} {error}", code=USAGE) from None
 
 
 def replay(path: Path, name: str | None, port: int, pace: Pace) -> None:
-    """Until a signal comes. Raises Refusal."""
+    """Until a signal comes. Raises CliError."""
     try:
         recording = read_recording(path)
     except RecordingError as error:
-        raise Refusal(str(error), code=USAGE) from None
+        raise CliError(str(error), code=USAGE) from None
     name = name or recording.agent.name
     if not AGENT_NAME.fullmatch(name):
-        raise Refusal(f"--name {name}: this is no name for an agent (a-z, 0-9, - _ .)", code=USAGE)
+        raise CliError(f"--name {name}: this is no name for an agent (a-z, 0-9, - _ .)", code=USAGE)
     with tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True) as folder:
         settings = Settings.model_validate(
             {"agents": {}, "database": f"sqlite:///{folder}/gateway.db", "port": port, "log_level": "warning"}

@@ -10,20 +10,20 @@ from typing import Any, Final, cast
 import click
 
 from canonical.value import Json, JsonObject
-from gateway.cli.conversation import Asked, Failed, Heard, Noted, Said
-from gateway.cli.errors import USAGE, Refusal
-from gateway.cli.line import Line
+from gateway.cli.conversation import ConversationError, OpenQuestion, Output, ProgressNote, TextPiece
+from gateway.cli.errors import USAGE, CliError
+from gateway.cli.line import ClientConversation
 
 _YES_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 
 
 def run(name: str, text: str, protocol: str, url: str, key: str | None) -> None:
-    """Until the agent is done. Raises Refusal if it fails."""
+    """Until the agent is done. Raises CliError if it fails."""
     if not url.startswith(("http://", "https://")):
-        raise Refusal(f"--url {url}: a URL begins with http:// or https://", code=USAGE)
+        raise CliError(f"--url {url}: a URL begins with http:// or https://", code=USAGE)
     if key is not None and not (key.isascii() and key.isprintable()):
-        raise Refusal("--key: a key is printable ASCII", code=USAGE)
-    line = Line(protocol, url.rstrip("/"), name, key)
+        raise CliError("--key: a key is printable ASCII", code=USAGE)
+    line = ClientConversation(protocol, url.rstrip("/"), name, key)
     with asyncio.Runner() as runner:
         try:
             asked = runner.run(_show(line.send(text)))
@@ -31,29 +31,29 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None) -> None:
                 # Between two runs of the loop, so that Ctrl-C ends the reading.
                 answers = [(question, ask_person(question)) for question in asked]
                 asked = runner.run(_show(line.answer(answers)))
-        except Failed as error:
-            raise Refusal(" ".join(str(error).split())) from None
+        except ConversationError as error:
+            raise CliError(" ".join(str(error).split())) from None
         finally:
             runner.run(line.aclose())
 
 
-async def _show(heard: AsyncGenerator[Heard]) -> list[Asked]:
+async def _show(output: AsyncGenerator[Output]) -> list[OpenQuestion]:
     """What is said goes to stdout, as it comes; the rest to stderr."""
-    asked: list[Asked] = []
+    asked: list[OpenQuestion] = []
     open_line = False
     try:
-        async with aclosing(heard):
-            async for each in heard:
+        async with aclosing(output):
+            async for each in output:
                 match each:
-                    case Said():
+                    case TextPiece():
                         click.echo(each.text, nl=False)
                         if each.text:
                             open_line = not each.text.endswith("\n")
-                    case Noted():
+                    case ProgressNote():
                         if open_line and sys.stdout.isatty():
                             click.echo(err=True)
                         click.echo(click.style(f"[{each.text}]", dim=True), err=True)
-                    case Asked():
+                    case OpenQuestion():
                         asked.append(each)
     finally:
         if open_line:
@@ -61,15 +61,15 @@ async def _show(heard: AsyncGenerator[Heard]) -> list[Asked]:
     return asked
 
 
-def ask_person(question: Asked) -> Json:
-    """Raises Refusal where nobody answers."""
+def ask_person(question: OpenQuestion) -> Json:
+    """Raises CliError where nobody answers."""
     click.echo(click.style(question.text or "The agent awaits an answer.", bold=True), err=True)
     hint, read = reading(question.schema)
     while True:
         click.echo(f"{hint}> ", nl=False, err=True)
         line = sys.stdin.readline()
         if not line:
-            raise Refusal("the agent asks, and there is no answer to give it")
+            raise CliError("the agent asks, and there is no answer to give it")
         try:
             return read(line.rstrip("\r\n"))
         except ValueError as error:

@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from canonical import FaultError
 from gateway.agents.registry import Registry, connect
 from gateway.cli.banner import banner
-from gateway.cli.errors import USAGE, Refusal
+from gateway.cli.errors import USAGE, CliError
 from gateway.cli.listener import base_url, bind, is_loopback, listen
 from gateway.cli.log import set_up_logging
 from gateway.cli.target import read_targets
@@ -44,15 +44,15 @@ _PATIENCE: Final = 3
 
 
 def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any]) -> None:
-    """Until a signal. Raises Refusal."""
+    """Until a signal. Raises CliError."""
     wanted = read_targets(targets)
     given = {**flags, "agents": wanted.agents} if targets else flags
     try:
         settings = load(config, given)
     except ConfigError as error:
-        raise Refusal(*error.problems, code=USAGE) from None
+        raise CliError(*error.problems, code=USAGE) from None
     if not is_loopback(settings.host) and not settings.keys and not settings.allow_anonymous:
-        raise Refusal(
+        raise CliError(
             f"{settings.host} can be reached by others and there are no API keys: set keys in the configuration or in "
             "BABELGATE_KEYS, or let anyone in with --allow-anonymous",
             code=USAGE,
@@ -74,7 +74,7 @@ def start(
 ) -> NoReturn:
     """Listen, say `ready`, and end the process after a signal. `strict`: without an agent that works there is nothing
     to do; a gateway that has a configuration starts all the same, because what it holds of earlier runs is there for
-    their callers. `headers` are sent to the server of each URL. Raises Refusal."""
+    their callers. `headers` are sent to the server of each URL. Raises CliError."""
     serve_until_stopped(settings, servers, ready, strict=strict, headers=headers)
     leave()
 
@@ -88,7 +88,7 @@ def serve_until_stopped(
     more: Mapping[str, object] = MappingProxyType({}),
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> None:
-    """The same, but the process goes on. `more` = agents that are objects of this process. Raises Refusal."""
+    """The same, but the process goes on. `more` = agents that are objects of this process. Raises CliError."""
     with bind(settings.host, settings.port) as listener:
         set_up_logging(settings.log_level)
         raise_open_files()
@@ -151,11 +151,11 @@ async def open_gateway(
     more: Mapping[str, object] = MappingProxyType({}),
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> AsyncGenerator[Gateway]:
-    """The hub and its agents, at work; nobody listens yet. Raises Refusal."""
+    """The hub and its agents, at work; nobody listens yet. Raises CliError."""
     registry = await connect(settings, servers, more, headers=headers)
     broken = [f"{each.info.name}: {each.broken}" for each in registry.all() if each.broken is not None]
     if strict and len(broken) == len(registry.all()):
-        raise Refusal(f"no agent works: {'; '.join(broken)}")
+        raise CliError(f"no agent works: {'; '.join(broken)}")
     for line in broken:
         log.warning("broken agent %s", line)
     fetcher = Fetcher(settings.network.allow)
@@ -173,7 +173,7 @@ async def open_gateway(
 
 
 def server_of(gateway: Gateway, listener: socket.socket, ready: Callable[[], None]) -> "Server":
-    """The gateway as a server that listens. Raises Refusal."""
+    """The gateway as a server that listens. Raises CliError."""
     app = create_app(gateway.hub, gateway.registry, gateway.settings)
     listen(listener)
     return Server(app, gateway.settings, ready=ready, let_go=gateway.hub.let_go)
@@ -183,10 +183,10 @@ async def _start(hub: Hub, settings: Settings) -> None:
     try:
         await hub.start()
     except FaultError as error:
-        raise Refusal(error.fault.message) from None
+        raise CliError(error.fault.message) from None
     except (OSError, SQLAlchemyError) as error:
         reason = " ".join(str(getattr(error, "orig", None) or error).split())
-        raise Refusal(f"{settings.database} cannot be opened: {reason}") from None
+        raise CliError(f"{settings.database} cannot be opened: {reason}") from None
 
 
 class Server(uvicorn.Server):

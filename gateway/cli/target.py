@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 
 from canonical.agent import AGENT_NAME
 from conformance.wire.credentials import credentials_header, hide_credentials, secrets_of
-from gateway.cli.errors import USAGE, Refusal
+from gateway.cli.errors import USAGE, CliError
 from gateway.settings.load import FILE, ConfigError, load, read_file
 from gateway.settings.model import DEMO, TOKEN
 
@@ -26,7 +26,7 @@ class Targets:
 
 
 def read_targets(texts: Iterable[str]) -> Targets:
-    """`name=URL`, `URL`, `URL#agent`, `name=module:name`, `module:name`. Raises Refusal."""
+    """`name=URL`, `URL`, `URL#agent`, `name=module:name`, `module:name`. Raises CliError."""
     agents: dict[str, dict[str, Any]] = {}
     servers: list[str] = []
     for text in texts:
@@ -81,7 +81,7 @@ class AgentTarget:
 
 def configured_agents(config: Path | None) -> Mapping[str, Mapping[str, Any]]:
     """What can be meant by a name alone: the agents of the file, of ./babelgate.yaml if none is given, and the demo
-    agents. Raises Refusal."""
+    agents. Raises CliError."""
     path = FILE if config is None and FILE.is_file() else config
     found: Mapping[str, Any] = {}
     try:
@@ -89,7 +89,7 @@ def configured_agents(config: Path | None) -> Mapping[str, Mapping[str, Any]]:
             load(path)  # what is wrong with one of them is told before anybody is called
             found = read_file(path).get("agents") or {}
     except ConfigError as error:
-        raise Refusal(*error.problems, code=USAGE) from None
+        raise CliError(*error.problems, code=USAGE) from None
     return {**{name: {"python": f"gateway.demo:{name}"} for name in DEMO}, **found}
 
 
@@ -97,7 +97,7 @@ def read_agent(
     text: str, configured: Mapping[str, Mapping[str, Any]], headers: Mapping[str, str] | None = None
 ) -> AgentTarget:
     """What `read_targets` takes, and the name of a configured agent. `headers` are sent to servers, beside those that
-    are configured, and so are a user and password in the URL. Raises Refusal."""
+    are configured, and so are a user and password in the URL. Raises CliError."""
     source = _source_of(text)
     text, headers = hide_credentials(text), {**credentials_header(source), **(headers or {})}
     named = _NAMED.fullmatch(text)
@@ -124,14 +124,14 @@ def _source_of(text: str) -> str:
 
 
 def read_header(text: str) -> tuple[str, str]:
-    """`Name: value`, of --header. Raises Refusal, which does not show it: what was given may be the value alone."""
+    """`Name: value`, of --header. Raises CliError, which does not show it: what was given may be the value alone."""
     name, colon, value = (part.strip() for part in text.partition(":"))
     if not colon:
-        raise Refusal("--header: a header is Name: value", code=USAGE)
+        raise CliError("--header: a header is Name: value", code=USAGE)
     if not TOKEN.fullmatch(name) or not (value.isascii() and value.isprintable()):
-        raise Refusal("--header: a header's name is one word, and its value printable ASCII", code=USAGE)
+        raise CliError("--header: a header's name is one word, and its value printable ASCII", code=USAGE)
     return name, value
 
 
-def _wrong(text: str, reason: str) -> Refusal:
-    return Refusal(f"{hide_credentials(text)}: {reason}", code=USAGE)
+def _wrong(text: str, reason: str) -> CliError:
+    return CliError(f"{hide_credentials(text)}: {reason}", code=USAGE)

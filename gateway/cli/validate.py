@@ -5,17 +5,17 @@ from pathlib import Path
 
 import click
 
-from gateway.cli.errors import USAGE, Refusal
+from gateway.cli.errors import USAGE, CliError
 from gateway.settings.load import ConfigError, load
 from gateway.settings.model import schema
 
 
 def validate(file: Path) -> None:
-    """Raises Refusal with a line for every mistake."""
+    """Raises CliError with a line for every mistake."""
     try:
         settings = load(file)
     except ConfigError as error:
-        raise Refusal(*error.problems, code=USAGE) from None
+        raise CliError(*error.problems, code=USAGE) from None
     click.echo(f"{file}: valid; agents: {', '.join(settings.agents)}")
 
 

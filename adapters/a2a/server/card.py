@@ -25,7 +25,7 @@ MAX_AGE = 300
 
 _BLOB = re.compile(r"^[0-9a-f]{64}$")
 
-Incoming = Request[Any, Any, Any]
+AnyRequest = Request[Any, Any, Any]
 
 
 async def get_extended_card(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
@@ -38,7 +38,7 @@ async def get_extended_card(call: Call, dialect: Dialect, params: JsonObject) ->
     return Answer(card(dialect.version, call.agent, call.caller.base_url, keyed=True))
 
 
-def _answer(hub: Hub, request: Incoming, agent: str, form: CardForm) -> Response[bytes]:
+def _answer(hub: Hub, request: AnyRequest, agent: str, form: CardForm) -> Response[bytes]:
     who = caller(request)
     body = to_json(card(form, hub.agent(agent), who.base_url, keyed=who.keyed))
     tag = etag(body)
@@ -50,7 +50,7 @@ def _answer(hub: Hub, request: Incoming, agent: str, form: CardForm) -> Response
     return Response(body, media_type="application/json", headers=headers)
 
 
-def _root_agent(request: Incoming) -> str:
+def _root_agent(request: AnyRequest) -> str:
     # langgraph-api 0.16.7 takes the same parameter at its root.
     agent = request.query_params.get("assistant_id") or caller(request).agent
     if not agent:
@@ -64,24 +64,24 @@ def _root_agent(request: Incoming) -> str:
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     @get(["/a2a/{agent:str}/.well-known/agent-card.json", "/a2a/{agent:str}"])
-    async def agent_card(request: Incoming, agent: FromPath[str]) -> Response[bytes]:
+    async def agent_card(request: AnyRequest, agent: FromPath[str]) -> Response[bytes]:
         return _answer(hub, request, agent, versions_of(asked_version(request)))
 
     # The name of 0.2 (0.3, 5.3: `agent-card.json`).
     @get("/a2a/{agent:str}/.well-known/agent.json")
-    async def agent_card_0_2(request: Incoming, agent: FromPath[str]) -> Response[bytes]:
+    async def agent_card_0_2(request: AnyRequest, agent: FromPath[str]) -> Response[bytes]:
         return _answer(hub, request, agent, "0.3")
 
     @get("/.well-known/agent-card.json")
-    async def root_card(request: Incoming) -> Response[bytes]:
+    async def root_card(request: AnyRequest) -> Response[bytes]:
         return _answer(hub, request, _root_agent(request), versions_of(asked_version(request)))
 
     @get("/.well-known/agent.json")
-    async def root_card_0_2(request: Incoming) -> Response[bytes]:
+    async def root_card_0_2(request: AnyRequest) -> Response[bytes]:
         return _answer(hub, request, _root_agent(request), "0.3")
 
     @get("/a2a/{agent:str}/files/{blob:str}")
-    async def file(request: Incoming, agent: FromPath[str], blob: FromPath[str]) -> Response[Any]:
+    async def file(request: AnyRequest, agent: FromPath[str], blob: FromPath[str]) -> Response[Any]:
         """A file that was too large for a message. It comes from an agent or a caller: a browser must not show it as
         something of ours."""
         hub.agent(agent)

@@ -29,7 +29,7 @@ from . import card, operation, push
 from .call import Answer, Call, Operation, Stream, check_version, make_call
 from .jsonrpc import PING
 
-Incoming = Request[Any, Any, Any]
+AnyRequest = Request[Any, Any, Any]
 
 A2A_JSON: Final = "application/a2a+json"
 
@@ -54,12 +54,12 @@ def encode_fault(fault: Fault, *, old: bool) -> JsonObject:
     return rest_error_0_3(fault) if old else rest_error(fault)
 
 
-def _media_type(request: Incoming) -> str:
+def _media_type(request: AnyRequest) -> str:
     """1.0.1 has a media type of its own; many clients look for the plain one, so it goes to those who ask."""
     return A2A_JSON if A2A_JSON in request.headers.get("Accept", "") else "application/json"
 
 
-async def _body(request: Incoming) -> JsonObject:
+async def _body(request: AnyRequest) -> JsonObject:
     body = await read_json(request)
     if body is ABSENT:
         return {}
@@ -68,7 +68,7 @@ async def _body(request: Incoming) -> JsonObject:
     return body
 
 
-def _query(request: Incoming) -> JsonObject:
+def _query(request: AnyRequest) -> JsonObject:
     return {name: value for name, value in request.query_params.items() if name != "A2A-Version" and value != ""}
 
 
@@ -103,26 +103,26 @@ def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
 def _routes(hub: Hub, lines: FanoutCache, binding: Binding) -> Sequence[ControllerRouterHandler]:
     base = f"/a2a/{{agent:str}}{binding.prefix}"
 
-    async def run(request: Incoming, agent: str, operate: Operation, params: Mapping[str, Any]) -> Response[Any]:
+    async def run(request: AnyRequest, agent: str, operate: Operation, params: Mapping[str, Any]) -> Response[Any]:
         return await _answer(
             make_call(hub, lines, request, agent), binding, operate, dict(params), _media_type(request)
         )
 
     @post(f"{base}/message:send", status_code=200)
-    async def send(request: Incoming, agent: FromPath[str]) -> Response[Any]:
+    async def send(request: AnyRequest, agent: FromPath[str]) -> Response[Any]:
         return await run(request, agent, operation.send, await _body(request))
 
     @post(f"{base}/message:stream", status_code=200)
-    async def stream(request: Incoming, agent: FromPath[str]) -> Response[Any]:
+    async def stream(request: AnyRequest, agent: FromPath[str]) -> Response[Any]:
         return await run(request, agent, operation.stream, await _body(request))
 
     @get(f"{base}/tasks")
-    async def list_tasks(request: Incoming, agent: FromPath[str]) -> Response[Any]:
+    async def list_tasks(request: AnyRequest, agent: FromPath[str]) -> Response[Any]:
         return await run(request, agent, operation.list_tasks, _query(request))
 
     # One path for all of these: a parameter followed by a literal in one segment cannot be routed.
     @route(f"{base}/tasks/{{rest:str}}", http_method=[HttpMethod.GET, HttpMethod.POST], status_code=200)
-    async def task(request: Incoming, agent: FromPath[str], rest: FromPath[str]) -> Response[Any]:
+    async def task(request: AnyRequest, agent: FromPath[str], rest: FromPath[str]) -> Response[Any]:
         task_id, colon, verb = rest.rpartition(":")
         if not colon:
             if request.method != "GET":
@@ -138,25 +138,25 @@ def _routes(hub: Hub, lines: FanoutCache, binding: Binding) -> Sequence[Controll
         raise FaultError(FaultCode.NOT_FOUND, f"Unknown operation {verb[:100]!r} on a task: it is cancel or subscribe.")
 
     @post(f"{base}/tasks/{{task_id:str}}/pushNotificationConfigs", status_code=200)
-    async def create_config(request: Incoming, agent: FromPath[str], task_id: FromPath[str]) -> Response[Any]:
+    async def create_config(request: AnyRequest, agent: FromPath[str], task_id: FromPath[str]) -> Response[Any]:
         body = await _body(request)
         params = {**body, "taskId": task_id} if binding is V1_0 else _config_0_3(body, task_id)
         return await run(request, agent, push.create, params)
 
     @get(f"{base}/tasks/{{task_id:str}}/pushNotificationConfigs")
-    async def list_configs(request: Incoming, agent: FromPath[str], task_id: FromPath[str]) -> Response[Any]:
+    async def list_configs(request: AnyRequest, agent: FromPath[str], task_id: FromPath[str]) -> Response[Any]:
         return await run(request, agent, push.list_configs, {**_query(request), binding.task_of_config: task_id})
 
     @get(f"{base}/tasks/{{task_id:str}}/pushNotificationConfigs/{{config_id:str}}")
     async def get_config(
-        request: Incoming, agent: FromPath[str], task_id: FromPath[str], config_id: FromPath[str]
+        request: AnyRequest, agent: FromPath[str], task_id: FromPath[str], config_id: FromPath[str]
     ) -> Response[Any]:
         params = {binding.task_of_config: task_id, binding.config_id: config_id}
         return await run(request, agent, push.get, params)
 
     @delete(f"{base}/tasks/{{task_id:str}}/pushNotificationConfigs/{{config_id:str}}", status_code=200)
     async def delete_config(
-        request: Incoming, agent: FromPath[str], task_id: FromPath[str], config_id: FromPath[str]
+        request: AnyRequest, agent: FromPath[str], task_id: FromPath[str], config_id: FromPath[str]
     ) -> Response[Any]:
         params = {binding.task_of_config: task_id, binding.config_id: config_id}
         return await run(request, agent, push.delete, params)
@@ -165,7 +165,7 @@ def _routes(hub: Hub, lines: FanoutCache, binding: Binding) -> Sequence[Controll
     cards = [f"{base}/extendedAgentCard"] if binding is V1_0 else [f"{base}/card", _CARD_0_2]
 
     @get(cards)
-    async def extended_card(request: Incoming, agent: FromPath[str]) -> Response[Any]:
+    async def extended_card(request: AnyRequest, agent: FromPath[str]) -> Response[Any]:
         return await run(request, agent, card.get_extended_card, {})
 
     return [send, stream, list_tasks, task, create_config, list_configs, get_config, delete_config, extended_card]

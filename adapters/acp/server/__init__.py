@@ -44,7 +44,7 @@ from canonical.value import Json
 
 __all__ = ("answer_fault", "routes")
 
-Asked = Request[Any, Any, Any]
+AnyRequest = Request[Any, Any, Any]
 
 MAX_HISTORY = 1000
 """Messages that one session descriptor may bring."""
@@ -78,7 +78,7 @@ def routes(hub: Hub) -> Sequence[Router]:
     ]
 
 
-def answer_fault(fault: Fault, request: Asked) -> Response[Any]:
+def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
     status, error = encode_fault(fault)
     headers: dict[str, str] = {}
     if isinstance(fault.details.get("retry_after"), int):
@@ -106,7 +106,7 @@ class Server:
     async def ping(self) -> Response[Any]:
         return Response(b"{}", media_type="application/json")
 
-    async def list_agents(self, request: Asked) -> Response[Any]:
+    async def list_agents(self, request: AnyRequest) -> Response[Any]:
         who = caller(request)
         # Without them all: the OpenAPI's default of 10 would hide agents from both SDKs, which never page.
         limit, offset = _number(request, "limit", 1, 1000), _number(request, "offset", 0)
@@ -119,7 +119,7 @@ class Server:
             w.AgentsListResponse(agents=[encode_agent(info, self._advertised_name(info.name)) for info in infos])
         )
 
-    async def get_agent(self, request: Asked) -> Response[Any]:
+    async def get_agent(self, request: AnyRequest) -> Response[Any]:
         """Under the name that was asked for: whoever uses one that is no label can live with it."""
         name: str = request.path_params["name"]
         return _json(encode_agent(self._agent(name), name))
@@ -148,7 +148,7 @@ class Server:
 
     # Runs
 
-    async def create_run(self, request: Asked) -> Response[Any]:
+    async def create_run(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid."""
         who = caller(request)
         body = validate(w.RunCreateRequest, await read_json(request))
@@ -191,7 +191,7 @@ class Server:
         reading = RunStream(self._hub, who.owner, [receipt.task], view, stop_after=receipt.seq)
         return await self._run_response(reading, body.mode, headers)
 
-    async def resume_run(self, request: Asked) -> Response[Any]:
+    async def resume_run(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid."""
         who = caller(request)
         tasks, view = await self._find(who, request)
@@ -246,14 +246,14 @@ class Server:
         writer = await reading.stop()
         return _json(writer.run(), 200, {**headers, **loss_header(writer.run_losses)})
 
-    async def get_run(self, request: Asked) -> Response[Any]:
+    async def get_run(self, request: AnyRequest) -> Response[Any]:
         who = caller(request)
         tasks, view = await self._find(who, request)
         writer = await RunStream(self._hub, who.owner, tasks, view).snapshot()
         headers = {**run_headers(tasks[-1], writer.run_id), **loss_header(writer.run_losses)}
         return _json(writer.run(), 200, headers)
 
-    async def cancel_run(self, request: Asked) -> Response[Any]:
+    async def cancel_run(self, request: AnyRequest) -> Response[Any]:
         """Raises task_ended."""
         who = caller(request)
         tasks, view = await self._find(who, request)
@@ -269,7 +269,7 @@ class Server:
         run = writer.run().model_copy(update={"status": "cancelling", "finished_at": None})
         return _json(run, 202, {**run_headers(tasks[-1], writer.run_id), **loss_header(writer.run_losses)})
 
-    async def list_events(self, request: Asked) -> Response[Any]:
+    async def list_events(self, request: AnyRequest) -> Response[Any]:
         """The events so far as JSON; with `Accept: text/event-stream` as a stream that goes on. Both after the first
         `after`."""
         who = caller(request)
@@ -290,7 +290,7 @@ class Server:
             b'{"events":[]}', _dump_events(reading.events()), name="events", headers=headers, more_headers=losses
         )
 
-    async def _find(self, who: Caller, request: Asked) -> tuple[Sequence[Task], View]:
+    async def _find(self, who: Caller, request: AnyRequest) -> tuple[Sequence[Task], View]:
         task_id = _uuid(request.path_params["run_id"], "run_id")
         try:
             chain = await self._hub.chain(who.owner, task_id)
@@ -309,7 +309,7 @@ class Server:
 
     # Sessions and resources
 
-    async def get_session(self, request: Asked) -> Response[Any]:
+    async def get_session(self, request: AnyRequest) -> Response[Any]:
         """Raises not_found."""
         who = caller(request)
         thread_id = _uuid(request.path_params["session_id"], "session_id")
@@ -322,7 +322,7 @@ class Server:
         # `state` stays null: an agent's state is its own, and nothing that runs elsewhere could read it.
         return _json(w.Session(id=thread_id, history=[entry.url for entry in entries]))
 
-    async def get_resource(self, request: Asked) -> Response[Any]:
+    async def get_resource(self, request: AnyRequest) -> Response[Any]:
         """Raises not_found."""
         who = caller(request)
         resource_id: str = request.path_params["resource_id"]
@@ -455,7 +455,7 @@ def _is_hash(text: str) -> bool:
     return len(text) == 64 and all(character in "0123456789abcdef" for character in text)
 
 
-def _number(request: Asked, name: str, least: int, most: int | None = None) -> int | None:
+def _number(request: AnyRequest, name: str, least: int, most: int | None = None) -> int | None:
     text = request.query_params.get(name)
     if text is None:
         return None

@@ -52,7 +52,7 @@ from canonical.thread import Loss, ThreadView
 
 __all__ = ("answer_fault", "routes")
 
-Asked = Request[Any, Any, Any]
+AnyRequest = Request[Any, Any, Any]
 
 _INT32: Final = 2**31 - 1
 _TURNS: Final = 4
@@ -86,7 +86,7 @@ def routes(hub: Hub) -> Sequence[Router]:
     ]
 
 
-def answer_fault(fault: Fault, request: Asked) -> Response[Any]:
+def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
     status, error = encode_fault(fault)
     headers: dict[str, str] = {}
     if isinstance(fault.details.get("retry_after"), int):
@@ -125,7 +125,7 @@ class Server:
     async def get_versions(self) -> Response[Any]:
         return _json(w.Versions(versions=[VERSION]))
 
-    async def get_info(self, request: Asked) -> Response[Any]:
+    async def get_info(self, request: AnyRequest) -> Response[Any]:
         who = caller(request)
         name = self._agent(who)
         info = next((info for info in self._hub.agents() if info.name == name), AgentInfo(name=name))
@@ -141,7 +141,7 @@ class Server:
 
     # Tasks
 
-    async def create_task(self, request: Asked) -> Response[Any]:
+    async def create_task(self, request: AnyRequest) -> Response[Any]:
         who = caller(request)
         agent = self._agent(who)
         body = await _body(request)
@@ -150,7 +150,7 @@ class Server:
         view = await self._view(who, thread.thread_id, agent)
         return _json(view.task_with_steps(), {"Babelgate-Thread": view.thread_id})
 
-    async def list_tasks(self, request: Asked) -> Response[Any]:
+    async def list_tasks(self, request: AnyRequest) -> Response[Any]:
         who = caller(request)
         agent = self._agent(who)
         page, size = _paging(request)
@@ -171,11 +171,11 @@ class Server:
                     continue
                 yield w.dump(view.task())
 
-    async def get_task(self, request: Asked) -> Response[Any]:
+    async def get_task(self, request: AnyRequest) -> Response[Any]:
         view = await self._find(request)
         return _json(view.task_with_steps(), {"Babelgate-Thread": view.thread_id})
 
-    def _resolve_request(self, request: Asked) -> tuple[Caller, str, str]:
+    def _resolve_request(self, request: AnyRequest) -> tuple[Caller, str, str]:
         """Who asks, and for which thread and agent."""
         who = caller(request)
         task_id: str = request.path_params["task_id"]
@@ -183,7 +183,7 @@ class Server:
             raise _missing("task", task_id)
         return who, str(UUID(task_id)), self._agent(who)
 
-    async def _find(self, request: Asked) -> TaskView:
+    async def _find(self, request: AnyRequest) -> TaskView:
         return await self._view(*self._resolve_request(request))
 
     async def _view(self, who: Caller, thread_id: str, agent: str) -> TaskView:
@@ -201,7 +201,7 @@ class Server:
 
     # Steps
 
-    async def list_steps(self, request: Asked) -> Response[Any]:
+    async def list_steps(self, request: AnyRequest) -> Response[Any]:
         page, size = _paging(request)
         view = await self._find(request)
         places = view.places()
@@ -211,7 +211,7 @@ class Server:
             w.dump(shell), each(steps), name="steps", headers={"Babelgate-Thread": view.thread_id}
         )
 
-    async def get_step(self, request: Asked) -> Response[Any]:
+    async def get_step(self, request: AnyRequest) -> Response[Any]:
         """Raises not_found."""
         view = await self._find(request)
         wanted: str = request.path_params["step_id"]
@@ -228,7 +228,7 @@ class Server:
         losses = (*view.losses(run_id), *more) if step.status == "completed" else more
         return _json(step, {**run_headers(view.task_of(run_id), run_id), **loss_header(losses)})
 
-    async def execute_step(self, request: Asked) -> Response[Any]:
+    async def execute_step(self, request: AnyRequest) -> Response[Any]:
         """Raises conflict."""
         body = await _body(request)
         who, thread_id, agent = self._resolve_request(request)
@@ -326,7 +326,7 @@ class Server:
 
     # Artifacts
 
-    async def list_artifacts(self, request: Asked) -> Response[Any]:
+    async def list_artifacts(self, request: AnyRequest) -> Response[Any]:
         page, size = _paging(request)
         view = await self._find(request)
         artifacts = view.existing()
@@ -336,7 +336,7 @@ class Server:
             w.dump(shell), each(shown), name="artifacts", headers={"Babelgate-Thread": view.thread_id}
         )
 
-    async def upload_artifact(self, request: Asked) -> Response[Any]:
+    async def upload_artifact(self, request: AnyRequest) -> Response[Any]:
         view = await self._find(request)
         key = decode_key(request.headers.get("idempotency-key"))
         raw = await read_bytes(request)
@@ -344,7 +344,7 @@ class Server:
         kept = await self._hub.upload(caller(request).owner, view.thread_id, upload.file, upload.folder, key=key)
         return _json(encode_artifact(kept), {"Babelgate-Thread": view.thread_id})
 
-    async def download_artifact(self, request: Asked) -> Response[Any]:
+    async def download_artifact(self, request: AnyRequest) -> Response[Any]:
         """Raises not_found."""
         who = caller(request)
         view = await self._find(request)
@@ -374,7 +374,7 @@ class Server:
         return Response(data, media_type="application/octet-stream", headers=headers)
 
 
-async def _body(request: Asked) -> w.RequestBody:
+async def _body(request: AnyRequest) -> w.RequestBody:
     body = await read_json(request)
     # `curl -X POST …/steps` without a body, JSON without a Content-Type (which the JavaScript SDK 1.0.5 answers 415),
     # and agbenchmark 0.0.10's Content-Type without a body.
@@ -390,13 +390,13 @@ def _missing(what: str, wanted: str) -> FaultError:
     return FaultError(FaultCode.NOT_FOUND, f"{what.capitalize()} with {wanted[:100]} not found.")
 
 
-def _paging(request: Asked) -> tuple[int, int]:
+def _paging(request: AnyRequest) -> tuple[int, int]:
     page, size = _number(request, "current_page", 1), _number(request, "page_size", PAGE_SIZE)
     # Not refused: OpenAPI v1 names a least page_size and no largest.
     return page, min(size, _PAGE_MOST)
 
 
-def _number(request: Asked, name: str, otherwise: int) -> int:
+def _number(request: AnyRequest, name: str, otherwise: int) -> int:
     text = request.query_params.get(name)
     if text is None:
         return otherwise

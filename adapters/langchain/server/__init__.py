@@ -11,7 +11,7 @@ from adapters.langchain.errors import encode as faults
 from adapters.langchain.server import assistants, cancel, event_stream, join, meta, runs, state, store, threads
 from adapters.langchain.server.answers import answer
 from adapters.langchain.server.dialect import dialect_of
-from adapters.langchain.server.parameters import Asked
+from adapters.langchain.server.parameters import AnyRequest
 from canonical import Fault, Hub
 
 __all__ = ("answer_fault", "routes")
@@ -32,7 +32,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-def answer_fault(fault: Fault, request: Asked) -> Response[Any]:
+def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
     status, body = faults.encode_fault(fault, dialect_of(request))
     headers: dict[str, str] = {}
     if isinstance(fault.details.get("retry_after"), int):

@@ -13,7 +13,7 @@ from adapters.langchain.codec.agent_protocol import encode_agent, encode_schemas
 from adapters.langchain.codec.state import assistant_id, format_time
 from adapters.langchain.server.answers import answer, pagination, select_members
 from adapters.langchain.server.dialect import both
-from adapters.langchain.server.parameters import Asked, check_selection, flag, read_optional_body, uuid
+from adapters.langchain.server.parameters import AnyRequest, check_selection, flag, read_optional_body, uuid
 from adapters.langchain.wire.requests import Limit, Offset
 from canonical import AgentInfo, FaultCode, FaultError, Hub
 from canonical.value import JsonObject, contains
@@ -89,7 +89,7 @@ class Agents:
 
     # The Agent Protocol's
 
-    async def search_agents(self, request: Asked) -> Response[Any]:
+    async def search_agents(self, request: AnyRequest) -> Response[Any]:
         body = await read_optional_body(request, _AgentSearch)
         agents = [
             agent
@@ -98,13 +98,13 @@ class Agents:
         ]
         return _page(agents, body)
 
-    async def get_agent(self, request: Asked) -> Response[Any]:
+    async def get_agent(self, request: AnyRequest) -> Response[Any]:
         return answer(encode_agent(self._agent(request)))
 
-    async def agent_schemas(self, request: Asked) -> Response[Any]:
+    async def agent_schemas(self, request: AnyRequest) -> Response[Any]:
         return answer(encode_schemas(self._agent(request)))
 
-    def _agent(self, request: Asked) -> AgentInfo:
+    def _agent(self, request: AnyRequest) -> AgentInfo:
         text = request.path_params["agent_id"]
         found = self._find(request, text)
         if found is None:
@@ -113,7 +113,7 @@ class Agents:
 
     # LangGraph's
 
-    async def search(self, request: Asked) -> Response[Any]:
+    async def search(self, request: AnyRequest) -> Response[Any]:
         body = await read_optional_body(request, _AssistantSearch)
         select = None if body.select is None else check_selection(body.select, _FIELDS, "select")
         assistants = self._assistants(request, body)
@@ -122,10 +122,10 @@ class Agents:
             assistants.sort(key=lambda assistant: assistant[name], reverse=body.sort_order != "asc")
         return _page([select_members(assistant, select) for assistant in assistants], body)
 
-    async def count(self, request: Asked) -> Response[Any]:
+    async def count(self, request: AnyRequest) -> Response[Any]:
         return answer(len(self._assistants(request, await read_optional_body(request, _AssistantCount))))
 
-    def _assistants(self, request: Asked, asked: _AssistantCount) -> list[JsonObject]:
+    def _assistants(self, request: AnyRequest, asked: _AssistantCount) -> list[JsonObject]:
         return [
             assistant
             for assistant in map(_encode_assistant, self._visible_agents(request))
@@ -134,17 +134,17 @@ class Agents:
             and contains(assistant["metadata"], asked.metadata or {})
         ]
 
-    async def get(self, request: Asked) -> Response[Any]:
+    async def get(self, request: AnyRequest) -> Response[Any]:
         return answer(_encode_assistant(self._assistant(request, by_name=False)))
 
-    async def versions(self, request: Asked) -> Response[Any]:
+    async def versions(self, request: AnyRequest) -> Response[Any]:
         body = await read_optional_body(request, _Page)
         only = _encode_assistant(self._assistant(request, by_name=False))
         # A version has no time of change: changing an assistant makes another one.
         del only["updated_at"]
         return _page([only] if contains(only["metadata"], body.metadata or {}) else [], body)
 
-    async def graph(self, request: Asked) -> Response[Any]:
+    async def graph(self, request: AnyRequest) -> Response[Any]:
         """An agent that is no graph is one node."""
         depth, info = _depth(request.query_params.get("xray") or "false"), self._assistant(request)
         agent = self._hub.drawn_agent(info.name)
@@ -157,20 +157,20 @@ class Agents:
         }
         return answer(drawn)
 
-    async def schemas(self, request: Asked) -> Response[Any]:
+    async def schemas(self, request: AnyRequest) -> Response[Any]:
         info = self._assistant(request)
         known = encode_schemas(info)
         schemas = {name: known.get(name) for name in _SCHEMAS}
         # `config_schema` is what agents here have; `context_schema` took its place in langgraph 0.6.
         return answer({"graph_id": info.name, **schemas, "context_schema": None})
 
-    async def subgraphs(self, request: Asked) -> Response[Any]:
+    async def subgraphs(self, request: AnyRequest) -> Response[Any]:
         agent = self._hub.drawn_agent(self._assistant(request).name)
         if agent is None:
             return answer({})
         return answer(await agent.subgraphs(request.path_params.get("namespace"), flag(request, "recurse")) or {})
 
-    async def refuse(self, request: Asked) -> Response[Any]:
+    async def refuse(self, request: AnyRequest) -> Response[Any]:
         """No 422: nothing is wrong with what the caller said. Raises method_not_allowed."""
         path: str = request.scope["path"]
         # RFC 9110, 15.5.6: 405 names what is allowed.
@@ -180,19 +180,19 @@ class Agents:
 
     # Both
 
-    def _visible_agents(self, request: Asked) -> Sequence[AgentInfo]:
+    def _visible_agents(self, request: AnyRequest) -> Sequence[AgentInfo]:
         who, infos = caller(request), self._hub.agents()
         if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
             return [info for info in infos if info.name == who.agent]
         return infos
 
-    def _find(self, request: Asked, text: str) -> AgentInfo | None:
+    def _find(self, request: AnyRequest, text: str) -> AgentInfo | None:
         """By name, or by the UUID that follows from it. An agent that is broken is shown, too."""
         same = (text, text.lower() if is_uuid(text) else text)
         infos = self._visible_agents(request)
         return next((info for info in infos if info.name in same or assistant_id(info.name) in same), None)
 
-    def _assistant(self, request: Asked, *, by_name: bool = True) -> AgentInfo:
+    def _assistant(self, request: AnyRequest, *, by_name: bool = True) -> AgentInfo:
         text = request.path_params["assistant_id"]
         if not by_name:
             uuid(text, "assistant")

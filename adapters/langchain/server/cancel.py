@@ -10,7 +10,7 @@ from adapters._server.listed import Pieces
 from adapters.langchain.server.answers import ids, nothing, run_paths
 from adapters.langchain.server.dialect import both, dialect_of
 from adapters.langchain.server.lookup import find_path_run, find_run, missing
-from adapters.langchain.server.parameters import Asked, flag, owner_of, read_body, uuid
+from adapters.langchain.server.parameters import AnyRequest, flag, owner_of, read_body, uuid
 from adapters.langchain.server.wait import keep_alive, result
 from adapters.langchain.wire.requests import MAX_PAGE, RunsCancel
 from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus
@@ -42,7 +42,7 @@ class Cancels:
     def __deepcopy__(self, _: object) -> "Cancels":
         return self  # as in `runs`
 
-    async def cancel(self, request: Asked) -> Response[Any]:
+    async def cancel(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found."""
         owner = owner_of(request)
         platform = dialect_of(request) == "langgraph" and "thread_id" in request.path_params
@@ -78,7 +78,7 @@ class Cancels:
                 raise FaultError(FaultCode.NOT_FOUND, _NONE_MATCHES) from error
             raise
 
-    async def cancel_many(self, request: Asked) -> Response[Any]:
+    async def cancel_many(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found."""
         owner = owner_of(request)
         body = await read_body(request, RunsCancel)
@@ -126,7 +126,7 @@ class Cancels:
                 break
         return list(found)
 
-    async def delete(self, request: Asked) -> Response[Any]:
+    async def delete(self, request: AnyRequest) -> Response[Any]:
         """A run that has ended goes; LangGraph Platform deletes one that is at work, too. Raises conflict."""
         owner = owner_of(request)
         run = await find_path_run(self._hub, request)
@@ -160,7 +160,7 @@ class Cancels:
             raise missing(error, "Run not found") from error
 
 
-def _rollback(request: Asked, *, strict: bool) -> bool:
+def _rollback(request: AnyRequest, *, strict: bool) -> bool:
     """LangGraph Platform takes any action that it does not know for an interrupt."""
     action = request.query_params.get("action", "interrupt")
     if strict and action not in ("interrupt", "rollback"):

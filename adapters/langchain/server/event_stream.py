@@ -27,7 +27,7 @@ from adapters.langchain.server.answers import answer
 from adapters.langchain.server.create_run import bad_request
 from adapters.langchain.server.dialect import both, dialect_of
 from adapters.langchain.server.event_commands import Commands, Refused, refusal
-from adapters.langchain.server.parameters import Asked, Connection, owner_of, path_id
+from adapters.langchain.server.parameters import AnyRequest, Connection, owner_of, path_id
 from adapters.langchain.server.stream import stream_response
 from adapters.langchain.write.thread_events import ThreadEvents
 from canonical import FaultCode, FaultError, Hub, Record, Scope
@@ -61,7 +61,7 @@ class Events:
     def __deepcopy__(self, _: object) -> "Events":
         return self  # as in `runs`
 
-    async def stream(self, request: Asked) -> Response[Any]:
+    async def stream(self, request: AnyRequest) -> Response[Any]:
         """The connection is the subscription. Raises invalid."""
         view, asked = _view(request), await read_json(request)
         try:
@@ -85,7 +85,7 @@ class Events:
                 if ready:
                     yield b"".join(ready)
 
-    async def command(self, request: Asked) -> Response[Any]:
+    async def command(self, request: AnyRequest) -> Response[Any]:
         asked = await read_json(request)
         commands = Commands(self._hub, request, path_id(request, "thread"))
         try:

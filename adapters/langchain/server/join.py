@@ -15,7 +15,7 @@ from adapters.langchain.codec.stream_modes import Dialect, View, parse_event_id,
 from adapters.langchain.server.answers import answer, ids, run_paths
 from adapters.langchain.server.dialect import both, dialect_of
 from adapters.langchain.server.lookup import find_path_run, thread_missing
-from adapters.langchain.server.parameters import Asked, flag, owner_of, path_id, words
+from adapters.langchain.server.parameters import AnyRequest, flag, owner_of, path_id, words
 from adapters.langchain.server.stream import DisconnectNotifier, EventId, RunStream, canceller, stream_response
 from adapters.langchain.server.wait import error_body, keep_alive, outcome, result
 from canonical import FaultCode, FaultError, Hub, Run
@@ -47,7 +47,7 @@ class Joins:
     def __deepcopy__(self, _: object) -> "Joins":
         return self  # as in `runs`
 
-    async def join(self, request: Asked) -> Response[Any]:
+    async def join(self, request: AnyRequest) -> Response[Any]:
         """The final values. An unknown run is told in the body, as LangGraph Platform does."""
         try:
             run = await find_path_run(self._hub, request)
@@ -58,11 +58,11 @@ class Joins:
             return answer(error_body("HTTPException", "404: Run not found"))
         return await self._join_run(request, run, dialect_of(request), "join")
 
-    async def wait(self, request: Asked) -> Response[Any]:
+    async def wait(self, request: AnyRequest) -> Response[Any]:
         """A path of the Agent Protocol, so answered in its form everywhere."""
         return await self._join_run(request, await find_path_run(self._hub, request), "agent-protocol", "wait")
 
-    async def _join_run(self, request: Asked, run: Run, dialect: Dialect, below: str) -> Response[Any]:
+    async def _join_run(self, request: AnyRequest, run: Run, dialect: Dialect, below: str) -> Response[Any]:
         owner, paths = owner_of(request), run_paths(run.thread_id, run.run_id, below)
         if run.has_ended:
             # In one piece, with headers that are known by now: nobody waits.
@@ -75,7 +75,7 @@ class Joins:
     def _wait_for_run(self, wait: Callable[..., Awaitable[T]], owner: str, run: Run, dialect: Dialect) -> Awaitable[T]:
         return wait(self._hub, run.thread_id, run.run_id, owner, dialect, after=run.first_seq - 1)
 
-    async def stream(self, request: Asked) -> Response[Any]:
+    async def stream(self, request: AnyRequest) -> Response[Any]:
         """Join a run's stream. What was asked for when the run was made is shown, unless the caller says otherwise."""
         owner = owner_of(request)
         cancels = _cancels(request)
@@ -93,7 +93,7 @@ class Joins:
         leaving = DisconnectNotifier(frames, canceller(self._hub, owner, run.run_id, cancels))
         return stream_response(leaving, ids(run) | run_paths(run.thread_id, run.run_id, "stream"))
 
-    async def _view(self, request: Asked, run: Run) -> View:
+    async def _view(self, request: AnyRequest, run: Run) -> View:
         owner, dialect = owner_of(request), dialect_of(request)
         created = await self._hub.run_input(owner, run)
         own: JsonObject = created.extra.get("langgraph") or {}
@@ -113,7 +113,7 @@ class Joins:
             subgraphs=bool(kwargs.get("subgraphs")),
         )
 
-    async def stream_thread(self, request: Asked) -> Response[Any]:
+    async def stream_thread(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid."""
         owner, thread_id = owner_of(request), path_id(request, "thread")
         # The parameter's documented name, and the one that the SDK sends.
@@ -140,12 +140,12 @@ class Joins:
         return stream_response(await (reading.from_now() if after is None else reading.after(after)), headers)
 
 
-def _cancels(request: Asked) -> bool:
+def _cancels(request: AnyRequest) -> bool:
     """Whether the run ends with the request, as `cancel_on_disconnect` of LangGraph's SDK asks for."""
     return flag(request, "cancel_on_disconnect") and not caller(request).reads_only
 
 
-def _last_event_id(request: Asked) -> EventId | None:
+def _last_event_id(request: AnyRequest) -> EventId | None:
     """None = from now on: without the header, and with one that is no id of ours."""
     text = request.headers.get("last-event-id")
     # Without it langgraph-api 0.16.7 shows what is new alone, and of a run that has ended nothing.

@@ -5,7 +5,7 @@ from functools import partial
 
 from adapters._server.caller import is_uuid
 from adapters.langchain.codec.stream_modes import Dialect
-from adapters.langchain.server.parameters import Asked, owner_of, path_id
+from adapters.langchain.server.parameters import AnyRequest, owner_of, path_id
 from canonical import AgentInfo, FaultCode, FaultError, Hub, Run, RunStatus, StateHistory, TaskState
 
 
@@ -50,7 +50,7 @@ async def find_run(hub: Hub, owner: str, run_id: str, thread_id: str | None = No
     return run
 
 
-async def find_path_run(hub: Hub, request: Asked) -> Run:
+async def find_path_run(hub: Hub, request: AnyRequest) -> Run:
     """The run that the path names."""
     run_id = path_id(request, "run")
     thread_id = path_id(request, "thread") if "thread_id" in request.path_params else None

@@ -8,14 +8,14 @@ from litestar import Response, get
 from litestar.types import ControllerRouterHandler
 
 from adapters.langchain.server.answers import answer
-from adapters.langchain.server.parameters import Asked, flag
+from adapters.langchain.server.parameters import AnyRequest, flag
 from canonical import Hub
 from canonical.value import JsonObject
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     @get("/ok")
-    async def ok(request: Asked) -> Response[Any]:
+    async def ok(request: AnyRequest) -> Response[Any]:
         """With `check_db`, only if the database can be read: what cannot be read is raised. (`/readyz` says more.)"""
         if flag(request, "check_db"):
             await hub.store.get("", ("ok",), "ok", refresh=False)

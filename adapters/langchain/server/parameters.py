@@ -13,7 +13,7 @@ from adapters._server.caller import caller, is_uuid
 from adapters.langchain.wire.requests import Checkpoint
 from canonical import FaultCode, FaultError
 
-Asked = Request[Any, Any, Any]
+AnyRequest = Request[Any, Any, Any]
 Connection = ASGIConnection[Any, Any, Any, Any]
 """A request or a WebSocket."""
 
@@ -36,7 +36,7 @@ def path_id(connection: Connection, what: str) -> str:
     return uuid(connection.path_params[f"{what}_id"], what)
 
 
-def number(request: Asked, name: str, default: int, least: int, most: int | None = None) -> int:
+def number(request: AnyRequest, name: str, default: int, least: int, most: int | None = None) -> int:
     """Raises invalid."""
     text = request.query_params.get(name)
     if text is None:
@@ -47,7 +47,7 @@ def number(request: Asked, name: str, default: int, least: int, most: int | None
     return int(text)
 
 
-def flag(request: Asked, name: str) -> bool:
+def flag(request: AnyRequest, name: str) -> bool:
     """Raises invalid."""
     text = str(request.query_params.get(name, "")).lower()
     if text not in ("", "0", "1", "true", "false"):
@@ -56,7 +56,7 @@ def flag(request: Asked, name: str) -> bool:
     return text in ("1", "true")
 
 
-def words(request: Asked, name: str) -> list[str]:
+def words(request: AnyRequest, name: str) -> list[str]:
     """A query parameter that may be given several times, or once with commas."""
     given: list[str] = request.query_params.getall(name, [])
     return [word for text in given for word in text.split(",") if word]
@@ -71,12 +71,12 @@ def check_selection(names: Iterable[str], known: frozenset[str], what: str) -> l
     return found
 
 
-async def read_body(request: Asked, model: type[M]) -> M:
+async def read_body(request: AnyRequest, model: type[M]) -> M:
     """Raises invalid, too_large."""
     return validate(model, await read_json(request))
 
 
-async def read_optional_body(request: Asked, model: type[M]) -> M:
+async def read_optional_body(request: AnyRequest, model: type[M]) -> M:
     """The same, of a model in which every member has a default: then the body has one, too. Raises invalid,
     too_large."""
     given = await read_json(request)

@@ -24,7 +24,7 @@ from adapters.langchain.server.create_run import Started, prepare
 from adapters.langchain.server.dialect import both, dialect_of
 from adapters.langchain.server.lookup import apply_task_cancel, find_agent, find_path_run, find_run, thread_missing
 from adapters.langchain.server.parameters import (
-    Asked,
+    AnyRequest,
     check_selection,
     number,
     owner_of,
@@ -84,11 +84,11 @@ class Runs:
 
     # Creating
 
-    async def _start_run(self, request: Asked) -> Started:
+    async def _start_run(self, request: AnyRequest) -> Started:
         thread_id = path_id(request, "thread") if "thread_id" in request.path_params else None
         return await (await prepare(self._hub, request, await read_body(request, RunCreate), thread_id)).start()
 
-    async def create(self, request: Asked) -> Response[Any]:
+    async def create(self, request: AnyRequest) -> Response[Any]:
         started = await self._start_run(request)
         receipt = started.receipt
         # The run as it was created, `pending`, as langgraph-api 0.16.7 answers.
@@ -100,7 +100,7 @@ class Runs:
         created = await self._hub.run_input(owner, run)
         return _encode_run(_as_created(run, created), created, dialect)
 
-    async def create_wait(self, request: Asked) -> Response[Any]:
+    async def create_wait(self, request: AnyRequest) -> Response[Any]:
         started = await self._start_run(request)
         launch, receipt = started.launch, started.receipt
         waited = partial(result, self._hub, receipt.thread_id, receipt.run_id, launch.owner, launch.dialect)
@@ -112,7 +112,7 @@ class Runs:
             DisconnectNotifier(pieces, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels)), headers
         )
 
-    async def create_stream(self, request: Asked) -> Response[Any]:
+    async def create_stream(self, request: AnyRequest) -> Response[Any]:
         started = await self._start_run(request)
         launch, receipt = started.launch, started.receipt
         view = View(
@@ -128,7 +128,7 @@ class Runs:
         leaving = DisconnectNotifier(frames, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels))
         return stream_response(leaving, started.headers | run_paths(receipt.thread_id, receipt.run_id, "stream"))
 
-    async def create_batch(self, request: Asked) -> Response[Any]:
+    async def create_batch(self, request: AnyRequest) -> Response[Any]:
         """All or none of them is well-formed; which is looked at before the first is begun. Raises invalid."""
         bodies = validate(_BATCH, await read_json(request))
         # langgraph-api 0.16.7 refuses an empty list, too (422).
@@ -141,11 +141,11 @@ class Runs:
 
     # Looking
 
-    async def get(self, request: Asked) -> Response[Any]:
+    async def get(self, request: AnyRequest) -> Response[Any]:
         run = await find_path_run(self._hub, request)
         return answer(await self._run_body(request, run), headers=ids(run))
 
-    async def _run_body(self, request: Asked, run: Run) -> JsonObject:
+    async def _run_body(self, request: AnyRequest, run: Run) -> JsonObject:
         owner = owner_of(request)
         created = await self._hub.run_input(owner, run)
         run = await apply_task_cancel(self._hub, owner, run)
@@ -156,7 +156,7 @@ class Runs:
             return _encode_run(run, created, "agent-protocol") | body
         return body
 
-    async def list_runs(self, request: Asked) -> Response[Any]:
+    async def list_runs(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found."""
         owner, thread_id = owner_of(request), path_id(request, "thread")
         limit, offset = number(request, "limit", 10, 1, MAX_PAGE), number(request, "offset", 0, 0)
@@ -168,7 +168,7 @@ class Runs:
             raise thread_missing(error, thread_id) from error
         return await self._page(request, where, limit, offset, names, {"Babelgate-Thread": thread_id})
 
-    async def search(self, request: Asked) -> Response[Any]:
+    async def search(self, request: AnyRequest) -> Response[Any]:
         body = await read_body(request, RunSearch)
         where = RunFilter(
             thread_id=None if body.thread_id is None else uuid(body.thread_id, "thread"),
@@ -180,7 +180,7 @@ class Runs:
 
     async def _page(
         self,
-        request: Asked,
+        request: AnyRequest,
         where: RunFilter,
         limit: int,
         offset: int,
@@ -194,7 +194,7 @@ class Runs:
         )
 
     async def _encode_runs(
-        self, request: Asked, found: Listed[Run], limit: int, names: Sequence[str]
+        self, request: AnyRequest, found: Listed[Run], limit: int, names: Sequence[str]
     ) -> AsyncGenerator[bytes]:
         left = limit
         async with aclosing(aiter(found)) as runs:
@@ -230,7 +230,7 @@ def _encode_run(run: Run, created: RunCreated, dialect: Dialect) -> JsonObject:
     return state.encode_run(run, created)
 
 
-def _statuses(request: Asked, text: str | None) -> frozenset[RunStatus] | None:
+def _statuses(request: AnyRequest, text: str | None) -> frozenset[RunStatus] | None:
     if text is None:
         return None
     found = _by_status(dialect_of(request)).get(text)

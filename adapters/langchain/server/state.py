@@ -16,7 +16,7 @@ from adapters.langchain.server.answers import answer, select_members
 from adapters.langchain.server.dialect import both, dialect_of
 from adapters.langchain.server.lookup import read_history, thread_missing
 from adapters.langchain.server.parameters import (
-    Asked,
+    AnyRequest,
     check_selection,
     checkpoint_of,
     number,
@@ -68,11 +68,11 @@ class States:
     def __deepcopy__(self, _: object) -> "States":
         return self  # as in `threads`
 
-    async def get(self, request: Asked) -> Response[Any]:
+    async def get(self, request: AnyRequest) -> Response[Any]:
         checkpoint_id = request.path_params.get("checkpoint_id")
         return await self._state_response(request, checkpoint_id, (), words(request, "select"))
 
-    async def at(self, request: Asked) -> Response[Any]:
+    async def at(self, request: AnyRequest) -> Response[Any]:
         thread_id = path_id(request, "thread")
         body = await read_body(request, StateAt)
         checkpoint_id = checkpoint_of(body.checkpoint)
@@ -80,7 +80,7 @@ class States:
 
     async def _state_response(
         self,
-        request: Asked,
+        request: AnyRequest,
         checkpoint_id: str | None,
         ns: tuple[str, ...],
         select: Sequence[str],
@@ -96,7 +96,7 @@ class States:
         body = _encode_state(request, thread_id, revision, history)
         return answer(select_members(body, names), headers={"Babelgate-Thread": thread_id})
 
-    async def update(self, request: Asked) -> Response[Any]:
+    async def update(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found, conflict."""
         owner, thread_id = owner_of(request), path_id(request, "thread")
         body = await read_body(request, StateUpdate)
@@ -113,18 +113,18 @@ class States:
             headers={"Babelgate-Thread": thread_id},
         )
 
-    async def list_history(self, request: Asked) -> Response[Any]:
+    async def list_history(self, request: AnyRequest) -> Response[Any]:
         thread_id = path_id(request, "thread")
         # OpenAPI 0.1.6: 10. langgraph-api 0.16.7 documents 10 and takes 1; its SDK always sends a limit.
         limit = number(request, "limit", 10, 1, MAX_PAGE)
         search = HistorySearch(limit=limit, before=request.query_params.get("before") or None)
         return await self._history(request, thread_id, search)
 
-    async def search_history(self, request: Asked) -> Response[Any]:
+    async def search_history(self, request: AnyRequest) -> Response[Any]:
         thread_id = path_id(request, "thread")
         return await self._history(request, thread_id, await read_body(request, HistorySearch))
 
-    async def _history(self, request: Asked, thread_id: str, search: HistorySearch) -> Response[Any]:
+    async def _history(self, request: AnyRequest, thread_id: str, search: HistorySearch) -> Response[Any]:
         names = check_selection(search.select or (), _FIELDS, "select")
         before = _before(search.before)
         history = await read_history(self._hub, owner_of(request), thread_id)
@@ -179,7 +179,7 @@ def _revision(history: StateHistory, checkpoint_id: str) -> Revision:
     return found
 
 
-def _encode_state(request: Asked, thread_id: str, revision: Revision | None, history: StateHistory) -> JsonObject:
+def _encode_state(request: AnyRequest, thread_id: str, revision: Revision | None, history: StateHistory) -> JsonObject:
     if dialect_of(request) == "agent-protocol" and revision is not None:
         return agent_protocol.encode_state(thread_id, revision)
     then = history.then(revision) if revision is not None and revision.next else ()

@@ -14,7 +14,7 @@ from adapters._server.listed import list_response
 from adapters.langchain.codec.state import format_time
 from adapters.langchain.server.answers import answer, nothing
 from adapters.langchain.server.dialect import both, dialect_of
-from adapters.langchain.server.parameters import Asked, flag, owner_of, read_body, read_optional_body
+from adapters.langchain.server.parameters import AnyRequest, flag, owner_of, read_body, read_optional_body
 from adapters.langchain.wire.requests import Limit, Minutes, Offset
 from canonical import FaultCode, FaultError, Hub, Item, ItemQuery, Listed, NamespaceQuery
 from canonical.value import JsonObject
@@ -70,14 +70,14 @@ class Memory:
         # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
         return self
 
-    async def put(self, request: Asked) -> Response[Any]:
+    async def put(self, request: AnyRequest) -> Response[Any]:
         body = await read_body(request, _Put)
         # Minutes in LangGraph.
         ttl = None if body.ttl is None else ceil(body.ttl * 60)
         await self._hub.store.put(owner_of(request), tuple(body.namespace), body.key, body.value, ttl)
         return nothing(204)
 
-    async def get(self, request: Asked) -> Response[Any]:
+    async def get(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found."""
         key = request.query_params.get("key")
         if not key:
@@ -90,7 +90,7 @@ class Memory:
             raise FaultError(FaultCode.NOT_FOUND, "Item not found")
         return answer(None if item is None else _encode(item))
 
-    async def delete(self, request: Asked) -> Response[Any]:
+    async def delete(self, request: AnyRequest) -> Response[Any]:
         """Raises not_found."""
         body = await read_body(request, _Delete)
         there = await self._hub.store.delete(owner_of(request), tuple(body.namespace or ()), body.key)
@@ -99,7 +99,7 @@ class Memory:
             raise FaultError(FaultCode.NOT_FOUND, "Item not found")
         return nothing(204)
 
-    async def search(self, request: Asked) -> Response[Any]:
+    async def search(self, request: AnyRequest) -> Response[Any]:
         owner, body = owner_of(request), await read_optional_body(request, _Search)
         found = await self._hub.store.search(
             owner,
@@ -115,7 +115,7 @@ class Memory:
         # OpenAPI 0.1.6, components.schemas.SearchItemsResponse, as everybody has it.
         return await list_response(b'{"items":[]}', _encode_items(found), name="items")
 
-    async def namespaces(self, request: Asked) -> Response[Any]:
+    async def namespaces(self, request: AnyRequest) -> Response[Any]:
         body = await read_optional_body(request, _Namespaces)
         found = await self._hub.store.namespaces(
             owner_of(request),
@@ -140,7 +140,7 @@ async def _encode_items(found: Listed[Item]) -> AsyncGenerator[bytes]:
             yield to_json(_encode(item))
 
 
-def _namespace(request: Asked) -> tuple[str, ...]:
+def _namespace(request: AnyRequest) -> tuple[str, ...]:
     """`namespace=a&namespace=b` of the Agent Protocol, or `namespace=a.b` of LangGraph: as no label holds a dot, the
     one is never taken for the other."""
     given: list[str] = request.query_params.getall("namespace", [])

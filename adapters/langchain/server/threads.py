@@ -16,7 +16,7 @@ from adapters.langchain.codec import agent_protocol, state
 from adapters.langchain.server.answers import answer, nothing, pagination, select_members
 from adapters.langchain.server.dialect import both, dialect_of
 from adapters.langchain.server.lookup import read_history, thread_missing
-from adapters.langchain.server.parameters import Asked, check_selection, owner_of, path_id, read_body, uuid, words
+from adapters.langchain.server.parameters import AnyRequest, check_selection, owner_of, path_id, read_body, uuid, words
 from adapters.langchain.server.state import decode_update
 from adapters.langchain.wire.requests import (
     MAX_PAGE,
@@ -76,7 +76,7 @@ class Threads:
         # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
         return self
 
-    async def create(self, request: Asked) -> Response[Any]:
+    async def create(self, request: AnyRequest) -> Response[Any]:
         body = await read_body(request, ThreadCreate)
         thread_id = None if body.thread_id is None else uuid(body.thread_id, "thread")
         updates = _supersteps(body)
@@ -93,11 +93,11 @@ class Threads:
             await self._revise(owner, thread.thread_id, update)
         return await self._thread_response(request, thread.thread_id)
 
-    async def get(self, request: Asked) -> Response[Any]:
+    async def get(self, request: AnyRequest) -> Response[Any]:
         include = words(request, "include")
         return await self._thread_response(request, path_id(request, "thread"), ttl="ttl" in include)
 
-    async def _thread_response(self, request: Asked, thread_id: str, *, ttl: bool = False) -> Response[Any]:
+    async def _thread_response(self, request: AnyRequest, thread_id: str, *, ttl: bool = False) -> Response[Any]:
         view = await self._view(owner_of(request), thread_id)
         body = await self._encode_thread(request, view)
         if ttl and view.thread.ttl is not None:
@@ -110,13 +110,13 @@ class Threads:
         except FaultError as error:
             raise thread_missing(error, thread_id) from error
 
-    async def _encode_thread(self, request: Asked, view: ThreadView) -> JsonObject:
+    async def _encode_thread(self, request: AnyRequest, view: ThreadView) -> JsonObject:
         history = await read_history(self._hub, owner_of(request), view.thread.thread_id)
         if dialect_of(request) == "agent-protocol":
             return agent_protocol.encode_thread(view, history)
         return state.encode_thread(view, history)
 
-    async def change(self, request: Asked) -> Response[Any]:
+    async def change(self, request: AnyRequest) -> Response[Any]:
         """With values or messages a new revision, which a checkpoint says where to branch off; the metadata is merged.
         (Agent Protocol: a checkpoint is "ignored for metadata-only patches".) Raises invalid, unsupported, not_found,
         conflict."""
@@ -145,7 +145,7 @@ class Threads:
             revise = replace(revise, messages=(*revise.messages, *said))
         await self._hub.update_state(owner, revise)
 
-    async def delete(self, request: Asked) -> Response[Any]:
+    async def delete(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found."""
         thread_id = path_id(request, "thread")
         try:
@@ -154,7 +154,7 @@ class Threads:
             raise thread_missing(error, thread_id) from error
         return nothing(204)
 
-    async def copy(self, request: Asked) -> Response[Any]:
+    async def copy(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found."""
         thread_id = path_id(request, "thread")
         try:
@@ -163,7 +163,7 @@ class Threads:
             raise thread_missing(error, thread_id) from error
         return await self._thread_response(request, made.thread_id)
 
-    async def prune(self, request: Asked) -> Response[Any]:
+    async def prune(self, request: AnyRequest) -> Response[Any]:
         """Raises unsupported."""
         body = await read_body(request, ThreadsPrune)
         if body.strategy != "delete":
@@ -184,7 +184,7 @@ class Threads:
 
     # Lists
 
-    async def search(self, request: Asked) -> Response[Any]:
+    async def search(self, request: AnyRequest) -> Response[Any]:
         body = await read_body(request, ThreadSearch)
         select = check_selection(body.select or (), _FIELDS, "select")
         paths = {name: _path(path) for name, path in (body.extract or {}).items()}
@@ -200,14 +200,16 @@ class Threads:
         return await list_response(b"[]", self._each(request, views, shown, select, paths), headers=headers)
 
     async def _page(
-        self, request: Asked, where: ThreadFilter, body: ThreadSearch, limit: int, offset: int
+        self, request: AnyRequest, where: ThreadFilter, body: ThreadSearch, limit: int, offset: int
     ) -> ThreadPage:
         descending = body.sort_order != "asc"
         return await self._hub.threads(
             owner_of(request), where, limit=limit, offset=offset, order=body.order, descending=descending
         )
 
-    async def _holding(self, request: Asked, where: ThreadFilter, body: ThreadSearch, *, most: int) -> Sequence[str]:
+    async def _holding(
+        self, request: AnyRequest, where: ThreadFilter, body: ThreadSearch, *, most: int
+    ) -> Sequence[str]:
         """Threads that have the values, from the page's offset on. Values are in no row: threads are looked into, one
         by one."""
         found: list[str] = []
@@ -244,7 +246,7 @@ class Threads:
 
     async def _each(
         self,
-        request: Asked,
+        request: AnyRequest,
         views: AsyncGenerator[ThreadView],
         limit: int,
         select: Sequence[str],
@@ -265,7 +267,7 @@ class Threads:
 
     async def _encode_selection(
         self,
-        request: Asked,
+        request: AnyRequest,
         view: ThreadView,
         select: Sequence[str],
         paths: Mapping[str, Sequence[str | int]],
@@ -280,7 +282,7 @@ class Threads:
         body = select_members(whole, select)
         return body | {"extracted": {name: _at(whole, path) for name, path in paths.items()}} if paths else body
 
-    async def count(self, request: Asked) -> Response[Any]:
+    async def count(self, request: AnyRequest) -> Response[Any]:
         body = await read_body(request, ThreadCount)
         if not body.values:
             page = await self._hub.threads(owner_of(request), _thread_filter(body), limit=1)

@@ -11,7 +11,7 @@ from litestar import Litestar, Request, Response, get
 
 from gateway.cli import main
 from gateway.cli.add import insert_agents
-from gateway.cli.errors import Refusal
+from gateway.cli.errors import CliError
 from tests.serving import serving
 
 ENTRY = {"weather": {"url": "http://127.0.0.1:1", "protocol": "acp"}}
@@ -42,7 +42,7 @@ def test_agents_are_put_below_the_others_and_comments_stay(before: str, after: s
 
 @pytest.mark.parametrize("before", ["agents: {a: {python: 'm:a'}}\n", "agents:\nport: 1\n", "agents: {}\n"])
 def test_a_file_that_is_laid_out_in_another_way_is_left_alone(before: str) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(CliError):
         insert_agents(before, ENTRY)
 
 

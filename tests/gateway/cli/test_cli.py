@@ -24,7 +24,7 @@ import pytest
 from adapters import ADAPTERS
 from gateway.cli import babelgate as program
 from gateway.cli import main
-from gateway.cli.errors import Refusal
+from gateway.cli.errors import CliError
 from gateway.cli.run import reading
 from gateway.cli.target import read_targets
 from tests.empty import make_database
@@ -572,7 +572,7 @@ def test_a_target_is_a_url_or_a_name_in_a_module(text: str, agents: Any, servers
 
 @pytest.mark.parametrize("texts", [("a:x", "b:x"), ("=a:x",), ("A=a:x",), ("x",), ("",), ("a:",), ("http://h#Ä",)])
 def test_targets_that_cannot_be_served_are_refused(texts: tuple[str, ...]) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(CliError):
         read_targets(texts)
 
 

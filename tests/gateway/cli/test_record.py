@@ -14,8 +14,8 @@ import pytest
 from gateway import demo
 from gateway.agents.python.recording import Recorded, read_recording
 from gateway.cli import main
-from gateway.cli.conversation import Asked, Failed, Heard, Noted, Said
-from gateway.cli.line import Line
+from gateway.cli.conversation import ConversationError, OpenQuestion, Output, ProgressNote, TextPiece
+from gateway.cli.line import ClientConversation
 from tests.gateway.command import babelgate, served
 from tests.running import running
 
@@ -49,29 +49,29 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-async def converse(url: str, agent: str, protocol: str, text: str, *answers: Any) -> list[Heard]:
+async def converse(url: str, agent: str, protocol: str, text: str, *answers: Any) -> list[Output]:
     """All that a caller hears, pieces of text put together; questions without their ids."""
-    line, found = Line(protocol, url, agent, None), list[Heard]()
+    line, found = ClientConversation(protocol, url, agent, None), list[Output]()
     given = list(answers)
     try:
         asked = await _hear(line.send(text), found)
         while asked:
             asked = await _hear(line.answer([(each, given.pop(0)) for each in asked]), found)
-    except Failed as failed:
-        found.append(Noted(f"failed: {failed}"))
+    except ConversationError as failed:
+        found.append(ProgressNote(f"failed: {failed}"))
     finally:
         await line.aclose()
     return found
 
 
-async def _hear(heard: AsyncGenerator[Heard], found: list[Heard]) -> Sequence[Asked]:
-    asked: list[Asked] = []
+async def _hear(heard: AsyncGenerator[Output], found: list[Output]) -> Sequence[OpenQuestion]:
+    asked: list[OpenQuestion] = []
     async for each in heard:
-        if isinstance(each, Asked):
+        if isinstance(each, OpenQuestion):
             asked.append(each)
-            found.append(Asked("", each.text, each.schema))
-        elif isinstance(each, Said) and found and isinstance(found[-1], Said):
-            found[-1] = Said(found[-1].text + each.text)
+            found.append(OpenQuestion("", each.text, each.schema))
+        elif isinstance(each, TextPiece) and found and isinstance(found[-1], TextPiece):
+            found[-1] = TextPiece(found[-1].text + each.text)
         else:
             found.append(each)
     return asked
@@ -105,7 +105,7 @@ async def test_files_are_replayed_byte_by_byte(recordings: Path, tmp_path: Path,
             message = {"messageId": "1", "role": "user", "kind": "message", "parts": [{"kind": "text", "text": "x"}]}
             body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}}
             told = (await gateway.http.post("/a2a/again", json=body)).text
-    assert heard == [Noted("file data.bin"), Noted("file report.txt")]
+    assert heard == [ProgressNote("file data.bin"), ProgressNote("file report.txt")]
     assert base64.b64encode(b"\x00\xff" * 1000).decode() in told
 
 
@@ -116,7 +116,7 @@ async def test_two_questions_at_once_are_asked_again_with_their_schemas(recordin
         itself = await converse(gateway.url, "approve", "langgraph", "Go", *answers)
         again = await converse(gateway.url, "again", "langgraph", "Go", *answers)
     assert again == itself
-    assert sum(isinstance(each, Asked) for each in again) == 2
+    assert sum(isinstance(each, OpenQuestion) for each in again) == 2
 
 
 def test_a_recording_holds_the_events_with_their_times(recordings: Path) -> None:
