@@ -181,7 +181,7 @@ class Reattachable(Protocol):
 
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
         """Yield the events of the upstream's run from its start; `call.upstream` names it. Those that `call.past()`
-        holds already are dropped by the caller (`canonical.replay.Said`)."""
+        holds already are dropped by the caller (`canonical.replay.ReplayCursor`)."""
         ...
 
 
@@ -190,25 +190,25 @@ class Stateful(Protocol):
     """An agent with a state of its own that callers may change (`AgentInfo.stateful`)."""
 
     async def update_state(
-        self, call: Invocation, *, forgets: Sequence[str] = (), as_node: str | None = None
+        self, call: Invocation, *, removed_ids: Sequence[str] = (), as_node: str | None = None
     ) -> StateSaved:
         """Make a revision and keep it. No run is active meanwhile, and the call belongs to none: its `data` are the
-        members to change, by the agent's own rules, `messages` what is said, `checkpoint` the parent; `forgets` are ids
-        of messages to leave out. Raises invalid."""
+        members to change, by the agent's own rules, `messages` what is said, `checkpoint` the parent; `removed_ids` are
+        ids of messages to leave out. Raises invalid."""
         ...
 
 
 @runtime_checkable
-class Drawn(Protocol):
-    """An agent that is a graph and can show which."""
+class Introspectable(Protocol):
+    """An agent that can describe its own graph."""
 
     async def draw(self, depth: int | bool) -> JsonObject | None:
         """`nodes`, a list of objects with an `id` each, and `edges`, a list of objects whose `source` and `target` are
         such ids; what else is in them is the agent's own. With a depth those of graphs inside it, too, so many levels
-        down, or all. None if it cannot tell after all."""
+        down, or all. None if it cannot say after all."""
         ...
 
     async def subgraphs(self, namespace: str | None, recurse: bool) -> JsonObject | None:
         """The graphs inside it, by namespace: of each its JSON Schemas, by what they describe. All, or the one that is
-        named; with `recurse` those inside of these, too. None if it cannot tell."""
+        named; with `recurse` those inside of these, too. None if it cannot say."""
         ...

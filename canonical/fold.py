@@ -50,7 +50,9 @@ def thread_after(thread: Thread, record: Record) -> Thread:
             return replace(thread, uploads=(*thread.uploads, event.part))
         case MessageStarted() if record.run_id is None:
             return replace(thread, revised=record.seq)
-        case StateSaved(forgets=forgets, parent_id=parent) if record.run_id is None and (forgets or parent is not None):
+        case StateSaved(removed_ids=removed_ids, parent_id=parent) if record.run_id is None and (
+            removed_ids or parent is not None
+        ):
             return replace(thread, revised=record.seq)
         case RunCreated() if thread.uploads:  # its messages bring them
             return replace(thread, uploads=())

@@ -71,7 +71,7 @@ class _Node:
     whole: JsonObject | None
     delta: JsonObject
     said: tuple[str, ...]
-    forgets: tuple[str, ...]
+    removed_ids: tuple[str, ...]
 
 
 def members(data: Json) -> JsonObject:
@@ -210,7 +210,7 @@ class StateHistory:
             next_=event.next,
             questions=tuple(questions),
             checkpoint_id=event.checkpoint_id,
-            forgets=event.forgets,
+            removed_ids=event.removed_ids,
             ns=event.ns,
             step=event.step,
         )
@@ -232,7 +232,7 @@ class StateHistory:
             next_=event.next or (before.made.next if before is not None and questions else ()),
             questions=questions,
             checkpoint_id=event.checkpoint_id,
-            forgets=event.forgets,
+            removed_ids=event.removed_ids,
             ns=event.ns,
             step=event.step if event.values is not None else None,
         )
@@ -255,7 +255,7 @@ class StateHistory:
         questions: tuple[Interrupt, ...] = (),
         fault: Fault | None = None,
         checkpoint_id: str | None = None,
-        forgets: tuple[str, ...] = (),
+        removed_ids: tuple[str, ...] = (),
         ns: tuple[str, ...] = (),
         step: int | None = None,
     ) -> Revision:
@@ -283,7 +283,7 @@ class StateHistory:
             fault=fault,
         )
         self._size += _REVISION
-        self._nodes[checkpoint_id] = _Node(made, whole, delta, said, forgets)
+        self._nodes[checkpoint_id] = _Node(made, whole, delta, said, removed_ids)
         if record.task_id is not None and not ns:
             self._tips[record.task_id] = checkpoint_id
         return self._build_revision(checkpoint_id)
@@ -416,6 +416,6 @@ class StateHistory:
             values = {**values, **node.delta} if node.whole is None else node.whole
             for message_id in node.said:
                 said[message_id] = None
-            for message_id in node.forgets:
+            for message_id in node.removed_ids:
                 said.pop(message_id, None)
         return values, said

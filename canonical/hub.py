@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, M
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, TypeVar
 
-from canonical.agent import AgentInfo, Drawn
+from canonical.agent import AgentInfo, Introspectable
 from canonical.event import Record, RunCreated, Strategy
 from canonical.listed import Listed
 from canonical.message import FilePart, Message
@@ -196,7 +196,7 @@ class StateUpdate:
     """Members that take the place of the parent's, whole."""
     messages: tuple[Message, ...] = ()
     """Said on top of the parent's; one with the id of an earlier message takes its place."""
-    forgets: tuple[str, ...] = ()
+    removed_ids: tuple[str, ...] = ()
     """Ids of messages to leave out."""
     checkpoint: str | None = None
     """The parent; None = the newest revision."""
@@ -234,7 +234,7 @@ class Hub(Protocol):
         broken."""
         ...
 
-    def drawn_agent(self, name: str) -> Drawn | None:
+    def introspectable_agent(self, name: str) -> Introspectable | None:
         """An agent that can show what it is made of. Raises not_found."""
         ...
 

@@ -21,7 +21,7 @@ ThreadStatus = Literal["idle", "busy", "interrupted", "error"]
 failed."""
 
 
-def following(stopped: str) -> str:
+def next_run_id(stopped: str) -> str:
     """The id of the run that goes on where this one stopped for a question. It is known before the run exists: AIEF
     shows it as a created step, and step ids do not change."""
     return str(uuid5(NAMESPACE_OID, f"{stopped}/following"))

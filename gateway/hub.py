@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Literal, TypeVar
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
-from canonical.agent import AgentInfo, Drawn, Invocation, Stateful
+from canonical.agent import AgentInfo, Introspectable, Invocation, Stateful
 from canonical.event import ArtifactAdded, Record, RunCreated, TaskChanged
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.fold import Fold
@@ -60,7 +60,7 @@ from gateway.storage.size import check_size
 from gateway.storage.statements import table_of
 from gateway.storage.subscription import Reader
 from gateway.storage.tables import WebhookRow
-from gateway.storage.transaction import Ledger, Published, read_meta, write_meta
+from gateway.storage.transaction import Published, Transaction, read_meta, write_meta
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Snapshot)
@@ -136,14 +136,15 @@ class Hub:
         await self._expiry.start()
         self._tasks.spawn(self._sweep_forever(), "sweep")
 
-    def let_go(self) -> None:
-        """Nobody reads the log any longer."""
+    def close_readers(self) -> None:
+        """End every subscription to the log."""
         self.journal.channels.close_all()
         self._reader.close()
 
     async def stop(self) -> None:
-        """Readers end first, so that no request holds the server up; then runs are let go and the rest is committed."""
-        self.let_go()
+        """Subscriptions end first, so that no request holds the server up; then runs are released, and the rest is
+        committed."""
+        self.close_readers()
         await self._expiry.stop()
         await self._tasks.stop()
         await self._deliverer.stop()
@@ -155,7 +156,7 @@ class Hub:
         if self.journal.failure is None:
             return None
         try:
-            await self.journal.write(lambda ledger: write_meta(ledger.connection, "probe", str(self._clock.now())))
+            await self.journal.write(lambda tx: write_meta(tx.connection, "probe", str(self._clock.now())))
         except FaultError:
             return self.journal.failure
         return None
@@ -226,9 +227,9 @@ class Hub:
     def agent(self, name: str) -> AgentInfo:
         return self.registry.get(name).info
 
-    def drawn_agent(self, name: str) -> Drawn | None:
+    def introspectable_agent(self, name: str) -> Introspectable | None:
         agent = self.registry.get(name).agent
-        return agent if isinstance(agent, Drawn) else None
+        return agent if isinstance(agent, Introspectable) else None
 
     async def _working(self, name: str) -> Fronted:
         fronted = await self.registry.get_reachable(name)
@@ -289,14 +290,14 @@ class Hub:
         check_size(self._limits.input, update.values, update.messages)
         if update.checkpoint is not None:
             await self._check_revision(owner, update.thread_id, update.checkpoint)
-        if (keeper := await self._keeper(owner, update)) is not None:
+        if (keeper := await self._state_owner(owner, update)) is not None:
             return await self._update_state(owner, update, *keeper)
         checkpoint_id = new_id()
         kept = replace(update, messages=await self._keep_files(update.messages))
         await self.journal.write(partial(thread_commands.update, owner=owner, asked=kept, checkpoint_id=checkpoint_id))
         return checkpoint_id
 
-    async def _keeper(self, owner: str, update: StateUpdate) -> tuple[str, Stateful] | None:
+    async def _state_owner(self, owner: str, update: StateUpdate) -> tuple[str, Stateful] | None:
         """The agent that keeps the thread's state, if the last one on it does; before the first, the one that the
         thread was made for."""
         await self.thread(owner, update.thread_id)
@@ -327,7 +328,7 @@ class Hub:
             ),
             upstream=upstream_of(runs, ""),
         )
-        saved = await agent.update_state(call, forgets=update.forgets, as_node=update.as_node)
+        saved = await agent.update_state(call, removed_ids=update.removed_ids, as_node=update.as_node)
         await self.journal.write(partial(thread_commands.save, owner=owner, thread_id=update.thread_id, saved=saved))
         return saved.checkpoint_id or ""
 
@@ -390,9 +391,7 @@ class Hub:
             agent,
             ask.webhook,
             reserved,
-            lambda ledger: command.submit(
-                ledger, owner, ask, ids, self._limits, may_start=reserved, stateful=info.stateful
-            ),
+            lambda tx: command.submit(tx, owner, ask, ids, self._limits, may_start=reserved, stateful=info.stateful),
         )
 
     async def answer(self, owner: str, answers: Answers) -> Receipt:
@@ -410,11 +409,11 @@ class Hub:
             task.agent,
             given.webhook,
             reserved,
-            lambda ledger: command.answer(ledger, owner, given, ids, self._limits, may_start=reserved),
+            lambda tx: command.answer(tx, owner, given, ids, self._limits, may_start=reserved),
         )
 
     async def _submit(
-        self, owner: str, agent: str, webhook: Webhook | None, reserved: bool, run: Callable[[Ledger], Submitted]
+        self, owner: str, agent: str, webhook: Webhook | None, reserved: bool, run: Callable[[Transaction], Submitted]
     ) -> Receipt:
         """Commit, and see to it that what was committed runs, whatever becomes of the caller meanwhile."""
         done = self.journal.write(run)
@@ -454,12 +453,12 @@ class Hub:
         return tuple(m if m.message_id else m.model_copy(update={"message_id": new_id()}) for m in kept)
 
     async def cancel(self, owner: str, task_id: str) -> Task:
-        done = self.journal.write(lambda ledger: command.cancel(ledger, owner, task_id))
+        done = self.journal.write(lambda tx: command.cancel(tx, owner, task_id))
         done.add_done_callback(self._stop_cancelled)
         return (await asyncio.shield(done)).task
 
     async def cancel_run(self, owner: str, run_id: str, *, rollback: bool = False) -> Run:
-        done = self.journal.write(lambda ledger: command.cancel_run(ledger, owner, run_id, rollback=rollback))
+        done = self.journal.write(lambda tx: command.cancel_run(tx, owner, run_id, rollback=rollback))
         done.add_done_callback(self._stop_cancelled)
         await asyncio.shield(done)
         return await self.run(owner, run_id)
@@ -469,16 +468,16 @@ class Hub:
             self.engine.stop_run(*stop)
 
     async def delete_thread(self, owner: str, thread_id: str) -> None:
-        await self._erase(owner, thread_id, lambda ledger: deletion.erase_thread(ledger, owner, thread_id))
+        await self._erase(owner, thread_id, lambda tx: deletion.erase_thread(tx, owner, thread_id))
 
     async def _erase_expired(self, thread: Thread, pk: int, seq: int) -> bool:
         """Whether nothing had happened on it since, so that it is gone."""
         owner, thread_id = thread.owner, thread.thread_id
-        return await self._erase(
-            owner, thread_id, lambda ledger: deletion.erase_unchanged(ledger, pk, owner, thread_id, seq)
-        )
+        return await self._erase(owner, thread_id, lambda tx: deletion.erase_unchanged(tx, pk, owner, thread_id, seq))
 
-    async def _erase(self, owner: str, thread_id: str, command: Callable[[Ledger], deletion.Erased | None]) -> bool:
+    async def _erase(
+        self, owner: str, thread_id: str, command: Callable[[Transaction], deletion.Erased | None]
+    ) -> bool:
         done = self.journal.write(command)
         done.add_done_callback(partial(self._forget_thread, owner, thread_id))
         return await asyncio.shield(done) is not None
@@ -501,7 +500,7 @@ class Hub:
             agent.forget(owner, task_id)
 
     async def remove_run(self, owner: str, run_id: str) -> None:
-        done = self.journal.write(lambda ledger: deletion.remove_run(ledger, owner, run_id))
+        done = self.journal.write(lambda tx: deletion.remove_run(tx, owner, run_id))
         done.add_done_callback(self._reread)
         await asyncio.shield(done)
 
@@ -665,24 +664,24 @@ def _require_found(value: T | None, message: str) -> T:
     return value
 
 
-def _instance(ledger: Ledger) -> str:
-    instance = read_meta(ledger.connection, "instance")
+def _instance(tx: Transaction) -> str:
+    instance = read_meta(tx.connection, "instance")
     if instance is None:
         instance = str(uuid4())
-        write_meta(ledger.connection, "instance", instance)
+        write_meta(tx.connection, "instance", instance)
     return instance
 
 
-def _set_webhook(ledger: Ledger, owner: str, task: Task, hook: Webhook, limits: Limits) -> tuple[int, int]:
+def _set_webhook(tx: Transaction, owner: str, task: Task, hook: Webhook, limits: Limits) -> tuple[int, int]:
     """The key of the thread, and the seq that the webhook begins after."""
-    state = ledger.need_thread(owner, task.thread_id)
-    command.insert_webhook(ledger, state, task.task_id, hook, state.seq, limits)
+    state = tx.need_thread(owner, task.thread_id)
+    command.insert_webhook(tx, state, task.task_id, hook, state.seq, limits)
     return state.pk, state.seq
 
 
-def _delete_webhook(ledger: Ledger, owner: str, task_id: str, webhook_id: str) -> bool:
+def _delete_webhook(tx: Transaction, owner: str, task_id: str, webhook_id: str) -> bool:
     table = table_of(WebhookRow)
-    deleted = ledger.connection.execute(
+    deleted = tx.connection.execute(
         table.delete().where(table.c.owner == owner, table.c.task_id == task_id, table.c.webhook_id == webhook_id)
     )
     return deleted.rowcount > 0

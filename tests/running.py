@@ -65,7 +65,7 @@ async def running(
             try:
                 yield Running(url, hub, http, loaded)
             finally:
-                hub.let_go()
+                hub.close_readers()
     finally:
         await hub.stop()
         await registry.aclose()

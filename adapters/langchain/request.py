@@ -218,10 +218,10 @@ def encode_command(call: Invocation) -> JsonObject:
 # States
 
 
-def encode_update(call: Invocation, forgets: Sequence[str], as_node: str | None) -> JsonObject:
+def encode_update(call: Invocation, removed_ids: Sequence[str], as_node: str | None) -> JsonObject:
     values = dict(as_object(call.data))
-    if call.messages or forgets:
-        removed = [{"type": "remove", "id": message_id, "content": ""} for message_id in forgets]
+    if call.messages or removed_ids:
+        removed = [{"type": "remove", "id": message_id, "content": ""} for message_id in removed_ids]
         values["messages"] = [*removed, *(encode_message(message) for message in call.messages)]
     body: JsonObject = {"values": values}
     if as_node is not None:

@@ -16,7 +16,7 @@ import httpx
 
 from adapters._upstream import FORWARDED, Client
 from canonical import Event, Fault, FaultCode, FaultError, Invocation
-from canonical.agent import Drawn
+from canonical.agent import Introspectable
 from canonical.event import LossNoted, StateSaved, UpstreamBound
 from canonical.value import JsonObject
 
@@ -146,11 +146,11 @@ class _Reattaching(ServerPool):
 class _Keeping(_Reattaching):
     """Of clients whose servers keep the state."""
 
-    async def update_state(self, call: Invocation, *, forgets: Sequence[str], as_node: str | None) -> StateSaved:
+    async def update_state(self, call: Invocation, *, removed_ids: Sequence[str], as_node: str | None) -> StateSaved:
         server = self._bound_server(call) or self._servers[0]
-        return await cast("Any", server.client).update_state(call, forgets=forgets, as_node=as_node)
+        return await cast("Any", server.client).update_state(call, removed_ids=removed_ids, as_node=as_node)
 
-    # The port of agents that are graphs (`canonical.agent.Drawn`)
+    # The port of agents that are graphs (`canonical.agent.Introspectable`)
 
     async def draw(self, depth: int | bool) -> JsonObject | None:
         return await _in_time(self._first.draw(depth))
@@ -159,7 +159,7 @@ class _Keeping(_Reattaching):
         return await _in_time(self._first.subgraphs(namespace, recurse))
 
     @property
-    def _first(self) -> Drawn:
+    def _first(self) -> Introspectable:
         """All are of one kind."""
         return cast("Any", min(self._servers, key=lambda each: each.breaker.is_suspect).client)
 

@@ -37,7 +37,7 @@ from canonical.event import (
 )
 from canonical.message import text_of
 from canonical.state import ERRED, RunStatus
-from canonical.thread import following
+from canonical.thread import next_run_id
 from canonical.value import Json
 from gateway.cli.conversation import ABSENT, ConversationError, OpenQuestion, Output, ProgressNote, TextPiece, bearer
 
@@ -65,7 +65,7 @@ class ClientConversation:
 
     def answer(self, answers: Sequence[tuple[OpenQuestion, Json]]) -> AsyncGenerator[Output]:
         """All questions that were asked. Raises ConversationError."""
-        self._call = replace(self._call, run_id=following(self._call.run_id))
+        self._call = replace(self._call, run_id=next_run_id(self._call.run_id))
         given = tuple(InterruptAnswered(interrupt_id=asked.id, value=value) for asked, value in answers)
         return self._read_events(replace(self._call, cause="answer", answers=given))
 

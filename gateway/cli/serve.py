@@ -176,7 +176,7 @@ def server_of(gateway: Gateway, listener: socket.socket, ready: Callable[[], Non
     """The gateway as a server that listens. Raises CliError."""
     app = create_app(gateway.hub, gateway.registry, gateway.settings)
     listen(listener)
-    return Server(app, gateway.settings, ready=ready, let_go=gateway.hub.let_go)
+    return Server(app, gateway.settings, ready=ready, close_readers=gateway.hub.close_readers)
 
 
 async def _start(hub: Hub, settings: Settings) -> None:
@@ -192,7 +192,9 @@ async def _start(hub: Hub, settings: Settings) -> None:
 class Server(uvicorn.Server):
     """uvicorn, which stops on a signal in the order that a gateway needs, and does not wake up ten times a second."""
 
-    def __init__(self, app: Any, settings: Settings, *, ready: Callable[[], None], let_go: Callable[[], None]) -> None:
+    def __init__(
+        self, app: Any, settings: Settings, *, ready: Callable[[], None], close_readers: Callable[[], None]
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -207,7 +209,7 @@ class Server(uvicorn.Server):
             )
         )
         self._ready = ready
-        self._let_go = let_go
+        self._close_readers = close_readers
         self._asked = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -227,7 +229,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Readers of the log end first: then every answer that is on its way has an end, and the hub is still there for
         what the answer says last."""
-        self._let_go()
+        self._close_readers()
         await super().shutdown(sockets)
 
     @contextmanager

@@ -14,7 +14,7 @@ from canonical.event import Event, MessageStarted, Record, RunEnded, RunStarted,
 from canonical.replay import Diverged, ReplayCursor, agent_records
 from canonical.state import RunStatus
 from gateway.ids import new_id
-from gateway.runs.event_check import Recorder
+from gateway.runs.event_check import EventValidator
 from gateway.runs.lifecycle import Start
 
 Entry = tuple[Event, bytes]
@@ -48,7 +48,7 @@ class Attempt:
         self._limit = limit
         self._output_limit = output_limit
         self._past = past
-        self._recorder = Recorder(start.task.agent, limit, output_limit=output_limit)
+        self._recorder = EventValidator(start.task.agent, limit, output_limit=output_limit)
         self._before: list[Record] = []
         """What the agent had said."""
         self._said: ReplayCursor | None = None
@@ -138,6 +138,6 @@ class Attempt:
         heard, self._heard, self._before, self._said = self._heard, [], [], None
         if void is not None:
             return
-        self._recorder = Recorder(self._start.task.agent, self._limit, output_limit=self._output_limit)
+        self._recorder = EventValidator(self._start.task.agent, self._limit, output_limit=self._output_limit)
         for event in heard:
             yield from self._record(self._rename_message(event))

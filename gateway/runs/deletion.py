@@ -42,28 +42,28 @@ from gateway.storage.tables import (
     ThreadRow,
     WebhookRow,
 )
-from gateway.storage.transaction import INTERRUPT, RUN, Erased, Ledger, ThreadState, read_row
+from gateway.storage.transaction import INTERRUPT, RUN, Erased, ThreadState, Transaction, read_row
 
 
-def erase_thread(ledger: Ledger, owner: str, thread_id: str) -> Erased:
+def erase_thread(tx: Transaction, owner: str, thread_id: str) -> Erased:
     """Delete a thread's rows and log and leave a tombstone."""
-    return _erase(ledger, ledger.need_thread(owner, thread_id))
+    return _erase(tx, tx.need_thread(owner, thread_id))
 
 
-def erase_unchanged(ledger: Ledger, pk: int, owner: str, thread_id: str, seq: int) -> Erased | None:
+def erase_unchanged(tx: Transaction, pk: int, owner: str, thread_id: str, seq: int) -> Erased | None:
     """The same, if it is the thread with this key and `seq` is still its newest record; None if not."""
-    state = ledger.thread(owner, thread_id)
+    state = tx.thread(owner, thread_id)
     if state is None or state.pk != pk or state.seq != seq or state.runs:
         return None
-    return _erase(ledger, state)
+    return _erase(tx, state)
 
 
-def _erase(ledger: Ledger, state: ThreadState) -> Erased:
+def _erase(tx: Transaction, state: ThreadState) -> Erased:
     owner, thread_id = state.thread.owner, state.thread.thread_id
     running = None if state.running is None else state.running.run_id
     erased = Erased(state.pk, running, frozenset(state.tasks), frozenset(state.runs))
-    ledger.forget_thread(state)
-    connection, pk = ledger.connection, state.pk
+    tx.forget_thread(state)
+    connection, pk = tx.connection, state.pk
     for row in (EventRow, TaskRow, RunRow, InterruptRow, BlobUseRow):
         table = table_of(row)
         connection.execute(table.delete().where(table.c.thread_pk == pk))
@@ -72,25 +72,25 @@ def _erase(ledger: Ledger, state: ThreadState) -> Erased:
         connection.execute(table.delete().where(table.c.owner == owner, table.c.thread_id == thread_id))
     thread = table_of(ThreadRow)
     connection.execute(thread.delete().where(thread.c.pk == pk))
-    ledger.sql.insert_tombstone.run(connection, (owner, thread_id, ledger.now()))
+    tx.sql.insert_tombstone.run(connection, (owner, thread_id, tx.now()))
     return erased
 
 
-def remove_run(ledger: Ledger, owner: str, run_id: str) -> int:
+def remove_run(tx: Transaction, owner: str, run_id: str) -> int:
     """Hide an ended run and empty its events under their numbers, and what the rows hold of them. Returns the thread's
     key. Raises not_found, conflict."""
-    found = ledger.find_run(owner, run_id)
+    found = tx.find_run(owner, run_id)
     if found is None or found[0].removed:
         raise FaultError(FaultCode.NOT_FOUND, f"Run {run_id} not found")
     run, thread_id = found
     if not run.has_ended:
         raise FaultError(FaultCode.CONFLICT, f"Run {run_id} is {run.status}: cancel it first")
-    state = ledger.need_thread(owner, thread_id)
+    state = tx.need_thread(owner, thread_id)
     if run.task_id in state.tasks:
         raise FaultError(FaultCode.CONFLICT, f"Run {run_id} is of a task that has not ended: cancel it first")
-    ledger.append(state, RunRemoved(run_id=run_id, why="deleted"), task_id=run.task_id)
-    ledger.flush()
-    connection = ledger.connection
+    tx.append(state, RunRemoved(run_id=run_id, why="deleted"), task_id=run.task_id)
+    tx.flush()
+    connection = tx.connection
     event = table_of(EventRow)
     mine = (event.c.thread_pk == state.pk) & (event.c.run_id == run_id)
     rows = connection.execute(select(event.c.seq, event.c.body).where(mine)).all()

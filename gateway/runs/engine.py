@@ -16,16 +16,16 @@ from gateway.background import Tasks
 from gateway.fronted import Fronted
 from gateway.runs import lifecycle
 from gateway.runs.attempt import Attempt, Entry, Past
-from gateway.runs.event_check import Recorder
+from gateway.runs.event_check import EventValidator
 from gateway.runs.invocation import Invocations
 from gateway.runs.lifecycle import Later, Outcome, Start
-from gateway.runs.output_schema import misfit
+from gateway.runs.output_schema import schema_error
 from gateway.runs.pump import Pump, RunKey, close_events
 from gateway.runs.slots import Slots
 from gateway.storage.blobs import Blobs
 from gateway.storage.journal import Journal, Unstored
 from gateway.storage.subscription import Reader
-from gateway.storage.transaction import Ledger
+from gateway.storage.transaction import Transaction
 
 T = TypeVar("T")
 log = logging.getLogger("babelgate.engine")
@@ -65,7 +65,7 @@ class Engine:
     async def _claim(self, owner: str, thread_id: str, agent: str) -> None:
         """With a slot in hand: start the thread's next run."""
         try:
-            claimed = await self._write_until_stored(lambda ledger: lifecycle.start(ledger, owner, thread_id, agent))
+            claimed = await self._write_until_stored(lambda tx: lifecycle.start(tx, owner, thread_id, agent))
         except FaultError as error:
             log.warning("the next run of thread %s was not started: %s", thread_id, error)
             claimed = None
@@ -155,7 +155,7 @@ class Engine:
         ended = attempt.run_end
         if ended is None:
             return Outcome()
-        if ended.status is RunStatus.SUCCESS and (wrong := await misfit(fronted.info, ended.output)) is not None:
+        if ended.status is RunStatus.SUCCESS and (wrong := await schema_error(fronted.info, ended.output)) is not None:
             return Outcome(RunStatus.ERROR, RunReason.FAULT, wrong)
         return Outcome(ended.status, ended.reason, ended.fault, ended.output, ended.usage)
 
@@ -214,11 +214,11 @@ class Engine:
 
     async def _close_log(self, start: Start) -> list[Entry]:
         """The ends of what is open in the log."""
-        recorder = Recorder(start.task.agent, self._event_limit)
+        recorder = EventValidator(start.task.agent, self._event_limit)
         recorder.replay(await self._invocations.of_run(start))
         return recorder.close()
 
-    async def _write_until_stored(self, write: Callable[[Ledger], T]) -> T:
+    async def _write_until_stored(self, write: Callable[[Transaction], T]) -> T:
         """Write again and again while the disk refuses it: a run must not stay open, or wait, for ever."""
         pause = 0.1
         while True:
@@ -273,11 +273,11 @@ class Engine:
             "nor be started again safely. Send the request again, or declare the agent idempotent.",
         )
         outcome = Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
-        recorder = Recorder(lost.task.agent, self._event_limit)
+        recorder = EventValidator(lost.task.agent, self._event_limit)
         recorder.replay(records)
         closing = recorder.close()
         # What waits behind it is not offered here: the hub offers all that waits, in the order in which it was created.
-        await self._journal.write(lambda ledger: lifecycle.end(ledger, lost, outcome, closing))
+        await self._journal.write(lambda tx: lifecycle.end(tx, lost, outcome, closing))
 
     async def _withdraw(self, lost: Start, fronted: Fronted) -> None:
         """The upstream of a run that was being cancelled may not have heard of it: attach to it again, and leave."""

@@ -114,8 +114,9 @@ class _Message:
         return next(reversed(self.open_parts), None)
 
 
-class Recorder:
-    """One run's way into the log. Feed it events in order, or the records of an earlier attempt."""
+class EventValidator:
+    """Checks the events of one run and fills in their ids. Feed it events in order, or the records of an earlier
+    attempt."""
 
     def __init__(
         self, node: str, limit: int, new_id: Callable[[], str] = new_id, *, output_limit: int = 64 * 2**20
@@ -128,7 +129,7 @@ class Recorder:
         self._said = 0
         """Of them, those that are said."""
         self.ended: RunEnded | None = None
-        self._mint = new_id
+        self._new_id = new_id
         self._messages: dict[str, _Message] = {}
         self._steps: dict[str, StepStarted] = {}
         self._tools: dict[str, ToolStarted] = {}
@@ -139,8 +140,8 @@ class Recorder:
         """Take over from an earlier attempt of the same run: what it left open is open here, what it said counts."""
         for record in records:
             self._said += len(encode_event(record.event))
-            if isinstance(record.event, _SAID):
-                self._settle(record.event)
+            if isinstance(record.event, _AGENT_EVENTS):
+                self._fill_ids(record.event)
 
     def record(self, event: Event) -> tuple[Event, bytes] | None:
         """The event as it goes into the log, and as JSON. None for one that only tells the hub something (RunEnded).
@@ -154,18 +155,18 @@ class Recorder:
             self.ended = self._end(event)
             return None
         try:
-            settled = self._settle(event)
+            settled = self._fill_ids(event)
         except (AttributeError, TypeError) as error:
             raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a malformed {_kind(event)}") from error
         try:
-            return self._fit(settled)
+            return self._validate(settled)
         except FaultError:
             self._undo(settled)
             raise
 
     def _end(self, event: RunEnded) -> RunEnded:
         """The end as the log may hold it. How a run ended is the agent's to say, why it was ended is not."""
-        event, _ = self._fit(event)
+        event, _ = self._validate(event)
         fault = event.fault
         match event.status:
             case RunStatus.SUCCESS:
@@ -199,7 +200,7 @@ class Recorder:
         self._steps.clear()
         return [(event, encode_event(event)) for event in closing]
 
-    def _fit(self, event: AnyEvent) -> tuple[AnyEvent, bytes]:
+    def _validate(self, event: AnyEvent) -> tuple[AnyEvent, bytes]:
         """The event as it will be read from the log, and its JSON. It is read back at once: an event that was changed
         past its model's checks would be stored all the same, and then nobody could read the log."""
         try:
@@ -235,7 +236,7 @@ class Recorder:
                 f"The agent gave a {event.kind} that is larger than the limit of {self.limit} bytes",
             ) from error
 
-    def _settle(self, event: Event) -> Event:
+    def _fill_ids(self, event: Event) -> Event:
         """Fill ids, and keep account of what is open."""
         match event:
             case PartDelta():  # first: most events of a long answer are deltas
@@ -249,7 +250,7 @@ class Recorder:
             case InterruptRaised():
                 return self._question(event)
             case StateSaved():
-                return event if event.checkpoint_id else event.model_copy(update={"checkpoint_id": self._mint()})
+                return event if event.checkpoint_id else event.model_copy(update={"checkpoint_id": self._new_id()})
             case _ if isinstance(event, _FREE):
                 return event
             case _:
@@ -260,7 +261,7 @@ class Recorder:
     def _check_message_event(self, event: MessageStarted | PartAdded | PartEnded | MessageEnded) -> Event:
         match event:
             case MessageStarted():
-                message_id = event.message_id or self._mint()
+                message_id = event.message_id or self._new_id()
                 if message_id in self._messages:
                     raise FaultError(FaultCode.AGENT_INVALID, f"The agent opened message {message_id} twice")
                 self._messages[message_id] = _Message(message_id)
@@ -291,8 +292,8 @@ class Recorder:
     def _question(self, event: InterruptRaised) -> Event:
         message = event.message
         if message.message_id is None:
-            message = message.model_copy(update={"message_id": self._mint()})
-        interrupt_id = event.interrupt_id or self._mint()
+            message = message.model_copy(update={"message_id": self._new_id()})
+        interrupt_id = event.interrupt_id or self._new_id()
         if interrupt_id in self._asked:
             raise FaultError(FaultCode.AGENT_INVALID, f"The agent asked question {interrupt_id} twice")
         self._asked.add(interrupt_id)
@@ -357,13 +358,13 @@ class Recorder:
         match event:
             case ToolStarted():
                 tool = event.model_copy(
-                    update={"call_id": event.call_id or self._mint(), "node": event.node or self.node}
+                    update={"call_id": event.call_id or self._new_id(), "node": event.node or self.node}
                 )
                 self._tools.setdefault(tool.call_id or "", tool)
                 return tool
             case StepStarted():
                 step = event.model_copy(
-                    update={"step_id": event.step_id or self._mint(), "node": event.node or self.node}
+                    update={"step_id": event.step_id or self._new_id(), "node": event.node or self.node}
                 )
                 self._steps.setdefault(step.step_id or "", step)
                 return step
@@ -383,14 +384,14 @@ class Recorder:
                 return event.model_copy(update={"step_id": step_id, "node": event.node or self.node})
 
     def _artifact(self, event: ArtifactAdded) -> ArtifactAdded:
-        artifact_id = event.artifact_id or self._mint()
+        artifact_id = event.artifact_id or self._new_id()
         if event.append and artifact_id not in self._artifacts:
             raise FaultError(FaultCode.AGENT_INVALID, "The agent appended to an artifact that it had not begun")
         self._artifacts.add(artifact_id)
         return event.model_copy(update={"artifact_id": artifact_id, "origin": "agent"})
 
 
-_SAID = (
+_AGENT_EVENTS = (
     MessageStarted,
     PartAdded,
     PartDelta,

@@ -25,7 +25,7 @@ from gateway.storage import listing
 from gateway.storage.journal import Journal
 from gateway.storage.statements import table_of
 from gateway.storage.tables import PASSING, ThreadRow
-from gateway.storage.transaction import Ledger, Published
+from gateway.storage.transaction import Published, Transaction
 
 log = logging.getLogger("babelgate.expiry")
 
@@ -172,11 +172,11 @@ def passing(connection: Connection) -> list[int]:
     return list(connection.execute(select(table_of(ThreadRow).c.pk).where(text(PASSING))).scalars())
 
 
-def _expire(ledger: Ledger, owner: str, thread_id: str, pk: int) -> None:
+def _expire(tx: Transaction, owner: str, thread_id: str, pk: int) -> None:
     """Fail the tasks of a thread that wait for answers."""
-    state = ledger.need_thread(owner, thread_id)
+    state = tx.need_thread(owner, thread_id)
     if state.pk != pk:
         return
     fault = Fault(code=FaultCode.EXPIRED, message="Nobody answered in time.")
     for task in [task for task in state.tasks.values() if task.waiting]:
-        lifecycle.give_up(ledger, state, task.task_id, TaskState.FAILED, fault)
+        lifecycle.give_up(tx, state, task.task_id, TaskState.FAILED, fault)

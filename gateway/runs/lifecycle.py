@@ -26,7 +26,7 @@ from canonical.thread import Run, Task
 from canonical.value import Json, JsonObject
 from gateway.storage import checkpoints
 from gateway.storage.tables import BlobUseRow, RunRow
-from gateway.storage.transaction import RUN, Ledger, ThreadState, read_row, table_of
+from gateway.storage.transaction import RUN, ThreadState, Transaction, read_row, table_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,51 +65,51 @@ class Outcome:
     usage: JsonObject | None = None
 
 
-def start(ledger: Ledger, owner: str, thread_id: str, agent: str) -> Start | Later | None:
+def start(tx: Transaction, owner: str, thread_id: str, agent: str) -> Start | Later | None:
     """Start the thread's next run if it is one of `agent`; otherwise say whose it is and when, or None if nothing can
     start that nobody else will see to."""
-    state = ledger.thread(owner, thread_id)
+    state = tx.thread(owner, thread_id)
     if state is None:
         return None
-    run = next_pending(ledger, state)
+    run = next_pending(tx, state)
     if run is not None and state.tasks[run.task_id].agent == agent:
-        return begin(ledger, state, run)
-    return _following(ledger, state)
+        return begin(tx, state, run)
+    return _following(tx, state)
 
 
 def begin(
-    ledger: Ledger, state: ThreadState, run: Run, created: RunCreated | None = None, *, goes_on: bool = False
+    tx: Transaction, state: ThreadState, run: Run, created: RunCreated | None = None, *, resumed: bool = False
 ) -> Start:
     task = state.tasks[run.task_id]
     attempt = run.attempt + 1
-    started = RunStarted(attempt=attempt, node=task.agent, goes_on=goes_on)
-    ledger.append(state, started, task_id=run.task_id, run_id=run.run_id, attempt=attempt)
+    started = RunStarted(attempt=attempt, node=task.agent, goes_on=resumed)
+    tx.append(state, started, task_id=run.task_id, run_id=run.run_id, attempt=attempt)
     if task.state is not TaskState.WORKING:
-        ledger.append(state, TaskChanged(state=TaskState.WORKING), task_id=run.task_id)
+        tx.append(state, TaskChanged(state=TaskState.WORKING), task_id=run.task_id)
     owner, thread_id = state.thread.owner, state.thread.thread_id
     task, run = state.tasks[run.task_id], state.runs[run.run_id]
     return Start(owner, thread_id, task, run, state.pk, created, state.thread.revised)
 
 
-def next_pending(ledger: Ledger, state: ThreadState) -> Run | None:
+def next_pending(tx: Transaction, state: ThreadState) -> Run | None:
     """The run whose turn it is: the oldest that is due and whose task waits for nobody. An answer goes before the other
     inputs of its task, which were made while the agent was at work on what it then asked about."""
     if state.running is not None:
         return None
     pending = state.pending
     for run in pending:
-        if ledger.wait(state, run) <= 0 and not state.tasks[run.task_id].waiting:
+        if tx.wait(state, run) <= 0 and not state.tasks[run.task_id].waiting:
             answers = (other for other in pending if other.task_id == run.task_id and other.cause == "answer")
             return next(answers, run)
     return None
 
 
-def _following(ledger: Ledger, state: ThreadState) -> Later | None:
+def _following(tx: Transaction, state: ThreadState) -> Later | None:
     """Whose the thread's next run is, and when."""
-    run = next_pending(ledger, state)
+    run = next_pending(tx, state)
     if run is not None:
         return Later(state.tasks[run.task_id].agent, 0)
-    waits = {run.run_id: ledger.wait(state, run) for run in state.pending}
+    waits = {run.run_id: tx.wait(state, run) for run in state.pending}
     scheduled = [run for run in state.pending if waits[run.run_id] > 0]
     if state.running is not None or not scheduled:
         return None
@@ -118,17 +118,14 @@ def _following(ledger: Ledger, state: ThreadState) -> Later | None:
 
 
 def append(
-    ledger: Ledger,
-    start: Start,
-    events: Sequence[tuple[Event, bytes]],
-    files: Sequence[FilePart] = (),
+    tx: Transaction, start: Start, events: Sequence[tuple[Event, bytes]], files: Sequence[FilePart] = ()
 ) -> None:
     """Events of a running run. Raises conflict if the run has ended or was started again: its pump is fenced."""
-    _say(ledger, _fence_attempt(ledger, start), start, events, files)
+    _say(tx, _fence_attempt(tx, start), start, events, files)
 
 
 def _say(
-    ledger: Ledger,
+    tx: Transaction,
     state: ThreadState,
     start: Start,
     events: Sequence[tuple[Event, bytes]],
@@ -139,41 +136,41 @@ def _say(
     for event, body in events:
         said: bytes | None = body
         if isinstance(event, RunStarted):  # it starts over, and asks again what it has to ask
-            close_questions(ledger, state, task_id)
-        if isinstance(event, InterruptRaised) and ledger.has_asked(owner, task_id, event.interrupt_id or ""):
-            event, said = _renumber_question(ledger, owner, task_id, event), None
-        ledger.append(state, event, task_id=task_id, run_id=run_id, attempt=start.run.attempt, body=said)
+            close_questions(tx, state, task_id)
+        if isinstance(event, InterruptRaised) and tx.has_asked(owner, task_id, event.interrupt_id or ""):
+            event, said = _renumber_question(tx, owner, task_id, event), None
+        tx.append(state, event, task_id=task_id, run_id=run_id, attempt=start.run.attempt, body=said)
     for part in files:
-        use_blob(ledger, state, part)
+        use_blob(tx, state, part)
 
 
-def _renumber_question(ledger: Ledger, owner: str, task_id: str, asked: InterruptRaised) -> InterruptRaised:
+def _renumber_question(tx: Transaction, owner: str, task_id: str, asked: InterruptRaised) -> InterruptRaised:
     """The question under an id of its own: the agent gave it one that an earlier question of the task has."""
     number = 2
-    while ledger.has_asked(owner, task_id, f"{asked.interrupt_id}-{number}"):
+    while tx.has_asked(owner, task_id, f"{asked.interrupt_id}-{number}"):
         number += 1
     return asked.model_copy(update={"interrupt_id": f"{asked.interrupt_id}-{number}"})
 
 
-def use_blobs(ledger: Ledger, state: ThreadState, messages: Sequence[Message]) -> None:
+def use_blobs(tx: Transaction, state: ThreadState, messages: Sequence[Message]) -> None:
     for message in messages:
         for part in message.parts:
             if isinstance(part, FilePart) and part.blob is not None:
-                use_blob(ledger, state, part)
+                use_blob(tx, state, part)
 
 
-def use_blob(ledger: Ledger, state: ThreadState, part: FilePart) -> None:
+def use_blob(tx: Transaction, state: ThreadState, part: FilePart) -> None:
     """Note that the thread names a stored file: the file is reachable and kept while it does."""
     uses = table_of(BlobUseRow)
     seen = select(uses.c.blob).where(uses.c.thread_pk == state.pk, uses.c.blob == part.blob)
-    if ledger.connection.execute(seen).first() is None:
-        ledger.connection.execute(
+    if tx.connection.execute(seen).first() is None:
+        tx.connection.execute(
             uses.insert(), {"thread_pk": state.pk, "blob": part.blob, "body": part.model_dump_json().encode()}
         )
 
 
-def _fence_attempt(ledger: Ledger, start: Start) -> ThreadState:
-    state = ledger.thread(start.owner, start.thread_id)
+def _fence_attempt(tx: Transaction, start: Start) -> ThreadState:
+    state = tx.thread(start.owner, start.thread_id)
     if state is not None and state.pk != start.pk:  # erased, and another one was made with the same ids
         state = None
     run = None if state is None else state.runs.get(start.run.run_id)
@@ -183,16 +180,16 @@ def _fence_attempt(ledger: Ledger, start: Start) -> ThreadState:
 
 
 def end(
-    ledger: Ledger,
+    tx: Transaction,
     start: Start,
     outcome: Outcome,
     closing: Sequence[tuple[Event, bytes]] = (),
     files: Sequence[FilePart] = (),
 ) -> Later | None:
     """End an activation and say what becomes of its task. Returns what the thread's next run is, if one waits."""
-    state = _fence_attempt(ledger, start)
+    state = _fence_attempt(tx, start)
     task_id, run_id, attempt = start.task.task_id, start.run.run_id, start.run.attempt
-    _say(ledger, state, start, closing, files)
+    _say(tx, state, start, closing, files)
     status, reason, fault = outcome.status, outcome.reason, outcome.fault
     if state.tasks[task_id].state is TaskState.CANCELLING:
         # Cancel was committed first: whatever the agent did since, the task ends cancelled.
@@ -200,18 +197,18 @@ def end(
         reason = reason if reason in (RunReason.SUPERSEDED, RunReason.ROLLED_BACK) else _cancel_reason(state, start.run)
     elif status is RunStatus.SUCCESS and state.open_interrupts(task_id):
         status, reason = RunStatus.PAUSED, waiting_reason(state, task_id)
-    ledger.append(
+    tx.append(
         state,
         RunEnded(status=status, reason=reason, fault=fault, output=outcome.output, usage=outcome.usage or {}),
         task_id=task_id,
         run_id=run_id,
         attempt=attempt,
     )
-    _settle_task(ledger, state, task_id, status, fault)
+    _settle_task(tx, state, task_id, status, fault)
     if reason is RunReason.ROLLED_BACK:
-        ledger.append(state, RunRemoved(run_id=run_id, why="rollback"), task_id=task_id)
-        checkpoints.forget_run(ledger.connection, start.owner, run_id)
-    return _following(ledger, state)
+        tx.append(state, RunRemoved(run_id=run_id, why="rollback"), task_id=task_id)
+        checkpoints.forget_run(tx.connection, start.owner, run_id)
+    return _following(tx, state)
 
 
 def _cancel_reason(state: ThreadState, run: Run) -> RunReason:
@@ -224,16 +221,16 @@ def _cancel_reason(state: ThreadState, run: Run) -> RunReason:
     return RunReason.CALLER
 
 
-def _settle_task(ledger: Ledger, state: ThreadState, task_id: str, status: RunStatus, fault: Fault | None) -> None:
+def _settle_task(tx: Transaction, state: ThreadState, task_id: str, status: RunStatus, fault: Fault | None) -> None:
     """The task's state after a run of it ended."""
     if status is RunStatus.PAUSED:
-        ledger.append(state, TaskChanged(state=waiting_state(state, task_id)), task_id=task_id)
+        tx.append(state, TaskChanged(state=waiting_state(state, task_id)), task_id=task_id)
         return
     if status is RunStatus.SUCCESS:
         if not live_of(state, task_id):
-            ledger.append(state, TaskChanged(state=TaskState.COMPLETED), task_id=task_id)
+            tx.append(state, TaskChanged(state=TaskState.COMPLETED), task_id=task_id)
         return
-    give_up(ledger, state, task_id, _end_of(status, fault), fault)
+    give_up(tx, state, task_id, _end_of(status, fault), fault)
 
 
 def _end_of(status: RunStatus, fault: Fault | None) -> TaskState:
@@ -244,11 +241,11 @@ def _end_of(status: RunStatus, fault: Fault | None) -> TaskState:
     return TaskState.REJECTED if fault is not None and fault.details.get("rejected") is True else TaskState.FAILED
 
 
-def give_up(ledger: Ledger, state: ThreadState, task_id: str, ended: TaskState, fault: Fault | None) -> None:
+def give_up(tx: Transaction, state: ThreadState, task_id: str, ended: TaskState, fault: Fault | None) -> None:
     """End a task on which nobody is at work."""
-    drop_waiting(ledger, state, task_id, RunReason.CALLER)
-    close_questions(ledger, state, task_id)
-    ledger.append(state, TaskChanged(state=ended, fault=fault), task_id=task_id)
+    drop_waiting(tx, state, task_id, RunReason.CALLER)
+    close_questions(tx, state, task_id)
+    tx.append(state, TaskChanged(state=ended, fault=fault), task_id=task_id)
 
 
 def waiting_state(state: ThreadState, task_id: str) -> TaskState:
@@ -260,9 +257,9 @@ def waiting_reason(state: ThreadState, task_id: str) -> RunReason:
     return RunReason.AUTH if waiting_state(state, task_id) is TaskState.AUTH_REQUIRED else RunReason.INPUT
 
 
-def close_questions(ledger: Ledger, state: ThreadState, task_id: str) -> None:
+def close_questions(tx: Transaction, state: ThreadState, task_id: str) -> None:
     for question in state.open_interrupts(task_id):
-        ledger.append(
+        tx.append(
             state,
             InterruptAnswered(interrupt_id=question.interrupt_id, action="superseded"),
             task_id=task_id,
@@ -270,43 +267,43 @@ def close_questions(ledger: Ledger, state: ThreadState, task_id: str) -> None:
         )
 
 
-def drop_waiting(ledger: Ledger, state: ThreadState, task_id: str, reason: RunReason) -> None:
+def drop_waiting(tx: Transaction, state: ThreadState, task_id: str, reason: RunReason) -> None:
     """End the runs of a task that wait for their turn: the task is over, and its further inputs go nowhere."""
     for run in live_of(state, task_id):
         if run.status is RunStatus.PENDING:
             ended = RunEnded(status=RunStatus.CANCELLED, reason=reason)
-            ledger.append(state, ended, task_id=task_id, run_id=run.run_id)
+            tx.append(state, ended, task_id=task_id, run_id=run.run_id)
 
 
-def drop_pending(ledger: Ledger, state: ThreadState, run: Run, reason: RunReason, fault: Fault | None = None) -> None:
+def drop_pending(tx: Transaction, state: ThreadState, run: Run, reason: RunReason, fault: Fault | None = None) -> None:
     """End a run that never started, and its task if nothing else of it is alive."""
     status = RunStatus.CANCELLED if fault is None else RunStatus.ERROR
-    ledger.append(state, RunEnded(status=status, reason=reason, fault=fault), task_id=run.task_id, run_id=run.run_id)
+    tx.append(state, RunEnded(status=status, reason=reason, fault=fault), task_id=run.task_id, run_id=run.run_id)
     task = state.tasks.get(run.task_id)
     if task is not None and not task.waiting and not live_of(state, run.task_id):
         ended = TaskState.CANCELLED if fault is None else TaskState.FAILED
-        ledger.append(state, TaskChanged(state=ended, fault=fault), task_id=run.task_id)
+        tx.append(state, TaskChanged(state=ended, fault=fault), task_id=run.task_id)
     if reason is RunReason.ROLLED_BACK:
-        ledger.append(state, RunRemoved(run_id=run.run_id, why="rollback"), task_id=run.task_id)
+        tx.append(state, RunRemoved(run_id=run.run_id, why="rollback"), task_id=run.task_id)
 
 
 def live_of(state: ThreadState, task_id: str) -> list[Run]:
     return [run for run in state.runs.values() if run.task_id == task_id]
 
 
-def restart(ledger: Ledger, lost: Start) -> Start:
+def restart(tx: Transaction, lost: Start) -> Start:
     """Begin the next attempt of a run whose pump is gone. It goes on where the lost one was cut off, until its agent
     says something else than before."""
-    state = _fence_attempt(ledger, lost)
-    return begin(ledger, state, state.runs[lost.run.run_id], goes_on=True)
+    state = _fence_attempt(tx, lost)
+    return begin(tx, state, state.runs[lost.run.run_id], resumed=True)
 
 
-def fail_pending(ledger: Ledger, owner: str, thread_id: str, run_id: str, fault: Fault) -> None:
+def fail_pending(tx: Transaction, owner: str, thread_id: str, run_id: str, fault: Fault) -> None:
     """End a waiting run that can never start, such as one of an agent that is gone from the configuration."""
-    state = ledger.thread(owner, thread_id)
+    state = tx.thread(owner, thread_id)
     run = None if state is None else state.runs.get(run_id)
     if state is not None and run is not None and run.status is RunStatus.PENDING:
-        drop_pending(ledger, state, run, RunReason.FAULT, fault)
+        drop_pending(tx, state, run, RunReason.FAULT, fault)
 
 
 def bound_runs(connection: Connection, pk: int, agent: str) -> list[Run]:

@@ -39,7 +39,7 @@ class _Unchecked(Exception):
     """Why it could not be."""
 
 
-async def misfit(info: AgentInfo, output: Json) -> Fault | None:
+async def schema_error(info: AgentInfo, output: Json) -> Fault | None:
     """What is wrong with an output; None if nothing is, or if the agent has declared no schema. A graph's schema is of
     its state, not of what it says at the end."""
     declared = info.schemas.get("output")
@@ -84,10 +84,10 @@ async def _find_error(schema: Any, value: Json, *, trusted: bool = False) -> str
             pass
         except (Unresolvable, ArithmeticError) as error:
             raise _Unchecked(f"it cannot be followed: {error}") from error
-    return await asyncio.get_running_loop().run_in_executor(_pool, _elsewhere, to_json([schema, value]))
+    return await asyncio.get_running_loop().run_in_executor(_pool, _find_error_in_process, to_json([schema, value]))
 
 
-def _elsewhere(asked: bytes) -> str | None:
+def _find_error_in_process(asked: bytes) -> str | None:
     """In a process, which is ended when it takes too long."""
     program = (sys.executable, "-I", schema_check.__file__)
     try:

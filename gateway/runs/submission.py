@@ -24,7 +24,7 @@ from canonical.hub import Answers, Receipt, Submission, Webhook
 from canonical.message import Message
 from canonical.run_input import RunInput
 from canonical.state import RunReason, RunStatus, TaskState
-from canonical.thread import Task, following
+from canonical.thread import Task, next_run_id
 from gateway.runs.lifecycle import (
     Start,
     begin,
@@ -41,7 +41,7 @@ from gateway.runs.thread_commands import say
 from gateway.settings.model import Limits
 from gateway.storage.statements import table_of
 from gateway.storage.tables import WebhookRow
-from gateway.storage.transaction import Ledger, ThreadState
+from gateway.storage.transaction import ThreadState, Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,31 +82,31 @@ class Cancelled:
 
 
 def submit(
-    ledger: Ledger, owner: str, ask: Submission, ids: Ids, limits: Limits, *, may_start: bool, stateful: bool = False
+    tx: Transaction, owner: str, ask: Submission, ids: Ids, limits: Limits, *, may_start: bool, stateful: bool = False
 ) -> Submitted:
     """Append a new run, and start it in the same commit if its turn is now and `may_start` says that the agent has
     room. `stateful` is what the agent's description says of it. Raises conflict."""
-    if ask.task_id is not None and ledger.find_task(owner, ask.task_id) is not None:
+    if ask.task_id is not None and tx.find_task(owner, ask.task_id) is not None:
         raise FaultError(FaultCode.CONFLICT, f"Task {ask.task_id} exists already")
-    if ask.run_id is not None and ledger.find_run(owner, ask.run_id) is not None:
+    if ask.run_id is not None and tx.find_run(owner, ask.run_id) is not None:
         raise FaultError(FaultCode.CONFLICT, f"Run {ask.run_id} exists already")
     may_start = may_start and ask.start_in is None
-    found = _thread_for(ledger, owner, ask)
+    found = _thread_for(tx, owner, ask)
     follow = None if found is None else _followed_task(found, ask)
     if found is None and not may_start:
-        _check_queue(ledger, owner, 0, ask.agent, limits)
-    state = found or _make_thread(ledger, owner, ask, ids)
-    stop = _make_room(ledger, state, ask)
+        _check_queue(tx, owner, 0, ask.agent, limits)
+    state = found or _make_thread(tx, owner, ask, ids)
+    stop = _make_room(tx, state, ask)
     starts = may_start and state.running is None and not state.pending
     if found is not None and not starts:
-        _check_queue(ledger, owner, len(state.pending), ask.agent, limits)
+        _check_queue(tx, owner, len(state.pending), ask.agent, limits)
     if not ask.thread_metadata.items() <= state.thread.metadata.items():
-        ledger.append(state, ThreadChanged(metadata=ask.thread_metadata))
-    say(ledger, state, ask.history)
+        tx.append(state, ThreadChanged(metadata=ask.thread_metadata))
+    say(tx, state, ask.history)
     after = state.seq
     if follow is None:
         task_id = ask.task_id or ids.task
-        ledger.append(
+        tx.append(
             state,
             TaskCreated(
                 task_id=task_id,
@@ -128,13 +128,13 @@ def submit(
         run_id=run_id,
         cause="input" if follow is None else "follow_up",
         strategy=ask.strategy,
-        start_after=None if ask.start_in is None else ledger.now() + ask.start_in,
+        start_after=None if ask.start_in is None else tx.now() + ask.start_in,
     )
-    said = ledger.append(state, created, task_id=task_id, run_id=run_id)
-    use_blobs(ledger, state, created.messages)
+    said = tx.append(state, created, task_id=task_id, run_id=run_id)
+    use_blobs(tx, state, created.messages)
     if ask.webhook is not None:
-        insert_webhook(ledger, state, task_id, ask.webhook, after, limits)
-    begun = begin(ledger, state, state.runs[run_id], created) if starts else None
+        insert_webhook(tx, state, task_id, ask.webhook, after, limits)
+    begun = begin(tx, state, state.runs[run_id], created) if starts else None
     receipt = Receipt(
         thread_id=state.thread.thread_id,
         task_id=task_id,
@@ -146,38 +146,34 @@ def submit(
     return Submitted(receipt, state.pk, begun, stop, idle=state.running is None)
 
 
-def _thread_for(ledger: Ledger, owner: str, ask: Submission) -> ThreadState | None:
+def _thread_for(tx: Transaction, owner: str, ask: Submission) -> ThreadState | None:
     """The thread that the submission means; None if it has to be made."""
     known = ask.follow_up or ask.continues
     if known is not None:
-        task = ledger.need_task(owner, known)
+        task = tx.need_task(owner, known)
         if ask.thread_id is not None and ask.thread_id != task.thread_id:
             raise FaultError(FaultCode.INVALID, f"Task {known} is not of thread {ask.thread_id}")
-        return ledger.need_thread(owner, task.thread_id)
+        return tx.need_thread(owner, task.thread_id)
     thread_id = ask.thread_id
     if thread_id is None and ask.alias is not None:
-        for (known_thread,) in ledger.sql.thread_of.run(ledger.connection, (owner, ask.protocol, ask.agent, ask.alias)):
+        for (known_thread,) in tx.sql.thread_of.run(tx.connection, (owner, ask.protocol, ask.agent, ask.alias)):
             thread_id = known_thread
     if thread_id is None:
         return None
-    state = ledger.thread(owner, thread_id)
-    if (
-        state is None
-        and ask.if_missing != "anew"
-        and (ask.if_missing == "reject" or ledger.is_erased(owner, thread_id))
-    ):
+    state = tx.thread(owner, thread_id)
+    if state is None and ask.if_missing != "anew" and (ask.if_missing == "reject" or tx.is_erased(owner, thread_id)):
         raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
     return state
 
 
-def _make_thread(ledger: Ledger, owner: str, ask: Submission, ids: Ids) -> ThreadState:
+def _make_thread(tx: Transaction, owner: str, ask: Submission, ids: Ids) -> ThreadState:
     thread_id = ask.thread_id or ids.thread
     if ask.if_missing == "anew":
-        ledger.forget_erased(owner, thread_id)
+        tx.forget_erased(owner, thread_id)
     ephemeral = True if ask.ephemeral else None
-    state = ledger.create_thread(owner, thread_id, ThreadChanged(metadata=ask.thread_metadata, ephemeral=ephemeral))
+    state = tx.create_thread(owner, thread_id, ThreadChanged(metadata=ask.thread_metadata, ephemeral=ephemeral))
     if ask.thread_id is None and ask.alias is not None:
-        ledger.sql.insert_alias.run(ledger.connection, (owner, ask.protocol, ask.agent, ask.alias, thread_id))
+        tx.sql.insert_alias.run(tx.connection, (owner, ask.protocol, ask.agent, ask.alias, thread_id))
     return state
 
 
@@ -211,7 +207,7 @@ def _followed_task(state: ThreadState, ask: Submission) -> Task | None:
     return task
 
 
-def _make_room(ledger: Ledger, state: ThreadState, ask: Submission) -> Stop | None:
+def _make_room(tx: Transaction, state: ThreadState, ask: Submission) -> Stop | None:
     """Do with active runs what the submission says; returns the running run that has to stop."""
     active = list(state.runs.values())
     if active and ask.strategy == "reject":
@@ -224,19 +220,19 @@ def _make_room(ledger: Ledger, state: ThreadState, ask: Submission) -> Stop | No
                 stop = Stop(state.pk, run.run_id, reason)
                 if state.tasks[run.task_id].state is not TaskState.CANCELLING:
                     cancelling = TaskChanged(state=TaskState.CANCELLING, rollback=ask.strategy == "rollback")
-                    ledger.append(state, cancelling, task_id=run.task_id)
+                    tx.append(state, cancelling, task_id=run.task_id)
             else:
-                drop_pending(ledger, state, run, reason)
+                drop_pending(tx, state, run, reason)
     if ask.supersede:
         for task in [task for task in state.tasks.values() if task.waiting]:
-            drop_waiting(ledger, state, task.task_id, RunReason.SUPERSEDED)
-            close_questions(ledger, state, task.task_id)
-            ledger.append(state, TaskChanged(state=TaskState.CANCELLED), task_id=task.task_id)
+            drop_waiting(tx, state, task.task_id, RunReason.SUPERSEDED)
+            close_questions(tx, state, task.task_id)
+            tx.append(state, TaskChanged(state=TaskState.CANCELLED), task_id=task.task_id)
     return stop
 
 
-def _check_queue(ledger: Ledger, owner: str, on_thread: int, agent: str, limits: Limits) -> None:
-    by_agent, by_owner = ledger.waiting(owner, agent)
+def _check_queue(tx: Transaction, owner: str, on_thread: int, agent: str, limits: Limits) -> None:
+    by_agent, by_owner = tx.waiting(owner, agent)
     for waiting, bound, what in (
         (on_thread, limits.queue.thread, "this thread"),
         (by_agent, limits.queue.agent, f"agent {agent}"),
@@ -248,7 +244,9 @@ def _check_queue(ledger: Ledger, owner: str, on_thread: int, agent: str, limits:
             )
 
 
-def insert_webhook(ledger: Ledger, state: ThreadState, task_id: str, hook: Webhook, after: int, limits: Limits) -> None:
+def insert_webhook(
+    tx: Transaction, state: ThreadState, task_id: str, hook: Webhook, after: int, limits: Limits
+) -> None:
     """Register a webhook, or replace the one of the same id. It is told what comes after seq `after`; one that is
     registered already, word for word, goes on where it is. Raises invalid for one more than a task may have."""
     table = table_of(WebhookRow)
@@ -256,16 +254,16 @@ def insert_webhook(ledger: Ledger, state: ThreadState, task_id: str, hook: Webho
     of_task = (table.c.owner == state.thread.owner) & (table.c.task_id == task_id)
     same = of_task & (table.c.webhook_id == hook.webhook_id)
     columns = (table.c.dialect, table.c.url, table.c.body, table.c.done)
-    known = ledger.connection.execute(select(*columns).where(same)).one_or_none()
+    known = tx.connection.execute(select(*columns).where(same)).one_or_none()
     if known is not None and tuple(known) == (hook.dialect, hook.url, body, False):
         return
-    count = ledger.connection.execute(select(func.count()).select_from(table).where(of_task)).scalar_one()
+    count = tx.connection.execute(select(func.count()).select_from(table).where(of_task)).scalar_one()
     if known is None and count >= limits.webhooks:
         raise FaultError(
             FaultCode.INVALID, f"A task has at most {limits.webhooks} webhooks, and this one has that many"
         )
-    ledger.connection.execute(table.delete().where(same))
-    ledger.connection.execute(
+    tx.connection.execute(table.delete().where(same))
+    tx.connection.execute(
         table.insert(),
         {
             "owner": state.thread.owner,
@@ -281,13 +279,13 @@ def insert_webhook(ledger: Ledger, state: ThreadState, task_id: str, hook: Webho
     )
 
 
-def answer(ledger: Ledger, owner: str, given: Answers, ids: Ids, limits: Limits, *, may_start: bool) -> Submitted:
+def answer(tx: Transaction, owner: str, given: Answers, ids: Ids, limits: Limits, *, may_start: bool) -> Submitted:
     """Answer open questions. If none is left the task works on; otherwise it waits for the rest. Raises task_ended,
     not_awaiting, invalid."""
-    task = ledger.need_task(owner, given.task_id)
+    task = tx.need_task(owner, given.task_id)
     if task.terminal or task.state is TaskState.CANCELLING:
         raise FaultError(FaultCode.TASK_ENDED, f"Task {task.task_id} has ended and takes no answers")
-    state = ledger.need_thread(owner, task.thread_id)
+    state = tx.need_thread(owner, task.thread_id)
     asked = state.open_interrupts(task.task_id)
     if not task.waiting or not asked:
         raise FaultError(FaultCode.NOT_AWAITING, f"Task {task.task_id} has no open question")
@@ -301,35 +299,35 @@ def answer(ledger: Ledger, owner: str, given: Answers, ids: Ids, limits: Limits,
             f"No open question has the id {sorted(unknown)[0]}",
             interrupts=[question.interrupt_id for question in asked],
         )
-    starts = may_start and state.running is None and next_pending(ledger, state) is None
+    starts = may_start and state.running is None and next_pending(tx, state) is None
     if not starts and len(values) == len(asked):
-        _check_queue(ledger, owner, len(state.pending), task.agent, limits)
+        _check_queue(tx, owner, len(state.pending), task.agent, limits)
     after = state.seq
-    run_id = following(asked[0].run_id)
-    while ledger.find_run(owner, run_id) is not None:  # it answered another question of the same stop
-        run_id = following(run_id)
+    run_id = next_run_id(asked[0].run_id)
+    while tx.find_run(owner, run_id) is not None:  # it answered another question of the same stop
+        run_id = next_run_id(run_id)
     created = RunCreated.of(_with_uploads(state, given.input, ids), run_id=run_id, cause="answer")
-    said = ledger.append(state, created, task_id=task.task_id, run_id=run_id)
-    use_blobs(ledger, state, created.messages)
+    said = tx.append(state, created, task_id=task.task_id, run_id=run_id)
+    use_blobs(tx, state, created.messages)
     if given.webhook is not None:
-        insert_webhook(ledger, state, task.task_id, given.webhook, after, limits)
+        insert_webhook(tx, state, task.task_id, given.webhook, after, limits)
     for interrupt_id, value in values.items():
-        ledger.append(
+        tx.append(
             state,
             InterruptAnswered(interrupt_id=interrupt_id, action=given.action, value=value),
             task_id=task.task_id,
             run_id=run_id,
         )
-    ledger.append(state, TaskChanged(state=TaskState.WORKING), task_id=task.task_id)
+    tx.append(state, TaskChanged(state=TaskState.WORKING), task_id=task.task_id)
     begun: Start | None = None
     left = state.open_interrupts(task.task_id)
     if left:  # an answer that leaves others open is a run without activation
-        ledger.append(state, RunStarted(attempt=1, node=task.agent), task_id=task.task_id, run_id=run_id, attempt=1)
+        tx.append(state, RunStarted(attempt=1, node=task.agent), task_id=task.task_id, run_id=run_id, attempt=1)
         paused = RunEnded(status=RunStatus.PAUSED, reason=waiting_reason(state, task.task_id))
-        ledger.append(state, paused, task_id=task.task_id, run_id=run_id, attempt=1)
-        ledger.append(state, TaskChanged(state=waiting_state(state, task.task_id)), task_id=task.task_id)
+        tx.append(state, paused, task_id=task.task_id, run_id=run_id, attempt=1)
+        tx.append(state, TaskChanged(state=waiting_state(state, task.task_id)), task_id=task.task_id)
     elif starts:
-        begun = begin(ledger, state, state.runs[run_id], created)
+        begun = begin(tx, state, state.runs[run_id], created)
     receipt = Receipt(
         thread_id=task.thread_id,
         task_id=task.task_id,
@@ -341,39 +339,39 @@ def answer(ledger: Ledger, owner: str, given: Answers, ids: Ids, limits: Limits,
     return Submitted(receipt, state.pk, begun, idle=state.running is None)
 
 
-def cancel_run(ledger: Ledger, owner: str, run_id: str, *, rollback: bool) -> Cancelled:
+def cancel_run(tx: Transaction, owner: str, run_id: str, *, rollback: bool) -> Cancelled:
     """Cancel the task of a run that has not ended; with `rollback` the run is removed then. Raises not_found,
     task_ended."""
-    found = ledger.find_run(owner, run_id)
+    found = tx.find_run(owner, run_id)
     if found is None or found[0].removed:
         raise FaultError(FaultCode.NOT_FOUND, f"Run {run_id} not found")
     run, _ = found
     if run.has_ended:
         raise FaultError(FaultCode.TASK_ENDED, f"Run {run_id} has ended as {run.status}", status=str(run.status))
-    cancelled = cancel(ledger, owner, run.task_id, rollback=rollback)
+    cancelled = cancel(tx, owner, run.task_id, rollback=rollback)
     if rollback and cancelled.stop is None:
-        state = ledger.need_thread(owner, run.thread_id)
-        ledger.append(state, RunRemoved(run_id=run_id, why="rollback"), task_id=run.task_id)
+        state = tx.need_thread(owner, run.thread_id)
+        tx.append(state, RunRemoved(run_id=run_id, why="rollback"), task_id=run.task_id)
     return cancelled
 
 
-def cancel(ledger: Ledger, owner: str, task_id: str, *, rollback: bool = False) -> Cancelled:
+def cancel(tx: Transaction, owner: str, task_id: str, *, rollback: bool = False) -> Cancelled:
     """Cancel a task: at once where no agent is at work, else the running run has to stop first. Raises task_ended."""
-    task = ledger.need_task(owner, task_id)
+    task = tx.need_task(owner, task_id)
     if task.terminal:
         raise FaultError(FaultCode.TASK_ENDED, f"Task {task_id} has ended as {task.state}", state=str(task.state))
-    state = ledger.need_thread(owner, task.thread_id)
+    state = tx.need_thread(owner, task.thread_id)
     runs = live_of(state, task_id)
     running = next((run for run in runs if run.status is RunStatus.RUNNING), None)
     reason = RunReason.ROLLED_BACK if rollback else RunReason.CALLER
     stop = None if running is None else Stop(state.pk, running.run_id, reason)
     if task.state is TaskState.CANCELLING:
         return Cancelled(task, stop)
-    ledger.append(state, TaskChanged(state=TaskState.CANCELLING, rollback=rollback), task_id=task_id)
-    drop_waiting(ledger, state, task_id, RunReason.CALLER)
-    close_questions(ledger, state, task_id)
+    tx.append(state, TaskChanged(state=TaskState.CANCELLING, rollback=rollback), task_id=task_id)
+    drop_waiting(tx, state, task_id, RunReason.CALLER)
+    close_questions(tx, state, task_id)
     cancelling = state.tasks[task_id]
     if stop is not None:
         return Cancelled(cancelling, stop)
-    ledger.append(state, TaskChanged(state=TaskState.CANCELLED), task_id=task_id)
+    tx.append(state, TaskChanged(state=TaskState.CANCELLED), task_id=task_id)
     return Cancelled(replace(cancelling, state=TaskState.CANCELLED, changed_at=state.at, last_seq=state.seq), None)

@@ -24,30 +24,30 @@ from gateway.runs.lifecycle import use_blob, use_blobs
 from gateway.storage import checkpoints
 from gateway.storage.journal import read_page
 from gateway.storage.size import check_size
-from gateway.storage.transaction import Ledger, ThreadState, need_idle_thread
+from gateway.storage.transaction import ThreadState, Transaction, need_idle_thread
 
 _MOST: Final = 2**31
 
 
 def create(
-    ledger: Ledger, owner: str, thread_id: str, asked: ThreadChange, if_exists: Literal["raise", "return"]
+    tx: Transaction, owner: str, thread_id: str, asked: ThreadChange, if_exists: Literal["raise", "return"]
 ) -> Thread:
     """Raises conflict."""
-    known = ledger.thread(owner, thread_id)
+    known = tx.thread(owner, thread_id)
     if known is not None and if_exists == "return":
         return known.thread
     if known is not None:
         raise FaultError(FaultCode.CONFLICT, f"Thread {thread_id} exists already")
-    ledger.forget_erased(owner, thread_id)
-    return ledger.create_thread(owner, thread_id, _change_event(asked)).thread
+    tx.forget_erased(owner, thread_id)
+    return tx.create_thread(owner, thread_id, _change_event(asked)).thread
 
 
-def change(ledger: Ledger, owner: str, thread_id: str, asked: ThreadChange, most: int) -> Thread:
+def change(tx: Transaction, owner: str, thread_id: str, asked: ThreadChange, most: int) -> Thread:
     """Raises too_large where the metadata would be more than `most` bytes together."""
-    state = ledger.need_thread(owner, thread_id)
+    state = tx.need_thread(owner, thread_id)
     if asked.metadata:
         check_size(most, {**state.thread.metadata, **asked.metadata})
-    ledger.append(state, _change_event(asked))
+    tx.append(state, _change_event(asked))
     return state.thread
 
 
@@ -55,46 +55,46 @@ def _change_event(asked: ThreadChange) -> ThreadChanged:
     return ThreadChanged(metadata=asked.metadata, config=asked.config, ttl=asked.ttl, extra=asked.extra)
 
 
-def upload(ledger: Ledger, owner: str, thread_id: str, added: ArtifactAdded, after: int | None = None) -> Record:
+def upload(tx: Transaction, owner: str, thread_id: str, added: ArtifactAdded, after: int | None = None) -> Record:
     """Returns the record of the upload. Where one of the same id may be in the log, after a seq, that one if it is."""
-    state = ledger.need_thread(owner, thread_id)
+    state = tx.need_thread(owner, thread_id)
     if after is not None:
-        ledger.flush()
-        for record in read_page(ledger.connection, state.pk, after, _MOST):
+        tx.flush()
+        for record in read_page(tx.connection, state.pk, after, _MOST):
             if isinstance(record.event, ArtifactAdded) and record.event.artifact_id == added.artifact_id:
                 return record
-    record = ledger.append(state, added)
+    record = tx.append(state, added)
     if isinstance(added.part, FilePart):
-        use_blob(ledger, state, added.part)
+        use_blob(tx, state, added.part)
     return record
 
 
-def update(ledger: Ledger, owner: str, asked: StateUpdate, checkpoint_id: str) -> None:
+def update(tx: Transaction, owner: str, asked: StateUpdate, checkpoint_id: str) -> None:
     """Append a revision, after what is said in it. Raises not_found, conflict."""
-    state = need_idle_thread(ledger, owner, asked.thread_id)
-    say(ledger, state, asked.messages)
+    state = need_idle_thread(tx, owner, asked.thread_id)
+    say(tx, state, asked.messages)
     saved = StateSaved(
         checkpoint_id=checkpoint_id,
         parent_id=asked.checkpoint,
         source="fork" if asked.checkpoint is not None else "update",
         as_node=asked.as_node,
         delta=asked.values,
-        forgets=asked.forgets,
+        removed_ids=asked.removed_ids,
     )
-    ledger.append(state, saved)
+    tx.append(state, saved)
 
 
-def save(ledger: Ledger, owner: str, thread_id: str, saved: StateSaved) -> None:
+def save(tx: Transaction, owner: str, thread_id: str, saved: StateSaved) -> None:
     """Append a revision that was made by the agent whose state it is. Raises not_found, conflict."""
-    ledger.append(need_idle_thread(ledger, owner, thread_id), saved)
+    tx.append(need_idle_thread(tx, owner, thread_id), saved)
 
 
-def say(ledger: Ledger, state: ThreadState, messages: Sequence[Message]) -> None:
+def say(tx: Transaction, state: ThreadState, messages: Sequence[Message]) -> None:
     """Messages that belong to no run: they were said elsewhere."""
     for message in messages:
         for event in whole_message(message):
-            ledger.append(state, event)
-    use_blobs(ledger, state, messages)
+            tx.append(state, event)
+    use_blobs(tx, state, messages)
 
 
 def whole_message(message: Message) -> list[Event]:
@@ -114,21 +114,21 @@ def whole_message(message: Message) -> list[Event]:
 
 
 def copy(
-    ledger: Ledger, owner: str, thread_id: str, new_id: str, revisions: Sequence[Revision], names: Mapping[str, str]
+    tx: Transaction, owner: str, thread_id: str, new_id: str, revisions: Sequence[Revision], names: Mapping[str, str]
 ) -> Thread:
     """A thread with the metadata of another one and the given revisions, oldest first. Their checkpoints, too, are
     copies: `names` has their new ids. Those that a graph keeps stay under the ids that it knows."""
-    source = ledger.need_thread(owner, thread_id).thread
+    source = tx.need_thread(owner, thread_id).thread
     extra = source.extra
     made = ThreadChanged(metadata=source.metadata, config=source.config, ttl=source.ttl, extra=extra)
-    state = ledger.create_thread(owner, new_id, made)
-    names = {**names, **{kept: kept for kept in checkpoints.copy_thread(ledger.connection, owner, thread_id, new_id)}}
+    state = tx.create_thread(owner, new_id, made)
+    names = {**names, **{kept: kept for kept in checkpoints.copy_thread(tx.connection, owner, thread_id, new_id)}}
     by_id: dict[str, Revision] = {}
     for revision in revisions:
         parent = by_id.get(revision.parent_id or "")
         before = {} if parent is None else {message.message_id: message for message in parent.messages}
         now = {message.message_id for message in revision.messages}
-        say(ledger, state, [message for message in revision.messages if message.message_id not in before])
+        say(tx, state, [message for message in revision.messages if message.message_id not in before])
         saved = StateSaved(
             checkpoint_id=names[revision.checkpoint_id],
             parent_id=None if parent is None else names[parent.checkpoint_id],
@@ -136,9 +136,9 @@ def copy(
             step=revision.step,
             as_node=revision.node,
             values=revision.values,
-            forgets=tuple(message_id or "" for message_id in before if message_id not in now),
+            removed_ids=tuple(message_id or "" for message_id in before if message_id not in now),
             ns=revision.ns,
         )
-        ledger.append(state, saved)
+        tx.append(state, saved)
         by_id[revision.checkpoint_id] = revision
     return state.thread

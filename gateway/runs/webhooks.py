@@ -25,7 +25,7 @@ from gateway.storage.journal import Journal
 from gateway.storage.queries import Due
 from gateway.storage.statements import table_of
 from gateway.storage.tables import WebhookRow
-from gateway.storage.transaction import Ledger
+from gateway.storage.transaction import Transaction
 
 log = logging.getLogger("babelgate.webhook")
 
@@ -142,8 +142,8 @@ class Deliverer:
         await self._journal.write(partial(_advance_cursor, due=due, seq=seq, done=done, forget=forget))
 
 
-def _advance_cursor(ledger: Ledger, due: Due, seq: int, done: bool, forget: bool) -> None:
-    state = ledger.thread(due.owner, due.thread_id)
+def _advance_cursor(tx: Transaction, due: Due, seq: int, done: bool, forget: bool) -> None:
+    state = tx.thread(due.owner, due.thread_id)
     if state is None or state.pk != due.pk:  # erased, and the row may be one of another thread's by now
         return
     table = table_of(WebhookRow)
@@ -153,4 +153,4 @@ def _advance_cursor(ledger: Ledger, due: Due, seq: int, done: bool, forget: bool
         & (table.c.webhook_id == due.webhook.webhook_id)
     )
     told = table.delete() if forget else update(table).values(delivered_seq=seq, done=done)
-    ledger.connection.execute(told.where(this))
+    tx.connection.execute(told.where(this))

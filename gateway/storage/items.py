@@ -37,7 +37,7 @@ from gateway.storage.listing import create_listing
 from gateway.storage.size import check_size
 from gateway.storage.statements import table_of
 from gateway.storage.tables import ItemRow
-from gateway.storage.transaction import Ledger
+from gateway.storage.transaction import Transaction
 
 _ITEM = table_of(ItemRow)
 
@@ -92,8 +92,8 @@ class Store:
         span = None if ttl is None else ttl * 1_000_000
         await self._journal.write(partial(self._put, at=_at(owner, namespace, key), body=_encode(value), span=span))
 
-    def _put(self, ledger: Ledger, at: Mapping[str, str], body: bytes, span: int | None) -> None:
-        run, now, stamp = ledger.connection.execute, self._now(), self._clock.now()
+    def _put(self, tx: Transaction, at: Mapping[str, str], body: bytes, span: int | None) -> None:
+        run, now, stamp = tx.connection.execute, self._now(), self._clock.now()
         run(_SWEEP, {"now": now})
         ends = None if span is None else now + span
         new = {"updated_at": stamp, "expires_at": ends, "ttl": span, "value": body}
@@ -112,15 +112,15 @@ class Store:
             await self._journal.write(partial(self._refresh, at=[at]))
         return _item(*columns)
 
-    def _refresh(self, ledger: Ledger, at: Sequence[Mapping[str, str]]) -> None:
+    def _refresh(self, tx: Transaction, at: Sequence[Mapping[str, str]]) -> None:
         now = self._now()
-        ledger.connection.execute(_REFRESH, [{**each, "now": now} for each in at])
+        tx.connection.execute(_REFRESH, [{**each, "now": now} for each in at])
 
     async def delete(self, owner: str, namespace: Namespace, key: str) -> bool:
         return await self._journal.write(partial(self._delete, at=_at(owner, namespace, key)))
 
-    def _delete(self, ledger: Ledger, at: Mapping[str, str]) -> bool:
-        return ledger.connection.execute(_DELETE, {**at, "now": self._now()}).rowcount > 0
+    def _delete(self, tx: Transaction, at: Mapping[str, str]) -> bool:
+        return tx.connection.execute(_DELETE, {**at, "now": self._now()}).rowcount > 0
 
     async def search(self, owner: str, query: ItemQuery) -> Listed[Item]:
         """Raises invalid (a prefix, a filter or a page that is none)."""
@@ -152,8 +152,8 @@ class Store:
         while await self._journal.write(self._sweep) == _PAGE:
             pass
 
-    def _sweep(self, ledger: Ledger) -> int:
-        return ledger.connection.execute(_SWEEP, {"now": self._now()}).rowcount
+    def _sweep(self, tx: Transaction) -> int:
+        return tx.connection.execute(_SWEEP, {"now": self._now()}).rowcount
 
 
 # Names

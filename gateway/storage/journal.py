@@ -25,7 +25,7 @@ from gateway.storage.database import LockFile, make_database_file, migrate, open
 from gateway.storage.live import Channels
 from gateway.storage.statements import Sql, table_of
 from gateway.storage.tables import EventRow, InterruptRow, RunRow, TaskRow, ThreadRow
-from gateway.storage.transaction import Ledger, Published, latest_pk
+from gateway.storage.transaction import Published, Transaction, latest_pk
 
 T = TypeVar("T")
 log = logging.getLogger("babelgate.journal")
@@ -39,7 +39,7 @@ _PAGE = 2 * 2**20
 
 @dataclass(slots=True, eq=False)
 class _Write:
-    run: Callable[[Ledger], Any]
+    run: Callable[[Transaction], Any]
     done: "asyncio.Future[Any]"
 
 
@@ -106,13 +106,13 @@ class Journal:
         if self._path is not None:
             make_database_file(self._path)
         self._writer = open_engine(self.url, writes=True, power=self._power)
-        self._ledger = Ledger(Sql(self._writer.dialect), self._clock)
+        self._tx = Transaction(Sql(self._writer.dialect), self._clock)
         with self._writer.begin() as connection:
             stale = migrate(connection)
-            self._ledger.begin(connection)
-            self._ledger.next_pk = latest_pk(connection) + 1
+            self._tx.begin(connection)
+            self._tx.next_pk = latest_pk(connection) + 1
             if stale:
-                _fold_anew(self._ledger)
+                _fold_anew(self._tx)
         self._readers = open_engine(self.url, writes=False, power=self._power, readers=_READERS)
 
     async def close(self) -> None:
@@ -143,10 +143,10 @@ class Journal:
 
     # Writing
 
-    def write(self, command: Callable[[Ledger], T]) -> "asyncio.Future[T]":
+    def write(self, command: Callable[[Transaction], T]) -> "asyncio.Future[T]":
         """Queue a command; the future resolves after its commit. A FaultError of the command is the future's. A
         command may be run twice, and only the second time counts, so it must not do anything but through the
-        ledger."""
+        transaction."""
         done: asyncio.Future[T] = self._loop.create_future()
         if self._closed:
             done.set_exception(FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down."))
@@ -179,23 +179,23 @@ class Journal:
         """One transaction for the whole group. If anything in it goes wrong it is rolled back and done again with a
         savepoint around each command, so that only those fail that are at fault. If it cannot be stored at all (a
         full disk, say) every command fails and nothing is shown."""
-        ledger = self._ledger
+        tx = self._tx
         published: Sequence[Published] = ()
         results: list[_Result] = []
         try:
             try:
                 with transaction(connection, "BEGIN IMMEDIATE"):
-                    ledger.begin(connection)
+                    tx.begin(connection)
                     results = [_Result(write, *self._plain(write)) for write in group]
-                    published = ledger.finish()
+                    published = tx.finish()
             except OperationalError:
                 raise
             except Exception:
                 with transaction(connection, "BEGIN IMMEDIATE"):
-                    ledger.forget()
-                    ledger.begin(connection)
+                    tx.forget()
+                    tx.begin(connection)
                     results = [_Result(write, *self._run_guarded(connection, write)) for write in group]
-                    published = ledger.finish()
+                    published = tx.finish()
             self._failed = None
         except Exception as error:
             if isinstance(error, OperationalError):  # of the database or the disk, and none of ours
@@ -209,16 +209,16 @@ class Journal:
                 log.exception("a group of %d commands could not be stored", len(group))
             self._failed = f"{type(error).__name__}: {error.__cause__ or error}"
             results, published = [_Result(write, None, Unstored()) for write in group], []
-            ledger.forget()
+            tx.forget()
         self._loop.call_soon_threadsafe(self._deliver, published, results)
 
     def _plain(self, write: _Write) -> tuple[Any, BaseException | None]:
         """A command as nearly all go: it succeeds, or refuses before it changes anything."""
-        touched = self._ledger.touched
+        touched = self._tx.touched
         try:
-            return write.run(self._ledger), None
+            return write.run(self._tx), None
         except FaultError as error:
-            if self._ledger.touched != touched:
+            if self._tx.touched != touched:
                 raise _Spoiled from error
             return None, error
         except OperationalError:
@@ -227,19 +227,19 @@ class Journal:
             raise _Spoiled from error
 
     def _run_guarded(self, connection: Connection, write: _Write) -> tuple[Any, BaseException | None]:
-        ledger = self._ledger
-        shown = len(ledger.published)
+        tx = self._tx
+        shown = len(tx.published)
         connection.exec_driver_sql("SAVEPOINT command")
         try:
-            result = write.run(ledger)
-            ledger.flush()
+            result = write.run(tx)
+            tx.flush()
         except OperationalError:
             raise
         except Exception as error:
             connection.exec_driver_sql("ROLLBACK TO command")
             connection.exec_driver_sql("RELEASE command")
-            del ledger.published[shown:]
-            ledger.forget()
+            del tx.published[shown:]
+            tx.forget()
             if isinstance(error, FaultError):
                 return None, error
             if isinstance(error, IntegrityError):
@@ -292,14 +292,14 @@ class Journal:
         return await self.query(lambda connection: read_page(connection, pk, after, limit, until))
 
 
-def _fold_anew(ledger: Ledger) -> None:
+def _fold_anew(tx: Transaction) -> None:
     """Make the rows that are folds of the log from the log: an earlier release folded it otherwise."""
-    connection, thread = ledger.connection, table_of(ThreadRow)
+    connection, thread = tx.connection, table_of(ThreadRow)
     for row in (TaskRow, RunRow, InterruptRow):
         connection.execute(table_of(row).delete())
     threads = connection.execute(select(thread.c.pk, thread.c.owner, thread.c.thread_id)).all()
     for pk, owner, thread_id in threads:
-        ledger.fold_anew(pk, owner, thread_id, _records(connection, pk))
+        tx.fold_anew(pk, owner, thread_id, _records(connection, pk))
     log.info("%d threads of an earlier release were folded anew", len(threads))
 
 

@@ -109,8 +109,9 @@ class _Rows:
         """With the seq of the record that raised it, 0 if the row exists."""
 
 
-class Ledger:
-    """The writer's view of a transaction: threads in memory, and what is to be written at its end."""
+class Transaction:
+    """A unit of work: threads in memory, and what is to be written when the transaction ends. The writer uses one
+    object for one transaction after another, so that threads stay in memory between them."""
 
     def __init__(self, sql: Sql, clock: Clock, cached: int = 4096) -> None:
         self.sql = sql
@@ -522,9 +523,9 @@ class Erased:
     """Ids of those that had not ended."""
 
 
-def need_idle_thread(ledger: Ledger, owner: str, thread_id: str) -> ThreadState:
+def need_idle_thread(tx: Transaction, owner: str, thread_id: str) -> ThreadState:
     """The thread, if its state may be changed. Raises not_found, conflict."""
-    state = ledger.need_thread(owner, thread_id)
+    state = tx.need_thread(owner, thread_id)
     if state.runs:
         raise FaultError(
             FaultCode.CONFLICT, f"Thread {thread_id} is busy: its state cannot be changed while a run is active"

@@ -88,7 +88,7 @@ async def one_by_one(hub: Hub, receipt: Receipt, going: Activation | None, steps
             started = asyncio.ensure_future(step(hub, receipt, going))
             await writer.queued(started)
         results += await within(asyncio.gather(started, return_exceptions=True))
-        await within(hub.journal.write(lambda ledger: None))
+        await within(hub.journal.write(lambda tx: None))
     return results
 
 

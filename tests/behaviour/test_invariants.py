@@ -61,7 +61,7 @@ from gateway.clock import Clock
 from gateway.hub import Hub as TheHub
 from gateway.runs import lifecycle
 from gateway.settings.model import Limits
-from gateway.storage.transaction import Ledger
+from gateway.storage.transaction import Transaction
 from tests.gateway.commits import Commits
 from tests.gateway.hubs import (
     OWNER,
@@ -267,7 +267,7 @@ async def test_i9_an_old_attempt_and_an_ended_run_can_say_nothing(hubs: House) -
     async def refused(attempt: int) -> None:
         stale = replace(start, run=replace(start.run, attempt=attempt))
         before = await log(hub, receipt)
-        lates: list[Callable[[Ledger], object]] = [
+        lates: list[Callable[[Transaction], object]] = [
             partial(lifecycle.append, start=stale, events=[said]),
             partial(lifecycle.end, start=stale, outcome=lifecycle.Outcome()),
             partial(lifecycle.restart, lost=stale),
@@ -573,7 +573,7 @@ async def test_i18_whatever_an_agent_yields_ends_its_run_as_its_own_failure_and_
 # Owners and rest
 
 
-OTHERS = {"tasks", "threads", "create_thread", "await_thread", "agents", "agent", "drawn_agent", "fetch"}
+OTHERS = {"tasks", "threads", "create_thread", "await_thread", "agents", "agent", "introspectable_agent", "fetch"}
 """Methods of the hub that find nothing in their own way, or belong to nobody."""
 
 

@@ -144,7 +144,7 @@ class HubMachine(RuleBasedStateMachine):
 
     async def _agrees(self) -> None:
         while True:
-            await self.hub.journal.write(lambda ledger: None)
+            await self.hub.journal.write(lambda tx: None)
             differs = await self._difference()
             if differs is None:
                 return

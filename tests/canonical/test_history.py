@@ -25,7 +25,7 @@ from canonical.event import (
 )
 from canonical.message import TextPart
 from canonical.state import RunReason, TaskState
-from canonical.thread import following
+from canonical.thread import next_run_id
 
 
 class Log:
@@ -122,7 +122,7 @@ def test_a_stop_at_a_question_knows_who_goes_on_and_what_was_asked(log: Log):
     assert stop.next == ("a",)
     assert [question.interrupt_id for question in stop.questions] == ["q"]
     log.say(TaskChanged(state=TaskState.INPUT_REQUIRED), task="r")
-    answer = following("r")
+    answer = next_run_id("r")
     log.say(RunCreated(run_id=answer, cause="answer", messages=(Message.of("Ann", "user"),)), answer, "r")
     log.say(InterruptAnswered(interrupt_id="q", value="Ann"), answer, "r")
     assert log.say(RunStarted(node="a"), answer, "r") is None
@@ -198,7 +198,7 @@ def test_a_run_from_an_older_revision_begins_a_branch(log: Log):
 def test_a_caller_changes_values_adds_messages_and_takes_some_out(log: Log):
     log.turn("r", "hi", "hello", data={"n": {"a": 1}, "m": 1})
     log.message("x", "by the way", role="user")
-    made = log.update(delta={"n": {"b": 2}, "m": None}, forgets=("r-out",))
+    made = log.update(delta={"n": {"b": 2}, "m": None}, removed_ids=("r-out",))
     assert (made.values, texts(made), made.source) == ({"n": {"b": 2}, "m": None}, ["hi", "by the way"], "update")
     assert texts(log.turn("s", "more", "sure")) == ["hi", "by the way", "more", "sure"]
 
@@ -215,7 +215,7 @@ def test_who_waits_for_an_answer_goes_on_from_a_callers_revision(log: Log):
     log.say(RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT), "r")
     made = log.update(delta={"n": 1})
     assert (made.next, [question.interrupt_id for question in made.questions]) == (("a",), ["q"])
-    answer = following("r")
+    answer = next_run_id("r")
     log.say(RunCreated(run_id=answer, cause="answer"), answer, "r")
     log.say(InterruptAnswered(interrupt_id="q", value="Ann"), answer, "r")
     log.say(RunStarted(node="a"), answer, "r")

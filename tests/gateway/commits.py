@@ -3,7 +3,7 @@
 from typing import Any
 
 from gateway.storage.journal import Journal
-from gateway.storage.transaction import Ledger
+from gateway.storage.transaction import Transaction
 
 
 class Commits:
@@ -14,8 +14,8 @@ class Commits:
         await journal.write(self._watch)
         self.count = 0
 
-    def _watch(self, ledger: Ledger) -> None:
-        driver: Any = ledger.connection.connection.dbapi_connection
+    def _watch(self, tx: Transaction) -> None:
+        driver: Any = tx.connection.connection.dbapi_connection
         driver.set_trace_callback(self._note)
 
     def _note(self, statement: str) -> None:

@@ -48,7 +48,7 @@ from gateway.outbound import Fetcher
 from gateway.runs.webhooks import WriterFactory
 from gateway.settings.model import Limits, Timeout
 from gateway.storage.blobs import Blobs
-from gateway.storage.transaction import Ledger
+from gateway.storage.transaction import Transaction
 from tests.empty import make_database
 from tests.gateway.invariant import check_database
 from tests.given import make
@@ -279,7 +279,7 @@ class Held:
         self._queued = self._seen = 0
 
     async def __aenter__(self) -> "Held":
-        def hold(_: Ledger) -> None:
+        def hold(_: Transaction) -> None:
             self._holding.set()
             assert self._go.wait(30)
 
@@ -287,7 +287,7 @@ class Held:
         self._done = write(hold)
         assert await asyncio.to_thread(self._holding.wait, 30)
 
-        def counted(command: Callable[[Ledger], T]) -> "asyncio.Future[T]":
+        def counted(command: Callable[[Transaction], T]) -> "asyncio.Future[T]":
             self._queued += 1
             return write(command)
 

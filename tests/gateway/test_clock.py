@@ -17,7 +17,7 @@ from gateway.clock import Clock
 from gateway.hub import Hub
 from gateway.settings.model import Limits
 from gateway.storage.blobs import Blobs
-from gateway.storage.transaction import Ledger
+from gateway.storage.transaction import Transaction
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, follow, fronted, log, reaches, submit, within
 
 SECOND: Final = 1_000_000
@@ -47,7 +47,7 @@ async def erased(hub: Hub, thread_id: str) -> None:
 
 async def forget(hub: Hub) -> None:
     """The threads that the writer has in memory."""
-    await hub.journal.write(Ledger.forget)
+    await hub.journal.write(Transaction.forget)
 
 
 @pytest.mark.parametrize("set_by", [-HOUR, HOUR])

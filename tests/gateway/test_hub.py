@@ -26,7 +26,7 @@ from canonical import (
 from canonical.event import Custom, MessageStarted, PartAdded, PartDelta, RunCreated, RunEnded, TaskChanged
 from gateway.hub import Hub
 from gateway.settings.model import Limits
-from gateway.storage.transaction import Ledger
+from gateway.storage.transaction import Transaction
 from tests.gateway.hubs import (
     OWNER,
     Echo,
@@ -289,8 +289,8 @@ class Disk:
         self.raw: sqlite3.Connection | None = None
 
     async def fill(self) -> None:
-        def grab(ledger: Ledger) -> Any:
-            return ledger.connection.connection.dbapi_connection
+        def grab(tx: Transaction) -> Any:
+            return tx.connection.connection.dbapi_connection
 
         self.raw = await within(self.hub.journal.write(grab))
         assert self.raw is not None

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from canonical import AgentInfo
-from gateway.runs.output_schema import misfit
+from gateway.runs.output_schema import schema_error
 from tests.limits.schemas import AGENTS
 from tests.limits.strain import MB, Strained, strained
 
@@ -48,6 +48,6 @@ async def test_what_a_schema_refers_to_elsewhere_is_not_fetched(caplog: pytest.L
             {"$schema": url, "$ref": "#a"},
         ):
             caplog.clear()
-            assert await misfit(AgentInfo(name="a", schemas={"output": schema}), {"n": 1}) is None
+            assert await schema_error(AgentInfo(name="a", schemas={"output": schema}), {"n": 1}) is None
             assert "not checked against its schema: it cannot be followed" in caplog.text
     assert not asked.is_set()

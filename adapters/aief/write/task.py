@@ -16,7 +16,7 @@ from adapters.aief.wire import types as w
 from adapters.aief.write.steps import RunSteps
 from canonical import Artifact, Fault, FaultCode, FilePart, Fold, Interrupt, Record, Run, RunStatus, Task, TaskState
 from canonical.event import ArtifactAdded, PartAdded, RunCreated, RunEnded, RunStarted
-from canonical.thread import Loss, Thread, following
+from canonical.thread import Loss, Thread, next_run_id
 from canonical.value import Extra, JsonObject
 
 _CANCELLED: Final[JsonObject] = {"code": "cancelled", "message": "The step was cancelled."}
@@ -239,9 +239,9 @@ class TaskView:
         return Next(run_id=self._first_id() if next(self._visible_runs(), None) is None else None)
 
     def _first_id(self) -> str:
-        run_id = following(self.thread_id)
+        run_id = next_run_id(self.thread_id)
         while run_id in self.fold.runs:  # it was removed
-            run_id = following(run_id)
+            run_id = next_run_id(run_id)
         return run_id
 
     def _waiting(self) -> list[tuple[Run, Task]]:
@@ -264,7 +264,7 @@ class TaskView:
         ]
         if not made:
             made.append(Place(self._first_id()))
-        return [*made, *(Place(following(run.run_id), after=run.run_id) for run, _ in self._waiting())]
+        return [*made, *(Place(next_run_id(run.run_id), after=run.run_id) for run, _ in self._waiting())]
 
     def at(self, place: Place) -> w.Step:
         if place.run_id is not None:

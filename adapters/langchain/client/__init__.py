@@ -38,14 +38,14 @@ class Client(ReattachableClient[HttpClient]):
         return Run(self._server, call, is_attached=True)
 
     async def update_state(
-        self, call: Invocation, *, forgets: Sequence[str] = (), as_node: str | None = None
+        self, call: Invocation, *, removed_ids: Sequence[str] = (), as_node: str | None = None
     ) -> StateSaved:
         """The port of agents with a state of their own (`canonical.agent.Stateful`). Raises unsupported."""
         if await self._server.detect_dialect() != "langgraph":
             raise FaultError(FaultCode.UNSUPPORTED, "The agent's server has no API for the states of threads.")
-        return await update_state(self._upstream, call, forgets, as_node)
+        return await update_state(self._upstream, call, removed_ids, as_node)
 
-    # The port of agents that are graphs (`canonical.agent.Drawn`)
+    # The port of agents that are graphs (`canonical.agent.Introspectable`)
 
     async def draw(self, depth: int | bool) -> JsonObject | None:
         shown = f"?xray={json_text(depth)}" if depth else ""

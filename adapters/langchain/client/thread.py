@@ -79,7 +79,7 @@ async def _going_on(upstream: HttpClient, thread_id: str) -> str | None:
 
 
 async def update_state(
-    upstream: HttpClient, call: Invocation, forgets: Sequence[str], as_node: str | None
+    upstream: HttpClient, call: Invocation, removed_ids: Sequence[str], as_node: str | None
 ) -> StateSaved:
     """A revision that a caller makes, where the state is kept. Raises unsupported, where it is not known where."""
     thread_id = call.upstream.get("thread")
@@ -90,7 +90,7 @@ async def update_state(
         )
     path = f"{Route('langgraph', thread_id).thread}/state"
     try:
-        await upstream.post(path, encode_update(call, forgets, as_node))
+        await upstream.post(path, encode_update(call, removed_ids, as_node))
     except FaultError as error:
         if status_of(error.fault) in (400, 409, 422):
             raise FaultError(FaultCode.INVALID, error.fault.message) from error

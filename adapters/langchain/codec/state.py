@@ -94,7 +94,7 @@ def decode_input(value: Json) -> Input:
 class Update:
     values: JsonObject
     messages: tuple[Message, ...] = ()
-    forgets: tuple[str, ...] = ()
+    removed_ids: tuple[str, ...] = ()
     """Ids of messages to leave out."""
 
 
@@ -103,7 +103,7 @@ def decode_update(values: Json, known: Iterable[str] = ()) -> Update:
     none. Raises invalid."""
     given: JsonObject = {}
     said: dict[object, Message] = {}
-    forgets: dict[str, None] = {}
+    removed_ids: dict[str, None] = {}
     there = dict.fromkeys(known)
     for each in values if isinstance(values, list) else [values]:
         if each is None:
@@ -113,23 +113,23 @@ def decode_update(values: Json, known: Iterable[str] = ()) -> Update:
         given.update((key, value) for key, value in each.items() if key != "messages")
         spoken = each.get("messages")
         for message in spoken if isinstance(spoken, list) else [] if spoken is None else [spoken]:
-            _take(message, said, forgets, there)
-    return Update(given, tuple(said.values()), tuple(forgets))
+            _take(message, said, removed_ids, there)
+    return Update(given, tuple(said.values()), tuple(removed_ids))
 
 
-def _take(message: Json, said: dict[object, Message], forgets: dict[str, None], known: Mapping[str, None]) -> None:
+def _take(message: Json, said: dict[object, Message], removed_ids: dict[str, None], known: Mapping[str, None]) -> None:
     removed = removed_id(message)
     # `RemoveMessage(id=REMOVE_ALL_MESSAGES)` of langgraph 1.2.
     if removed == _REMOVE_ALL:
         said.clear()
-        forgets.update(known)
+        removed_ids.update(known)
     elif removed is not None:
         if said.pop(removed, None) is None or removed in known:
-            forgets[removed] = None
+            removed_ids[removed] = None
     else:
         decoded = decode_message(message)
         said[decoded.message_id or object()] = decoded
-        forgets.pop(decoded.message_id or "", None)
+        removed_ids.pop(decoded.message_id or "", None)
 
 
 # States

@@ -147,7 +147,7 @@ class Agents:
     async def graph(self, request: AnyRequest) -> Response[Any]:
         """An agent that is no graph is one node."""
         depth, info = _depth(request.query_params.get("xray") or "false"), self._assistant(request)
-        agent = self._hub.drawn_agent(info.name)
+        agent = self._hub.introspectable_agent(info.name)
         if agent is not None and (shown := await agent.draw(depth)) is not None:
             return answer(shown)
         path = ("__start__", info.name, "__end__")
@@ -165,7 +165,7 @@ class Agents:
         return answer({"graph_id": info.name, **schemas, "context_schema": None})
 
     async def subgraphs(self, request: AnyRequest) -> Response[Any]:
-        agent = self._hub.drawn_agent(self._assistant(request).name)
+        agent = self._hub.introspectable_agent(self._assistant(request).name)
         if agent is None:
             return answer({})
         return answer(await agent.subgraphs(request.path_params.get("namespace"), flag(request, "recurse")) or {})

@@ -41,7 +41,7 @@ from canonical import (
 from canonical.fault import BUSY
 from canonical.feature import Feature
 from canonical.state import WAITING
-from canonical.thread import Loss, following
+from canonical.thread import Loss, next_run_id
 from canonical.value import Json, JsonObject
 
 WEBHOOK: Final = "langgraph"
@@ -371,7 +371,7 @@ def _answer_messages(value: Json) -> Sequence[Message]:
 
 async def _next_run(common: _Common, stopped: str) -> str:
     """The id of the run that an answer will be: a stop with several questions may have been answered in part."""
-    run_id = following(stopped)
+    run_id = next_run_id(stopped)
     while True:
         try:
             await common.hub.run(common.owner, run_id)
@@ -379,7 +379,7 @@ async def _next_run(common: _Common, stopped: str) -> str:
             if error.fault.code is FaultCode.NOT_FOUND:
                 return run_id
             raise
-        run_id = following(run_id)
+        run_id = next_run_id(run_id)
 
 
 async def open_questions(hub: Hub, owner: str, thread_id: str) -> list[Interrupt]:

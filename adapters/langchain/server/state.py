@@ -164,7 +164,7 @@ def decode_update(thread: Thread, history: StateHistory, ask: StateUpdate) -> Re
         thread_id=thread.thread_id,
         values=update.values,
         messages=update.messages,
-        forgets=update.forgets,
+        removed_ids=update.removed_ids,
         checkpoint=checkpoint_id,
         as_node=ask.as_node,
         # LangGraph's clients mark with it for which graph a thread was made.

@@ -23,8 +23,8 @@ from canonical.event import MessageEnded, MessageStarted, PartAdded, RunEnded, R
 from canonical.store import Store
 from canonical.value import Json, JsonObject
 from gateway.agents.langgraph.checkpointer import Saver
-from gateway.agents.langgraph.factory import Access, Factory, Maker, NoGraphError, Occasion, Ready, compile_graph
-from gateway.agents.langgraph.frames import MODES, Resumed, Telling
+from gateway.agents.langgraph.factory import Access, Factory, GraphAccess, Maker, NoGraphError, Ready, compile_graph
+from gateway.agents.langgraph.frames import MODES, GraphStreamReader, Resumed
 from gateway.agents.langgraph.inputs import (
     InputSchema,
     command_of,
@@ -71,7 +71,7 @@ async def front_factory(function: Any, name: str, about: str = "") -> tuple[Agen
         TypeError: in words for the author, if it asks for what no factory is given, or makes no graph.
     """
     factory = Factory(function, name)
-    looked = Occasion(access="assistants.read", store=Items(None, None))
+    looked = GraphAccess(access="assistants.read", store=Items(None, None))
     try:
         async with asyncio.timeout(_LOOK), factory.make_graph(looked) as graph:
             agent = Graph(factory, name, about, graph)
@@ -130,22 +130,22 @@ class Graph:
         self._journal, self._store = journal, store
 
     @asynccontextmanager
-    async def _make_graph(self, occasion: Occasion) -> AsyncGenerator[_Known]:
+    async def _make_graph(self, occasion: GraphAccess) -> AsyncGenerator[_Known]:
         async with self._maker.make_graph(occasion) as graph:
             if self._last is None or self._last.graph is not graph:
                 self._last = _inspect_graph(graph, _schemas(graph, only=("input", "config")))
             yield self._last
 
-    def _occasion(self, access: Access, call: Invocation, config: JsonObject) -> Occasion:
+    def _graph_access(self, access: Access, call: Invocation, config: JsonObject) -> GraphAccess:
         store = Items(self._store, call.owner)
-        return Occasion(access=access, store=store, config=config, context=configurable_of(call), owner=call.owner)
+        return GraphAccess(access=access, store=store, config=config, context=configurable_of(call), owner=call.owner)
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
         """Raises agent_failed, with the type and the words of the graph's exception."""
         saver = self._saver(call)
         base = await self._base(call)
         config = configuration(call, None if call.cause == "answer" else call.input.checkpoint or None)
-        occasion = self._occasion("threads.create_run", call, config)
+        occasion = self._graph_access("threads.create_run", call, config)
         failed: Exception | None = None
         try:
             async with (
@@ -164,12 +164,12 @@ class Graph:
             raise _translate_error(failed, self.info.name)
 
     async def _run(
-        self, known: _Known, call: Invocation, base: Stored | None, saver: Saver, occasion: Occasion
+        self, known: _Known, call: Invocation, base: Stored | None, saver: Saver, occasion: GraphAccess
     ) -> AsyncGenerator[Event]:
         resumed = Resumed.of(await call.past(), call.run_id) if _has_begun(call, base) else None
         if resumed is not None:
             yield RunStarted(attempt=call.attempt, void=resumed.void)
-        telling = Telling(
+        telling = GraphStreamReader(
             saver.loaded,
             base=call.input.checkpoint if base is None else None,
             keeps_last=call.config.get("durability") == "exit",
@@ -186,7 +186,7 @@ class Graph:
         try:
             async with aclosing(stream):
                 async for ns, mode, data in stream:
-                    for event in telling.tell(ns, mode, data):
+                    for event in telling.read(ns, mode, data):
                         yield event
         except Exception as error:
             failed = error
@@ -244,15 +244,15 @@ class Graph:
     # The port of agents with a state of their own (`canonical.agent.Stateful`)
 
     async def update_state(
-        self, call: Invocation, *, forgets: Sequence[str] = (), as_node: str | None = None
+        self, call: Invocation, *, removed_ids: Sequence[str] = (), as_node: str | None = None
     ) -> StateSaved:
         """Raises invalid for what the graph refuses, and agent_failed."""
         config = configuration(call, call.input.checkpoint)
-        occasion = self._occasion("threads.update", call, config)
+        occasion = self._graph_access("threads.update", call, config)
         values: Any = call.data
-        if call.messages or forgets:
+        if call.messages or removed_ids:
             messages = [
-                *(removal(message_id) for message_id in forgets),
+                *(removal(message_id) for message_id in removed_ids),
                 *(to_base_message(each) for each in call.messages),
             ]
             values = {**as_object(values), "messages": messages}
@@ -276,10 +276,10 @@ class Graph:
             next=tuple(state.next),
         )
 
-    # The port of agents that are graphs (`canonical.agent.Drawn`)
+    # The port of agents that are graphs (`canonical.agent.Introspectable`)
 
     def _make_for_reading(self) -> Any:
-        return self._make_graph(Occasion(access="assistants.read", store=Items(None, None)))
+        return self._make_graph(GraphAccess(access="assistants.read", store=Items(None, None)))
 
     async def draw(self, depth: int | bool) -> JsonObject | None:
         """Raises agent_failed."""

@@ -24,7 +24,7 @@ from gateway.storage import checkpoints as checkpoint
 from gateway.storage.checkpoints import Stored, Write
 from gateway.storage.journal import Journal
 from gateway.storage.queries import thread_key
-from gateway.storage.transaction import Ledger, need_idle_thread
+from gateway.storage.transaction import Transaction, need_idle_thread
 
 T = TypeVar("T")
 
@@ -155,7 +155,7 @@ class Saver(BaseCheckpointSaver[int]):
         """Raises NotImplementedError."""
         raise NotImplementedError("What a graph keeps of a thread goes with the thread")
 
-    async def _write(self, command: Callable[[Ledger], None]) -> None:
+    async def _write(self, command: Callable[[Transaction], None]) -> None:
         await self._journal.write(command)
 
     def _ns(self, thread_id: str, ns: str) -> str:
@@ -225,26 +225,26 @@ def _config(thread_id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
 
 
-def _put(ledger: Ledger, call: Invocation, pk: int | None, made: Stored) -> None:
-    _check(ledger, call, pk)
-    checkpoint.put(ledger.connection, call.owner, call.thread_id, made)
+def _put(tx: Transaction, call: Invocation, pk: int | None, made: Stored) -> None:
+    _check(tx, call, pk)
+    checkpoint.put(tx.connection, call.owner, call.thread_id, made)
 
 
 def _put_writes(
-    ledger: Ledger, call: Invocation, pk: int | None, place: tuple[str, str], writes: Sequence[Write]
+    tx: Transaction, call: Invocation, pk: int | None, place: tuple[str, str], writes: Sequence[Write]
 ) -> None:
-    _check(ledger, call, pk)
+    _check(tx, call, pk)
     ns, checkpoint_id = place
     run_id = call.run_id or None
-    checkpoint.put_writes(ledger.connection, call.owner, call.thread_id, ns, checkpoint_id, writes, run_id)
+    checkpoint.put_writes(tx.connection, call.owner, call.thread_id, ns, checkpoint_id, writes, run_id)
 
 
-def _check(ledger: Ledger, call: Invocation, pk: int | None) -> None:
+def _check(tx: Transaction, call: Invocation, pk: int | None) -> None:
     """Raises conflict if the call was given up, or if another one has the thread."""
     if not call.run_id:
-        need_idle_thread(ledger, call.owner, call.thread_id)
+        need_idle_thread(tx, call.owner, call.thread_id)
         return
-    state = ledger.need_thread(call.owner, call.thread_id)
+    state = tx.need_thread(call.owner, call.thread_id)
     run = state.runs.get(call.run_id)
     if run is None or run.attempt != call.attempt or pk not in (None, state.pk):
         raise FaultError(FaultCode.CONFLICT, f"Run {call.run_id} is no longer attempt {call.attempt}")

@@ -1,4 +1,5 @@
-"""Graphs that are there, and graphs that a function makes for each call, as LangGraph's servers call it."""
+"""Graph factories: graphs that exist already, and graphs that a function makes for each call, which is called as
+LangGraph's servers call it."""
 
 import inspect
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -23,7 +24,9 @@ _NOBODY: Final = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Occasion:
+class GraphAccess:
+    """What a graph is made for, and with what."""
+
     access: Access
     store: BaseStore
     config: JsonObject = field(default_factory=lambda: {"configurable": {}})
@@ -33,7 +36,7 @@ class Occasion:
 
 
 class Maker(Protocol):
-    def make_graph(self, occasion: Occasion) -> Any:
+    def make_graph(self, occasion: GraphAccess) -> Any:
         """An asynchronous context manager: the graph is used within it."""
         ...
 
@@ -61,7 +64,7 @@ class Ready:
         self.graph = graph
 
     @asynccontextmanager
-    async def make_graph(self, occasion: Occasion) -> AsyncGenerator[Any]:
+    async def make_graph(self, occasion: GraphAccess) -> AsyncGenerator[Any]:
         yield self.graph
 
 
@@ -76,7 +79,7 @@ class Factory:
         self._workers = Workers(f"graph {name}")
 
     @asynccontextmanager
-    async def make_graph(self, occasion: Occasion) -> AsyncGenerator[Any]:
+    async def make_graph(self, occasion: GraphAccess) -> AsyncGenerator[Any]:
         worker = self._workers.worker()
         try:
             async with AsyncExitStack() as stack:
@@ -84,7 +87,7 @@ class Factory:
         finally:
             worker.stop()
 
-    async def _call(self, occasion: Occasion, worker: Worker, stack: AsyncExitStack) -> Any:
+    async def _call(self, occasion: GraphAccess, worker: Worker, stack: AsyncExitStack) -> Any:
         arguments = self._arguments(occasion)
         if inspect.iscoroutinefunction(self._function) or _is_async_manager(self._function):
             made: Any = self._function(**arguments)
@@ -98,7 +101,7 @@ class Factory:
             return await stack.enter_async_context(_InThread(made, worker))
         return made
 
-    def _arguments(self, occasion: Occasion) -> dict[str, Any]:
+    def _arguments(self, occasion: GraphAccess) -> dict[str, Any]:
         given: dict[str, Any] = {}
         for name, what in self._wanted.items():
             given[name] = _config(occasion) if what == "config" else _runtime(occasion)
@@ -124,12 +127,12 @@ class _InThread:
         return await self._worker.do(self._manager.__exit__, *raised)
 
 
-def _config(occasion: Occasion) -> JsonObject:
+def _config(occasion: GraphAccess) -> JsonObject:
     """Its own: what a factory changes in it changes nothing else."""
     return {**occasion.config, "configurable": dict(occasion.config["configurable"])}
 
 
-def _runtime(occasion: Occasion) -> Any:
+def _runtime(occasion: GraphAccess) -> Any:
     """`ServerRuntime`."""
     user: Any = None if occasion.owner in (None, _NOBODY) else _User(occasion.owner)
     if occasion.access == "threads.create_run":

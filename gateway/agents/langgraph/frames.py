@@ -66,7 +66,7 @@ class Resumed:
         return cls(tuple(sorted(void)), told - void)
 
 
-class Telling:
+class GraphStreamReader:
     """Of one run. Feed it what `astream` yields."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Telling:
         self._keeps_last = keeps_last
         self._resumed = resumed
 
-    def tell(self, ns: Namespace, mode: str, data: Any) -> Sequence[Event]:
+    def read(self, ns: Namespace, mode: str, data: Any) -> Sequence[Event]:
         match mode:
             case "values":
                 return self._values(ns, data)
@@ -120,10 +120,10 @@ class Telling:
             if resumed is None or ns or checkpoint_id in resumed.told:
                 self.reader.know(ns, checkpoint_id, told=resumed is not None)
             else:
-                events += self._untold(resumed, data["values"])
+                events += self._read_unrecorded(resumed, data["values"])
         return [*events, *self._read(ns, "checkpoints", _encode_checkpoint(data))]
 
-    def _untold(self, resumed: Resumed, values: Any) -> Iterable[Event]:
+    def _read_unrecorded(self, resumed: Resumed, values: Any) -> Iterable[Event]:
         """What the agent says in a state that was kept so shortly before the gateway ended that the log has neither."""
         said = (each for each in as_object(values).get("messages") or () if isinstance(each, AIMessage))
         return [event for each in said if each.id not in resumed.told for event in self._message((), each, {})]

@@ -580,7 +580,7 @@ async def test_a_sync_caller_gets_the_run_as_it_is_when_the_gateway_stops(tmp_pa
         waiting = asyncio.ensure_future(site.create("held"))
         async with asyncio.timeout(BOUND):
             await working.wait()
-            site.hub.let_go()
+            site.hub.close_readers()
             answer = await waiting
     assert (answer.status_code, answer.json()["status"]) == (200, "in-progress")
 

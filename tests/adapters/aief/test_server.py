@@ -23,7 +23,7 @@ from canonical import (
     TextPart,
 )
 from canonical.event import RunEnded
-from canonical.thread import following
+from canonical.thread import next_run_id
 from gateway.agents.python.agent import wrap
 from gateway.fronted import Fronted
 from tests.adapters.aief.site import BOUND, NOBODY, OWNER, Site, opened, within
@@ -63,7 +63,7 @@ async def test_a_step_keeps_the_id_under_which_it_was_created(site: Site) -> Non
     task_id = await site.create("echo")
     [created] = await site.steps("echo", task_id)
     done = await site.post("echo", task_id)
-    assert done["step_id"] == created["step_id"] == following(task_id)
+    assert done["step_id"] == created["step_id"] == next_run_id(task_id)
     assert [step["step_id"] for step in await site.steps("echo", task_id)] == [created["step_id"]]
 
 
@@ -425,7 +425,7 @@ async def test_the_steps_to_come_are_created_ones_under_the_ids_that_they_keep(s
     task_id = await site.create("steps")
     await site.post("steps", task_id)
     # The agent is done long before its steps are all asked for.
-    await ended(site, task_id, following(task_id))
+    await ended(site, task_id, next_run_id(task_id))
     listed = await site.steps("steps", task_id)
     assert [(step["name"], step["status"]) for step in listed] == [
         ("plan", "completed"),
@@ -573,7 +573,7 @@ async def test_a_gateway_that_stops_answers_with_the_running_step(site: Site) ->
     task_id = await site.create("gated")
     posting = asyncio.ensure_future(site.post("gated", task_id))
     await within(site.gates.began.wait())
-    site.hub.let_go()
+    site.hub.close_readers()
     step = await within(posting)
     assert (step["status"], step["is_last"]) == ("running", False)
 

@@ -574,7 +574,7 @@ async def test_a_state_is_changed_where_it_is_kept(far: Far, agent: Client) -> N
     state = {"values": {"a": 1}, "next": ["x"], "metadata": {"source": "update", "step": 3}}
     far.set("GET /threads/T/state", {**state, "checkpoint": {"checkpoint_id": "c9"}, "parent_checkpoint": None})
     given = call(cause="update", data={"a": 1}, checkpoint="c8", upstream={"thread": THREAD})
-    saved = await agent.update_state(given, forgets=("m1",), as_node="plan")
+    saved = await agent.update_state(given, removed_ids=("m1",), as_node="plan")
     assert (saved.checkpoint_id, saved.values, saved.next, saved.step) == ("c9", {"a": 1}, ("x",), 3)
     [body] = far.bodies("POST /threads/T/state")
     assert (body["checkpoint_id"], body["as_node"], body["values"]["a"]) == ("c8", "plan", 1)

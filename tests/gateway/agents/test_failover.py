@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from canonical import Event, FaultCode, FaultError, Invocation
-from canonical.agent import DETACH, Drawn, Reattachable
+from canonical.agent import DETACH, Introspectable, Reattachable
 from canonical.event import Custom, LossNoted, UpstreamBound
 from canonical.feature import Feature
 from gateway.agents.failover import Breaker, Server, ServerPool, fleet
@@ -308,7 +308,7 @@ class Drawing(Attaching):
 async def test_a_server_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.agents.failover._PATIENCE", 0.05)
     agent = of(Drawing())
-    assert isinstance(agent, Drawn)
+    assert isinstance(agent, Introspectable)
     for asked in (agent.draw(True), agent.subgraphs(None, False)):
         with pytest.raises(FaultError, match="did not answer within") as error:
             await asked
@@ -320,5 +320,5 @@ async def test_a_server_that_answers_is_asked_before_one_that_fails() -> None:
     well.calls.append(call())
     agent = of(failing, well)
     await events(agent)
-    assert isinstance(agent, Drawn)
+    assert isinstance(agent, Introspectable)
     assert await agent.draw(2) == {"nodes": [], "edges": [], "depth": 2}

@@ -52,15 +52,15 @@ from canonical.event import (
 )
 from canonical.state import TaskState
 from gateway.ids import new_id
-from gateway.runs.event_check import Recorder, check_json, files_of
+from gateway.runs.event_check import EventValidator, check_json, files_of
 from tests import strategies
 
 LIMIT = 10_000
 
 
-def recorder(limit: int = LIMIT) -> Recorder:
+def recorder(limit: int = LIMIT) -> EventValidator:
     count = iter(range(1, 1_000_000))
-    return Recorder("node", limit, lambda: f"id{next(count)}")
+    return EventValidator("node", limit, lambda: f"id{next(count)}")
 
 
 def recorded(*events: Event, close: bool = True) -> list[Event]:
@@ -351,7 +351,7 @@ def test_an_event_over_the_limit_is_refused_and_one_at_the_limit_is_not() -> Non
 def test_all_that_a_run_says_has_a_limit_too() -> None:
     said = Custom(name="c", value="x" * 1000)
     size = len(EVENT.dump_json(said))
-    mine = Recorder("node", LIMIT, output_limit=3 * size)
+    mine = EventValidator("node", LIMIT, output_limit=3 * size)
     for _ in range(3):
         assert mine.record(said) is not None
     with pytest.raises(FaultError, match=f"more in one run than the limit of {3 * size} bytes") as error:
@@ -363,7 +363,7 @@ def test_all_that_a_run_says_has_a_limit_too() -> None:
 def test_what_an_earlier_attempt_said_counts_for_the_limit_of_a_run() -> None:
     said = Custom(name="c", value="x" * 1000)
     size = len(EVENT.dump_json(said))
-    mine = Recorder("node", LIMIT, output_limit=3 * size)
+    mine = EventValidator("node", LIMIT, output_limit=3 * size)
     mine.replay([Record(seq, 0, "t", "r", 1, said) for seq in (1, 2)])
     assert mine.record(said) is not None
     with pytest.raises(FaultError, match="more in one run"):

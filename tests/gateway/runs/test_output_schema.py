@@ -8,7 +8,7 @@ import pytest
 from canonical import AgentInfo, FaultCode, TaskState
 from canonical.event import RunEnded
 from gateway.fronted import Fronted
-from gateway.runs.output_schema import misfit
+from gateway.runs.output_schema import schema_error
 from tests.gateway.hubs import House, Scripted, ends, submit
 from tests.running import running
 
@@ -20,7 +20,7 @@ SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
     [({"n": 1}, None), (None, None), ({"n": "1"}, "at $.n: '1' is not of type 'integer'"), ({}, "'n' is a required")],
 )
 async def test_an_output_fits_or_it_is_said_where_it_does_not(output: Any, words: str | None) -> None:
-    fault = await misfit(AgentInfo(name="a", schemas={"output": SCHEMA}), output)
+    fault = await schema_error(AgentInfo(name="a", schemas={"output": SCHEMA}), output)
     assert (fault is None) == (words is None)
     if fault is not None:
         assert fault.code is FaultCode.AGENT_INVALID
@@ -33,20 +33,20 @@ async def test_what_has_no_schema_or_a_broken_one_or_a_state_is_not_checked() ->
         AgentInfo(name="a", schemas={"output": {"type": "no such type"}}),
         AgentInfo(name="a", schemas={"output": SCHEMA}, stateful=True),
     ):
-        assert await misfit(info, {"n": "1"}) is None
+        assert await schema_error(info, {"n": "1"}) is None
 
 
 async def test_large_outputs_and_patterns_are_checked_like_others() -> None:
     words = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
     info = AgentInfo(name="a", schemas={"output": {"properties": {"words": words, "id": {"pattern": "^[a-z]+$"}}}})
-    assert await misfit(info, {"words": [str(n) for n in range(10_000)], "id": "a"}) is None
+    assert await schema_error(info, {"words": [str(n) for n in range(10_000)], "id": "a"}) is None
     cases: list[tuple[Any, str]] = [
         ({"words": ["a", "b", "a"]}, "at $.words: ['a', 'b', 'a'] has non-unique elements"),
         ({"words": [*["a"] * 10_000, 1]}, "at $.words"),
         ({"id": "A"}, "at $.id: 'A' does not match '^[a-z]+$'"),
     ]
     for output, where in cases:
-        fault = await misfit(info, output)
+        fault = await schema_error(info, output)
         assert fault is not None
         assert where in fault.message
 

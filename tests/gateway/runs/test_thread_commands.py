@@ -18,7 +18,7 @@ from canonical import (
     ThreadChange,
 )
 from canonical.event import UpstreamBound
-from canonical.thread import following
+from canonical.thread import next_run_id
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, answer, ends, fronted, reaches, run_is, submit
 
 THREAD = "229c1834-bc04-4d90-8fd6-77f6b9ef1462"
@@ -141,9 +141,9 @@ async def test_the_run_that_answers_has_the_id_that_was_known_before(hubs: House
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
     one, two = await hub.open_interrupts(OWNER, receipt.task_id)
     first = await answer(hub, receipt.task_id, values={one.interrupt_id: 1})
-    assert first.run_id == following(receipt.run_id)
+    assert first.run_id == next_run_id(receipt.run_id)
     second = await answer(hub, receipt.task_id, values={two.interrupt_id: 2})
-    assert second.run_id == following(first.run_id)
+    assert second.run_id == next_run_id(first.run_id)
     (await agent.called()).end()
     await ends(hub, receipt)
 
@@ -157,9 +157,9 @@ async def test_a_callers_revision_is_what_the_agent_remembers(hubs: House) -> No
     history = await history_of(hub, first.thread_id)
     head = history.head
     assert head is not None
-    forgets = tuple(message.message_id or "" for message in head.messages[1:])
+    removed_ids = tuple(message.message_id or "" for message in head.messages[1:])
     update = StateUpdate(
-        thread_id=first.thread_id, values={"n": 1}, messages=(said("x", "by the way"),), forgets=forgets
+        thread_id=first.thread_id, values={"n": 1}, messages=(said("x", "by the way"),), removed_ids=removed_ids
     )
     checkpoint = await hub.update_state(OWNER, update)
     made = (await history_of(hub, first.thread_id)).get(checkpoint)
@@ -222,7 +222,7 @@ async def test_an_agent_that_remembers_is_told_all_of_a_conversation_that_a_call
     answered, asked = (await history_of(hub, first.thread_id)).all()
     update = {
         "says": StateUpdate(thread_id=first.thread_id, messages=(said("x", "by the way"),)),
-        "forgets": StateUpdate(thread_id=first.thread_id, forgets=(answered.messages[1].message_id or "",)),
+        "forgets": StateUpdate(thread_id=first.thread_id, removed_ids=(answered.messages[1].message_id or "",)),
         "goes back": StateUpdate(thread_id=first.thread_id, values={"n": 1}, checkpoint=asked.checkpoint_id),
     }[change]
     await hub.update_state(OWNER, update)

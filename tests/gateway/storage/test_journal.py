@@ -14,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from canonical import FaultCode, FaultError, Record
 from canonical.event import ThreadChanged
 from gateway.storage.journal import Journal, Unstored, read_page
-from gateway.storage.transaction import Ledger, Published, read_meta, write_meta
+from gateway.storage.transaction import Published, Transaction, read_meta, write_meta
 from tests.gateway.commits import Commits
 from tests.gateway.hubs import within
 
@@ -32,12 +32,12 @@ class Writing:
         await self.journal.open()
         await self.commits.watch(self.journal)
 
-    async def group(self, *commands: Callable[[Ledger], Any]) -> list[Any]:
+    async def group(self, *commands: Callable[[Transaction], Any]) -> list[Any]:
         """Run the commands as one group: the writer is held until all of them are queued. The results are values or
         faults."""
         held, go = threading.Event(), threading.Event()
 
-        def hold(ledger: Ledger) -> None:
+        def hold(tx: Transaction) -> None:
             held.set()
             assert go.wait(10)
 
@@ -65,31 +65,31 @@ async def writing(tmp_path: Path) -> AsyncGenerator[Writing]:
     await within(made.journal.close())
 
 
-def create(thread_id: str) -> Callable[[Ledger], int]:
-    def command(ledger: Ledger) -> int:
-        return ledger.create_thread("o", thread_id, ThreadChanged()).pk
+def create(thread_id: str) -> Callable[[Transaction], int]:
+    def command(tx: Transaction) -> int:
+        return tx.create_thread("o", thread_id, ThreadChanged()).pk
 
     return command
 
 
-def change(thread_id: str, **metadata: Any) -> Callable[[Ledger], int]:
-    def command(ledger: Ledger) -> int:
-        return ledger.append(ledger.need_thread("o", thread_id), ThreadChanged(metadata=metadata)).seq
+def change(thread_id: str, **metadata: Any) -> Callable[[Transaction], int]:
+    def command(tx: Transaction) -> int:
+        return tx.append(tx.need_thread("o", thread_id), ThreadChanged(metadata=metadata)).seq
 
     return command
 
 
-def failing(thread_id: str, error: BaseException) -> Callable[[Ledger], None]:
+def failing(thread_id: str, error: BaseException) -> Callable[[Transaction], None]:
     """Fails after it has changed something."""
 
-    def command(ledger: Ledger) -> None:
-        change(thread_id, spoiled=True)(ledger)
+    def command(tx: Transaction) -> None:
+        change(thread_id, spoiled=True)(tx)
         raise error
 
     return command
 
 
-def refuse(ledger: Ledger) -> None:
+def refuse(tx: Transaction) -> None:
     raise FaultError(FaultCode.CONFLICT, "no")
 
 
@@ -125,9 +125,9 @@ async def test_a_command_that_refuses_before_it_changes_anything_costs_the_group
     await within(writing.journal.write(create("t")))
     ran: list[str] = []
 
-    def note(ledger: Ledger) -> int:
+    def note(tx: Transaction) -> int:
         ran.append("note")
-        return change("t")(ledger)
+        return change("t")(tx)
 
     results = await writing.group(note, refuse, change("t"))
     assert [results[0], code(results[1]), results[2]] == [2, FaultCode.CONFLICT, 3]
@@ -162,10 +162,10 @@ async def test_a_value_that_the_database_does_not_take_spoils_only_its_own_comma
 ) -> None:
     """The database sees it when the group's rows are written, after all commands have run."""
 
-    def impossible(ledger: Ledger) -> None:
-        state = ledger.create_thread("o", "huge", ThreadChanged())
+    def impossible(tx: Transaction) -> None:
+        state = tx.create_thread("o", "huge", ThreadChanged())
         state.pk = number
-        ledger.append(state, ThreadChanged())
+        tx.append(state, ThreadChanged())
 
     pk = await within(writing.journal.write(create("t")))
     results = await writing.group(change("t"), impossible, change("t"))
@@ -174,8 +174,8 @@ async def test_a_value_that_the_database_does_not_take_spoils_only_its_own_comma
 
 
 async def test_two_commands_for_one_id_in_one_group_have_one_winner(writing: Writing) -> None:
-    def twice(ledger: Ledger) -> int:
-        return ledger.create_thread("o", "same", ThreadChanged()).pk
+    def twice(tx: Transaction) -> int:
+        return tx.create_thread("o", "same", ThreadChanged()).pk
 
     results = await writing.group(twice, twice, create("t"))
     assert [isinstance(result, FaultError) for result in results] == [False, True, False]
@@ -199,7 +199,7 @@ async def test_nobody_sees_a_released_savepoint_before_the_commit(writing: Writi
     await within(writing.journal.write(create("t")))
     seen: list[int] = []
 
-    def look(ledger: Ledger) -> None:
+    def look(tx: Transaction) -> None:
         seen.append(writing.others_see())
 
     spoiler = failing("t", FaultError(FaultCode.CONFLICT, "no"))
@@ -212,8 +212,8 @@ async def test_nobody_sees_a_released_savepoint_before_the_commit(writing: Writi
 async def test_a_command_sees_what_the_ones_before_it_did_and_nothing_of_those_that_failed(writing: Writing) -> None:
     await within(writing.journal.write(create("t")))
 
-    def metadata(ledger: Ledger) -> dict[str, Any]:
-        return dict(ledger.need_thread("o", "t").thread.metadata)
+    def metadata(tx: Transaction) -> dict[str, Any]:
+        return dict(tx.need_thread("o", "t").thread.metadata)
 
     spoiler = failing("t", FaultError(FaultCode.CONFLICT, "no"))
     results = await writing.group(change("t", a=1), spoiler, metadata, change("t", b=2), metadata)
@@ -233,7 +233,7 @@ async def test_a_caller_that_goes_away_changes_nothing_for_the_others(writing: W
     await within(writing.journal.write(create("t")))
     held, go = threading.Event(), threading.Event()
 
-    def hold(ledger: Ledger) -> None:
+    def hold(tx: Transaction) -> None:
         held.set()
         assert go.wait(10)
 
@@ -280,22 +280,22 @@ async def test_readers_cannot_write(writing: Writing) -> None:
 # When nothing can be stored
 
 
-def raw_connection(ledger: Ledger) -> sqlite3.Connection:
+def raw_connection(tx: Transaction) -> sqlite3.Connection:
     """The writer's own, to be used while the writer is idle."""
-    return ledger.connection.connection.dbapi_connection  # type: ignore[return-value]
+    return tx.connection.connection.dbapi_connection  # type: ignore[return-value]
 
 
-def full(ledger: Ledger) -> None:
+def full(tx: Transaction) -> None:
     """As if the disk had no room left."""
-    pages = ledger.connection.exec_driver_sql("PRAGMA page_count").scalar_one()
-    ledger.connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+    pages = tx.connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+    tx.connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
 
 
-def roomy(ledger: Ledger) -> None:
-    ledger.connection.exec_driver_sql("PRAGMA max_page_count=1000000")
+def roomy(tx: Transaction) -> None:
+    tx.connection.exec_driver_sql("PRAGMA max_page_count=1000000")
 
 
-def large(thread_id: str) -> Callable[[Ledger], int]:
+def large(thread_id: str) -> Callable[[Transaction], int]:
     return change(thread_id, fill="x" * 100_000)
 
 
@@ -332,12 +332,12 @@ async def test_a_commit_that_fails_is_forgotten_in_memory_too(writing: Writing) 
     pk = await within(writing.journal.write(create("t")))
     raw = await within(writing.journal.write(raw_connection))
 
-    def lose(ledger: Ledger) -> None:
+    def lose(tx: Transaction) -> None:
         """The transaction is gone when the group is committed."""
-        change("t")(ledger)
-        ledger.flush()
-        ledger.connection.exec_driver_sql("PRAGMA query_only=ON")
-        change("t")(ledger)
+        change("t")(tx)
+        tx.flush()
+        tx.connection.exec_driver_sql("PRAGMA query_only=ON")
+        change("t")(tx)
 
     assert all(isinstance(result, Unstored) for result in await writing.group(change("t"), lose))
     raw.execute("PRAGMA query_only=OFF")
@@ -369,7 +369,7 @@ async def test_a_journal_that_is_opened_again_goes_on_where_it_ended(tmp_path: P
     writing = Writing(tmp_path)
     await writing.open()
     await within(writing.journal.write(create("t")))
-    await within(writing.journal.write(lambda ledger: write_meta(ledger.connection, "name", "value")))
+    await within(writing.journal.write(lambda tx: write_meta(tx.connection, "name", "value")))
     await within(writing.journal.close())
     again = Writing(tmp_path)
     await again.open()

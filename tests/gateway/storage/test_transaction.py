@@ -20,7 +20,7 @@ from canonical.event import (
 )
 from gateway.clock import Clock
 from gateway.storage.journal import Journal
-from gateway.storage.transaction import Ledger, ThreadState, latest_pk
+from gateway.storage.transaction import ThreadState, Transaction, latest_pk
 from tests.gateway.hubs import within
 from tests.gateway.invariant import check_database
 
@@ -36,48 +36,48 @@ async def journal(tmp_path: Path) -> AsyncGenerator[Journal]:
     await within(made.close())
 
 
-async def do(journal: Journal, command: Callable[[Ledger], T]) -> T:
+async def do(journal: Journal, command: Callable[[Transaction], T]) -> T:
     return await within(journal.write(command))
 
 
-def thread(ledger: Ledger) -> ThreadState:
-    return ledger.thread("o", "t") or ledger.create_thread("o", "t", ThreadChanged(metadata={"a": 1}))
+def thread(tx: Transaction) -> ThreadState:
+    return tx.thread("o", "t") or tx.create_thread("o", "t", ThreadChanged(metadata={"a": 1}))
 
 
-def task(ledger: Ledger, task_id: str = "k") -> ThreadState:
-    state = thread(ledger)
-    ledger.append(state, TaskCreated(task_id=task_id, agent="a"), task_id=task_id)
+def task(tx: Transaction, task_id: str = "k") -> ThreadState:
+    state = thread(tx)
+    tx.append(state, TaskCreated(task_id=task_id, agent="a"), task_id=task_id)
     return state
 
 
-def run(ledger: Ledger, run_id: str, task_id: str = "k") -> ThreadState:
-    state = thread(ledger)
-    ledger.append(state, RunCreated(run_id=run_id), task_id=task_id, run_id=run_id)
+def run(tx: Transaction, run_id: str, task_id: str = "k") -> ThreadState:
+    state = thread(tx)
+    tx.append(state, RunCreated(run_id=run_id), task_id=task_id, run_id=run_id)
     return state
 
 
-def start(ledger: Ledger, run_id: str) -> None:
-    state = thread(ledger)
-    ledger.append(state, RunStarted(), task_id="k", run_id=run_id, attempt=1)
+def start(tx: Transaction, run_id: str) -> None:
+    state = thread(tx)
+    tx.append(state, RunStarted(), task_id="k", run_id=run_id, attempt=1)
     if state.tasks["k"].state is not TaskState.WORKING:
-        ledger.append(state, TaskChanged(state=TaskState.WORKING), task_id="k")
+        tx.append(state, TaskChanged(state=TaskState.WORKING), task_id="k")
 
 
-def end(ledger: Ledger, run_id: str, status: RunStatus = RunStatus.SUCCESS) -> None:
-    ledger.append(thread(ledger), RunEnded(status=status), task_id="k", run_id=run_id, attempt=1)
+def end(tx: Transaction, run_id: str, status: RunStatus = RunStatus.SUCCESS) -> None:
+    tx.append(thread(tx), RunEnded(status=status), task_id="k", run_id=run_id, attempt=1)
 
 
-def working(ledger: Ledger) -> None:
-    task(ledger)
-    run(ledger, "r")
-    start(ledger, "r")
+def working(tx: Transaction) -> None:
+    task(tx)
+    run(tx, "r")
+    start(tx, "r")
 
 
-def reload(ledger: Ledger) -> tuple[Any, ...]:
+def reload(tx: Transaction) -> tuple[Any, ...]:
     """The thread from its rows, compared with the one in memory."""
-    known = ledger.need_thread("o", "t")
-    ledger.forget()
-    state = ledger.need_thread("o", "t")
+    known = tx.need_thread("o", "t")
+    tx.forget()
+    state = tx.need_thread("o", "t")
     assert state is not known
     for name in ("pk", "thread", "seq", "at", "tasks", "runs", "interrupts"):
         assert getattr(state, name) == getattr(known, name), name
@@ -85,21 +85,21 @@ def reload(ledger: Ledger) -> tuple[Any, ...]:
 
 
 async def test_a_thread_that_is_read_back_is_the_one_that_was_in_memory(journal: Journal) -> None:
-    def ask(ledger: Ledger) -> None:
-        state = thread(ledger)
+    def ask(tx: Transaction) -> None:
+        state = thread(tx)
         for name in ("q", "p"):
             raised = InterruptRaised(interrupt_id=name, message=Message(message_id=name))
-            ledger.append(state, raised, task_id="k", run_id="r", attempt=1)
+            tx.append(state, raised, task_id="k", run_id="r", attempt=1)
 
-    def pause(ledger: Ledger) -> None:
-        end(ledger, "r", RunStatus.PAUSED)
-        ledger.append(thread(ledger), TaskChanged(state=TaskState.INPUT_REQUIRED), task_id="k")
+    def pause(tx: Transaction) -> None:
+        end(tx, "r", RunStatus.PAUSED)
+        tx.append(thread(tx), TaskChanged(state=TaskState.INPUT_REQUIRED), task_id="k")
 
-    def answer(ledger: Ledger) -> None:
-        state = run(ledger, "s")
+    def answer(tx: Transaction) -> None:
+        state = run(tx, "s")
         for name in ("q", "p"):
-            ledger.append(state, InterruptAnswered(interrupt_id=name, value=name), task_id="k", run_id="s")
-        ledger.append(state, TaskChanged(state=TaskState.WORKING), task_id="k")
+            tx.append(state, InterruptAnswered(interrupt_id=name, value=name), task_id="k", run_id="s")
+        tx.append(state, TaskChanged(state=TaskState.WORKING), task_id="k")
 
     await do(journal, working)
     assert await do(journal, reload) == (5, ["k"], ["r"], [])
@@ -112,43 +112,43 @@ async def test_a_thread_that_is_read_back_is_the_one_that_was_in_memory(journal:
 
 
 async def test_what_has_ended_leaves_memory_and_is_found_in_the_rows(journal: Journal) -> None:
-    def finish(ledger: Ledger) -> tuple[Any, ...]:
-        end(ledger, "r")
-        state = thread(ledger)
-        ledger.append(state, TaskChanged(state=TaskState.COMPLETED), task_id="k")
-        return find(ledger)
+    def finish(tx: Transaction) -> tuple[Any, ...]:
+        end(tx, "r")
+        state = thread(tx)
+        tx.append(state, TaskChanged(state=TaskState.COMPLETED), task_id="k")
+        return find(tx)
 
-    def find(ledger: Ledger) -> tuple[Any, ...]:
-        state = thread(ledger)
-        found, known = ledger.find_run("o", "r"), ledger.find_task("o", "k")
+    def find(tx: Transaction) -> tuple[Any, ...]:
+        state = thread(tx)
+        found, known = tx.find_run("o", "r"), tx.find_task("o", "k")
         assert found is not None and known is not None and found[1] == "t"
         return len(state.tasks), len(state.runs), found[0].status, known.state
 
     await do(journal, working)
     for command in (finish, find):  # before its rows are written, and afterwards
         assert await do(journal, command) == (0, 0, RunStatus.SUCCESS, TaskState.COMPLETED)
-    assert await do(journal, lambda ledger: (ledger.find_run("p", "r"), ledger.find_task("p", "k"))) == (None, None)
+    assert await do(journal, lambda tx: (tx.find_run("p", "r"), tx.find_task("p", "k"))) == (None, None)
 
 
 async def test_one_transaction_may_end_one_run_and_start_the_next(journal: Journal) -> None:
     """The index on running runs is checked row by row: what stops goes first."""
 
-    def hand_over(ledger: Ledger) -> None:
-        start_next = run(ledger, "a-later-id-that-sorts-first")
-        end(ledger, "r")
-        start(ledger, "a-later-id-that-sorts-first")
+    def hand_over(tx: Transaction) -> None:
+        start_next = run(tx, "a-later-id-that-sorts-first")
+        end(tx, "r")
+        start(tx, "a-later-id-that-sorts-first")
         assert start_next.running is not None
 
     await do(journal, working)
     await do(journal, hand_over)
-    await do(journal, lambda ledger: end(ledger, "a-later-id-that-sorts-first"))
-    await do(journal, lambda ledger: ledger.append(thread(ledger), TaskChanged(state=TaskState.COMPLETED), task_id="k"))
+    await do(journal, lambda tx: end(tx, "a-later-id-that-sorts-first"))
+    await do(journal, lambda tx: tx.append(thread(tx), TaskChanged(state=TaskState.COMPLETED), task_id="k"))
 
 
 async def test_two_running_runs_on_a_thread_are_refused_by_the_database(journal: Journal) -> None:
-    def second(ledger: Ledger) -> None:
-        run(ledger, "s")
-        start(ledger, "s")
+    def second(tx: Transaction) -> None:
+        run(tx, "s")
+        start(tx, "s")
 
     await do(journal, working)
     with pytest.raises(FaultError):
@@ -159,17 +159,17 @@ async def test_two_running_runs_on_a_thread_are_refused_by_the_database(journal:
 async def test_a_change_that_the_tables_do_not_allow_is_not_written(journal: Journal, state: TaskState) -> None:
     await do(journal, task)
 
-    def change(ledger: Ledger) -> None:
-        ledger.append(thread(ledger), TaskChanged(state=state), task_id="k")
+    def change(tx: Transaction) -> None:
+        tx.append(thread(tx), TaskChanged(state=state), task_id="k")
 
     with pytest.raises(FaultError):
         await do(journal, change)
-    assert (await do(journal, lambda ledger: thread(ledger).tasks["k"])).state is TaskState.SUBMITTED
+    assert (await do(journal, lambda tx: thread(tx).tasks["k"])).state is TaskState.SUBMITTED
 
 
 async def test_an_unknown_question_cannot_be_answered(journal: Journal) -> None:
-    def answer(ledger: Ledger) -> None:
-        ledger.append(thread(ledger), InterruptAnswered(interrupt_id="?"), task_id="k")
+    def answer(tx: Transaction) -> None:
+        tx.append(thread(tx), InterruptAnswered(interrupt_id="?"), task_id="k")
 
     await do(journal, working)
     with pytest.raises(FaultError):
@@ -180,35 +180,35 @@ async def test_times_never_go_back(tmp_path: Path) -> None:
     times = iter([100, 100, 50, 200, 10, 10, 10])
     journal = Journal(f"sqlite:///{tmp_path / 'clock.db'}", clock=Clock(lambda: next(times)))
     await journal.open()
-    pk = await do(journal, lambda ledger: thread(ledger).pk)
+    pk = await do(journal, lambda tx: thread(tx).pk)
     for _ in range(4):
-        await do(journal, lambda ledger: ledger.append(thread(ledger), ThreadChanged()).at)
+        await do(journal, lambda tx: tx.append(thread(tx), ThreadChanged()).at)
     assert [record.at for record in await journal.page(pk, 0)] == [100, 100, 100, 200, 200]
     await within(journal.close())
 
 
 async def test_runs_that_wait_are_counted_by_agent_and_owner_whatever_happens(journal: Journal) -> None:
-    def waiting(ledger: Ledger) -> tuple[int, int]:
-        return ledger.waiting("o", "a")
+    def waiting(tx: Transaction) -> tuple[int, int]:
+        return tx.waiting("o", "a")
 
-    def counted(ledger: Ledger) -> tuple[int, int]:
+    def counted(tx: Transaction) -> tuple[int, int]:
         """By reading the rows."""
-        ledger.forget()
-        return ledger.waiting("o", "a")
+        tx.forget()
+        return tx.waiting("o", "a")
 
-    def three(ledger: Ledger) -> None:
-        task(ledger)
+    def three(tx: Transaction) -> None:
+        task(tx)
         for run_id in ("r", "s", "u"):
-            run(ledger, run_id)
+            run(tx, run_id)
 
-    def fails(ledger: Ledger) -> None:
-        assert ledger.waiting("o", "a") == (3, 3)
-        run(ledger, "v")
-        assert ledger.waiting("o", "a") == (4, 4)
+    def fails(tx: Transaction) -> None:
+        assert tx.waiting("o", "a") == (3, 3)
+        run(tx, "v")
+        assert tx.waiting("o", "a") == (4, 4)
         raise FaultError("conflict", "no")  # type: ignore[arg-type]
 
-    def drop(ledger: Ledger) -> None:
-        ledger.append(thread(ledger), RunEnded(status=RunStatus.CANCELLED), task_id="k", run_id="u")
+    def drop(tx: Transaction) -> None:
+        tx.append(thread(tx), RunEnded(status=RunStatus.CANCELLED), task_id="k", run_id="u")
 
     assert await do(journal, waiting) == (0, 0)
     await do(journal, three)
@@ -216,47 +216,47 @@ async def test_runs_that_wait_are_counted_by_agent_and_owner_whatever_happens(jo
     with pytest.raises(FaultError):
         await do(journal, fails)
     assert await do(journal, waiting) == (3, 3)
-    await do(journal, lambda ledger: start(ledger, "r"))
+    await do(journal, lambda tx: start(tx, "r"))
     assert await do(journal, waiting) == await do(journal, counted) == (2, 2)
     await do(journal, drop)
     assert await do(journal, waiting) == await do(journal, counted) == (1, 1)
-    await do(journal, lambda ledger: end(ledger, "r"))
+    await do(journal, lambda tx: end(tx, "r"))
     assert await do(journal, waiting) == (1, 1)
 
 
 async def test_a_thread_that_is_not_needed_leaves_memory(journal: Journal) -> None:
-    def make(ledger: Ledger) -> None:
-        ledger.__dict__["_cached"] = 2
+    def make(tx: Transaction) -> None:
+        tx.__dict__["_cached"] = 2
         for number in range(10):
-            ledger.create_thread("o", str(number), ThreadChanged(metadata={"n": number}))
+            tx.create_thread("o", str(number), ThreadChanged(metadata={"n": number}))
 
-    def read(ledger: Ledger) -> tuple[int, list[Any]]:
-        held = len(ledger.__dict__["_states"])
-        return held, [ledger.need_thread("o", str(number)).thread.metadata["n"] for number in range(10)]
+    def read(tx: Transaction) -> tuple[int, list[Any]]:
+        held = len(tx.__dict__["_states"])
+        return held, [tx.need_thread("o", str(number)).thread.metadata["n"] for number in range(10)]
 
     await do(journal, make)
     assert await do(journal, read) == (2, list(range(10)))
 
 
 async def test_keys_are_not_given_out_twice(journal: Journal, tmp_path: Path) -> None:
-    first = await do(journal, lambda ledger: ledger.create_thread("o", "a", ThreadChanged()).pk)
-    second = await do(journal, lambda ledger: ledger.create_thread("p", "a", ThreadChanged()).pk)
+    first = await do(journal, lambda tx: tx.create_thread("o", "a", ThreadChanged()).pk)
+    second = await do(journal, lambda tx: tx.create_thread("p", "a", ThreadChanged()).pk)
     assert second > first
     assert await journal.query(latest_pk) == second
 
 
 async def test_a_removed_run_is_marked_wherever_it_is_found(journal: Journal) -> None:
-    def remove(ledger: Ledger) -> None:
-        ledger.append(thread(ledger), RunRemoved(run_id="r", why="rollback"), task_id="k")
+    def remove(tx: Transaction) -> None:
+        tx.append(thread(tx), RunRemoved(run_id="r", why="rollback"), task_id="k")
 
-    def removed(ledger: Ledger) -> bool:
-        found = ledger.find_run("o", "r")
+    def removed(tx: Transaction) -> bool:
+        found = tx.find_run("o", "r")
         assert found is not None
         return found[0].removed
 
     await do(journal, working)
-    await do(journal, lambda ledger: end(ledger, "r"))
-    await do(journal, lambda ledger: ledger.append(thread(ledger), TaskChanged(state=TaskState.COMPLETED), task_id="k"))
+    await do(journal, lambda tx: end(tx, "r"))
+    await do(journal, lambda tx: tx.append(thread(tx), TaskChanged(state=TaskState.COMPLETED), task_id="k"))
     assert await do(journal, removed) is False
     await do(journal, remove)
     assert await do(journal, removed) is True

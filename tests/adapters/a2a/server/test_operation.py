@@ -97,7 +97,7 @@ async def test_a_blocking_send_answers_the_working_task_when_the_gateway_shuts_d
         task_id = (await anext(events))["task"]["id"]
         follow = asyncio.ensure_future(sent(site, "gated", message("more", taskId=task_id)))
         await until(site, task_id, "run_created", 2)
-        site.hub.let_go()
+        site.hub.close_readers()
         task = await asyncio.wait_for(follow, BOUND)
     assert (task["id"], state(task)) == (task_id, "working")
 

@@ -49,7 +49,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.thread import following
+from canonical.thread import next_run_id
 from tests.strategies import started_over, taken_up
 
 THREAD = "00000000-0000-4000-8000-000000000001"
@@ -230,7 +230,7 @@ def test_a_question_stands_after_what_was_said_and_the_oldest_is_the_one_that_is
     asked, created = shown.steps()
     assert (asked.output, asked.is_last) == ("Well.\nx?", False)
     assert [each["id"] for each in beside(asked)["questions"]] == ["x", "y"]
-    assert (created.step_id, created.status) == (following(RUN), "created")
+    assert (created.step_id, created.status) == (next_run_id(RUN), "created")
     assert shown.next().answer is not None
 
 
@@ -345,5 +345,5 @@ def test_an_artifact_of_another_agent_is_not_this_one_s() -> None:
 def test_a_removed_run_leaves_a_created_step_with_another_id() -> None:
     shown = view([*done(), RunRemoved(run_id=RUN, why="deleted")])
     [step] = shown.steps()
-    assert (step.status, step.step_id, step.input) == ("created", following(THREAD), "Hi")
-    assert shown.next().run_id == following(THREAD)
+    assert (step.status, step.step_id, step.input) == ("created", next_run_id(THREAD), "Hi")
+    assert shown.next().run_id == next_run_id(THREAD)

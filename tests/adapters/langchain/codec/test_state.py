@@ -118,7 +118,7 @@ def test_an_update_merges_its_values_in_order() -> None:
 
 def test_an_update_takes_messages_away() -> None:
     found = decode_update({"messages": [{"type": "remove", "id": "m1"}, {"type": "ai", "content": "New", "id": "m2"}]})
-    assert found.forgets == ("m1",)
+    assert found.removed_ids == ("m1",)
     assert [message.message_id for message in found.messages] == ["m2"]
 
 
@@ -129,7 +129,7 @@ def test_remove_all_takes_away_what_is_there_and_what_was_said_before_it() -> No
         {"type": "ai", "content": "kept", "id": "m1"},
     ]
     found = decode_update({"messages": wire}, known=("m1", "m2"))
-    assert found.forgets == ("m2",), "m1 is said again"
+    assert found.removed_ids == ("m2",), "m1 is said again"
     assert [message.text for message in found.messages] == ["kept"]
 
 

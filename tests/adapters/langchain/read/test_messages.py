@@ -11,7 +11,7 @@ from canonical.event import MessageEnded, MessageStarted, PartAdded, PartDelta, 
 from canonical.fold import Fold
 from canonical.message import ToolResultPart
 from gateway.agents.langgraph.jsonable import plain_object
-from gateway.runs.event_check import Recorder
+from gateway.runs.event_check import EventValidator
 
 ABOUT = {"langgraph_node": "talk", "langgraph_step": 1, "langgraph_checkpoint_ns": "talk:t1", "secret": "s"}
 LAST: Any = {"chunk_position": "last"}
@@ -22,7 +22,7 @@ def heard(*messages: BaseMessage, speech: MessageDecoder | None = None) -> list[
     speech = speech or MessageDecoder()
     events = [event for message in messages for event in hear(speech, message)]
     events += speech.close()
-    recorder = Recorder("node", 2**20)
+    recorder = EventValidator("node", 2**20)
     for event in events:
         assert recorder.record(event) is not None
     assert recorder.close() == []

@@ -600,7 +600,7 @@ async def test_streams_end_with_the_gateway(site: Site) -> None:
     path = f"/threads/{NOBODY}/stream/events"
     async with site.streaming("POST", path, {"channels": ["values"]}) as silent, socket(site, NOBODY) as talk:
         assert isinstance(silent, Stream)
-        site.gateway.hub.let_go()
+        site.gateway.hub.close_readers()
         assert await silent.rest() == []
         with pytest.raises(ConnectionClosed):
             await talk.next()

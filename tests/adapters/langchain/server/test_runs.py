@@ -428,7 +428,7 @@ async def test_a_wait_ends_with_what_there_is_when_the_gateway_shuts_down(tmp_pa
                 await site.agent.called()
         while len(await site.look(f"/threads/{thread_id}/runs")) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0)
-        site.gateway.hub.let_go()
+        site.gateway.hub.close_readers()
         platform, protocol = [(await within(answer, "the end of the wait")).json() for answer in answers]
     assert platform["n"] == 1
     assert platform["__error__"]["error"] == "ShuttingDown"

@@ -16,7 +16,7 @@ from canonical import AnnotationPart, Event, Part, RefusalPart, TextPart
 from canonical.event import Custom, InterruptRaised, MessageStarted, Native, Record, StateSaved, StepStarted
 from canonical.fold import Fold
 from canonical.hub import Scope
-from gateway.agents.langgraph.frames import Resumed, Telling
+from gateway.agents.langgraph.frames import GraphStreamReader, Resumed
 from gateway.agents.langgraph.jsonable import plain
 from tests.gateway.graphs import GRAPHS
 from tests.gateway.platform import Frame, graphs_running
@@ -212,10 +212,10 @@ async def test_citations_and_refusals_are_the_same_parts_in_process_and_behind_a
 
 
 def test_a_question_with_a_python_type_for_its_answer_has_no_schema() -> None:
-    telling = Telling(set(), base=None, keeps_last=False)
+    telling = GraphStreamReader(set(), base=None, keeps_last=False)
     asked = {"id": "a" * 32, "value": "Who?", "response_schema": str}
-    telling.tell((), "tasks", {"id": "t", "name": "n", "input": {}, "triggers": ["x"]})
-    telling.tell((), "tasks", {"id": "t", "name": "n", "error": None, "result": {}, "interrupts": [asked]})
+    telling.read((), "tasks", {"id": "t", "name": "n", "input": {}, "triggers": ["x"]})
+    telling.read((), "tasks", {"id": "t", "name": "n", "error": None, "result": {}, "interrupts": [asked]})
     (question,) = telling.reader.questions()
     assert isinstance(question, InterruptRaised)
     assert (question.interrupt_id, question.message.text, question.answer_schema) == ("a" * 32, "Who?", None)
@@ -223,30 +223,30 @@ def test_a_question_with_a_python_type_for_its_answer_has_no_schema() -> None:
 
 def test_what_a_graph_has_in_the_words_of_a_gateway_is_its_own() -> None:
     """A gateway tells progress as custom data, and tools as tasks."""
-    telling = Telling(set(), base=None, keeps_last=False)
-    events = [*telling.tell((), "custom", {"progress": "half"})]
-    events += telling.tell((), "tasks", {"id": "t", "name": "n", "input": {}, "triggers": ["tool"]})
+    telling = GraphStreamReader(set(), base=None, keeps_last=False)
+    events = [*telling.read((), "custom", {"progress": "half"})]
+    events += telling.read((), "tasks", {"id": "t", "name": "n", "input": {}, "triggers": ["tool"]})
     assert [type(event) for event in events] == [Custom, StepStarted]
 
 
 def test_a_run_that_goes_on_tells_the_state_that_the_log_has_no_second_time() -> None:
-    telling = Telling({("", "c1")}, base=None, keeps_last=False, resumed=Resumed((), {"c1"}))
-    assert telling.tell((), "checkpoints", saved("c1", count=1)) == []
+    telling = GraphStreamReader({("", "c1")}, base=None, keeps_last=False, resumed=Resumed((), {"c1"}))
+    assert telling.read((), "checkpoints", saved("c1", count=1)) == []
     assert telling.reader.values == {"count": 1}
 
 
 def test_a_run_that_goes_on_tells_the_state_that_the_log_has_not_with_what_was_said_in_it() -> None:
-    telling = Telling({("", "c1")}, base=None, keeps_last=False, resumed=Resumed((), {"m1"}))
+    telling = GraphStreamReader({("", "c1")}, base=None, keeps_last=False, resumed=Resumed((), {"m1"}))
     said = [HumanMessage("Hi", id="h1"), AIMessage("Old", id="m1"), AIMessage("New", id="m2")]
-    events = telling.tell((), "checkpoints", saved("c1", messages=said))
+    events = telling.read((), "checkpoints", saved("c1", messages=said))
     assert parts(events) == [TextPart(text="New")]
     state = events[-1]
     assert isinstance(state, StateSaved) and state.checkpoint_id == "c1"
 
 
 def test_a_state_that_was_there_before_the_run_is_shown_to_langgraphs_own_readers_alone() -> None:
-    telling = Telling({("", "c1")}, base=None, keeps_last=False)
-    (shown,) = telling.tell((), "checkpoints", saved("c1", count=1))
+    telling = GraphStreamReader({("", "c1")}, base=None, keeps_last=False)
+    (shown,) = telling.read((), "checkpoints", saved("c1", count=1))
     assert isinstance(shown, Native)
     assert (shown.event, shown.data["values"]) == ("checkpoints", {"count": 1})
 
@@ -264,13 +264,13 @@ def saved(checkpoint_id: str, **values: Any) -> dict[str, Any]:
 
 
 def test_what_is_said_is_told_without_what_no_json_has() -> None:
-    telling = Telling(set(), base=None, keeps_last=False)
+    telling = GraphStreamReader(set(), base=None, keeps_last=False)
     about = {"langgraph_node": "talk", "langgraph_step": 1, "secret": object()}
     chunk = AIMessageChunk(content="a\ud800b", id="m", chunk_position="last")
-    started, *events = telling.tell((), "messages", (chunk, about))
+    started, *events = telling.read((), "messages", (chunk, about))
     assert isinstance(started, MessageStarted)
     assert started.extra == {"langgraph": {"langgraph_node": "talk", "langgraph_step": 1}}
-    whole = telling.tell((), "messages", (AIMessage("c\ud800d", id="n"), about))
+    whole = telling.read((), "messages", (AIMessage("c\ud800d", id="n"), about))
     assert parts([started, *events, *whole]) == [TextPart(text="a?b"), TextPart(text="c?d")]
 
 
