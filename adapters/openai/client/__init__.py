@@ -124,7 +124,10 @@ class _Run(UpstreamRun):
                 self._server.upstream.open_response("POST", "/responses", body) as response,
                 aclosing(FrameStream(response)) as frames,
             ):
-                while (batch := await self._next_of_response(reader, response, frames)) is not None:
+                streams = is_stream(response)
+                while (
+                    batch := await self._next_of_response(reader, response, frames if streams else None)
+                ) is not None:
                     if previous is not None and reader.forgets:
                         self._server.remembers = False
                         if not has_said:
@@ -133,7 +136,8 @@ class _Run(UpstreamRun):
                     events = batch if has_said else (*_note_losses(losses), *batch)
                     has_said = has_said or bool(events)
                     yield events
-                await frames.drain(DRAIN)
+                if streams:
+                    await frames.drain(DRAIN)
                 with self._blaming_the_agent():
                     reader.end()
         except FaultError as error:
@@ -152,13 +156,13 @@ class _Run(UpstreamRun):
         return list(encode_items(input_of(self._call), losses))
 
     async def _next_of_response(
-        self, reader: ResponseReader, response: httpx.Response, frames: FrameStream
+        self, reader: ResponseReader, response: httpx.Response, frames: FrameStream | None
     ) -> Sequence[Event] | None:
-        """None at the end."""
+        """None at the end. `frames` = None: the answer is no stream."""
         if reader.stopped:
             return None
         with self._blaming_the_agent():
-            if is_stream(response):
+            if frames is not None:
                 frame = await anext(frames, None)
                 if frame is None or frame.data.strip() == _DONE:
                     return None

@@ -667,6 +667,12 @@ async def test_closing_the_iterator_hangs_up_and_that_is_the_cancel(api: str, fa
         await far.left.wait()
 
 
+async def test_an_answer_that_is_no_stream_ends_the_run(api: str, far: Server, agent: Client) -> None:
+    far.streams = False
+    events = await all_of(agent.run(call()))
+    assert isinstance(events[-1], RunEnded)
+
+
 @pytest.mark.parametrize("kind", ["plain", "calling", "whole", "uncounted"])
 async def test_the_client_keeps_the_contract_of_agents(
     api: str, far: Server, http: httpx.AsyncClient, kind: str
