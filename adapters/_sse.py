@@ -4,7 +4,7 @@ The only importer of sse-starlette. What is yielded goes out untouched, so every
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -13,6 +13,7 @@ from litestar import Response
 from sse_starlette.sse import EventSourceResponse, SendTimeoutError
 
 from adapters._client.answers import ANSWER_LIMIT
+from adapters._server.encoding import LargeJson
 from canonical import FaultCode, FaultError
 
 HEARTBEAT: Final = b": heartbeat\n\n"
@@ -30,9 +31,21 @@ class _Source(EventSourceResponse):
         await asyncio.Event().wait()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        is_within = False
+
+        async def send_between(message: Any) -> None:
+            """Without the heartbeats that come while a frame is sent in pieces: they would be part of it."""
+            nonlocal is_within
+            body: bytes = message.get("body", b"")
+            if is_within and body == HEARTBEAT:
+                return
+            if body:
+                is_within = not body.endswith(b"\n\n")
+            await send(message)
+
         async with aclosing(self.frames):
             try:
-                await super().__call__(scope, receive, send)
+                await super().__call__(scope, receive, send_between)
             except (
                 SendTimeoutError
             ):  # nobody reads: returning without the end of the body makes the server cut the connection
@@ -83,17 +96,72 @@ def frame(data: bytes, *, id: str | None = None, event: str | None = None) -> by
     `aiter_lines`, and so the official A2A and ACP clients, cut wherever `str.splitlines` does. JSON has escaped the
     control characters among those already, and in JSON the other three stand in strings only.
     """
+    data = _escape(data)
+    if b"\n" in data or b"\r" in data:
+        data = b"\ndata: ".join(data.splitlines())
+    return _head(id, event) + data + b"\n\n"
+
+
+_WEIGHT: Final = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class LargeFrame:
+    """A frame that is made while it is sent, piece by piece: all at once it would block the event loop for everybody
+    else, and be in memory beside what it tells of."""
+
+    head: bytes
+    data: LargeJson
+
+    def __len__(self) -> int:
+        """Bytes as which it counts where frames are kept: it holds a value, and most of that is held elsewhere, too."""
+        return _WEIGHT
+
+    async def pieces(self) -> AsyncGenerator[bytes]:
+        begin = self.head
+        async with aclosing(self.data.pieces()) as pieces:
+            async for piece in pieces:
+                yield begin + _escape(piece)
+                begin = b""
+        yield b"\n\n"
+
+
+def frame_of(data: bytes | LargeJson, *, id: str | None = None, event: str | None = None) -> bytes | LargeFrame:
+    """One frame of JSON that may be large."""
+    return LargeFrame(_head(id, event), data) if isinstance(data, LargeJson) else frame(data, id=id, event=event)
+
+
+async def pieces_of(frames: Iterable[bytes | LargeFrame]) -> AsyncGenerator[bytes]:
+    """What is sent for some frames: those that are small at once."""
+    ready: list[bytes] = []
+    for each in frames:
+        if isinstance(each, bytes):
+            ready.append(each)
+            continue
+        if ready:
+            yield b"".join(ready)
+            ready.clear()
+        async with aclosing(each.pieces()) as pieces:
+            async for piece in pieces:
+                yield piece
+    if ready:
+        yield b"".join(ready)
+
+
+def _head(id: str | None, event: str | None) -> bytes:
     head = b""
     if event is not None:
         head += b"event: " + _one_line(event) + b"\n"
     if id is not None:
         head += b"id: " + _one_line(id) + b"\n"
+    return head + b"data: "
+
+
+def _escape(data: bytes) -> bytes:
     for raw, escaped in _ESCAPES:
         if raw in data:
             data = data.replace(raw, escaped)
-    if b"\n" in data or b"\r" in data:
-        data = b"\ndata: ".join(data.splitlines())
-    return head + b"data: " + data + b"\n\n"
+    return data
 
 
 def _one_line(text: str) -> bytes:

@@ -2,6 +2,7 @@
 take twice the memory."""
 
 from collections.abc import AsyncGenerator, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from litestar import Response
@@ -25,6 +26,24 @@ def json_response(
     if is_large(value):
         return Pieces(encode_in_pieces(value), headers or {}, media_type=media_type)
     return Response(to_json(value), media_type=media_type, headers=dict(headers or {}))
+
+
+@dataclass(frozen=True, slots=True)
+class LargeJson:
+    """A value whose JSON is made when it is sent. Nobody may change the value by then."""
+
+    value: Any
+
+    def pieces(self) -> AsyncGenerator[bytes]:
+        return encode_in_pieces(self.value)
+
+    async def whole(self) -> bytes:
+        """For who can send it in one piece only. Others have the loop in between."""
+        return b"".join([piece async for piece in self.pieces()])
+
+
+def encode(value: Any) -> bytes | LargeJson:
+    return LargeJson(value) if is_large(value) else to_json(value)
 
 
 async def encode_in_pieces(value: Any) -> AsyncGenerator[bytes]:

@@ -8,7 +8,7 @@ caught up. It lives as long as somebody follows it.
 
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 from canonical import Record
@@ -32,7 +32,8 @@ class FanoutLimits:
 class EncodedRecord:
     """What one record became."""
 
-    frames: Sequence[bytes]
+    frames: Sequence[Any]
+    """Bytes, or what tells by `len` as how many bytes it counts."""
     stopped: bool = False
     """Whether what is shown stops with it, for now or for good."""
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import pytest
@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from litestar import Litestar, Request, Response, get
 from pydantic_core import from_json, to_json
 
-from adapters._sse import HEARTBEAT, Frame, Frames, event_stream, frame
+from adapters._server.encoding import encode
+from adapters._sse import (
+    HEARTBEAT,
+    Frame,
+    Frames,
+    LargeFrame,
+    event_stream,
+    frame,
+    frame_of,
+    pieces_of,
+)
 from canonical import FaultCode, FaultError
 from tests import loopback
 from tests.bridge import client
@@ -153,6 +163,51 @@ async def test_a_silent_stream_says_that_it_lives_if_asked_to() -> None:
         chunks = response.aiter_bytes()
         async with asyncio.timeout(BOUND):
             assert [await anext(chunks) for _ in range(3)] == [b"data: 1\n\n", HEARTBEAT, HEARTBEAT]
+
+
+LARGE: Final[Any] = {"a": ["é\u2028\x85" * 200_000, {"b": [1] * 20_000}], "c": "x" * 300_000}
+
+
+async def test_a_large_frame_is_the_same_in_pieces() -> None:
+    whole = frame(to_json(LARGE), id="1-2", event="values")
+    made = frame_of(encode(LARGE), id="1-2", event="values")
+    assert isinstance(made, LargeFrame)
+    small = frame_of(encode([1]), event="a")
+    assert isinstance(small, bytes) and small == frame(b"[1]", event="a")
+    pieces = [piece async for piece in pieces_of([small, small, made, small])]
+    assert b"".join(pieces) == small + small + whole + small
+    assert len(pieces) > 4
+    assert max(map(len, pieces)) < len(whole)
+
+
+async def test_no_heartbeat_is_in_the_middle_of_a_frame() -> None:
+    beaten = asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b'data: "a'
+        await beaten.wait()
+        yield b'b"\n\n'
+        await asyncio.Event().wait()
+
+    async def take() -> bytes:
+        """Up to the heartbeat that comes after the frame."""
+        async with http.stream("GET", "/") as response:
+            found = b""
+            async for chunk in response.aiter_raw():
+                found += chunk
+                if found.endswith(HEARTBEAT):
+                    break
+        return found
+
+    silent = Source()
+    async with client(app(slow, ping=0.01)) as http, client(app(silent.frames, ping=0.01)) as other:
+        async with asyncio.timeout(BOUND), asyncio.TaskGroup() as tasks:
+            taking = tasks.create_task(take())
+            async with other.stream("GET", "/") as response:
+                chunks = response.aiter_bytes()
+                assert [await anext(chunks) for _ in range(6)][2:] == [HEARTBEAT] * 4  # as many are due there
+            beaten.set()
+        assert taking.result() == b'data: "ab"\n\n' + HEARTBEAT
 
 
 async def test_no_task_goes_on_polling_after_a_stream() -> None:

@@ -56,6 +56,25 @@ async def test_the_end_of_a_run_on_a_large_state_holds_nobody_up(gateway: Strain
     await check(gateway, "POST", f"/threads/{thread_id}/runs/wait", body, memory=MEMORY)
 
 
+@pytest.mark.parametrize("path", ["/threads/{thread_id}/runs/stream", "/threads/{thread_id}/stream"])
+async def test_frames_of_a_large_state_hold_nobody_up(gateway: Strained, thread_id: str, path: str) -> None:
+    """A run shows its state twice, a thread each state that it had."""
+    run: JsonObject = {"assistant_id": "echo", "input": {"message": "hi"}, "stream_mode": ["values"]}
+    body: JsonObject = run if path.endswith("runs/stream") else {"channels": ["values"]}
+    size, end = 0, b""
+    async with (
+        gateway.watched() as strain,
+        gateway.http.stream("POST", path.format(thread_id=thread_id), json=body) as answer,
+    ):
+        assert answer.status_code == 200
+        async for chunk in answer.aiter_raw():
+            size, end = size + len(chunk), (end + chunk)[-100:]
+            if size > 2 * MANY * len(TEXT) and end.endswith(b"\n\n"):
+                break
+    assert size > 2 * MANY * len(TEXT)
+    strain.check(memory=MEMORY)
+
+
 async def test_a_large_task_of_a2a_holds_nobody_up(gateway: Strained) -> None:
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
     body = {"message": message, "configuration": {"returnImmediately": True}}

@@ -19,7 +19,7 @@ from pydantic_core import to_json
 
 from adapters._aside import Turns
 from adapters._json import ABSENT, most_values, parse, read_json
-from adapters._sse import frame
+from adapters._sse import LargeFrame, frame_of, pieces_of
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.stream_modes import View
 from adapters.langchain.codec.subscription import Subscription, get_member, parse_subscription
@@ -29,7 +29,7 @@ from adapters.langchain.server.dialect import both, dialect_of
 from adapters.langchain.server.event_commands import Commands, Refused, refusal
 from adapters.langchain.server.parameters import AnyRequest, Connection, owner_of, path_id
 from adapters.langchain.server.stream import stream_response
-from adapters.langchain.write.thread_events import ThreadEvents
+from adapters.langchain.write.thread_events import ThreadEvent, ThreadEvents
 from canonical import FaultCode, FaultError, Hub, Record, Scope
 from canonical.value import JsonObject
 
@@ -75,15 +75,18 @@ class Events:
         events, turns = ThreadEvents(view, subscription.takes), Turns()
         async with aclosing(_batches(self._hub, view)) as batches:
             async for batch in batches:
-                ready: list[bytes] = []
+                ready: list[bytes | LargeFrame] = []
                 for record in batch:
-                    ready += [frame(e.data, id=str(e.seq), event=e.method) for e in events.tell(record)]
+                    ready += [frame_of(e.data, id=str(e.seq), event=e.method) for e in events.tell(record)]
                     if turns.over:
-                        yield b"".join(ready)
+                        async with aclosing(pieces_of(ready)) as pieces:
+                            async for piece in pieces:
+                                yield piece
                         ready.clear()
                         await turns.give()
-                if ready:
-                    yield b"".join(ready)
+                async with aclosing(pieces_of(ready)) as pieces:
+                    async for piece in pieces:
+                        yield piece
 
     async def command(self, request: AnyRequest) -> Response[Any]:
         asked = await read_json(request)
@@ -141,6 +144,11 @@ async def _batches(hub: Hub, view: View) -> AsyncGenerator[Sequence[Record]]:
                 raise
 
 
+async def _text(event: ThreadEvent) -> str:
+    """Of one message of a WebSocket, which is sent whole."""
+    return (event.data if isinstance(event.data, bytes) else await event.data.whole()).decode()
+
+
 class _Left(Exception):
     """Nobody reads any longer."""
 
@@ -185,7 +193,7 @@ class _Talk:
                     async with self._turn:
                         for record in batch:
                             for event in self._events.tell(record):
-                                await self._send(event.data.decode())
+                                await self._send(await _text(event))
                             self._read = record.seq
             with _leaving():
                 await self._socket.close(_GOING_AWAY, "The thread was deleted, or the gateway stops.")
@@ -271,7 +279,7 @@ class _Talk:
                         if record.seq > self._read:
                             return
                         for event in events.tell(record):
-                            yield event.data.decode()
+                            yield await _text(event)
                         if turns.over:
                             await turns.give()
         except FaultError as error:

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from adapters._aside import Turns
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
-from adapters._sse import EventStream, event_stream
+from adapters._sse import EventStream, LargeFrame, event_stream, pieces_of
 from adapters.langchain.codec.stream_modes import View
 from adapters.langchain.server.lookup import read_history
 from adapters.langchain.write.run_frames import EventWriter
@@ -93,19 +93,22 @@ class RunStream:
         reading = self.hub.read(self.view.owner, Scope(self.view.thread_id), last, inline=True)
         async with aclosing(cast("AsyncGenerator[Sequence[Record]]", reading)) as batches:
             async for batch in batches:
-                ready: list[bytes] = []
+                ready: list[bytes | LargeFrame] = []
                 for record in batch:
                     told = await follower.write_record(record)
                     ready += _later(told, record.seq, after)
+                    if not (told.stopped or turns.over):
+                        continue
+                    async with aclosing(pieces_of(ready)) as pieces:
+                        async for piece in pieces:
+                            yield piece
                     if told.stopped:
-                        yield b"".join(ready)
                         return
-                    if turns.over:
-                        yield b"".join(ready)
-                        ready.clear()
-                        await turns.give()
-                if ready:
-                    yield b"".join(ready)
+                    ready.clear()
+                    await turns.give()
+                async with aclosing(pieces_of(ready)) as pieces:
+                    async for piece in pieces:
+                        yield piece
 
     async def _again(self, seq: int) -> Encoder:
         encoder = await self._encoder()
@@ -122,7 +125,7 @@ async def _nothing() -> AsyncGenerator[bytes]:
     yield
 
 
-def _later(told: EncodedRecord, seq: int, after: EventId) -> Sequence[bytes]:
+def _later(told: EncodedRecord, seq: int, after: EventId) -> Sequence[bytes | LargeFrame]:
     if seq > after[0] or not told.frames:
         return told.frames
     if seq < after[0]:

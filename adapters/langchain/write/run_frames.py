@@ -8,9 +8,8 @@ nothing.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from pydantic_core import to_json
-
-from adapters._sse import frame
+from adapters._server.encoding import encode
+from adapters._sse import LargeFrame, frame_of
 from adapters.langchain.codec.content import as_object, encode_block
 from adapters.langchain.codec.interrupts import encode_asked, encode_interrupts
 from adapters.langchain.codec.message import encode_message, encode_said, encode_usage
@@ -67,12 +66,12 @@ class EventWriter:
         self._asked: dict[str, frozenset[str]] = {}
         """The modes that each run of a thread was created with."""
         self._record = Record(0, 0, None, None, 0, Native(protocol="", event=""))
-        self._frames: list[tuple[int, bytes]] = []
+        self._frames: list[tuple[int, bytes | LargeFrame]] = []
         self._n = 0
         self._run: _Run | None = None
         self._tools: dict[str, ToolStarted] = {}
 
-    def write(self, record: Record) -> list[tuple[int, bytes]]:
+    def write(self, record: Record) -> list[tuple[int, bytes | LargeFrame]]:
         """The frames that the record becomes, each with its number."""
         revision = self._history.apply(record)
         self._record, self._frames, self._n = record, [], 0
@@ -134,7 +133,7 @@ class EventWriter:
         # langgraph-api 0.16.7: `<mode>|<node>:<task id>|…` of a subgraph.
         name = "|".join((event, *ns))
         # With an id always: langgraph-api 0.16.7 sends them only where `stream_resumable` was said.
-        made = frame(to_json(data), id=f"{self._record.seq}-{self._n}", event=name)
+        made = frame_of(encode(data), id=f"{self._record.seq}-{self._n}", event=name)
         self._frames.append((self._n, made))
 
     # What frames hold

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from pydantic_core import to_json
-
+from adapters._server.encoding import LargeJson, encode
 from adapters.langchain.codec.content import as_object, decode_arguments, json_text
 from adapters.langchain.codec.interrupts import encode_interrupts
 from adapters.langchain.codec.message import TYPES, encode_usage
@@ -71,7 +70,7 @@ _OPAQUE: Final = frozenset({"args", "extras", "input", "metadata", "output", "pa
 class ThreadEvent(NamedTuple):
     seq: int
     method: str
-    data: bytes
+    data: bytes | LargeJson
     """The whole event, JSON."""
 
 
@@ -155,7 +154,7 @@ class ThreadEvents(EventWriter):
             "method": method or channel,
             "params": params,
         }
-        self._events.append(ThreadEvent(seq, method or channel, to_json(event)))
+        self._events.append(ThreadEvent(seq, method or channel, encode(event)))
 
     def _lifecycle(self, changes: Sequence[tuple[Namespace, JsonObject]]) -> None:
         for ns, data in changes:

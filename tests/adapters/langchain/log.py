@@ -116,12 +116,21 @@ def interrupt(question: InterruptRaised) -> Interrupt:
 def frames(view: View, records: Iterable[Record]) -> list[tuple[str, str, Any]]:
     """(event, id, data)"""
     writer = EventWriter(view)
-    return [_read(frame) for record in records for _, frame in writer.write(record)]
+    return [_read(frame) for record in records for _, frame in small_frames(writer, record)]
 
 
 def ids_of(view: View, records: Iterable[Record]) -> dict[tuple[int, int], bytes]:
     writer = EventWriter(view)
-    return {(record.seq, n): frame for record in records for n, frame in writer.write(record)}
+    return {(record.seq, n): frame for record in records for n, frame in small_frames(writer, record)}
+
+
+def small_frames(writer: EventWriter, record: Record) -> list[tuple[int, bytes]]:
+    """Frames that are all small."""
+    found: list[tuple[int, bytes]] = []
+    for number, frame in writer.write(record):
+        assert isinstance(frame, bytes)
+        found.append((number, frame))
+    return found
 
 
 def _read(frame: bytes) -> tuple[str, str, Any]:

@@ -19,7 +19,7 @@ from adapters.langchain.codec.stream_modes import Dialect, View
 from adapters.langchain.write.run_frames import EventWriter
 from canonical import EVENT, Record, StateHistory
 from canonical.event import RunCreated
-from tests.adapters.langchain.log import EVERYTHING
+from tests.adapters.langchain.log import EVERYTHING, small_frames
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
@@ -46,7 +46,7 @@ def written(log: list[Record], dialect: Dialect) -> str:
 
 def streamed(log: list[Record], dialect: Dialect, run_id: str) -> str:
     writer = EventWriter(View(thread_id=THREAD, owner="alice", run_id=run_id, modes=MODES[dialect], dialect=dialect))
-    frames = b"".join(frame for record in log for _, frame in writer.write(record))
+    frames = b"".join(frame for record in log for _, frame in small_frames(writer, record))
     assert all(json.loads(each.data) is not None for each in Frames().all([frames]))
     return frames.decode()
 

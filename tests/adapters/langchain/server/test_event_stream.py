@@ -616,7 +616,7 @@ async def test_a_websocket_that_fails_is_closed_and_the_log_says_why(
 
     async with socket(site, thread_id) as talk:
         await talk.tell("subscription.subscribe", channels=["lifecycle"])
-        monkeypatch.setattr("adapters.langchain.write.thread_events.to_json", broken)
+        monkeypatch.setattr("adapters.langchain.write.thread_events.encode", broken)
         await site.run(thread_id, "echo")
         with pytest.raises(ConnectionClosed):
             await talk.next()

@@ -30,7 +30,7 @@ from canonical.event import (
     ToolStarted,
 )
 from canonical.message import ReasoningPart, ToolCallPart, ToolResultPart
-from tests.adapters.langchain.log import EVERYTHING, RUN, RUN_2, THREAD, Log, frames, ids_of
+from tests.adapters.langchain.log import EVERYTHING, RUN, RUN_2, THREAD, Log, frames, ids_of, small_frames
 from tests.strategies import records, started_over, taken_up
 
 HELLO = Message(message_id="u1", role="user", parts=(TextPart(text="Hello"),))
@@ -82,7 +82,7 @@ def test_ids_increase_and_every_frame_is_told_once(made: list[Record], dialect: 
         writer = EventWriter(view(run_id, modes, dialect=dialect))
         places: list[tuple[int, int]] = []
         for record in made:
-            for n, frame in writer.write(record):
+            for n, frame in small_frames(writer, record):
                 places.append((record.seq, n))
                 assert f"\nid: {record.seq}-{n}\n".encode() in frame
         assert places == sorted(set(places))
