@@ -11,8 +11,9 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import IntegrityError, OperationalError
@@ -23,8 +24,8 @@ from canonical.stored import decode_event
 from gateway.clock import Clock
 from gateway.storage.database import LockFile, make_database_file, migrate, open_engine, sqlite_path, transaction
 from gateway.storage.live import Channels
-from gateway.storage.statements import Sql, table_of
-from gateway.storage.tables import EventRow, InterruptRow, RunRow, TaskRow, ThreadRow
+from gateway.storage.statements import Sql, sql_of, table_of
+from gateway.storage.tables import InterruptRow, RunRow, TaskRow, ThreadRow
 from gateway.storage.transaction import Published, Transaction, latest_pk
 
 T = TypeVar("T")
@@ -33,6 +34,7 @@ log = logging.getLogger("babelgate.journal")
 _GROUP = 512
 """Commands in one transaction, at most."""
 _READERS = 4
+_LAST = 2**63 - 1
 _PAGE = 2 * 2**20
 """Bytes of events that are read at once: each becomes objects some times its size."""
 
@@ -311,20 +313,14 @@ def _records(connection: Connection, pk: int) -> Iterator[Record]:
         after = page[-1].seq
 
 
-_EVENT = table_of(EventRow)
-_COLUMNS = (_EVENT.c.seq, _EVENT.c.at, _EVENT.c.task_id, _EVENT.c.run_id, _EVENT.c.attempt, _EVENT.c.body)
-
-
 def read_page(connection: Connection, pk: int, after: int, limit: int, until: int | None = None) -> list[Record]:
-    wanted = select(*_COLUMNS).where(_EVENT.c.thread_pk == pk, _EVENT.c.seq > after)
-    if until is not None:
-        wanted = wanted.where(_EVENT.c.seq <= until)
     records: list[Record] = []
     size = 0
-    with connection.execute(wanted.order_by(_EVENT.c.seq).limit(limit)) as rows:
+    wanted = (pk, after, _LAST if until is None else until)
+    with closing(sql_of(connection.dialect).page.iterate(connection, wanted)) as rows:
         for seq, at, task_id, run_id, attempt, body in rows:
-            records.append(Record(seq, at, task_id, run_id, attempt, decode_event(cast("bytes", body))))
+            records.append(Record(seq, at, task_id, run_id, attempt, decode_event(body)))
             size += len(body)
-            if size > _PAGE:
+            if size > _PAGE or len(records) >= limit:
                 break
     return records

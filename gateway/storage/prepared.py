@@ -1,7 +1,7 @@
 """Prepared statements: SQL for the hot path is written once with SQLAlchemy, compiled once for the database at hand,
 and executed with plain tuples."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, Table, insert
@@ -33,6 +33,19 @@ class Statement:
         try:
             cursor.execute(self.sql, values if self._plain else tuple(values[i] for i in self._order))
             return list(cursor.fetchall())
+        except Exception as error:
+            _raise_as_sqlalchemy(connection, self.sql, error)
+            raise
+        finally:
+            cursor.close()
+
+    def iterate(self, connection: Connection, values: tuple[Any, ...]) -> Generator[tuple[Any, ...]]:
+        """Its rows, each read when it is asked for."""
+        cursor = connection.connection.cursor()
+        try:
+            cursor.execute(self.sql, values if self._plain else tuple(values[i] for i in self._order))
+            while (row := cursor.fetchone()) is not None:
+                yield row
         except Exception as error:
             _raise_as_sqlalchemy(connection, self.sql, error)
             raise

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, select, text
 from canonical.hub import Webhook
 from canonical.message import FilePart
 from canonical.thread import Interrupt, Run, Task, Thread
-from gateway.storage.statements import table_of
+from gateway.storage.statements import sql_of, table_of
 from gateway.storage.tables import (
     LIVE,
     OPEN,
@@ -28,26 +28,23 @@ _INTERRUPT, _ALIAS, _USE, _HOOK = table_of(InterruptRow), table_of(AliasRow), ta
 
 
 def thread_key(connection: Connection, owner: str, thread_id: str) -> int | None:
-    return connection.execute(
-        select(_THREAD.c.pk).where(_THREAD.c.owner == owner, _THREAD.c.thread_id == thread_id)
-    ).scalar()
+    found = sql_of(connection.dialect).thread.run(connection, (owner, thread_id))
+    return found[0][0] if found else None
 
 
 def thread(connection: Connection, owner: str, thread_id: str) -> Thread | None:
-    body = connection.execute(
-        select(_THREAD.c.body).where(_THREAD.c.owner == owner, _THREAD.c.thread_id == thread_id)
-    ).scalar()
-    return None if body is None else read_row(THREAD, body)
+    found = sql_of(connection.dialect).thread.run(connection, (owner, thread_id))
+    return read_row(THREAD, found[0][1]) if found else None
 
 
 def task(connection: Connection, owner: str, task_id: str) -> Task | None:
-    body = connection.execute(select(_TASK.c.body).where(_TASK.c.owner == owner, _TASK.c.task_id == task_id)).scalar()
-    return None if body is None else read_row(TASK, body)
+    found = sql_of(connection.dialect).task.run(connection, (owner, task_id))
+    return read_row(TASK, found[0][0]) if found else None
 
 
 def run(connection: Connection, owner: str, run_id: str) -> Run | None:
-    body = connection.execute(select(_RUN.c.body).where(_RUN.c.owner == owner, _RUN.c.run_id == run_id)).scalar()
-    return None if body is None else read_row(RUN, body)
+    found = sql_of(connection.dialect).run.run(connection, (owner, run_id))
+    return read_row(RUN, found[0][0]) if found else None
 
 
 def chain(connection: Connection, owner: str, task_id: str) -> list[Task]:
@@ -67,23 +64,13 @@ def chain(connection: Connection, owner: str, task_id: str) -> list[Task]:
 
 
 def open_interrupts(connection: Connection, owner: str, task_id: str) -> list[Interrupt]:
-    rows = connection.execute(
-        select(_INTERRUPT.c.body)
-        .where(_INTERRUPT.c.owner == owner, _INTERRUPT.c.task_id == task_id, _INTERRUPT.c.action.is_(None))
-        .order_by(_INTERRUPT.c.seq)
-    )
+    rows = sql_of(connection.dialect).questions.run(connection, (owner, task_id))
     return [read_row(INTERRUPT, body) for (body,) in rows]
 
 
 def thread_of(connection: Connection, owner: str, protocol: str, agent: str, alias: str) -> str | None:
-    return connection.execute(
-        select(_ALIAS.c.thread_id).where(
-            _ALIAS.c.owner == owner,
-            _ALIAS.c.protocol == protocol,
-            _ALIAS.c.agent == agent,
-            _ALIAS.c.alias == alias,
-        )
-    ).scalar()
+    found = sql_of(connection.dialect).thread_of.run(connection, (owner, protocol, agent, alias))
+    return found[0][0] if found else None
 
 
 def aliases(connection: Connection, owner: str, protocol: str, thread_ids: Sequence[str]) -> dict[str, str]:

@@ -1,5 +1,6 @@
-"""Every statement of the writer, compiled once for the database at hand."""
+"""Statements of the hot path, compiled once for the database at hand."""
 
+from functools import lru_cache
 from typing import Any, cast
 
 from sqlalchemy import Dialect, Table, bindparam, delete, func, select, text, update
@@ -23,7 +24,7 @@ def table_of(model: Any) -> Table:
 
 
 class Sql:
-    """Every statement of the writer, compiled for one database."""
+    """Every statement of the hot path, compiled for one database: the writer's, and the readers' for one thing."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
@@ -140,6 +141,28 @@ class Sql:
             dialect,
             ("pk",),
         )
+        self.questions = Statement(
+            select(interrupt.c.body)
+            .where(
+                interrupt.c.owner == bindparam("owner"),
+                interrupt.c.task_id == bindparam("task"),
+                interrupt.c.action.is_(None),
+            )
+            .order_by(interrupt.c.seq),
+            dialect,
+            ("owner", "task"),
+        )
+        self.page = Statement(
+            select(event.c.seq, event.c.at, event.c.task_id, event.c.run_id, event.c.attempt, event.c.body)
+            .where(
+                event.c.thread_pk == bindparam("pk"),
+                event.c.seq > bindparam("after"),
+                event.c.seq <= bindparam("until"),
+            )
+            .order_by(event.c.seq),
+            dialect,
+            ("pk", "after", "until"),
+        )
         self.task = Statement(
             select(task.c.body).where(task.c.owner == bindparam("owner"), task.c.task_id == bindparam("id")),
             dialect,
@@ -152,3 +175,8 @@ class Sql:
             dialect,
             ("owner", "id"),
         )
+
+
+@lru_cache(maxsize=8)
+def sql_of(dialect: Dialect) -> Sql:
+    return Sql(dialect)
