@@ -50,7 +50,7 @@ class Client:
         timeout: httpx.Timeout | float | None = None,
         http: httpx.AsyncClient | None = None,
     ) -> None:
-        self._upstream = _Upstream(url.rstrip("/"), headers, timeout, http)
+        self._upstream = _Upstream(url, headers=headers, timeout=timeout, http=http)
         self._path = f"/{quote(agent, safe='')}"
 
     async def aclose(self) -> None:
@@ -68,7 +68,7 @@ class Client:
 
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
-    upstream = _Upstream(url.rstrip("/"), headers, 10.0, http)
+    upstream = _Upstream(url, headers=headers, timeout=10.0, http=http)
     async with upstream.request("GET", "", _JSON) as response:
         listing = _read(Listing, await upstream.json(response, LISTING_LIMIT))
     return [AgentInfo(name=each.name, description=each.description) for each in listing.agents]
