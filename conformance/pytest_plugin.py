@@ -74,7 +74,7 @@ def _judge_url(config: pytest.Config, url: str) -> "Report":
     except (SelectionError, TriggerError, BaselineError) as error:
         raise pytest.UsageError(str(error)) from None
     except Unanswered as error:
-        raise pytest.UsageError(f"{url}: nobody answers there: {error}") from None
+        raise pytest.UsageError(f"{url}: no server answers there: {error}") from None
     if not report.sets:
         refused = "; ".join(f"{name}: {why}" for name, why in report.refused.items())
         raise pytest.UsageError(f"{url}: it speaks nothing that can be judged: {refused}")

@@ -69,7 +69,7 @@ async def _cancel(run: UpstreamRun) -> None:
         async with asyncio.timeout(CANCEL_TIMEOUT):
             await run.cancel()
     except (FaultError, TimeoutError) as error:
-        log.info("an agent's server was not told of a cancel, or refused it: %s", error)
+        log.info("cancelling a run on an agent's server failed: %s", error)
 
 
 class DrivenClient(ABC, Generic[C]):

@@ -26,7 +26,7 @@ def _examples(*lines: str) -> str:
 
 _EXAMPLES: Final = _examples(
     "babelgate serve                                # ./babelgate.yaml, or demos",
-    "babelgate serve weather=http://127.0.0.1:8333  # an agent server, fronted",
+    "babelgate serve weather=http://127.0.0.1:8333  # the agents of another server",
     "babelgate serve mymodule:agent                 # an agent in Python",
     'babelgate run echo "Hello" --as a2a            # call a served agent',
     "babelgate add http://127.0.0.1:8333            # put its agents into babelgate.yaml",
@@ -120,7 +120,7 @@ class Protocol(click.ParamType[str]):
 )
 @click.version_option(package_name="babelgate", message="%(prog)s %(version)s")
 def babelgate() -> None:
-    """Put an AI agent behind one gateway, and every agent protocol can call it."""
+    """Put AI agents behind one gateway that every agent protocol can call."""
 
 
 @babelgate.command(epilog=_SERVE)
@@ -128,12 +128,14 @@ def babelgate() -> None:
 @click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="The configuration file.")
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.  [default: 8000]")
-@click.option("--database", metavar="URL", help="Where everything is kept.  [default: sqlite:///babelgate.db]")
+@click.option(
+    "--database", metavar="URL", help="The database that stores everything.  [default: sqlite:///babelgate.db]"
+)
 @click.option(
     "--allow-anonymous",
     is_flag=True,
     default=None,
-    help="Listen on an address that others can reach, though there are no API keys.",
+    help="Listen on an address that other machines can reach although no API keys are configured.",
 )
 @click.option(
     "--log-level",

@@ -27,7 +27,7 @@ def add(target: str, path: Path, headers: Sequence[str], protocol: str | None) -
     """Raises CliError."""
     match = _TARGET.fullmatch(target)
     if match is None:
-        raise CliError(f"{hide_credentials(target)}: this is no URL; give http://… or name=http://…", code=USAGE)
+        raise CliError(f"{hide_credentials(target)}: this is not a URL; give http://… or name=http://…", code=USAGE)
     name, url, agent = match[1], match[2].rstrip("/"), match[3]
     given = dict(read_header(each) for each in headers)
     with asyncio.Runner() as runner:
@@ -121,7 +121,9 @@ def insert_agents(text: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
         lead = "" if not text or text.endswith("\n") else "\n"
         return f"{text}{lead}agents:\n{_lines(entries, '  ')}"
     if agents.flow_style:
-        raise CliError("agents: stands in one line, in braces: put each agent in a line of its own, and add again")
+        raise CliError(
+            "agents: is written on one line, in braces: write each agent on a line of its own, then run add again"
+        )
     indent = " " * agents.value[0][0].start_mark.column
     lines = text.splitlines(keepends=True)
     last: Any = agents.value[-1][1].end_mark

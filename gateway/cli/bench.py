@@ -72,7 +72,7 @@ def bench(source: str, targets: Sequence[str], options: BenchOptions) -> int:
         folder = options.folder or Path(f"bench-{suite.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}")
         if (folder / JOURNAL).exists():
             hint = f"go on with it by --resume {folder}, or name another --out"
-            raise CliError(f"{folder} holds a bench already: {hint}", code=USAGE)
+            raise CliError(f"{folder} contains a bench already: {hint}", code=USAGE)
         settings = options.settings.model_copy(
             update={
                 "prices": {name: price.model_dump() for name, price in prices.agents.items()},

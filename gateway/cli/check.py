@@ -58,7 +58,7 @@ def check(url: str, options: CheckOptions) -> int:
     except (SelectionError, TriggerError, BaselineError) as error:
         raise CliError(str(error), code=USAGE) from None
     except Unanswered as error:
-        raise CliError(f"{hide_credentials(url)}: nobody answers there: {error}", code=USAGE) from None
+        raise CliError(f"{hide_credentials(url)}: no server answers there: {error}", code=USAGE) from None
     if not report.sets:
         raise CliError(
             f"{report.url}: it speaks nothing that can be judged",
@@ -91,7 +91,9 @@ def compare(urls: Sequence[str], options: CheckOptions) -> int:
     except (NothingToCompare, TriggerError, BaselineError) as error:
         raise CliError(str(error), code=USAGE) from None
     except Unanswered as error:
-        raise CliError(f"{', '.join(map(hide_credentials, urls))}: nobody answers there: {error}", code=USAGE) from None
+        raise CliError(
+            f"{', '.join(map(hide_credentials, urls))}: no server answers there: {error}", code=USAGE
+        ) from None
     verdict = compare_record(record, baseline)
     _write({form: (path, across.FORMS[form](verdict)) for form, path in options.reports.items()})
     _print(across_lines(verdict))
@@ -100,7 +102,7 @@ def compare(urls: Sequence[str], options: CheckOptions) -> int:
 
 def _check_url(url: str) -> None:
     if not url.startswith(("http://", "https://")):
-        raise CliError(f"{hide_credentials(url)}: this is no URL; give http://… or https://…", code=USAGE)
+        raise CliError(f"{hide_credentials(url)}: this is not a URL; give http://… or https://…", code=USAGE)
 
 
 def _probe_options(options: CheckOptions) -> Options:

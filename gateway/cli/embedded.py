@@ -80,7 +80,7 @@ async def embedded_gateway(
                 async with asyncio.timeout(_START):
                     line = await process.stdout.readline()
             if not line:
-                raise CliError(f"the gateway that the agents stand behind does not start: {_reason(log)}")
+                raise CliError(f"the gateway started for these agents does not start: {_reason(log)}")
             told = json.loads(line)
             yield Embedded(told["url"], [Served(**each) for each in told["agents"]])
         finally:

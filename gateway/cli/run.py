@@ -69,7 +69,9 @@ def ask_person(question: OpenQuestion) -> Json:
         click.echo(f"{hint}> ", nl=False, err=True)
         line = sys.stdin.readline()
         if not line:
-            raise CliError("the agent asks, and there is no answer to give it")
+            raise CliError(
+                "the agent asks a question, and stdin has no answer: run it in a terminal, or pipe the answer in"
+            )
         try:
             return read(line.rstrip("\r\n"))
         except ValueError as error:

@@ -176,7 +176,7 @@ class Engine:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise asyncio.CancelledError
-        fault = Fault(code=FaultCode.AGENT_FAILED, message="The agent awaited something that was cancelled")
+        fault = Fault(code=FaultCode.AGENT_FAILED, message="The agent awaited a task or future that was cancelled")
         return Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
 
     def _finish(self, pump: Pump) -> None:
@@ -287,7 +287,9 @@ class Engine:
             async with asyncio.timeout(self._grace):
                 await anext(events, None)
         except (FaultError, TimeoutError) as error:
-            log.warning("run %s was cancelled, and its upstream could not be told: %s", lost.run.run_id, error)
+            log.warning(
+                "run %s was cancelled, but cancelling it on its agent's server failed: %s", lost.run.run_id, error
+            )
         finally:
             await close_events(events, detach=False)
 

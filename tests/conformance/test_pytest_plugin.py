@@ -55,4 +55,4 @@ async def test_what_is_known_is_expected_to_fail(tmp_path: Path) -> None:
 async def test_nobody_at_the_url_is_wrong_usage(tmp_path: Path) -> None:
     done = await run(tmp_path, "--babelgate-url", "http://127.0.0.1:9")
     assert done.returncode == 4
-    assert "nobody answers there" in done.stdout + done.stderr
+    assert "no server answers there" in done.stdout + done.stderr

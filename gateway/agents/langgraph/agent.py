@@ -78,7 +78,7 @@ async def front_factory(function: Any, name: str, about: str = "") -> tuple[Agen
     except NoGraphError:
         raise
     except Exception:
-        log.warning("%s: no graph is made with an empty config, so nobody is told its schemas", name, exc_info=True)
+        log.warning("%s: no graph is made with an empty config, so its schemas are not available", name, exc_info=True)
         agent = Graph(factory, name, about)
     return agent.info, agent
 

@@ -118,4 +118,4 @@ def test_a_dead_url_lists_what_was_tried_and_writes_nothing(add: Any) -> None:
     for protocol in ("A2A", "ACP", "AIEF", "OpenAI"):
         assert f"{protocol}: " in said
     code, _, said = add("ftp://x")
-    assert (code, "this is no URL" in said) == (2, True)
+    assert (code, "this is not a URL" in said) == (2, True)

@@ -320,7 +320,7 @@ def test_an_agent_that_is_not_there_is_told_before_anything_is_begun(tmp_path: P
 def test_a_bench_is_not_written_over_another(smoke: Path) -> None:
     done = bench(smoke, "smoke", "echo", "--out", "out")
     assert done.returncode == 2
-    assert "out holds a bench already: go on with it by --resume out" in done.stderr
+    assert "out contains a bench already: go on with it by --resume out" in done.stderr
 
 
 def test_the_tasks_are_listed_with_what_is_checked(tmp_path: Path) -> None:
