@@ -360,7 +360,7 @@ class ReplayPlan:
     """Of what was said on the task from that run on, by caller and agent."""
 
 
-def story_of(records: Sequence[Record], interrupt_id: str) -> ReplayPlan | None:
+def replay_plan(records: Sequence[Record], interrupt_id: str) -> ReplayPlan | None:
     """The story that led to this question, found backwards: the run that asked it, the run that asked the question
     whose answer started that one, and so on to the run that no answer started. None if the records do not tell."""
     created = {record.event.run_id: record.event for record in records if isinstance(record.event, RunCreated)}

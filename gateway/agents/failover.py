@@ -243,7 +243,7 @@ class _FailoverRun:
             self._server.breaker.release_probe()
 
 
-def fleet(servers: Sequence[Server]) -> ServerPool:
+def server_pool(servers: Sequence[Server]) -> ServerPool:
     for made, needed in ((_Keeping, ("reattach", "update_state", "draw")), (_Reattaching, ("reattach",))):
         if all(hasattr(server.client, name) for server in servers for name in needed):
             return made(servers)

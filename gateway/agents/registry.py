@@ -27,7 +27,7 @@ from adapters._upstream import Client, Upstream
 from canonical import Agent, AgentInfo, FaultCode, FaultError
 from canonical.agent import AGENT_NAME
 from gateway.agents.detection import Detected, Detector, Undetected
-from gateway.agents.failover import Server, fleet
+from gateway.agents.failover import Server, server_pool
 from gateway.agents.langgraph.signature import makes_graphs
 from gateway.agents.python.agent import wrap
 from gateway.fronted import Again, Fronted
@@ -221,7 +221,7 @@ async def _front_all(url: str, headers: Mapping[str, str], detector: Detector) -
     return [
         Fronted(
             info,
-            fleet([Server(at, _client(found.upstream, at, info, plain, headers))]),
+            server_pool([Server(at, _client(found.upstream, at, info, plain, headers))]),
             instance=found.instance,
             because=found.because,
             server=url,
@@ -327,7 +327,7 @@ async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> F
         mine, at, there = found.get(url, (info, url, detected))
         servers.append(Server(at, _client(there.upstream, at, mine, settings, headers)))
     log.info("%s: %s", name, detected.because)
-    return Fronted(info, fleet(servers), instance=detected.instance, because=detected.because)
+    return Fronted(info, server_pool(servers), instance=detected.instance, because=detected.because)
 
 
 async def _detect_agents(detector: Detector, url: str, headers: Mapping[str, str], protocol: str | None) -> Detected:

@@ -32,7 +32,7 @@ from canonical.event import (
     UpstreamBound,
 )
 from canonical.message import ReasoningPart, RefusalPart
-from canonical.replay import Diverged, ReplayCursor, agent_events, same_event, standing, story_of
+from canonical.replay import Diverged, ReplayCursor, agent_events, replay_plan, same_event, standing
 from tests import strategies
 
 IDS = ("message_id", "index", "call_id", "step_id", "artifact_id", "interrupt_id", "checkpoint_id")
@@ -188,7 +188,7 @@ def test_the_story_of_a_question_is_everything_since_the_input(records: list[Rec
     questions = [record.event for record in records if isinstance(record.event, InterruptRaised)]
     inputs = [record.event for record in records if isinstance(record.event, RunCreated)]
     for question in questions:
-        story = story_of(records, question.interrupt_id or "")
+        story = replay_plan(records, question.interrupt_id or "")
         assert story is not None
         assert story.first == inputs[0]
         assert [event for event in story.said if isinstance(event, InterruptRaised)][-1].ask is not None
@@ -225,7 +225,7 @@ def story_log() -> list[Record]:
 
 
 def test_a_story_leads_from_the_run_that_asked_to_the_run_that_no_answer_started():
-    story = story_of(story_log(), "i3")
+    story = replay_plan(story_log(), "i3")
     assert story is not None
     assert story.first.run_id == "r1"
     assert [event.name for event in story.said if isinstance(event, Custom)] == ["one", "two"]
@@ -234,16 +234,16 @@ def test_a_story_leads_from_the_run_that_asked_to_the_run_that_no_answer_started
 
 
 def test_a_follow_up_has_a_story_of_its_own():
-    story = story_of(story_log(), "i2")
+    story = replay_plan(story_log(), "i2")
     assert story is not None
     assert story.first.run_id == "r2"
     assert [event.name for event in story.said if isinstance(event, Custom)] == ["beside"]
 
 
 def test_records_that_do_not_tell_have_no_story():
-    assert story_of(story_log(), "unknown") is None
-    assert story_of([], "i1") is None
-    assert story_of([record for record in story_log() if record.run_id != "r1"], "i3") is None
+    assert replay_plan(story_log(), "unknown") is None
+    assert replay_plan([], "i1") is None
+    assert replay_plan([record for record in story_log() if record.run_id != "r1"], "i3") is None
 
 
 def test_nothing_said_before_makes_everything_live():

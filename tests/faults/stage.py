@@ -19,7 +19,7 @@ from adapters.langchain.client import resume
 from canonical import Answers, Ask, Fold, Invocation, Message, Receipt, Record, Run, Scope, Submission
 from canonical.event import PartAdded, PartDelta
 from gateway.agents import failover as fleets
-from gateway.agents.failover import Breaker, Server, ServerPool, fleet
+from gateway.agents.failover import Breaker, Server, ServerPool, server_pool
 from gateway.agents.registry import Registry, connect
 from gateway.fronted import Fronted
 from gateway.settings.model import Settings
@@ -309,5 +309,5 @@ def _watched(stage: Stage, names: tuple[str, ...], registry: Registry) -> list[F
         several = [stage.proxy(name)] if wire.models else [stage.proxies["one"], stage.proxies["two"]]
         for number, proxies in enumerate(([stage.proxy(name)], several), 1):
             info = registry.get(f"{name}.tell").info.model_copy(update={"name": f"{name}.watched.{number}"})
-            found.append(Fronted(info, fleet([server(proxy) for proxy in proxies])))
+            found.append(Fronted(info, server_pool([server(proxy) for proxy in proxies])))
     return found

@@ -119,7 +119,7 @@ def _part(unit: MergedPart) -> Part:
 
 
 @dataclass(slots=True)
-class Account:
+class ArtifactTracker:
     """Of one artifact."""
 
     artifact_id: str

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from adapters.a2a.codec.dialect import DataRule
 from adapters.a2a.codec.names import to_snake_case
-from adapters.a2a.read.artifacts import Account, Piece, is_file, rest
+from adapters.a2a.read.artifacts import ArtifactTracker, Piece, is_file, rest
 from adapters.a2a.read.parts import DecodedParts, as_extra, decode_parts, decode_reply, decode_state
 from adapters.a2a.read.questions import Question, decode_interrupts, in_words, questions
 from adapters.a2a.wire import replies as w
@@ -70,7 +70,7 @@ class EventReader:
         self.rule: DataRule = rule
         self._events: list[Event] = []
         self._bound: dict[str, str] = {}
-        self._accounts: dict[str, Account] = {}
+        self._accounts: dict[str, ArtifactTracker] = {}
         self._messages = 0
         """Begun in this run."""
         self._answered = False
@@ -91,7 +91,7 @@ class EventReader:
 
     def recall(self, past: Iterable[Record]) -> None:
         """Take up the account from the records of the task."""
-        said: dict[str, Account] = {}
+        said: dict[str, ArtifactTracker] = {}
         for record in past:
             mine, event = record.run_id == self._run_id, record.event
             match event:
@@ -113,10 +113,10 @@ class EventReader:
                 case _:
                     pass
 
-    def _recall_message(self, event: MessageStarted, said: dict[str, Account], *, mine: bool) -> None:
+    def _recall_message(self, event: MessageStarted, said: dict[str, ArtifactTracker], *, mine: bool) -> None:
         own = _own(event.extra)
         if "artifactId" in own:
-            account = self._accounts.setdefault(own["artifactId"], Account(own["artifactId"], file=False))
+            account = self._accounts.setdefault(own["artifactId"], ArtifactTracker(own["artifactId"], file=False))
             account.message_id, account.open = (event.message_id if mine else None), False
             said[event.message_id or ""] = account
         elif event.role == "agent" and "messageId" in own:
@@ -126,7 +126,7 @@ class EventReader:
     def _recall_artifact(self, event: ArtifactAdded, *, mine: bool) -> None:
         own = _own(event.extra)
         if "artifactId" in own:
-            account = self._accounts.setdefault(own["artifactId"], Account(own["artifactId"], file=True))
+            account = self._accounts.setdefault(own["artifactId"], ArtifactTracker(own["artifactId"], file=True))
             if not event.append:
                 account.units.clear()
             account.added = account.added or mine
@@ -356,7 +356,7 @@ class EventReader:
         artifact_id = artifact.artifactId or artifact.name or ""
         account = self._accounts.get(artifact_id)
         if account is None:
-            account = self._accounts[artifact_id] = Account(artifact_id, file=is_file(artifact, heard.parts))
+            account = self._accounts[artifact_id] = ArtifactTracker(artifact_id, file=is_file(artifact, heard.parts))
             piece = None if piece is None else Piece(piece.last, append)
             self._tell(account, artifact, heard.parts, last=last, fresh=True, piece=piece)
             return
@@ -373,7 +373,7 @@ class EventReader:
             self._lose("artifact", _SAID_ANEW)
         self._tell(account, artifact, heard.parts, last=last, fresh=True, piece=piece)
 
-    def _take_back(self, account: Account) -> None:
+    def _take_back(self, account: ArtifactTracker) -> None:
         """It was replaced by nothing: a gateway like this one does so when its agent starts over."""
         account.units.clear()
         account.close(self._events)
@@ -389,7 +389,7 @@ class EventReader:
 
     def _tell(
         self,
-        account: Account,
+        account: ArtifactTracker,
         artifact: w.Artifact,
         parts: Sequence[Part],
         *,
@@ -431,7 +431,7 @@ def _object(value: object) -> JsonObject:
     return cast("JsonObject", value) if isinstance(value, dict) else {}
 
 
-def _recall_part(event: PartAdded | PartDelta | PartEnded | MessageEnded, account: Account) -> None:
+def _recall_part(event: PartAdded | PartDelta | PartEnded | MessageEnded, account: ArtifactTracker) -> None:
     match event:
         case PartAdded():
             account.add(event.part)

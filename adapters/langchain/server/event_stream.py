@@ -112,11 +112,13 @@ class Events:
                 await socket.close(_FAILED, "The gateway failed.")
 
 
-async def _elsewhere(_: JsonObject) -> tuple[JsonObject, int]:
+async def _refuse_over_http(_: JsonObject) -> tuple[JsonObject, int]:
     raise Refused("not_supported", "Over HTTP a stream is its own subscription: POST to /threads/{thread_id}/stream.")
 
 
-_HELD_BY_CONNECTIONS: Final = {f"subscription.{name}": _elsewhere for name in ("subscribe", "unsubscribe", "reconnect")}
+_HELD_BY_CONNECTIONS: Final = {
+    f"subscription.{name}": _refuse_over_http for name in ("subscribe", "unsubscribe", "reconnect")
+}
 
 
 def _view(connection: Connection) -> View:

@@ -24,7 +24,7 @@ from canonical.store import Store
 from canonical.value import Json, JsonObject
 from gateway.agents.langgraph.checkpointer import Saver
 from gateway.agents.langgraph.factory import Access, Factory, GraphAccess, Maker, NoGraphError, Ready, compile_graph
-from gateway.agents.langgraph.frames import MODES, GraphStreamReader, Resumed
+from gateway.agents.langgraph.frames import MODES, GraphStreamReader, ResumedRun
 from gateway.agents.langgraph.inputs import (
     InputSchema,
     command_of,
@@ -166,7 +166,7 @@ class Graph:
     async def _run(
         self, known: _Known, call: Invocation, base: Stored | None, saver: Saver, occasion: GraphAccess
     ) -> AsyncGenerator[Event]:
-        resumed = Resumed.of(await call.past(), call.run_id) if _has_begun(call, base) else None
+        resumed = ResumedRun.of(await call.past(), call.run_id) if _has_begun(call, base) else None
         if resumed is not None:
             yield RunStarted(attempt=call.attempt, void=resumed.void)
         telling = GraphStreamReader(

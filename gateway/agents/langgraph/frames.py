@@ -28,7 +28,7 @@ Namespace = tuple[str, ...]
 
 
 @dataclass(slots=True)
-class Resumed:
+class ResumedRun:
     """What the log tells of a run that a graph goes on with."""
 
     void: tuple[str, ...]
@@ -37,7 +37,7 @@ class Resumed:
     """Ids of the checkpoints and of the messages that it holds."""
 
     @classmethod
-    def of(cls, records: Sequence[Record], run_id: str) -> "Resumed":
+    def of(cls, records: Sequence[Record], run_id: str) -> "ResumedRun":
         """`records` = of the run's task."""
         tasks: set[str] = set()
         places: dict[str, str] = {}
@@ -75,7 +75,7 @@ class GraphStreamReader:
         *,
         base: str | None,
         keeps_last: bool,
-        resumed: Resumed | None = None,
+        resumed: ResumedRun | None = None,
     ) -> None:
         """`loaded` = place and id of the checkpoints that were there before. `base` = the revision that the run starts
         from where the graph has no checkpoint of it. `keeps_last` = of all checkpoints the graph keeps the last."""
@@ -123,7 +123,7 @@ class GraphStreamReader:
                 events += self._read_unrecorded(resumed, data["values"])
         return [*events, *self._read(ns, "checkpoints", _encode_checkpoint(data))]
 
-    def _read_unrecorded(self, resumed: Resumed, values: Any) -> Iterable[Event]:
+    def _read_unrecorded(self, resumed: ResumedRun, values: Any) -> Iterable[Event]:
         """What the agent says in a state that was kept so shortly before the gateway ended that the log has neither."""
         said = (each for each in as_object(values).get("messages") or () if isinstance(each, AIMessage))
         return [event for each in said if each.id not in resumed.told for event in self._message((), each, {})]

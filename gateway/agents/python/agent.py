@@ -15,12 +15,12 @@ from typing import Any, Protocol, cast
 
 from canonical import Agent, AgentInfo, Declined, Event, FaultCode, FaultError, Invocation
 from canonical.event import InterruptAnswered, InterruptRaised, RunEnded
-from canonical.replay import ReplayCursor, ReplayPlan, story_of
+from canonical.replay import ReplayCursor, ReplayPlan, replay_plan
 from canonical.value import Json
-from gateway.agents.python.paused import Parking
+from gateway.agents.python.paused import PausedGenerators
 from gateway.agents.python.signature import Signature, describe, signature_of
 from gateway.agents.python.threads import Worker, Workers
-from gateway.agents.python.yielded import Utterance
+from gateway.agents.python.yielded import YieldEncoder
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def wrap(
     if not isinstance(target, type) and callable(getattr(target, "run", None)):
         return describe(target, name), cast("Agent", target)
     signature = signature_of(target)
-    parking: Parking[_Call] = Parking(parked, parked_ttl)
+    parking: PausedGenerators[_Call] = PausedGenerators(parked, parked_ttl)
     return describe(target, name, signature), InProcess(name, signature, replay=replay, parking=parking)
 
 
@@ -129,7 +129,7 @@ class _Call:
 
     name: str
     steps: _Steps
-    utterance: Utterance
+    utterance: YieldEncoder
     asked: int = 0
     """How many questions it waits on."""
     listed: type[list[Json]] | type[tuple[Json, ...]] | None = None
@@ -194,7 +194,7 @@ def _not_replayable_error(why: str) -> FaultError:
 class InProcess:
     """A Python callable as an Agent."""
 
-    def __init__(self, name: str, signature: Signature, *, replay: bool, parking: Parking[_Call]) -> None:
+    def __init__(self, name: str, signature: Signature, *, replay: bool, parking: PausedGenerators[_Call]) -> None:
         self.name = name
         self.parking = parking
         self._signature = signature
@@ -205,7 +205,7 @@ class InProcess:
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
         going, story = await self._begin(call)
         if isinstance(going, _End):
-            for event in Utterance(call.run_id).answer(going.value):
+            for event in YieldEncoder(call.run_id).answer(going.value):
                 yield event
             return
         said = ReplayCursor(() if story is None else story.said)
@@ -271,7 +271,7 @@ class InProcess:
         finally:
             if not inspect.isgenerator(value):
                 worker.stop()
-        utterance = Utterance(call.run_id)
+        utterance = YieldEncoder(call.run_id)
         if inspect.isgenerator(value):
             return _Call(self.name, _SyncSteps(cast("Generator[object, object, object]", value), worker), utterance)
         if isinstance(value, AsyncIterable):
@@ -282,7 +282,7 @@ class InProcess:
         if not self._replay:
             raise _not_replayable_error("it was restarted in between, and it is not to be run again")
         records = await call.past()
-        story = story_of(records, call.answers[0].interrupt_id) if call.answers else None
+        story = replay_plan(records, call.answers[0].interrupt_id) if call.answers else None
         if story is None:
             raise _not_replayable_error("its records do not tell how it came to its question")
         return story

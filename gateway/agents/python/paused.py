@@ -15,7 +15,7 @@ class Closable(Protocol):
 Call = TypeVar("Call", bound=Closable)
 
 
-class Parking(Generic[Call]):
+class PausedGenerators(Generic[Call]):
     """Calls by owner and task. The oldest goes when there are more than `places`; each goes after `ttl` seconds."""
 
     def __init__(self, places: int, ttl: float) -> None:

@@ -154,7 +154,7 @@ class _Copy:
             raise _invalid(f"data of more than {MAX_VALUES} values")
 
 
-class Utterance:
+class YieldEncoder:
     """Of one call, over all its runs. `said_in` names the call, for the ids of artifacts in several parts."""
 
     def __init__(self, said_in: str) -> None:

@@ -11,7 +11,7 @@ from canonical import Event, FaultCode, FaultError, Invocation
 from canonical.agent import DETACH, Introspectable, Reattachable
 from canonical.event import Custom, LossNoted, UpstreamBound
 from canonical.feature import Feature
-from gateway.agents.failover import Breaker, Server, ServerPool, fleet
+from gateway.agents.failover import Breaker, Server, ServerPool, server_pool
 
 Script = Callable[[Invocation], AsyncGenerator[Event, None]]
 
@@ -62,7 +62,7 @@ def call(**upstream: str) -> Invocation:
 
 
 def of(*clients: Client, **breaker: Any) -> ServerPool:
-    return fleet([Server(f"http://{number}", each, Breaker(**breaker)) for number, each in enumerate(clients)])
+    return server_pool([Server(f"http://{number}", each, Breaker(**breaker)) for number, each in enumerate(clients)])
 
 
 async def events(agent: ServerPool, **upstream: str) -> Sequence[Event]:

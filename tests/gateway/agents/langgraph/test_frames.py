@@ -16,7 +16,7 @@ from canonical import AnnotationPart, Event, Part, RefusalPart, TextPart
 from canonical.event import Custom, InterruptRaised, MessageStarted, Native, Record, StateSaved, StepStarted
 from canonical.fold import Fold
 from canonical.hub import Scope
-from gateway.agents.langgraph.frames import GraphStreamReader, Resumed
+from gateway.agents.langgraph.frames import GraphStreamReader, ResumedRun
 from gateway.agents.langgraph.jsonable import plain
 from tests.gateway.graphs import GRAPHS
 from tests.gateway.platform import Frame, graphs_running
@@ -230,13 +230,13 @@ def test_what_a_graph_has_in_the_words_of_a_gateway_is_its_own() -> None:
 
 
 def test_a_run_that_goes_on_tells_the_state_that_the_log_has_no_second_time() -> None:
-    telling = GraphStreamReader({("", "c1")}, base=None, keeps_last=False, resumed=Resumed((), {"c1"}))
+    telling = GraphStreamReader({("", "c1")}, base=None, keeps_last=False, resumed=ResumedRun((), {"c1"}))
     assert telling.read((), "checkpoints", saved("c1", count=1)) == []
     assert telling.reader.values == {"count": 1}
 
 
 def test_a_run_that_goes_on_tells_the_state_that_the_log_has_not_with_what_was_said_in_it() -> None:
-    telling = GraphStreamReader({("", "c1")}, base=None, keeps_last=False, resumed=Resumed((), {"m1"}))
+    telling = GraphStreamReader({("", "c1")}, base=None, keeps_last=False, resumed=ResumedRun((), {"m1"}))
     said = [HumanMessage("Hi", id="h1"), AIMessage("Old", id="m1"), AIMessage("New", id="m2")]
     events = telling.read((), "checkpoints", saved("c1", messages=said))
     assert parts(events) == [TextPart(text="New")]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.agents.python.paused import Parking
+from gateway.agents.python.paused import PausedGenerators
 from tests.gateway.talk import within
 
 
@@ -21,7 +21,7 @@ class Call:
 
 
 async def test_a_parked_call_is_taken_once():
-    parking: Parking[Call] = Parking(2, 60)
+    parking: PausedGenerators[Call] = PausedGenerators(2, 60)
     call = Call()
     parking.park("o", "t", call)
     assert parking.take("o", "t") is call
@@ -30,14 +30,14 @@ async def test_a_parked_call_is_taken_once():
 
 
 async def test_another_owners_call_is_not_taken():
-    parking: Parking[Call] = Parking(2, 60)
+    parking: PausedGenerators[Call] = PausedGenerators(2, 60)
     parking.park("o", "t", Call())
     assert parking.take("p", "t") is None
     await parking.close()
 
 
 async def test_the_oldest_goes_when_there_is_no_place():
-    parking: Parking[Call] = Parking(2, 60)
+    parking: PausedGenerators[Call] = PausedGenerators(2, 60)
     calls = [Call(str(number)) for number in range(3)]
     for call in calls:
         parking.park("o", call.name, call)
@@ -49,7 +49,7 @@ async def test_the_oldest_goes_when_there_is_no_place():
 
 
 async def test_every_call_goes_after_its_time_and_not_before_those_that_are_older():
-    parking: Parking[Call] = Parking(10, 0.02)
+    parking: PausedGenerators[Call] = PausedGenerators(10, 0.02)
     first, second = Call(), Call()
     parking.park("o", "1", first)
     parking.park("o", "2", second)
@@ -63,7 +63,7 @@ async def test_every_call_goes_after_its_time_and_not_before_those_that_are_olde
 
 async def test_a_call_that_is_parked_again_has_its_time_again():
     loop = asyncio.get_running_loop()
-    parking: Parking[Call] = Parking(10, 0.05)
+    parking: PausedGenerators[Call] = PausedGenerators(10, 0.05)
     call = Call()
     parking.park("o", "1", call)
     taken = parking.take("o", "1")
@@ -75,7 +75,7 @@ async def test_a_call_that_is_parked_again_has_its_time_again():
 
 
 async def test_another_call_of_the_same_task_takes_its_place():
-    parking: Parking[Call] = Parking(2, 60)
+    parking: PausedGenerators[Call] = PausedGenerators(2, 60)
     old, new = Call(), Call()
     parking.park("o", "t", old)
     parking.park("o", "t", new)
@@ -84,7 +84,7 @@ async def test_another_call_of_the_same_task_takes_its_place():
 
 
 async def test_closing_closes_all_and_waits_for_them():
-    parking: Parking[Call] = Parking(5, 60)
+    parking: PausedGenerators[Call] = PausedGenerators(5, 60)
     calls = [Call(str(number)) for number in range(3)]
     for call in calls:
         parking.park("o", call.name, call)
@@ -94,7 +94,7 @@ async def test_closing_closes_all_and_waits_for_them():
 
 
 async def test_a_call_that_fails_to_close_is_logged_and_holds_nobody_up(caplog: pytest.LogCaptureFixture):
-    parking: Parking[Call] = Parking(5, 60)
+    parking: PausedGenerators[Call] = PausedGenerators(5, 60)
     bad, good = Call(error=RuntimeError("no")), Call()
     parking.park("o", "1", bad)
     parking.park("o", "2", good)
