@@ -84,7 +84,6 @@ AGENTS: Final = {
     "many_levels": "nested deeper than 64 levels",
     "text": "larger than the limit of 8388608 bytes",
     "texts": "larger than the limit of 8388608 bytes",
-    "much": "more in one run than the limit of 67108864 bytes",
     "pieces": "piece by piece, that is larger than the limit of 8388608 bytes",
 }
 """What is said of each."""

@@ -7,16 +7,18 @@ import pytest
 import pytest_asyncio
 
 from tests.limits.hostile import AGENTS
-from tests.limits.strain import MB, MOST_MEMORY, Strained, strained
+from tests.limits.strain import MB, Strained, strained
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
-    agents = {name: {"python": f"tests.limits.hostile:{name}"} for name in (*AGENTS, "words")}
+    agents = {name: {"python": f"tests.limits.hostile:{name}"} for name in (*AGENTS, "words", "events")}
     echo = {"echo": {"python": "gateway.demo:echo"}}
-    async with strained(tmp_path_factory.mktemp("gateway"), agents=agents | echo) as running:
+    async with strained(
+        tmp_path_factory.mktemp("gateway"), agents=agents | echo, limits={"output": "512MB"}
+    ) as running:
         yield running
 
 
@@ -27,7 +29,19 @@ async def test_an_agent_that_says_too_much_fails_and_holds_nobody_up(gateway: St
         told = (await gateway.http.post("/runs/wait", json=asked)).json()
     assert told["__error__"]["error"] == "AgentInvalidError"
     assert AGENTS[name] in told["__error__"]["message"]
-    strain.check(memory=100 * MB if name != "much" else MOST_MEMORY)
+    strain.check(memory=100 * MB)
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_an_agent_that_says_too_much_in_all_fails_and_holds_nobody_up(tmp_path: Path) -> None:
+    """280 MB, of which 64 are taken. Each text is there several times while it is checked, stored and folded."""
+    agents = {"much": {"python": "tests.limits.hostile:much"}, "echo": {"python": "gateway.demo:echo"}}
+    async with strained(tmp_path, agents=agents) as gateway, gateway.watched() as strain:
+        asked = {"assistant_id": "much", "input": {"message": "hi"}}
+        told = (await gateway.http.post("/runs/wait", json=asked)).json()
+    assert told["__error__"]["error"] == "AgentInvalidError"
+    assert "more in one run than the limit of 67108864 bytes" in told["__error__"]["message"]
+    strain.check(memory=250 * MB)
 
 
 async def test_as_many_values_as_an_agent_may_say_hold_nobody_up(gateway: Strained) -> None:
@@ -39,17 +53,8 @@ async def test_as_many_values_as_an_agent_may_say_hold_nobody_up(gateway: Strain
     strain.check()
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def roomy(tmp_path: Path) -> AsyncGenerator[Strained]:
-    """Where a run may say more than by default."""
-    agents = {"events": {"python": "tests.limits.hostile:events"}, "echo": {"python": "gateway.demo:echo"}}
-    async with strained(tmp_path, agents=agents, limits={"output": "512MB"}) as running:
-        yield running
-
-
-async def test_large_events_wait_on_the_disk_for_a_reader_who_is_slow(roomy: Strained) -> None:
+async def test_large_events_wait_on_the_disk_for_a_reader_who_is_slow(gateway: Strained) -> None:
     """280 MB of them: neither who writes them down nor who reads them is given all at once."""
-    gateway = roomy
     asked = {"assistant_id": "events", "input": {"message": "hi"}, "stream_mode": ["custom"]}
     size = 0
     async with gateway.watched() as strain, gateway.http.stream("POST", "/runs/stream", json=asked) as slow:
