@@ -7,7 +7,7 @@ from litestar.testing import RequestFactory
 from pydantic import BaseModel
 
 from adapters.langchain.server.parameters import (
-    Asked,
+    AnyRequest,
     check_selection,
     checkpoint_of,
     flag,
@@ -31,7 +31,7 @@ class Body(BaseModel):
 FACTORY: Any = RequestFactory()
 
 
-def asked(query: str = "", **path: str) -> Asked:
+def asked(query: str = "", **path: str) -> AnyRequest:
     request = FACTORY.get("/threads")
     request.scope["query_string"] = query.encode()
     request.scope["path_params"] = path
