@@ -271,7 +271,7 @@ class StateSaved(_Event):
     values: JsonObject | None = None
     delta: JsonObject | None = None
     """Members that take the place of the parent's, whole; at most one of `values` and `delta` is given."""
-    removed_ids: tuple[str, ...] = ()
+    forgets: tuple[str, ...] = ()
     """Ids of messages that are no longer part of the conversation."""
     next: tuple[str, ...] = ()
     ns: tuple[str, ...] = ()

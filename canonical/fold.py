@@ -50,7 +50,7 @@ def thread_after(thread: Thread, record: Record) -> Thread:
             return replace(thread, uploads=(*thread.uploads, event.part))
         case MessageStarted() if record.run_id is None:
             return replace(thread, revised=record.seq)
-        case StateSaved(removed_ids=removed_ids, parent_id=parent) if record.run_id is None and (
+        case StateSaved(forgets=removed_ids, parent_id=parent) if record.run_id is None and (
             removed_ids or parent is not None
         ):
             return replace(thread, revised=record.seq)

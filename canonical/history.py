@@ -210,7 +210,7 @@ class StateHistory:
             next_=event.next,
             questions=tuple(questions),
             checkpoint_id=event.checkpoint_id,
-            removed_ids=event.removed_ids,
+            removed_ids=event.forgets,
             ns=event.ns,
             step=event.step,
         )
@@ -232,7 +232,7 @@ class StateHistory:
             next_=event.next or (before.made.next if before is not None and questions else ()),
             questions=questions,
             checkpoint_id=event.checkpoint_id,
-            removed_ids=event.removed_ids,
+            removed_ids=event.forgets,
             ns=event.ns,
             step=event.step if event.values is not None else None,
         )

@@ -79,7 +79,7 @@ def update(tx: Transaction, owner: str, asked: StateUpdate, checkpoint_id: str) 
         source="fork" if asked.checkpoint is not None else "update",
         as_node=asked.as_node,
         delta=asked.values,
-        removed_ids=asked.removed_ids,
+        forgets=asked.removed_ids,
     )
     tx.append(state, saved)
 
@@ -136,7 +136,7 @@ def copy(
             step=revision.step,
             as_node=revision.node,
             values=revision.values,
-            removed_ids=tuple(message_id or "" for message_id in before if message_id not in now),
+            forgets=tuple(message_id or "" for message_id in before if message_id not in now),
             ns=revision.ns,
         )
         tx.append(state, saved)

@@ -198,7 +198,7 @@ def test_a_run_from_an_older_revision_begins_a_branch(log: Log):
 def test_a_caller_changes_values_adds_messages_and_takes_some_out(log: Log):
     log.turn("r", "hi", "hello", data={"n": {"a": 1}, "m": 1})
     log.message("x", "by the way", role="user")
-    made = log.update(delta={"n": {"b": 2}, "m": None}, removed_ids=("r-out",))
+    made = log.update(delta={"n": {"b": 2}, "m": None}, forgets=("r-out",))
     assert (made.values, texts(made), made.source) == ({"n": {"b": 2}, "m": None}, ["hi", "by the way"], "update")
     assert texts(log.turn("s", "more", "sure")) == ["hi", "by the way", "more", "sure"]
 
