@@ -71,7 +71,6 @@ def _refuse_connection(*_: object) -> NoReturn:
 def pytest_runtest_setup() -> None:
     """A command that ran in this process, for an earlier test, has set up logging for all of it."""
     logging.getLogger("babelgate").setLevel(logging.NOTSET)
-    logging.getLogger().setLevel(logging.WARNING)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -456,7 +456,7 @@ def test_questions_are_asked_on_the_terminal(
 def test_a_question_that_nobody_answers_fails_the_command(here: Here, demo: Served, protocol: str) -> None:
     done = here("run", "ask", "Hi", "--as", protocol, "--url", demo.url)
     assert done.returncode == 1
-    assert "no answer to give" in done.stderr.splitlines()[-1]
+    assert "stdin has no answer" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
