@@ -192,13 +192,18 @@ def stopped(folder: Path, number: int) -> "tuple[int, str]":
         stdout=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
+        # Whoever starts the tests in the background may have had SIGINT ignored, and that is inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if line.startswith("2/3"):
                 break
         process.send_signal(number)
-        _, errors = process.communicate(timeout=BOUND * 3)
+        try:
+            _, errors = process.communicate(timeout=BOUND * 3)
+        finally:
+            process.kill()
         return process.returncode, errors
 
 
