@@ -5,7 +5,9 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import yaml
 
+import conformance
 from conformance.judge import covers, suite_of
 from conformance.requirement import RequirementSet, load_set, set_names
 from conformance.verdict import Verdict
@@ -26,6 +28,18 @@ UNHURRIED = {
     if not (Path(__file__).parent / f"test_{name.replace('-', '_').replace('.', '_')}.py").exists()
 }
 """Those whose violations are so few that they need no file, and so no process, of their own."""
+
+WHOLE_PAGES = {
+    "cwe.mitre.org",
+    "docs.langchain.com/langsmith/add-human-in-the-loop",
+    "docs.langchain.com/langsmith/double-texting",
+    "docs.langchain.com/langsmith/human-in-the-loop-time-travel",
+    "docs.langchain.com/langsmith/streaming",
+    "docs.langchain.com/langsmith/use-webhooks",
+    "platform.openai.com/docs/guides/background",
+    "www.openresponses.org",
+}
+"""What is about one thing, or has no anchors that are known to stay."""
 
 every_set = pytest.mark.parametrize("chosen", [load_set(name) for name in set_names()], ids=lambda each: each.name)
 every_server = pytest.mark.parametrize("server", SERVERS.values(), ids=lambda each: each.set)
@@ -61,6 +75,24 @@ def test_no_requirement_says_what_another_says(chosen: RequirementSet) -> None:
     for requirement in chosen.requirements:
         assert requirement.text.endswith("."), requirement.id
         assert requirement.hint.endswith("."), requirement.id
+
+
+@every_set
+def test_every_source_leads_to_its_place_in_the_page(chosen: RequirementSet) -> None:
+    wide = {
+        requirement.id: requirement.source
+        for requirement in chosen.requirements
+        if "#" not in requirement.source
+        and not requirement.source.removeprefix("https://").startswith(tuple(WHOLE_PAGES))
+    }
+    assert not wide
+
+
+@every_set
+def test_every_section_is_the_source_of_a_requirement(chosen: RequirementSet) -> None:
+    path = Path(conformance.__file__).parent / "requirements" / f"{chosen.name}.yaml"
+    given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert {str(name) for name in given["sections"]} == {each.section for each in chosen.requirements}
 
 
 @every_set
