@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from litestar import Response
 from sse_starlette.sse import EventSourceResponse, SendTimeoutError
 
+from adapters._aside import Turns
 from adapters._client.answers import ANSWER_LIMIT
 from adapters._server.encoding import LargeJson
 from canonical import FaultCode, FaultError
@@ -102,9 +103,6 @@ def frame(data: bytes, *, id: str | None = None, event: str | None = None) -> by
     return _head(id, event) + data + b"\n\n"
 
 
-_WEIGHT: Final = 2**20
-
-
 @dataclass(frozen=True, slots=True)
 class LargeFrame:
     """A frame that is made while it is sent, piece by piece: all at once it would block the event loop for everybody
@@ -114,8 +112,7 @@ class LargeFrame:
     data: LargeJson
 
     def __len__(self) -> int:
-        """Bytes as which it counts where frames are kept: it holds a value, and most of that is held elsewhere, too."""
-        return _WEIGHT
+        return len(self.data)
 
     async def pieces(self) -> AsyncGenerator[bytes]:
         begin = self.head
@@ -133,6 +130,7 @@ def frame_of(data: bytes | LargeJson, *, id: str | None = None, event: str | Non
 
 async def pieces_of(frames: Iterable[bytes | LargeFrame]) -> AsyncGenerator[bytes]:
     """What is sent for some frames: those that are small at once."""
+    turns = Turns()
     ready: list[bytes] = []
     for each in frames:
         if isinstance(each, bytes):
@@ -141,6 +139,8 @@ async def pieces_of(frames: Iterable[bytes | LargeFrame]) -> AsyncGenerator[byte
         if ready:
             yield b"".join(ready)
             ready.clear()
+        if turns.over:
+            await turns.give()
         async with aclosing(each.pieces()) as pieces:
             async for piece in pieces:
                 yield piece

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from litestar import Response
+from pydantic import BaseModel
 from pydantic_core import to_json
 
 from adapters._aside import Turns
@@ -17,15 +18,21 @@ _VALUE: Final = 64
 """Characters as which a value counts."""
 _PIECE: Final = 64 * 1024
 """Bytes that are sent at once, at least."""
+_WEIGHT: Final = 2**20
 
 
 def json_response(
-    value: Any, headers: Mapping[str, str] | None = None, *, media_type: str = "application/json"
+    value: Any,
+    headers: Mapping[str, str] | None = None,
+    *,
+    status: int = 200,
+    media_type: str = "application/json",
 ) -> Response[Any]:
-    """An answer of status 200."""
-    if is_large(value):
-        return Pieces(encode_in_pieces(value), headers or {}, media_type=media_type)
-    return Response(to_json(value), media_type=media_type, headers=dict(headers or {}))
+    """An answer with the JSON of a value or of a model."""
+    data = encode(value)
+    if isinstance(data, LargeJson):
+        return Pieces(data.pieces(), headers or {}, status=status, media_type=media_type)
+    return Response(data, status_code=status, media_type=media_type, headers=dict(headers or {}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,11 @@ class LargeJson:
     """A value whose JSON is made when it is sent. Nobody may change the value by then."""
 
     value: Any
+
+    def __len__(self) -> int:
+        """Bytes as which it counts where encoded records are kept: it holds a value, and most of that is held
+        elsewhere, too."""
+        return _WEIGHT
 
     def pieces(self) -> AsyncGenerator[bytes]:
         return encode_in_pieces(self.value)
@@ -43,6 +55,10 @@ class LargeJson:
 
 
 def encode(value: Any) -> bytes | LargeJson:
+    """The JSON of a value or of a model."""
+    if isinstance(value, BaseModel):
+        # Strings of the copy are those of the model: it is as small as the value without them.
+        return LargeJson(value.model_dump(mode="json")) if is_large(value) else value.model_dump_json().encode()
     return LargeJson(value) if is_large(value) else to_json(value)
 
 
@@ -77,6 +93,10 @@ def is_large(value: Any) -> bool:
             if left >= 0:
                 todo += members
                 todo += members.values()
+        elif isinstance(item, BaseModel):
+            fields = [*vars(item).values(), *(item.model_extra or {}).values()]
+            left -= _VALUE * len(fields)
+            todo += fields
         elif isinstance(item, list | tuple):
             items = cast("list[Any]", item)
             left -= _VALUE * len(items)

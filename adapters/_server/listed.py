@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from litestar import Response
 
@@ -17,9 +17,15 @@ _PIECE: Final = 64 * 1024
 """Bytes that are sent at once, at least."""
 
 
+class Large(Protocol):
+    """An entry that is made while it is sent."""
+
+    def pieces(self) -> AsyncGenerator[bytes]: ...
+
+
 async def list_response(
     shell: bytes,
-    items: AsyncGenerator[bytes],
+    items: AsyncGenerator[bytes | Large] | AsyncGenerator[bytes],
     *,
     name: str | None = None,
     headers: Mapping[str, str] | None = None,
@@ -56,14 +62,25 @@ async def each(items: Iterable[bytes]) -> AsyncGenerator[bytes]:
         yield item
 
 
-async def _pieces(head: bytes, items: AsyncGenerator[bytes], tail: bytes) -> AsyncGenerator[bytes]:
+async def _pieces(
+    head: bytes, items: AsyncGenerator[bytes | Large] | AsyncGenerator[bytes], tail: bytes
+) -> AsyncGenerator[bytes]:
     turns = Turns()
     ready, size = [head], 0
     first = True
     async with aclosing(items):
         async for item in items:
-            ready += (item,) if first else (b",", item)
+            if not first:
+                ready.append(b",")
             first = False
+            if not isinstance(item, bytes):
+                yield b"".join(ready)
+                ready, size = [], 0
+                async with aclosing(item.pieces()) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                continue
+            ready.append(item)
             size += len(item)
             if size > _PIECE:
                 yield b"".join(ready)
@@ -84,26 +101,33 @@ class Pieces(Response[AsyncIterator[bytes]]):
     """Answers with pieces of a body as they come, and closes their iterator when the reader leaves."""
 
     def __init__(
-        self, pieces: AsyncIterator[bytes], headers: Mapping[str, str], *, media_type: str = "application/json"
+        self,
+        pieces: AsyncIterator[bytes],
+        headers: Mapping[str, str],
+        *,
+        status: int = 200,
+        media_type: str = "application/json",
     ) -> None:
-        super().__init__(pieces, status_code=200, media_type=media_type, headers=dict(headers))
+        super().__init__(pieces, status_code=status, media_type=media_type, headers=dict(headers))
+        self._status = status
         self._pieces = pieces
         self._media_type = media_type
 
     def to_asgi_response(self, *_: Any, headers: Mapping[str, str] | None = None, **__: Any) -> Any:
-        return _Body(self._pieces, {**(headers or {}), **self.headers, "content-type": self._media_type})
+        return _Body(self._pieces, self._status, {**(headers or {}), **self.headers, "content-type": self._media_type})
 
 
 @dataclass(frozen=True, slots=True)
 class _Body:
     pieces: Any
+    status: int
     headers: Mapping[str, str]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         # ASGI 3.0, http.response.start: names in lower case.
         head = [(name.lower().encode(), value.encode("latin-1")) for name, value in self.headers.items()]
         async with aclosing(self.pieces):
-            await send({"type": "http.response.start", "status": 200, "headers": head})
+            await send({"type": "http.response.start", "status": self.status, "headers": head})
             sending = asyncio.ensure_future(self._send(send))
             leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
             try:

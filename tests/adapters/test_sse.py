@@ -23,6 +23,7 @@ from adapters._sse import (
     frame_of,
     pieces_of,
 )
+from adapters.acp import wire as w
 from canonical import FaultCode, FaultError
 from tests import loopback
 from tests.bridge import client
@@ -178,6 +179,18 @@ async def test_a_large_frame_is_the_same_in_pieces() -> None:
     assert b"".join(pieces) == small + small + whole + small
     assert len(pieces) > 4
     assert max(map(len, pieces)) < len(whole)
+
+
+async def test_a_large_model_is_the_same_in_pieces() -> None:
+    said = w.MessagePart.model_validate({"content": "é\u2028" * 200_000, "own": [1.5, 1e300, -0.0, None, {"a": True}]})
+    message = w.Message(role="agent", parts=[said, w.MessagePart(content='{"a": 1.0}')])
+    run = w.Run(agent_name="a", run_id="r", session_id="s", status="completed", output=[message] * 3, created_at="now")
+    event = w.RunEvent(type="run.completed", run=run)
+    made = frame_of(encode(event))
+    assert isinstance(made, LargeFrame)
+    assert b"".join([piece async for piece in made.pieces()]) == frame(event.model_dump_json().encode())
+    small = w.MessageEvent(type="message.created", message=w.Message(role="agent", parts=[]))
+    assert encode(small) == small.model_dump_json().encode()
 
 
 async def test_no_heartbeat_is_in_the_middle_of_a_frame() -> None:

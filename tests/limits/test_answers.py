@@ -16,6 +16,12 @@ MANY: Final = 12
 MEMORY: Final = MOST_MEMORY
 """For answers of 84 MB, whose state is read from the log where it is in memory no longer."""
 V1: Final = {"A2A-Version": "1.0"}
+ACP_RUN: Final[JsonObject] = {
+    "agent_name": "messages",
+    "input": [{"role": "user", "parts": [{"content_type": "text/plain", "content": "hi"}]}],
+}
+SAID: Final = 25 * 7 * MB
+"""Characters that the agent `messages` says in one run."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -33,6 +39,19 @@ async def thread_id(gateway: Strained) -> str:
         values = {"values": {f"text {number}": TEXT}}
         assert (await gateway.http.post(f"/threads/{thread_id}/state", json=values)).status_code == 200
     return thread_id
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def task_id(gateway: Strained) -> str:
+    """Of a task of A2A that has said all of it."""
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+    body = {"message": message, "configuration": {"returnImmediately": True}}
+    made = (await gateway.http.post("/a2a/messages/message:send", json=body, headers=V1)).json()
+    task_id: str = made["task"]["id"]
+    async with gateway.http.stream("POST", f"/a2a/messages/tasks/{task_id}:subscribe", headers=V1) as following:
+        async for _ in following.aiter_raw():
+            pass
+    return task_id
 
 
 async def check(gateway: Strained, method: str, path: str, body: JsonObject | None = None, *, memory: int) -> None:
@@ -75,12 +94,45 @@ async def test_frames_of_a_large_state_hold_nobody_up(gateway: Strained, thread_
     strain.check(memory=MEMORY)
 
 
-async def test_a_large_task_of_a2a_holds_nobody_up(gateway: Strained) -> None:
-    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
-    body = {"message": message, "configuration": {"returnImmediately": True}}
-    made = (await gateway.http.post("/a2a/messages/message:send", json=body, headers=V1)).json()
-    path = f"/a2a/messages/tasks/{made['task']['id']}"
-    async with gateway.http.stream("POST", f"{path}:subscribe", headers=V1) as following:
-        async for _ in following.aiter_raw():
-            pass
-    await check(gateway, "GET", path, memory=3 * MEMORY)
+async def test_a_large_task_of_a2a_holds_nobody_up(gateway: Strained, task_id: str) -> None:
+    await check(gateway, "GET", f"/a2a/messages/tasks/{task_id}", memory=3 * MEMORY)
+
+
+async def check_stream(gateway: Strained, path: str, body: JsonObject | None, headers: dict[str, str]) -> None:
+    """A stream whose last frame is the whole task, or run."""
+    size, end = 0, b""
+    async with gateway.watched() as strain, gateway.http.stream("POST", path, json=body, headers=headers) as answer:
+        assert answer.status_code == 200
+        async for chunk in answer.aiter_raw():
+            size, end = size + len(chunk), (end + chunk)[-100:]
+    assert size > SAID
+    assert end.endswith(b"}\n\n")
+    strain.check(memory=2 * MEMORY)
+
+
+@pytest.mark.parametrize("start", ["0", "1000000"])
+async def test_a_stream_of_a_large_task_of_a2a_holds_nobody_up(gateway: Strained, task_id: str, start: str) -> None:
+    """From its beginning, event by event; and from its end: the task as it is."""
+    headers = {**V1, "Babelgate-From": start}
+    await check_stream(gateway, f"/a2a/messages/tasks/{task_id}:subscribe", None, headers)
+    call: JsonObject = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTask", "params": {"id": task_id}}
+    await check_stream(gateway, "/a2a/messages", call, headers)
+
+
+async def test_a_list_of_large_tasks_of_a2a_holds_nobody_up(gateway: Strained, task_id: str) -> None:
+    await check(gateway, "GET", "/a2a/messages/tasks?includeArtifacts=true", memory=3 * MEMORY)
+
+
+async def test_the_end_of_a_large_run_of_acp_holds_nobody_up(gateway: Strained) -> None:
+    """Each message is shown three times, and the run in its last event."""
+    await check_stream(gateway, "/acp/runs", {**ACP_RUN, "mode": "stream"}, {})
+
+
+async def test_a_large_run_of_acp_holds_nobody_up(gateway: Strained) -> None:
+    async with gateway.watched() as strain, gateway.http.stream("POST", "/acp/runs", json=ACP_RUN) as answer:
+        run_id = answer.headers["babelgate-task"]
+        size = sum([len(chunk) async for chunk in answer.aiter_raw()])
+    assert size > SAID
+    strain.check(memory=2 * MEMORY)
+    await check(gateway, "GET", f"/acp/runs/{run_id}", memory=2 * MEMORY)
+    await check(gateway, "GET", f"/acp/runs/{run_id}/events", memory=2 * MEMORY)

@@ -8,6 +8,7 @@ from typing import Any
 from litestar import Request
 
 from adapters._server.caller import Caller, caller, is_uuid
+from adapters._server.encoding import LargeJson
 from adapters._server.fanout import FanoutCache
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.errors import refusal
@@ -38,13 +39,13 @@ class Call:
 class Answer:
     result: Any
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    tasks: AsyncGenerator[bytes] | None = None
+    tasks: AsyncGenerator[bytes | LargeJson] | None = None
     """Each as JSON, for the empty list `tasks` of the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    batches: AsyncGenerator[Sequence[bytes]]
+    batches: AsyncGenerator[Sequence[bytes | LargeJson]]
     """Of events as JSON, as many at a time as are there."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 

@@ -6,8 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import cast
 
-from pydantic_core import to_json
-
+from adapters._server.encoding import LargeJson, encode
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.wire.task import StatusUpdate, is_reply
@@ -114,7 +113,7 @@ class _Encoder:
     def write(self, record: Record) -> EncodedRecord:
         updates = self.writer.write(record)
         stopped = bool(updates) and isinstance(updates[-1], StatusUpdate) and updates[-1].status.stops
-        return EncodedRecord([to_json(self.dialect.encode_update(update)) for update in updates], stopped)
+        return EncodedRecord([encode(self.dialect.encode_update(update)) for update in updates], stopped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +136,8 @@ class TaskStream:
         view = (self.owner, task.task_id, task.created_at, self.context_id, self.dialect.name, self.dialect.base_url)
         return self.lines.join(view, encoder, seen, self._again)
 
-    def _now(self, encoder: _Encoder) -> bytes:
-        return to_json(self.dialect.encode_update(encoder.writer.snapshot()))
+    def _now(self, encoder: _Encoder) -> bytes | LargeJson:
+        return encode(self.dialect.encode_update(encoder.writer.snapshot()))
 
     async def _again(self, seq: int) -> Encoder:
         encoder = self._fresh()
@@ -150,19 +149,21 @@ class TaskStream:
                     encoder.writer.write(record)
         return encoder
 
-    async def stream_answer(self, receipt: Receipt, history_length: int | None) -> AsyncGenerator[Sequence[bytes]]:
+    async def stream_answer(
+        self, receipt: Receipt, history_length: int | None
+    ) -> AsyncGenerator[Sequence[bytes | LargeJson]]:
         """What a send's stream shows of an agent that may answer with a message: nothing before it is known that there
         is a task, then the same as of any other; where there is none, the message alone."""
         writer = EventWriter(self.task, self.context_id)
         await wait_for_stop(self.hub, self.owner, receipt, writer, until=tells_of_a_task)
         if writer.reply is not None:
-            yield [to_json(self.dialect.encode_reply(writer.reply, self.context_id))]
+            yield [encode(self.dialect.encode_reply(writer.reply, self.context_id))]
             return
         async with aclosing(self.follow(receipt.run_id, history_length)) as batches:
             async for batch in batches:
                 yield batch
 
-    async def follow(self, run_id: str, history_length: int | None) -> AsyncGenerator[Sequence[bytes]]:
+    async def follow(self, run_id: str, history_length: int | None) -> AsyncGenerator[Sequence[bytes | LargeJson]]:
         """What a send's stream shows: the task as of the submission, then its updates until it stops."""
         due = _Begin(run_id)
         encoder = self._fresh()
@@ -170,7 +171,7 @@ class TaskStream:
         follower: Follower | None = None
         async with _reading(self.hub, self.owner, self.task, self.task.first_seq - 1) as batches:
             async for batch in batches:
-                ready: list[bytes] = []
+                ready: list[bytes | LargeJson] = []
                 for record in batch:
                     if follower is not None:
                         ready += (await follower.write_record(record)).frames
@@ -181,13 +182,13 @@ class TaskStream:
                     encoder.writer.write(record)
                     seen.append(record)
                     if due(record):
-                        ready.append(to_json(self.dialect.encode_update(encoder.writer.snapshot(), history_length)))
+                        ready.append(encode(self.dialect.encode_update(encoder.writer.snapshot(), history_length)))
                         follower = self._join(encoder, seen)
                         seen.clear()
                 if ready:
                     yield ready
 
-    async def replay(self, start: int | None) -> AsyncGenerator[Sequence[bytes]]:
+    async def replay(self, start: int | None) -> AsyncGenerator[Sequence[bytes | LargeJson]]:
         """The task as it was at seq `start` (None = now), what has happened since, and what happens until it stops.
 
         A question that was answered since does not end the stream, one that is open does, unless the stream began with
@@ -200,7 +201,7 @@ class TaskStream:
         log = self.hub.log(self.owner, Scope.task(self.task), self.task.first_seq - 1, inline=True)
         async with aclosing(log) as known:
             async for records in known:
-                ready: list[bytes] = []
+                ready: list[bytes | LargeJson] = []
                 for record in records:
                     last = record.seq
                     if follower is not None:

@@ -10,11 +10,11 @@ from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
 from adapters._json import ABSENT, read_json
-from adapters._server.encoding import json_response
+from adapters._server.encoding import LargeJson, json_response
 from adapters._server.fanout import FanoutCache
 from adapters._server.jsonrpc import PARSE_ERROR, Method, Reply, dispatch, envelope, table
 from adapters._server.listed import list_response
-from adapters._sse import event_stream, frame
+from adapters._sse import LargeFrame, event_stream, frame, frame_of, pieces_of
 from adapters.a2a.codec import v0_3, v1_0
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.errors import error_object
@@ -108,11 +108,19 @@ async def _frames(reply: Reply, stream: Stream, asked: str) -> AsyncGenerator[by
     async with aclosing(stream.batches) as batches:
         try:
             async for batch in batches:
-                yield b"".join([frame(b"%b%b}" % (head, event)) for event in batch])
+                async with aclosing(pieces_of([_frame(reply, head, event) for event in batch])) as pieces:
+                    async for piece in pieces:
+                        yield piece
         except FaultError as error:
             # An event like the others, as the 0.3 side of a2a-sdk 1.3.0 sends it; its 1.0 side names it `error`.
             object_ = error_object(error.fault, _version_of(reply, asked))
             yield frame(to_json(envelope(reply.id, error=object_)))
+
+
+def _frame(reply: Reply, head: bytes, event: bytes | LargeJson) -> bytes | LargeFrame:
+    if isinstance(event, LargeJson):
+        return frame_of(LargeJson(envelope(reply.id, result=event.value)))
+    return frame(b"%b%b}" % (head, event))
 
 
 def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:

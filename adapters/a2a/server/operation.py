@@ -6,9 +6,8 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Final, cast
 
-from pydantic_core import to_json
-
 from adapters._server.caller import is_uuid, loss_header, run_headers
+from adapters._server.encoding import LargeJson, encode
 from adapters._server.own_files import resolve_own_files
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.errors import refusal
@@ -281,7 +280,9 @@ async def list_tasks(call: Call, dialect: Dialect, params: JsonObject) -> Answer
     return Answer(result, tasks=_encode_tasks(call, dialect, ask, page.tasks))
 
 
-async def _encode_tasks(call: Call, dialect: Dialect, ask: Listing, tasks: Listed[Task]) -> AsyncGenerator[bytes]:
+async def _encode_tasks(
+    call: Call, dialect: Dialect, ask: Listing, tasks: Listed[Task]
+) -> AsyncGenerator[bytes | LargeJson]:
     async with aclosing(aiter(tasks)) as found:
         async for task in found:
             try:
@@ -290,7 +291,7 @@ async def _encode_tasks(call: Call, dialect: Dialect, ask: Listing, tasks: Liste
                 if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
                     raise
                 continue
-            yield to_json(dialect.encode_task(writer.snapshot(), ask.history_length, artifacts=ask.artifacts))
+            yield encode(dialect.encode_task(writer.snapshot(), ask.history_length, artifacts=ask.artifacts))
 
 
 async def subscribe(call: Call, dialect: Dialect, params: JsonObject) -> Stream:

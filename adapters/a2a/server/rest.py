@@ -18,7 +18,7 @@ from adapters._json import ABSENT, read_json
 from adapters._server.encoding import json_response
 from adapters._server.fanout import FanoutCache
 from adapters._server.listed import list_response
-from adapters._sse import event_stream, frame
+from adapters._sse import event_stream, frame, frame_of, pieces_of
 from adapters.a2a.codec import v0_3_rest, v1_0
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.errors import rest_error, rest_error_0_3
@@ -76,7 +76,9 @@ async def _frames(dialect: Dialect, stream: Stream) -> AsyncGenerator[bytes]:
     async with aclosing(stream.batches) as batches:
         try:
             async for batch in batches:
-                yield b"".join([frame(event) for event in batch])
+                async with aclosing(pieces_of(map(frame_of, batch))) as pieces:
+                    async for piece in pieces:
+                        yield piece
         except FaultError as error:
             yield frame(to_json(encode_fault(error.fault, old=dialect.version == "0.3")))
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from adapters._json import DEFAULT_VALUES, parse, read_json, validate
 from adapters._server.caller import Caller, caller, loss_header, run_headers
+from adapters._server.encoding import LargeJson, encode, json_response
 from adapters._server.fanout import FanoutCache
 from adapters._server.listed import Pieces, list_response
 from adapters._server.own_files import resolve_own_files
@@ -89,7 +90,7 @@ def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
 
 
 def _json(value: BaseModel, status: int = 200, headers: Mapping[str, str] | None = None) -> Response[Any]:
-    return Response(w.dump(value), status_code=status, media_type="application/json", headers=dict(headers or {}))
+    return json_response(value, headers, status=status)
 
 
 class Server:
@@ -429,10 +430,10 @@ class _Budget:
         return await parse(raw)
 
 
-async def _dump_events(events: AsyncGenerator[BaseModel]) -> AsyncGenerator[bytes]:
+async def _dump_events(events: AsyncGenerator[BaseModel]) -> AsyncGenerator[bytes | LargeJson]:
     async with aclosing(events):
         async for event in events:
-            yield w.dump(event)
+            yield encode(event)
 
 
 @lru_cache(16)

@@ -7,8 +7,9 @@ from typing import Any, cast
 
 from pydantic import BaseModel
 
+from adapters._server.encoding import encode
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache
-from adapters._sse import frame
+from adapters._sse import LargeFrame, frame, frame_of, pieces_of
 from adapters.acp import wire as w
 from adapters.acp.codec.parts import View
 from adapters.acp.write.run_events import EventWriter
@@ -90,9 +91,11 @@ class RunStream:
     async def frames(self, lines: FanoutCache) -> AsyncGenerator[bytes]:
         async with aclosing(self.follow(lines)) as batches:
             async for frames in batches:
-                yield b"".join(frames)
+                async with aclosing(pieces_of(frames)) as pieces:
+                    async for piece in pieces:
+                        yield piece
 
-    async def follow(self, lines: FanoutCache) -> AsyncGenerator[Sequence[bytes]]:
+    async def follow(self, lines: FanoutCache) -> AsyncGenerator[Sequence[bytes | LargeFrame]]:
         """Events as they come, until the run stops: as frames, as many at a time as are there."""
         encoder = _Encoder(self.writer)
         seen: deque[Record] = deque(maxlen=SEEN)
@@ -105,7 +108,7 @@ class RunStream:
         seen.clear()
         async with self._reading() as batches:
             async for batch in batches:
-                ready: list[bytes] = []
+                ready: list[bytes | LargeFrame] = []
                 for record in batch:
                     told = await follower.write_record(record)
                     ready += self._visible_frames(told, record)
@@ -115,7 +118,7 @@ class RunStream:
                 if ready:
                     yield ready
 
-    def _visible_frames(self, told: EncodedRecord, record: Record) -> list[bytes]:
+    def _visible_frames(self, told: EncodedRecord, record: Record) -> list[bytes | LargeFrame]:
         return [frame for frame in told.frames if self._shows(record.seq)]
 
     async def _again(self, seq: int) -> Encoder:
@@ -152,5 +155,10 @@ class _Encoder:
         self._writer = writer
 
     def write(self, record: Record) -> EncodedRecord:
-        frames = [frame(w.dump(event)) for event in self._writer.write(record)]
+        frames = [_frame(event) for event in self._writer.write(record)]
         return EncodedRecord(frames, self._writer.has_stopped)
+
+
+def _frame(event: BaseModel) -> bytes | LargeFrame:
+    # A part is one string, which is encoded in one step: there is no need to look how large each token is.
+    return frame(w.dump(event)) if isinstance(event, w.PartEvent) else frame_of(encode(event))
