@@ -13,9 +13,11 @@ from adapters import ADAPTERS
 from canonical import Carry, Feature
 from canonical.state import ENDED, RUN_TRANSITIONS, TASK_TRANSITIONS, TERMINAL
 from docs.across import pages as across
+from docs.kits import pages as kits
 from docs.pairing import page as pairs
 from docs.setting import tables
 from docs.traceability import pages as requirements
+from docs.traceability import recorded
 
 ROOT: Final = Path(__file__).parent.parent
 _MARKS: Final = {"full": "●", "lossy": "◐", "dropped": "○"}
@@ -102,6 +104,7 @@ def pages() -> dict[Path, str]:
         ROOT / "docs" / "pairs.md": pairs(),
         ROOT / "docs" / "states.md": diagrams(),
         **requirements(),
+        **kits(recorded()),
         **across(),
     }
 
