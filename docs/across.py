@@ -15,14 +15,6 @@ from conformance.across.report.text import MARKS
 
 FOLDER: Final = Path(__file__).parent / "conformance"
 RECORD: Final = FOLDER / "across.json"
-KNOWN: Final = {
-    "plain.data:a2a-0.3": "data that is no object is wrapped in one: 0.3 has objects alone",
-    "stream.data:a2a-0.3": "data that is no object is wrapped in one: 0.3 has objects alone",
-    "plain.files:aief": "an artifact of data is a file with .json added to its name: AIEF has no media types",
-    "stream.files:langgraph": "a file larger than limits.inline is named by its hash, and cannot be fetched by it",
-    "stream.files:agent-protocol": "a file larger than limits.inline is named by its hash, and cannot be fetched by it",
-}
-"""What the gateway tells otherwise without a word of it where it happens, of agents that are not among the demos."""
 
 
 def read_record() -> dict[str, Any]:
@@ -37,7 +29,7 @@ _LEFT, _TOP, _WIDE, _HIGH = 118, 34, 62, 26
 def pages() -> dict[Path, str]:
     record = read_record()
     return {
-        FOLDER / "across.md": "\n".join(_page(record)) + "\n",
+        FOLDER / "across.md": "\n".join(_page(record)).rstrip("\n") + "\n",
         FOLDER / "across.svg": "\n".join(_drawing(record)) + "\n",
     }
 
@@ -79,14 +71,6 @@ def _page(record: dict[str, Any]) -> Iterator[str]:
     yield from tables(record)
     yield from _list("Declared losses", record["declared"])
     yield from _list("Known differences", record["known"])
-    yield "## Known differences of other agents"
-    yield ""
-    yield "No demo agent shows these. They stand in the pages of the protocols, and are not told where they happen."
-    yield ""
-    yield "| scenario, aspect and protocol | why |"
-    yield "|---|---|"
-    for id, why in KNOWN.items():
-        yield f"| {id} | {why} |"
 
 
 def _list(title: str, differences: dict[str, str]) -> Iterator[str]:

@@ -26,7 +26,7 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.CALLER_TOOLS: dropped("a caller cannot offer tools", _BODY),
     Feature.STEP: lossy("shown one a call; steps inside of steps are not shown", f"{_PAGE}, Agents that mark steps"),
     Feature.PROGRESS: lossy("in additional_output, when the step is over", _OUTPUT),
-    Feature.ARTIFACT: lossy("a file has neither description nor metadata", _ARTIFACT),
+    Feature.ARTIFACT: lossy("a file whose name says its type, with neither description nor metadata", _ARTIFACT),
     Feature.ARTIFACT_APPEND: lossy("the pieces are one file", f"{_PAGE}, Artifacts"),
     Feature.UPLOAD: FULL,
     Feature.STREAM: dropped("a step is answered when it is over", _PATHS),

@@ -103,24 +103,25 @@ def artifact_id(artifact: Artifact) -> str:
 def encode_artifact(artifact: Artifact) -> w.Artifact:
     name = artifact.name or next((part.name for part in artifact.parts if isinstance(part, FilePart)), None) or ""
     folder = artifact.folder if artifact.folder is not None else name[: _last_separator(name) + 1]
+    file_name = clean_name(name, "artifact")
     return w.Artifact(
         artifact_id=artifact_id(artifact),
         agent_created=artifact.origin == "agent",
-        file_name=_file_name(clean_name(name, "artifact"), artifact.parts),
+        file_name=file_name + added_suffix(file_name, artifact.parts[0] if artifact.parts else None),
         relative_path=clean_folder(folder),
         created_at=encode_time(artifact.created_at),
     )
 
 
-def _file_name(name: str, parts: tuple[Part, ...]) -> str:
-    """With the suffix of what the gateway makes of parts that are no files."""
-    first = parts[0] if parts else None
+def added_suffix(name: str, first: Part | None) -> str:
+    """What the name of a file is given at its end: it is made of parts that are no files, of which this is the
+    first."""
     if isinstance(first, FilePart):
         # OpenAPI v1 has no content type: what a file is stands in its name.
-        return f"{name}.uri" if first.blob is None and first.url is not None else name
+        return ".uri" if first.blob is None and first.url is not None else ""
     if re.search(r"[^.]\.[^.]+$", name):
-        return name
-    return f"{name}.json" if isinstance(first, DataPart) else f"{name}.txt"
+        return ""
+    return ".json" if isinstance(first, DataPart) else ".txt"
 
 
 def contents(artifact: Artifact) -> Iterator[bytes | str]:

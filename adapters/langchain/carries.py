@@ -8,10 +8,12 @@ from canonical import FULL, Carry, Feature, dropped, lossy
 _PAGE: Final = "docs/protocols/langgraph.md"
 _API: Final = "OpenAPI 0.1.6, components.schemas"
 
+TOO_LARGE: Final = "a file larger than limits.inline is named by its hash"
+
 _LANGGRAPH: Final[Mapping[Feature, Carry]] = {
     Feature.TEXT: FULL,
     Feature.DATA: FULL,
-    Feature.FILE_BYTES: lossy("a file larger than limits.inline is named by its hash", f"{_PAGE}, Messages"),
+    Feature.FILE_BYTES: lossy(TOO_LARGE, f"{_PAGE}, Messages"),
     Feature.FILE_URL: FULL,
     Feature.REASONING: FULL,
     Feature.REFUSAL: FULL,

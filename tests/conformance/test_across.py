@@ -24,7 +24,7 @@ from conformance.probe import Options
 from conformance.trigger import Trigger, Triggers, read_triggers
 from conformance.wire.exchange import as_list, as_object, dig
 from conformance.wire.http import Unanswered
-from docs.across import KNOWN, RECORD, read_record
+from docs.across import RECORD, read_record
 from gateway.cli import main
 from tests.conformance.bending import DROPPED, Bend, bending
 from tests.gateway.command import bound_socket
@@ -57,6 +57,11 @@ async def compare_bent(gateway: Running, bend: Bend, *only: str, **options: Any)
 def ids(verdict: Verdict) -> set[str]:
     """Of what stands against it, where each protocol has made its own runs."""
     return {each.id.removeprefix("across/") for each in verdict.against if not each.is_shared}
+
+
+def declared_ids(verdict: Verdict) -> set[str]:
+    found = (each for each in verdict.findings if each.difference.declared and not each.is_shared)
+    return {each.id.removeprefix("across/") for each in found}
 
 
 @pytest.mark.timeout(60)
@@ -412,9 +417,12 @@ async def test_what_protocols_tell_in_forms_of_their_own_is_the_same(tmp_path: P
     )
 
 
-async def test_what_our_protocols_tell_otherwise_without_a_word_is_known(tmp_path: Path) -> None:
-    """0.3 of A2A wraps what is no object; AIEF has nothing but names to tell what is JSON; LangGraph names a large file
-    by its hash. All are in their pages, and none says so where it happens."""
+async def test_what_our_protocols_tell_otherwise_is_declared_where_it_happens(tmp_path: Path) -> None:
+    """A2A 0.3 wraps what is no object, as the official SDK does; AIEF has nothing but names to tell what is JSON;
+    LangGraph names a large file by its hash."""
     async with running(tmp_path, AGENTS, limits={"inline": 1000}) as gateway:
-        found = [ids(await compare_agent(gateway.url, agent)) for agent in ("large", "number", "table")]
-    assert set().union(*found) == KNOWN.keys()
+        found = {agent: await compare_agent(gateway.url, agent) for agent in ("large", "number", "table")}
+    assert {agent: ids(verdict) for agent, verdict in found.items()} == {agent: set() for agent in found}
+    assert declared_ids(found["large"]) >= {"stream.files:langgraph", "stream.files:agent-protocol"}
+    assert declared_ids(found["number"]) == set()
+    assert "plain.files:aief" in declared_ids(found["table"])

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from adapters.aief.carries import CARRIES
-from adapters.aief.codec import json_text
+from adapters.aief.codec import added_suffix, clean_name, json_text
 from adapters.aief.errors import encode_error
 from canonical import (
     AnnotationPart,
@@ -206,7 +206,8 @@ class RunSteps:
         name = event.artifact_id or ""
         if not any(name in segment.artifacts for segment in self.segments):
             self.segments[-1].put_out(None, name)
-        if event.description or event.metadata:
+        is_renamed = event.name and not event.append and added_suffix(clean_name(event.name), event.part)
+        if event.description or event.metadata or is_renamed:
             self._lose(Feature.ARTIFACT)
 
     # Messages

@@ -4,6 +4,7 @@ that of OpenAPI 0.1.6. One body satisfies both. Messages stand beside the values
 from typing import Final
 
 from adapters.langchain.codec.interrupts import encode_interrupts
+from adapters.langchain.codec.message import encode_request
 from adapters.langchain.codec.message import encode_said as encode_message
 from adapters.langchain.codec.state import (
     format_time,
@@ -81,7 +82,7 @@ def encode_state(thread_id: str, revision: Revision | None) -> JsonObject:
 
 def encode_run(run: Run, created: RunCreated) -> JsonObject:
     kwargs = kwargs_of(created)
-    said = [encode_message(message) for message in created.messages]
+    said = encode_request(created.messages, encode_message)
     own: Json = kwargs["input"] if created.extra.get("langgraph") and "input" in kwargs else created.data
     made: JsonObject = {
         "run_id": run.run_id,

@@ -9,11 +9,13 @@ from typing import Any, Final
 from pydantic_core import to_json
 
 from adapters._json import parse_json
+from adapters.langchain.carries import TOO_LARGE
 from canonical import (
     AnnotationPart,
     DataPart,
     FaultCode,
     FaultError,
+    Feature,
     FilePart,
     Part,
     ReasoningPart,
@@ -407,15 +409,17 @@ def _encode_file(part: FilePart) -> JsonObject:
         return {key: value for key, value in _with_own(made, part).items() if key != "detail"}
     family = media_type.partition("/")[0]
     made = {"type": family if family in ("image", "audio", "video") else "file"}
+    # langchain-core 1: what a block has no field for goes to `extras`, and it has none for the name of a file.
+    extras: JsonObject = {} if part.name is None else {"filename": part.name}
     if inline is not None:
         made["base64"] = inline
     elif part.url is not None:
         made["url"] = part.url
     else:  # too large to come along: the hash by which the gateway keeps it
         made["file_id"] = part.blob
+        extras["babelgate"] = {"loss": {Feature.FILE_BYTES.value: TOO_LARGE}}
     if part.media_type is not None:
         made["mime_type"] = part.media_type
-    if part.name is not None:
-        # langchain-core 1 has no name of a file: what it has no field for goes to `extras`.
-        made["extras"] = {**as_object(own.get("extras")), "filename": part.name}
+    if extras:
+        made["extras"] = {**as_object(own.get("extras")), **extras}
     return _with_own(made, part)

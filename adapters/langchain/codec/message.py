@@ -1,6 +1,6 @@
 """LangChain messages ↔ canonical: everything that LangChain takes for a message, in, and its own dicts, out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -252,6 +252,26 @@ def encode_said(message: Message) -> JsonObject:
         calls, broken = encode_calls(message.parts)
         made.update({"tool_calls": calls} if calls else {}, **({"invalid_tool_calls": broken} if broken else {}))
     return {**made, **{key: value for key, value in unknown_fields(message).items() if key not in made}}
+
+
+def encode_request(messages: Sequence[Message], encode: Callable[[Message], JsonObject]) -> list[JsonObject]:
+    """What a run was asked, told again beside it. There its files are named by their hashes whatever their size: that
+    is no loss, because the message is in the state."""
+    made = [encode(message) for message in messages]
+    return [{**message, "content": _without_losses(message["content"])} for message in made]
+
+
+def _without_losses(content: Json) -> Json:
+    return list(map(_without_loss, content)) if isinstance(content, list) else content
+
+
+def _without_loss(block: Json) -> Json:
+    extras = as_object(as_object(block).get("extras"))
+    if "babelgate" not in extras:
+        return block
+    kept = {key: value for key, value in extras.items() if key != "babelgate"}
+    own = {key: value for key, value in as_object(block).items() if key != "extras"}
+    return {**own, "extras": kept} if kept else own
 
 
 def unknown_fields(message: Message) -> JsonObject:

@@ -14,6 +14,7 @@ from adapters.langchain.codec.message import (
     decode_message,
     decode_messages,
     encode_message,
+    encode_request,
     encode_said,
     is_message,
     removed_id,
@@ -315,7 +316,7 @@ def kwargs_of(created: RunCreated) -> JsonObject:
     kwargs = as_object(as_object(created.extra.get("langgraph")).get("kwargs"))
     if "input" in kwargs or "command" in kwargs:
         return kwargs
-    said = [encode_message(message) for message in created.messages]
+    said = encode_request(created.messages, encode_message)
     again = {**members(created.data), "messages": said} if said else created.data
     return {"input": again, "config": created.config, **kwargs}
 

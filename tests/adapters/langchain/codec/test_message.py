@@ -312,7 +312,10 @@ def test_a_stored_file_that_is_not_at_hand_is_named_by_its_hash() -> None:
         "type": "file",
         "file_id": "ab" * 32,
         "mime_type": "text/plain",
-        "extras": {"filename": "a.txt"},
+        "extras": {
+            "filename": "a.txt",
+            "babelgate": {"loss": {"file-bytes": "a file larger than limits.inline is named by its hash"}},
+        },
     }
 
 
