@@ -1,9 +1,11 @@
 """HTTP calls of an agent's server: what goes wrong on the way becomes a fault, and no answer grows beyond its limit."""
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from types import MappingProxyType
 from typing import Any, Final, Self, TypedDict
 from urllib.request import getproxies
 
@@ -19,6 +21,11 @@ DEFAULT_TIMEOUT: Final = httpx.Timeout(connect=5.0, read=None, write=60.0, pool=
 """Nothing bounds the silence of an agent at work but the gateway's own limit on runs."""
 _LIMITS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=4.0)
 """Many a server (uvicorn, Node's) hangs up after 5 seconds: a request that is sent in that moment is lost."""
+
+EVENT_HOOKS: Final[ContextVar[Mapping[str, Sequence[Callable[[Any], Awaitable[None]]]]]] = ContextVar(
+    "event_hooks", default=MappingProxyType({})
+)
+"""httpx's, of the connections that are opened in this context: they see every request and every answer."""
 
 
 class Connection(TypedDict, total=False):
@@ -70,7 +77,8 @@ class Calls(ABC):
             transport = None if any(map(getproxies().get, ("http", "https", "all"))) else Transport(_LIMITS)
             # No cookies: one caller's would go with the next one's calls.
             jar = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
-            self._own = httpx.AsyncClient(transport=transport, limits=_LIMITS, cookies=jar)
+            hooks = {name: [*each] for name, each in EVENT_HOOKS.get().items()}
+            self._own = httpx.AsyncClient(transport=transport, limits=_LIMITS, cookies=jar, event_hooks=hooks)
         return self._own
 
     @asynccontextmanager

@@ -407,6 +407,12 @@ def bench(
 @click.option(
     "--answer", "answers", multiple=True, metavar="TEXT", help="To a question of the agent, one after another."
 )
+@click.option(
+    "--as",
+    "protocol",
+    type=Protocol(is_served=True),
+    help="Call the agent through a gateway, with a client of this protocol, and keep what they say to each other.",
+)
 @click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="Sent to the agent's server: keys.")
 @click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="The file whose agents can be named.")
 def record(agent: str, text: str, out: Path, headers: Sequence[str], **given: Any) -> int:
@@ -414,7 +420,7 @@ def record(agent: str, text: str, out: Path, headers: Sequence[str], **given: An
 
     AGENT is the URL of a server of any protocol, module:name of an agent in Python, or the name of a configured or a
     demo agent. Its questions are answered by --answer, or asked here. The file holds each event of the agent with its
-    time, and the bytes of its files.
+    time, the bytes of its files, and what was said on the wire, without keys.
     """
     from gateway.cli.record import RecordOptions
     from gateway.cli.record import record as keep

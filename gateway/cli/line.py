@@ -59,9 +59,10 @@ class ClientConversation:
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    def send(self, text: str) -> AsyncGenerator[Output]:
+    def send(self, said: str | Message) -> AsyncGenerator[Output]:
         """Raises ConversationError."""
-        return self._read_events(replace(self._call, input=RunInput(messages=(Message.of(text, "user"),))))
+        message = Message.of(said, "user") if isinstance(said, str) else said
+        return self._read_events(replace(self._call, input=RunInput(messages=(message,))))
 
     def answer(self, answers: Sequence[tuple[OpenQuestion, Json]]) -> AsyncGenerator[Output]:
         """All questions that were asked. Raises ConversationError."""

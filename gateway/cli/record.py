@@ -5,9 +5,10 @@ import asyncio
 import importlib.metadata
 import json
 import mimetypes
+import socket
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
@@ -18,8 +19,9 @@ from canonical import Answers, FilePart, Interrupt, Message, Receipt, RunInput, 
 from canonical.agent import AGENT_NAME, DEFAULT_OWNER
 from canonical.event import RunEnded
 from canonical.fault import FaultError
+from canonical.hub import TaskFilter
 from canonical.message import text_of
-from canonical.state import RunStatus
+from canonical.state import TERMINAL, RunStatus
 from canonical.value import Json
 from gateway.agents.python.recording import (
     Pace,
@@ -29,14 +31,18 @@ from gateway.agents.python.recording import (
     read_recording,
     recording_of,
 )
+from gateway.background import Tasks
 from gateway.cli.banner import banner
+from gateway.cli.conversation import ConversationError, Output
 from gateway.cli.conversation import OpenQuestion as Question
 from gateway.cli.errors import FAILED, USAGE, CliError
+from gateway.cli.line import ClientConversation
 from gateway.cli.listener import bind
 from gateway.cli.log import set_up_logging
 from gateway.cli.run import ask_person, reading
-from gateway.cli.serve import Gateway, leave, open_gateway, serve_until_stopped
+from gateway.cli.serve import Gateway, leave, open_gateway, serve_until_stopped, server_of
 from gateway.cli.target import AgentTarget, configured_agents, read_agent
+from gateway.cli.wire import WireRecorder
 from gateway.hub import Hub
 from gateway.settings.model import Settings
 
@@ -57,6 +63,8 @@ class RecordOptions:
     answers: Sequence[str] = ()
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     config: Path | None = None
+    protocol: str | None = None
+    """Of a client that calls the gateway; None: the task is given to the hub itself."""
 
 
 def record(target: str, text: str, out: Path, options: RecordOptions) -> int:
@@ -67,7 +75,7 @@ def record(target: str, text: str, out: Path, options: RecordOptions) -> int:
     message = Message(role="user", parts=(TextPart(text=text), *map(_file_part, options.files)))
     set_up_logging("error")
     with tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True) as folder:
-        made = asyncio.run(_record(agent, message, options.answers, folder))
+        made = asyncio.run(_record(agent, message, options, folder))
     try:
         told = _hide(made.model_dump(mode="json"), agent.secrets)
         out.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -103,33 +111,77 @@ def _replace(value: Any, secrets: Sequence[str]) -> Any:
     return value
 
 
-async def _record(agent: AgentTarget, message: Message, answers: Iterable[str], folder: str) -> Recording:
+async def _record(agent: AgentTarget, message: Message, options: RecordOptions, folder: str) -> Recording:
     entries = {} if agent.name is None else {agent.name: dict(agent.entry)}
     given = {"agents": entries, "database": f"sqlite:///{folder}/gateway.db", "limits": {"inline": _FILE}, "port": 0}
     servers = {agent.url: agent.headers} if agent.name is None and agent.url else {}
-    settings = Settings.model_validate(given)
-    with bind(settings.host, 0) as listener:
+    settings, wire = Settings.model_validate(given), WireRecorder()
+    with wire.connect(), bind(settings.host, 0) as listener:
         async with open_gateway(settings, [*servers], listener, strict=True, headers=servers) as gateway:
             found = [each.info for each in gateway.registry.all()]
             if len(found) != 1:
                 names = ", ".join(each.name for each in found)
                 raise CliError(f"{agent.text}: it has several agents: put one of {names} behind a #", code=USAGE)
+            answers = iter(options.answers)
             try:
-                receipt = await _converse(gateway.hub, found[0].name, message, iter(answers))
-                scope = Scope(receipt.thread_id, "task", receipt.task_id)
+                if options.protocol is None:
+                    scope = await _converse(gateway.hub, found[0].name, message, answers)
+                else:
+                    async with _listening(gateway, listener):
+                        line = ClientConversation(options.protocol, gateway.url, found[0].name, None)
+                        scope = await _call(gateway.hub, line, message, answers)
                 records = await gateway.hub.records(DEFAULT_OWNER, scope, inline=True)
             except FaultError as error:
                 raise CliError(error.fault.message) from None
-            return recording_of(records, found[0], importlib.metadata.version("babelgate"))
+        told = wire.as_json(gateway.url, [agent.headers], agent.secrets)
+        return recording_of(records, found[0], importlib.metadata.version("babelgate"), told)
 
 
-async def _converse(hub: Hub, name: str, message: Message, answers: Any) -> Receipt:
+async def _converse(hub: Hub, name: str, message: Message, answers: Iterator[str]) -> Scope:
     receipt = await hub.submit(DEFAULT_OWNER, Submission(agent=name, input=RunInput(messages=(message,))))
     while await _status(hub, receipt) is RunStatus.PAUSED:
-        questions = await hub.open_interrupts(DEFAULT_OWNER, receipt.task_id)
-        values = {each.interrupt_id: _answer(each, answers) for each in questions}
+        asked = await hub.open_interrupts(DEFAULT_OWNER, receipt.task_id)
+        values = {each.interrupt_id: _answer(_question(each), answers) for each in asked}
         receipt = await hub.answer(DEFAULT_OWNER, Answers(task_id=receipt.task_id, values=values))
-    return receipt
+    return Scope(receipt.thread_id, "task", receipt.task_id)
+
+
+@asynccontextmanager
+async def _listening(gateway: Gateway, listener: socket.socket) -> AsyncGenerator[None]:
+    ready = asyncio.Event()
+    server = server_of(gateway, listener, ready.set)
+    serving = Tasks().spawn(server.serve(sockets=[listener]), "gateway that is recorded")
+    try:
+        await ready.wait()
+        yield
+        if server.should_exit:  # it heard the signal
+            raise KeyboardInterrupt
+    finally:
+        server.stop()
+        await serving
+
+
+async def _call(hub: Hub, line: ClientConversation, message: Message, answers: Iterator[str]) -> Scope:
+    """Through a client. That the agent fails is recorded, too; what else goes wrong leaves no task that has ended."""
+    wrong = "the protocol's client made no task of it"
+    try:
+        asked = await _questions(line.send(message))
+        while asked:
+            asked = await _questions(line.answer([(each, _answer(each, answers)) for each in asked]))
+    except ConversationError as error:
+        wrong = " ".join(str(error).split())
+    finally:
+        await line.aclose()
+    found = await hub.tasks(DEFAULT_OWNER, TaskFilter(), limit=1)
+    async for task in found.tasks:
+        if task.state in TERMINAL:
+            return Scope(task.thread_id, "task", task.task_id)
+    raise CliError(wrong)
+
+
+async def _questions(output: AsyncGenerator[Output]) -> list[Question]:
+    async with aclosing(output):
+        return [each async for each in output if isinstance(each, Question)]
 
 
 async def _status(hub: Hub, receipt: Receipt) -> RunStatus:
@@ -143,16 +195,19 @@ async def _status(hub: Hub, receipt: Receipt) -> RunStatus:
     raise CliError("the run did not come to an end")
 
 
-def _answer(question: Interrupt, answers: Any) -> Json:
+def _question(asked: Interrupt) -> Question:
+    return Question(asked.interrupt_id, text_of(asked.message.parts), asked.answer_schema)
+
+
+def _answer(question: Question, answers: Iterator[str]) -> Json:
     """The next of --answer; the person at the terminal is asked where there is none left."""
-    options = Question(question.interrupt_id, text_of(question.message.parts), question.answer_schema)
     given = next(answers, None)
     if given is None:
-        return ask_person(options)
+        return ask_person(question)
     try:
-        return reading(options.schema)[1](given)
+        return reading(question.schema)[1](given)
     except ValueError as error:
-        raise CliError(f"--answer {given}: {options.text} {error}", code=USAGE) from None
+        raise CliError(f"--answer {given}: {question.text} {error}", code=USAGE) from None
 
 
 def replay(path: Path, name: str | None, port: int, pace: Pace) -> None:

@@ -16,7 +16,7 @@ from canonical.replay import agent_records
 from canonical.state import RunStatus
 from canonical.value import JsonObject
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """Of the file. A reader refuses a newer one."""
 
 Pace = Literal["recorded", "full"]
@@ -56,9 +56,13 @@ class Recording(_Section):
     """Of one task: the first, and one for each time that it was answered."""
     files: Mapping[str, str] = {}
     """Base64, by the hash that parts name them by."""
+    wire: JsonObject = {}
+    """What was said on the wire meanwhile (`gateway.cli.wire`); replays do not read it. Since format 2."""
 
 
-def recording_of(records: Sequence[Record], agent: AgentInfo, version: str) -> Recording:
+def recording_of(
+    records: Sequence[Record], agent: AgentInfo, version: str, wire: JsonObject | None = None
+) -> Recording:
     """Of the records of one task, with the bytes of its files in their parts."""
     files: dict[str, bytes] = {}
     spoken = agent_records(records)
@@ -72,7 +76,7 @@ def recording_of(records: Sequence[Record], agent: AgentInfo, version: str) -> R
         asked = cast("RunCreated", created.event).model_copy(update={"headers": {}})
         runs.append(RecordedRun(cause=asked.cause, input=asked, events=events))
     coded = {name: base64.b64encode(data).decode() for name, data in sorted(files.items())}
-    return Recording(babelgate=version, agent=agent, runs=tuple(runs), files=coded)
+    return Recording(babelgate=version, agent=agent, runs=tuple(runs), files=coded, wire=wire or {})
 
 
 def _collect_files(values: Iterable[object], found: dict[str, bytes]) -> None:

@@ -145,8 +145,50 @@ def test_a_key_that_an_agent_says_again_is_not_recorded(tmp_path: Path) -> None:
     assert code == 0, errors
     text = (tmp_path / "run.json").read_text(encoding="utf-8")
     assert "k3y-of-mine" not in text
-    assert text.count("mine is [redacted]") == 2, "the input and the answer"
+    assert json.dumps(json.loads(text)["runs"]).count("mine is [redacted]") == 2, "the input and the answer"
+    assert "mine is [redacted]" in json.dumps(json.loads(text)["wire"])
     assert len(read_recording(tmp_path / "run.json").runs) == 1, "a header's value may be a word of the format"
+
+
+def test_what_both_sides_said_on_the_wire_is_recorded(tmp_path: Path) -> None:
+    with served(tmp_path, BABELGATE_KEYS='{"alice": "k3y-of-mine"}') as gateway:
+        headers = ("--header", "Authorization: Bearer k3y-of-mine", "--answer", "Ada k3y-of-mine")
+        code, errors = command(
+            tmp_path, "record", f"{gateway.url}/acp#ask", "Hi", *headers, "--as", "a2a", "--out", "run.json"
+        )
+    assert code == 0, errors
+    text = (tmp_path / "run.json").read_text(encoding="utf-8")
+    assert "k3y-of-mine" not in text
+    exchanges = json.loads(text)["wire"]["exchanges"]
+    callers, agents = ([each for each in exchanges if each["side"] == side] for side in ("caller", "agent"))
+    assert [json.loads(each["body"])["method"] for each in callers if each["body"]] == ["SendStreamingMessage"] * 2
+    assert [each["url"].startswith(f"{gateway.url}/acp/runs") for each in agents] == [True, True]
+    assert "run.awaiting" in agents[0]["answer"]["events"][-1]["text"]
+    assert "TASK_STATE_COMPLETED" in callers[-1]["answer"]["events"][-1]["text"]
+    assert len(read_recording(tmp_path / "run.json").runs) == 2
+
+
+@pytest.mark.parametrize("protocol", ["acp", "a2a", "aief", "langgraph"])
+def test_the_same_is_recorded_through_every_protocol(recordings: Path, tmp_path: Path, protocol: str) -> None:
+    arguments = ("fail", "Out of paper") if protocol == "aief" else ("ask", "Hi", "--answer", "Ada")
+    code, errors = command(tmp_path, "record", *arguments, "--as", protocol, "--out", "run.json")
+    assert code == 0, errors
+    told = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
+    itself = json.loads((recordings / f"{arguments[0]}.json").read_text(encoding="utf-8"))
+    assert [_kinds(run) for run in told["runs"]] == [_kinds(run) for run in itself["runs"]]
+    assert {each["side"] for each in told["wire"]["exchanges"]} == {"caller"}
+    assert itself["wire"] == {"exchanges": []}
+
+
+def _kinds(run: Any) -> list[str]:
+    return [each["event"]["kind"] for each in run["events"]]
+
+
+def test_a_file_of_the_first_format_is_read(recordings: Path, tmp_path: Path) -> None:
+    told = json.loads((recordings / "ask.json").read_text(encoding="utf-8"))
+    del told["wire"]
+    (tmp_path / "old.json").write_text(json.dumps({**told, "format": 1}), encoding="utf-8")
+    assert read_recording(tmp_path / "old.json").runs == read_recording(recordings / "ask.json").runs
 
 
 @pytest.mark.parametrize(
@@ -166,7 +208,7 @@ def test_what_cannot_be_done_is_one_line(
 ) -> None:
     text = (recordings / "ask.json").read_text(encoding="utf-8")
     (tmp_path / "ask.json").write_text(text, encoding="utf-8")
-    (tmp_path / "newer.json").write_text(text.replace('"format": 1', '"format": 99'), encoding="utf-8")
+    (tmp_path / "newer.json").write_text(text.replace('"format": 2', '"format": 99'), encoding="utf-8")
     code, errors = command(tmp_path, *arguments)
     assert (code, len(errors.splitlines())) == (2, 1), errors
     assert words in errors

@@ -1,0 +1,176 @@
+"""What is said on the wire while `babelgate record` runs: the HTTP exchanges of all clients, as JSON without secrets.
+
+`connect` sees the exchanges of every connection that is opened in its context: those with the agent's server, and,
+where the gateway is called by a client of the command's own, those with the gateway.
+"""
+
+import json
+import time
+from collections.abc import AsyncIterator, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import httpx
+
+from adapters._client.calls import EVENT_HOOKS
+from canonical.value import JsonObject
+from conformance.wire.credentials import hide_credentials
+from conformance.wire.exchange import Exchange, Frame, Redactor
+from conformance.wire.sse import EventReader
+
+BODY: Final = 2**20
+"""Bytes of a body that are kept, and of all events of a stream together."""
+EXCHANGES: Final = 1000
+"""That are kept."""
+
+
+class WireRecorder:
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._made: dict[httpx.Request, _Heard] = {}
+        """In the order of the requests."""
+        self._missed = 0
+
+    @contextmanager
+    def connect(self) -> Generator[None]:
+        token = EVENT_HOOKS.set({"request": [self._ask], "response": [self._answer]})
+        try:
+            yield
+        finally:
+            EVENT_HOOKS.reset(token)
+
+    async def _ask(self, request: httpx.Request) -> None:
+        if len(self._made) == EXCHANGES:
+            self._missed += 1
+            return
+        self._made[request] = _Heard(request, await request.aread(), self._began)
+
+    async def _answer(self, response: httpx.Response) -> None:
+        heard = self._made.get(response.request)
+        if heard is not None:
+            heard.begin(response)
+
+    def as_json(self, gateway: str, hidden: Sequence[Mapping[str, str]], secrets: Iterable[str]) -> JsonObject:
+        """`gateway` = its URL; `hidden` = headers whose values are shown nowhere, as the secrets are not."""
+        secrets = list(secrets)
+        # A key may come back inside of JSON.
+        hide = _Hide({name.lower() for each in hidden for name in each}, [*secrets, *map(_escape, secrets)])
+        exchanges = [{"side": _side(request, gateway), **heard.as_json(hide)} for request, heard in self._made.items()]
+        return {"exchanges": exchanges, **({"missed": self._missed} if self._missed else {})}
+
+
+def _side(request: httpx.Request, gateway: str) -> str:
+    return "caller" if str(request.url).startswith(f"{gateway}/") else "agent"
+
+
+def _escape(secret: str) -> str:
+    return json.dumps(secret)[1:-1]
+
+
+class _Hide:
+    def __init__(self, headers: set[str], secrets: Sequence[str]) -> None:
+        self._headers = headers
+        self._redact = Redactor(secrets)
+        self._longest = max(map(len, secrets), default=0)
+
+    def headers(self, given: Iterable[tuple[str, str]]) -> list[list[str]]:
+        shown = self._redact.headers(given)
+        return [[name, "[redacted]" if name.lower() in self._headers else value] for name, value in shown]
+
+    def text(self, text: str, *, is_cut: bool = False) -> str:
+        """Where it was cut, it may end within a secret."""
+        text = self._redact.text(text)
+        return text[: -self._longest or None] if is_cut else text
+
+
+class _Heard:
+    """One exchange."""
+
+    def __init__(self, request: httpx.Request, body: bytes, began: float) -> None:
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
+        self._exchange = Exchange(0, request.method, hide_credentials(str(request.url)), headers, body[:BODY])
+        self._cut = max(0, len(body) - BODY)
+        self._asked = time.monotonic()
+        self._at = self._asked - began
+        self._events: EventReader | None = None
+        self._room = BODY
+        self._answer_cut = 0
+
+    def begin(self, response: httpx.Response) -> None:
+        self._exchange.status = response.status_code
+        self._exchange.response_headers = [
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw
+        ]
+        if self._exchange.is_stream:
+            self._events = EventReader()
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        response.stream = _Overheard(response.stream, self)
+
+    def hear(self, piece: bytes) -> None:
+        kept = piece[: self._room]
+        self._room -= len(kept)
+        self._answer_cut += len(piece) - len(kept)
+        if self._events is None:
+            self._exchange.content += kept
+            return
+        try:
+            self._exchange.frames += self._events.feed(kept, time.monotonic() - self._asked)
+        except UnicodeDecodeError:
+            self._answer_cut += len(kept)
+            self._room = 0
+
+    def end(self) -> None:
+        self._exchange.is_ended = True
+
+    def as_json(self, hide: _Hide) -> JsonObject:
+        exchange = self._exchange
+        shown: JsonObject = {
+            "at": _micros(self._at),
+            "method": exchange.method,
+            "url": hide.text(exchange.url),
+            "headers": hide.headers(exchange.headers),
+            "body": hide.text(_decode(exchange.body), is_cut=self._cut > 0),
+        }
+        if self._cut:
+            shown["body_cut"] = self._cut
+        if exchange.status is not None:
+            shown["answer"] = self._answer_as_json(hide)
+        return shown
+
+    def _answer_as_json(self, hide: _Hide) -> JsonObject:
+        exchange = self._exchange
+        shown: JsonObject = {"status": exchange.status, "headers": hide.headers(exchange.response_headers)}
+        if self._events is None:
+            shown["body"] = hide.text(_decode(exchange.content), is_cut=self._answer_cut > 0)
+        else:
+            shown["events"] = [_event_as_json(each, hide) for each in exchange.frames]
+        if self._answer_cut:
+            shown["cut"] = self._answer_cut
+        return {**shown, "is_ended": exchange.is_ended}
+
+
+def _event_as_json(frame: Frame, hide: _Hide) -> JsonObject:
+    return {"at": _micros(frame.at), "text": hide.text(frame.raw)}
+
+
+def _micros(seconds: float) -> int:
+    return round(seconds * 1e6)
+
+
+def _decode(content: bytes) -> str:
+    return content.decode("utf-8", errors="backslashreplace")
+
+
+class _Overheard(httpx.AsyncByteStream):
+    def __init__(self, stream: httpx.AsyncByteStream, heard: _Heard) -> None:
+        self._stream = stream
+        self._heard = heard
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._stream:
+            self._heard.hear(piece)
+            yield piece
+        self._heard.end()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
