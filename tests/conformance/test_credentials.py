@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import json
 from base64 import b64encode
 from collections.abc import AsyncGenerator
 from contextlib import chdir, redirect_stderr, redirect_stdout
@@ -153,7 +154,9 @@ async def test_a_recording_holds_no_password_and_is_made_with_it(server: str, tm
     assert code == 0, shown
     check_hidden(shown, "the terminal")
     check_files(out.parent, 1)
-    assert out.read_text(encoding="utf-8").count("mine is [redacted]") == 2
+    told = json.loads(out.read_text(encoding="utf-8"))
+    assert json.dumps(told["runs"]).count("mine is [redacted]") == 2
+    assert "mine is [redacted]" in json.dumps(told["wire"]), "what was sent, and what came back"
 
 
 async def test_what_is_refused_is_told_without_the_password(tmp_path: Path) -> None:
