@@ -16,7 +16,7 @@ front of it), `author` (what in-process agents yield), `replay`.
 
 from canonical.agent import Agent, AgentInfo, Invocation, Reattachable, Skill
 from canonical.author import Ask, Declined, Step, ToolCall
-from canonical.event import EVENT, Event, Record
+from canonical.event import Event, Record
 from canonical.fault import BLAME, Fault, FaultCode, FaultError
 from canonical.feature import FULL, Carry, Feature, dropped, lossy
 from canonical.fold import Fold
@@ -56,7 +56,6 @@ from canonical.thread import Artifact, Interrupt, Run, Task, Thread, ThreadView
 
 __all__ = (
     "BLAME",
-    "EVENT",
     "FULL",
     "Agent",
     "AgentInfo",

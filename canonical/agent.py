@@ -129,7 +129,7 @@ class Invocation:
         data = DataPart(data=self.data)
         if self.messages and self.messages[-1].role == "user":
             last = self.messages[-1]
-            return (*self.messages[:-1], last.model_copy(update={"parts": (*last.parts, data)}))
+            return (*self.messages[:-1], last.replace(parts=(*last.parts, data)))
         words = None if self.messages else prompt_of(self.data)
         if words is None:
             return (*self.messages, Message(role="user", parts=(data,)))

@@ -6,12 +6,12 @@ and nothing that changes later.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, TypeAdapter
+import msgspec
 
 from canonical.fault import Fault
-from canonical.message import Message, Part, Phase, Role
+from canonical.message import FilePart, Message, Part, Phase, Role
 from canonical.run_input import RunInput
 from canonical.state import RunReason, RunStatus, TaskState
 from canonical.value import Extra, Json, JsonObject, Value
@@ -22,18 +22,18 @@ Strategy = Literal["reject", "enqueue", "interrupt", "rollback"]
 
 
 class _Event(Value):
-    extra: Extra = Field(default_factory=dict)
+    extra: Extra = {}
 
 
 class ThreadChanged(_Event):
     """Seq 1 of every thread, and every later change of what the caller keeps on it."""
 
-    kind: Literal["thread_changed"] = "thread_changed"
-    metadata: JsonObject = Field(default_factory=dict)
+    kind: ClassVar[Literal["thread_changed"]] = "thread_changed"
+    metadata: JsonObject = {}
     """Merged into the thread's metadata."""
     ttl: int | None = None
     """Seconds."""
-    config: JsonObject = Field(default_factory=dict)
+    config: JsonObject = {}
     ephemeral: bool | None = None
     """Hidden from lists at once, and erased soon after its task has ended."""
 
@@ -41,19 +41,19 @@ class ThreadChanged(_Event):
 class LossNoted(_Event):
     """Something that the upstream's reader could not carry. A server's own losses are computed by its encoder."""
 
-    kind: Literal["loss_noted"] = "loss_noted"
+    kind: ClassVar[Literal["loss_noted"]] = "loss_noted"
     feature: str
     how: str
 
 
 class TaskCreated(_Event):
-    kind: Literal["task_created"] = "task_created"
+    kind: ClassVar[Literal["task_created"]] = "task_created"
     task_id: str
     agent: str
     continues: str | None = None
     """The terminal task that this one goes on from."""
     references: tuple[str, ...] = ()
-    metadata: JsonObject = Field(default_factory=dict)
+    metadata: JsonObject = {}
     protocol: str = ""
     version: str = ""
     stateful: bool = False
@@ -64,7 +64,7 @@ class RunCreated(RunInput):
     """A run, and what it is started with. The input's members are the event's own, so that the log reads as it did
     before there was a `RunInput`."""
 
-    kind: Literal["run_created"] = "run_created"
+    kind: ClassVar[Literal["run_created"]] = "run_created"
     run_id: str
     cause: Cause = "input"
     strategy: Strategy = "enqueue"
@@ -81,15 +81,15 @@ class RunCreated(RunInput):
         strategy: Strategy = "enqueue",
         start_after: int | None = None,
     ) -> "RunCreated":
-        return cls(run_id=run_id, cause=cause, strategy=strategy, start_after=start_after, **dict(given))
+        return cls(run_id=run_id, cause=cause, strategy=strategy, start_after=start_after, **given.members())
 
     @property
     def input(self) -> RunInput:
-        return RunInput.model_construct(**{name: getattr(self, name) for name in RunInput.model_fields})
+        return RunInput(**{name: getattr(self, name) for name in RunInput.__struct_fields__})
 
 
 class RunStarted(_Event):
-    kind: Literal["run_started"] = "run_started"
+    kind: ClassVar[Literal["run_started"]] = "run_started"
     attempt: int = 1
     node: str = ""
     goes_on: bool = False
@@ -112,14 +112,14 @@ class RunStarted(_Event):
 class UpstreamBound(_Event):
     """The upstream's own ids of this run: what resume, cancel and re-attach need."""
 
-    kind: Literal["upstream_bound"] = "upstream_bound"
+    kind: ClassVar[Literal["upstream_bound"]] = "upstream_bound"
     protocol: str
     ids: dict[str, str]
     """Some of `task`, `context`, `run`, `session`, `thread`."""
 
 
 class TaskChanged(_Event):
-    kind: Literal["task_changed"] = "task_changed"
+    kind: ClassVar[Literal["task_changed"]] = "task_changed"
     state: TaskState
     message_id: str | None = None
     fault: Fault | None = None
@@ -128,36 +128,36 @@ class TaskChanged(_Event):
 
 
 class RunEnded(_Event):
-    kind: Literal["run_ended"] = "run_ended"
+    kind: ClassVar[Literal["run_ended"]] = "run_ended"
     status: RunStatus = RunStatus.SUCCESS
     reason: RunReason = RunReason.DONE
     fault: Fault | None = None
     output: Json = None
     """Structured output, if the agent gave any."""
-    usage: JsonObject = Field(default_factory=dict)
+    usage: JsonObject = {}
 
 
 class RunRemoved(_Event):
-    kind: Literal["run_removed"] = "run_removed"
+    kind: ClassVar[Literal["run_removed"]] = "run_removed"
     run_id: str
     why: Literal["rollback", "deleted"]
 
 
 class MessageStarted(_Event):
-    kind: Literal["message_started"] = "message_started"
+    kind: ClassVar[Literal["message_started"]] = "message_started"
     message_id: str | None = None
     role: Role = "agent"
     name: str | None = None
     phase: Phase = "answer"
     node: str = ""
     ns: tuple[str, ...] = ()
-    metadata: JsonObject = Field(default_factory=dict)
+    metadata: JsonObject = {}
 
 
 class PartAdded(_Event):
     """A part of an open message: whole, unless `open`, when deltas follow until `PartEnded`."""
 
-    kind: Literal["part_added"] = "part_added"
+    kind: ClassVar[Literal["part_added"]] = "part_added"
     message_id: str | None = None
     index: int | None = None
     part: Part
@@ -165,29 +165,29 @@ class PartAdded(_Event):
 
 
 class PartDelta(_Event):
-    kind: Literal["part_delta"] = "part_delta"
+    kind: ClassVar[Literal["part_delta"]] = "part_delta"
     message_id: str | None = None
     index: int | None = None
     text: str
 
 
 class PartEnded(_Event):
-    kind: Literal["part_ended"] = "part_ended"
+    kind: ClassVar[Literal["part_ended"]] = "part_ended"
     message_id: str | None = None
     index: int | None = None
 
 
 class MessageEnded(_Event):
-    kind: Literal["message_ended"] = "message_ended"
+    kind: ClassVar[Literal["message_ended"]] = "message_ended"
     message_id: str | None = None
     finish: Literal["stop", "length", "tool_calls", "refusal"] = "stop"
-    usage: JsonObject = Field(default_factory=dict)
+    usage: JsonObject = {}
 
 
 class ToolStarted(_Event):
     """A tool that the agent itself calls."""
 
-    kind: Literal["tool_started"] = "tool_started"
+    kind: ClassVar[Literal["tool_started"]] = "tool_started"
     call_id: str | None = None
     name: str
     input: Json = None
@@ -195,7 +195,7 @@ class ToolStarted(_Event):
 
 
 class ToolEnded(_Event):
-    kind: Literal["tool_ended"] = "tool_ended"
+    kind: ClassVar[Literal["tool_ended"]] = "tool_ended"
     call_id: str | None = None
     name: str
     output: Json = None
@@ -203,7 +203,7 @@ class ToolEnded(_Event):
 
 
 class StepStarted(_Event):
-    kind: Literal["step_started"] = "step_started"
+    kind: ClassVar[Literal["step_started"]] = "step_started"
     step_id: str | None = None
     name: str
     node: str = ""
@@ -212,7 +212,7 @@ class StepStarted(_Event):
 
 
 class StepEnded(_Event):
-    kind: Literal["step_ended"] = "step_ended"
+    kind: ClassVar[Literal["step_ended"]] = "step_ended"
     step_id: str | None = None
     name: str
     node: str = ""
@@ -225,7 +225,7 @@ class ArtifactAdded(_Event):
     """A named output or an upload, whole or one more piece of it: with `append` the part goes to the end of what has
     the same `artifact_id`, and `last` says that no more will come."""
 
-    kind: Literal["artifact_added"] = "artifact_added"
+    kind: ClassVar[Literal["artifact_added"]] = "artifact_added"
     artifact_id: str | None = None
     name: str | None = None
     description: str | None = None
@@ -235,16 +235,16 @@ class ArtifactAdded(_Event):
     origin: Literal["caller", "agent"] = "agent"
     folder: str | None = None
     """For display only; never a path of ours."""
-    metadata: JsonObject = Field(default_factory=dict)
+    metadata: JsonObject = {}
 
 
 class InterruptRaised(_Event):
     """A question that the agent stopped for."""
 
-    kind: Literal["interrupt_raised"] = "interrupt_raised"
+    kind: ClassVar[Literal["interrupt_raised"]] = "interrupt_raised"
     interrupt_id: str | None = None
     ask: Literal["input", "approval", "auth"] = "input"
-    message: Message = Message()
+    message: Message = msgspec.field(default_factory=Message)
     value: Json = None
     answer_schema: JsonObject | None = None
     """JSON Schema of the answer."""
@@ -253,7 +253,7 @@ class InterruptRaised(_Event):
 
 
 class InterruptAnswered(_Event):
-    kind: Literal["interrupt_answered"] = "interrupt_answered"
+    kind: ClassVar[Literal["interrupt_answered"]] = "interrupt_answered"
     interrupt_id: str
     action: Literal["answer", "decline", "superseded"] = "answer"
     value: Json = None
@@ -262,7 +262,7 @@ class InterruptAnswered(_Event):
 class StateSaved(_Event):
     """A revision of the thread's values."""
 
-    kind: Literal["state_saved"] = "state_saved"
+    kind: ClassVar[Literal["state_saved"]] = "state_saved"
     checkpoint_id: str | None = None
     parent_id: str | None = None
     source: str = "loop"
@@ -278,7 +278,7 @@ class StateSaved(_Event):
 
 
 class Custom(_Event):
-    kind: Literal["custom"] = "custom"
+    kind: ClassVar[Literal["custom"]] = "custom"
     name: str = ""
     ns: tuple[str, ...] = ()
     value: Json = None
@@ -287,14 +287,14 @@ class Custom(_Event):
 class Native(_Event):
     """A fact that only the same protocol on the other side can show."""
 
-    kind: Literal["native"] = "native"
+    kind: ClassVar[Literal["native"]] = "native"
     protocol: str
     event: str
     ns: tuple[str, ...] = ()
     data: Any = None
 
 
-Event = Annotated[
+Event = (
     ThreadChanged
     | LossNoted
     | TaskCreated
@@ -318,20 +318,43 @@ Event = Annotated[
     | InterruptAnswered
     | StateSaved
     | Custom
-    | Native,
-    Field(discriminator="kind"),
-]
+    | Native
+)
 
-EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+_ENCODER = msgspec.json.Encoder()
 
 
 def encode_event(event: Event) -> bytes:
-    """An event as the log keeps it. The event's own serializer: `EVENT` would first find out again which one it is.
+    """An event as the log keeps it: JSON, without the members that say nothing beyond their defaults, and without the
+    bytes of files.
 
     Raises:
-        PydanticSerializationError: if it holds what could not be read back, as one can that was never validated.
+        TypeError, UnicodeEncodeError, RecursionError: if it holds what is no JSON. A number that is none becomes null;
+            `gateway.runs.event_check` refuses it before.
     """
-    return event.__pydantic_serializer__.to_json(event, warnings="error")
+    return _ENCODER.encode(_without_bytes(event))
+
+
+def event_of(told: JsonObject) -> Event:
+    """The event that JSON of this release's form tells of (`canonical.stored.decode_event` reads that of every
+    release).
+
+    Raises:
+        msgspec.ValidationError: if it is none.
+    """
+    return msgspec.convert(told, Event)
+
+
+def _without_bytes(event: Event) -> Event:
+    match event:
+        case PartAdded(part=FilePart(inline=bytes())) | ArtifactAdded(part=FilePart(inline=bytes())):
+            return event.replace(part=event.part.replace(inline=None))
+        case InterruptRaised():
+            return event.replace(message=event.message.without_bytes())
+        case RunCreated():
+            return event.replace(messages=tuple(message.without_bytes() for message in event.messages))
+        case _:
+            return event
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,6 @@ parses messages."""
 from enum import StrEnum
 from typing import Final, Literal
 
-from pydantic import Field
-
 from canonical.value import JsonObject, Value
 
 Blame = Literal["caller", "upstream", "us"]
@@ -82,7 +80,7 @@ class Fault(Value):
 
     code: FaultCode
     message: str
-    details: JsonObject = Field(default_factory=dict)
+    details: JsonObject = {}
     """Facts for programs: `field`, `retry_after` (seconds), `interrupts`, `reason` (as `BUSY`); what each code gives is
     up to its raiser."""
 

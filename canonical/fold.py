@@ -47,15 +47,15 @@ def thread_after(thread: Thread, record: Record) -> Thread:
     event = record.event
     match event:
         case ArtifactAdded(origin="caller") if record.run_id is None and isinstance(event.part, FilePart):
-            return replace(thread, uploads=(*thread.uploads, event.part))
+            return thread.replace(uploads=(*thread.uploads, event.part))
         case MessageStarted() if record.run_id is None:
-            return replace(thread, revised=record.seq)
+            return thread.replace(revised=record.seq)
         case StateSaved(forgets=removed_ids, parent_id=parent) if record.run_id is None and (
             removed_ids or parent is not None
         ):
-            return replace(thread, revised=record.seq)
+            return thread.replace(revised=record.seq)
         case RunCreated() if thread.uploads:  # its messages bring them
-            return replace(thread, uploads=())
+            return thread.replace(uploads=())
         case ThreadChanged():
             return _apply_thread_change(thread, record, event)
         case _:
@@ -63,8 +63,7 @@ def thread_after(thread: Thread, record: Record) -> Thread:
 
 
 def _apply_thread_change(thread: Thread, record: Record, event: ThreadChanged) -> Thread:
-    return replace(
-        thread,
+    return thread.replace(
         changed_at=record.at,
         metadata={**thread.metadata, **event.metadata},
         config={**thread.config, **event.config},
@@ -95,8 +94,7 @@ def task_created(thread_id: str, record: Record, event: TaskCreated) -> Task:
 def task_after(task: Task, record: Record) -> Task:
     event = record.event
     if isinstance(event, TaskChanged):
-        return replace(
-            task,
+        return task.replace(
             state=event.state,
             changed_at=record.at,
             fault=event.fault or task.fault,
@@ -128,8 +126,7 @@ def run_after(run: Run, record: Record) -> Run:
     event = record.event
     match event:
         case RunStarted():
-            return replace(
-                run,
+            return run.replace(
                 status=RunStatus.RUNNING,
                 attempt=event.attempt,
                 started_at=record.at,
@@ -137,8 +134,7 @@ def run_after(run: Run, record: Record) -> Run:
                 loss=() if event.voids(None) else run.loss,
             )
         case RunEnded():
-            return replace(
-                run,
+            return run.replace(
                 status=event.status,
                 reason=event.reason,
                 fault=event.fault,
@@ -148,11 +144,11 @@ def run_after(run: Run, record: Record) -> Run:
                 last_seq=record.seq,
             )
         case RunRemoved() if event.run_id == run.run_id:
-            return replace(run, removed=True)
+            return run.replace(removed=True)
         case LossNoted():
-            return replace(run, loss=(*run.loss, Loss(feature=event.feature, how=event.how)), last_seq=record.seq)
+            return run.replace(loss=(*run.loss, Loss(feature=event.feature, how=event.how)), last_seq=record.seq)
         case UpstreamBound():
-            return replace(run, upstream={**run.upstream, **event.ids})
+            return run.replace(upstream={**run.upstream, **event.ids})
         case _:
             return run
 
@@ -173,16 +169,16 @@ def interrupt_raised(record: Record, event: InterruptRaised) -> Interrupt:
 
 
 def interrupt_after(interrupt: Interrupt, event: InterruptAnswered) -> Interrupt:
-    return replace(interrupt, action=event.action, answer=event.value)
+    return interrupt.replace(action=event.action, answer=event.value)
 
 
 def extend_part(part: Part, text: str) -> Part:
     """The part with a delta's text at its end."""
     match part:
         case TextPart() | ReasoningPart() | RefusalPart():
-            return part.model_copy(update={"text": part.text + text})
+            return part.replace(text=part.text + text)
         case ToolCallPart():
-            return part.model_copy(update={"arguments": part.arguments + text})
+            return part.replace(arguments=part.arguments + text)
         case _:
             return part
 
@@ -213,7 +209,7 @@ class _OpenMessage:
         for index, pieces in self.deltas.items():
             self.parts[index] = extend_part(self.parts[index], "".join(pieces))
         self.deltas.clear()
-        made = self.message.model_copy(update={"parts": tuple(self.parts)})
+        made = self.message.replace(parts=tuple(self.parts))
         if self.ended:
             self.whole = made
         return made
@@ -351,9 +347,7 @@ class Fold:
             case MessageEnded():
                 said.ended = True
                 if event.extra:
-                    said.message = said.message.model_copy(
-                        update={"extra": _merge_extra(said.message.extra, event.extra)}
-                    )
+                    said.message = said.message.replace(extra=_merge_extra(said.message.extra, event.extra))
                 said.value()  # now, because copies share it from here on, and may be looked at side by side
 
     def _artifact(self, event: ArtifactAdded, record: Record) -> None:
@@ -361,9 +355,7 @@ class Fold:
         self.size += _THING + len(encode_event(event))
         before = self.artifacts.get(artifact_id)
         if before is not None and event.append:
-            self.artifacts[artifact_id] = before.model_copy(
-                update={"parts": (*before.parts, event.part), "complete": event.last}
-            )
+            self.artifacts[artifact_id] = before.replace(parts=(*before.parts, event.part), complete=event.last)
             return
         self.artifacts[artifact_id] = Artifact(
             artifact_id=event.artifact_id,

@@ -12,7 +12,7 @@ from itertools import takewhile
 from typing import Final, cast
 from uuid import NAMESPACE_OID, uuid5
 
-from pydantic_core import to_json
+import msgspec
 
 from canonical.event import (
     MessageStarted,
@@ -304,12 +304,12 @@ class StateHistory:
                 shared[name] = self._share_list(cast("list[Json]", known), cast("list[Json]", value))
             else:
                 shared[name] = value
-                self._size += len(to_json(value))
+                self._size += len(msgspec.json.encode(value))
         return (None, shared) if whole is None else (shared, delta)
 
     def _share_list(self, before: list[Json], now: list[Json]) -> list[Json]:
         kept = sum(1 for _ in takewhile(bool, map(same, before, now)))
-        self._size += len(to_json(now[kept:])) + 8 * kept
+        self._size += len(msgspec.json.encode(now[kept:])) + 8 * kept
         return [*before[:kept], *now[kept:]]
 
     def _is_stateful(self, task_id: str) -> bool:

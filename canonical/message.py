@@ -1,8 +1,6 @@
 """Messages and their parts: what callers and agents say to each other."""
 
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import ClassVar, Literal, Self
 
 from canonical.value import Extra, Json, JsonObject, Value
 
@@ -13,42 +11,51 @@ Phase = Literal["answer", "progress"]
 
 class _Part(Value):
     media_type: str | None = None
-    metadata: JsonObject = Field(default_factory=dict)
-    extra: Extra = Field(default_factory=dict)
+    metadata: JsonObject = {}
+    extra: Extra = {}
 
 
 class TextPart(_Part):
-    kind: Literal["text"] = "text"
+    kind: ClassVar[Literal["text"]] = "text"
     text: str
 
 
 class DataPart(_Part):
-    kind: Literal["data"] = "data"
+    kind: ClassVar[Literal["data"]] = "data"
     data: Json
 
 
-class FilePart(_Part):
+class FilePart(_Part, weakref=True):
     """A file, by the hash of its bytes in the artifact store (`blob`) or by URL. The bytes themselves are never in the
     log: `inline` holds them only on the way in, before the hub stores them, and on the way out, where a reader asked
     for them."""
 
-    kind: Literal["file"] = "file"
+    kind: ClassVar[Literal["file"]] = "file"
     name: str | None = None
     blob: str | None = None
     """SHA-256 of the bytes, hexadecimal."""
     size: int | None = None
     """Bytes."""
     url: str | None = None
-    inline: bytes | None = Field(default=None, exclude=True, repr=False)
+    inline: bytes | None = None
+
+    def members(self) -> JsonObject:
+        """As it is stored: without the bytes."""
+        told = super().members()
+        del told["inline"]
+        return told
+
+    def __repr__(self) -> str:
+        return f"FilePart({', '.join(f'{name}={value!r}' for name, value in self.members().items())})"
 
 
 class ReasoningPart(_Part):
-    kind: Literal["reasoning"] = "reasoning"
+    kind: ClassVar[Literal["reasoning"]] = "reasoning"
     text: str
 
 
 class RefusalPart(_Part):
-    kind: Literal["refusal"] = "refusal"
+    kind: ClassVar[Literal["refusal"]] = "refusal"
     text: str
 
 
@@ -56,7 +63,7 @@ class ToolCallPart(_Part):
     """A call of a tool. `side` says who executes it: the agent itself, or the caller, whose result is then the answer
     to an interrupt."""
 
-    kind: Literal["tool_call"] = "tool_call"
+    kind: ClassVar[Literal["tool_call"]] = "tool_call"
     call_id: str
     name: str
     arguments: str = ""
@@ -65,7 +72,7 @@ class ToolCallPart(_Part):
 
 
 class ToolResultPart(_Part):
-    kind: Literal["tool_result"] = "tool_result"
+    kind: ClassVar[Literal["tool_result"]] = "tool_result"
     call_id: str
     output: Json = None
     error: bool = False
@@ -74,7 +81,7 @@ class ToolResultPart(_Part):
 class AnnotationPart(_Part):
     """A citation. The indices count characters over all text parts of the message."""
 
-    kind: Literal["annotation"] = "annotation"
+    kind: ClassVar[Literal["annotation"]] = "annotation"
     start: int | None = None
     end: int | None = None
     url: str | None = None
@@ -82,10 +89,7 @@ class AnnotationPart(_Part):
     description: str | None = None
 
 
-Part = Annotated[
-    TextPart | DataPart | FilePart | ReasoningPart | RefusalPart | ToolCallPart | ToolResultPart | AnnotationPart,
-    Field(discriminator="kind"),
-]
+Part = TextPart | DataPart | FilePart | ReasoningPart | RefusalPart | ToolCallPart | ToolResultPart | AnnotationPart
 
 
 class Message(Value):
@@ -96,12 +100,19 @@ class Message(Value):
     """Which agent spoke, where several do."""
     phase: Phase = "answer"
     parts: tuple[Part, ...] = ()
-    metadata: JsonObject = Field(default_factory=dict)
-    extra: Extra = Field(default_factory=dict)
+    metadata: JsonObject = {}
+    extra: Extra = {}
 
     @property
     def text(self) -> str:
         return text_of(self.parts)
+
+    def without_bytes(self) -> Self:
+        """The message as it is stored: files without their bytes."""
+        if not any(isinstance(part, FilePart) and part.inline is not None for part in self.parts):
+            return self
+        parts = tuple(part.replace(inline=None) if isinstance(part, FilePart) else part for part in self.parts)
+        return self.replace(parts=parts)
 
     @classmethod
     def of(cls, text: str, role: Role = "agent", *, phase: Phase = "answer") -> "Message":

@@ -37,6 +37,7 @@ from canonical.event import (
 )
 from canonical.fault import FaultCode, FaultError
 from canonical.message import Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
+from canonical.value import to_json
 
 _BY_HUB = (ThreadChanged, TaskCreated, RunCreated, RunStarted, TaskChanged, RunEnded, RunRemoved, InterruptAnswered)
 
@@ -103,7 +104,7 @@ def same_event(said: Event, again: Event) -> bool:
         return False
     if said == again:
         return True
-    ours, theirs = said.model_dump(), again.model_dump()
+    ours, theirs = to_json(said), to_json(again)
     if "interrupt_id" in theirs:  # the hub gives a question another id where the task was asked one of that id before
         theirs["interrupt_id"] = None
     for name in _MINTED:
@@ -154,7 +155,7 @@ def _pieces(event: Event) -> Iterator[_Piece]:
             yield _Text(event.message_id, event.index, event.text)
         case PartAdded(part=TextPart() | ReasoningPart() | RefusalPart() | ToolCallPart()):
             empty, text = _split_text(event.part)
-            yield event.model_copy(update={"part": empty, "open": True})
+            yield event.replace(part=empty, open=True)
             yield _Text(event.message_id, event.index, text)
             if not event.open:
                 yield PartEnded(message_id=event.message_id, index=event.index)
@@ -165,9 +166,9 @@ def _pieces(event: Event) -> Iterator[_Piece]:
 def _split_text(part: Part) -> tuple[Part, str]:
     match part:
         case TextPart() | ReasoningPart() | RefusalPart():
-            return part.model_copy(update={"text": ""}), part.text
+            return part.replace(text=""), part.text
         case ToolCallPart():
-            return part.model_copy(update={"arguments": ""}), part.arguments
+            return part.replace(arguments=""), part.arguments
         case _:
             return part, ""
 
@@ -324,14 +325,14 @@ class ReplayCursor:
             for name in _NAMES.values()
             if (value := getattr(event, name, None)) is not None and (name, value) in self._ids
         }
-        return event.model_copy(update=known) if known else event
+        return event.replace(**known) if known else event
 
     def _nameless(self, again: Event, given: Event) -> Event:
         """Without the id that the agent gives to what begins here."""
         name = _NAMES.get(type(again))
         if not self._renames or name is None or (name, getattr(given, name)) in self._ids:
             return again
-        return again.model_copy(update={name: None})
+        return again.replace(**{name: None})
 
     def _learn(self, said: Event, given: Event) -> None:
         name = _NAMES.get(type(given))
@@ -342,7 +343,7 @@ class ReplayCursor:
 def _more(event: Event, begun: Event | None, text: str) -> Event:
     """The end of a text of which the start was repeated."""
     if isinstance(event, PartDelta):
-        return event if event.text == text else event.model_copy(update={"text": text})
+        return event if event.text == text else event.replace(text=text)
     return PartDelta(message_id=getattr(begun, "message_id", None), index=getattr(begun, "index", None), text=text)
 
 

@@ -6,8 +6,6 @@ is a field here, and is known to the adapter that reads it and to the agent that
 
 from collections.abc import Mapping
 
-from pydantic import Field
-
 from canonical.message import Message
 from canonical.value import Extra, Json, JsonObject, Value
 
@@ -20,11 +18,11 @@ class RunInput(Value):
     """Input that is no message: the keys of a LangGraph input, an AIEF additional_input."""
     checkpoint: str | None = None
     """The revision to start from (`canonical.history`); None = the newest."""
-    config: JsonObject = Field(default_factory=dict)
-    metadata: JsonObject = Field(default_factory=dict)
+    config: JsonObject = {}
+    metadata: JsonObject = {}
     """Of the run, and of the task where the run begins one."""
-    headers: Mapping[str, str] = Field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     """Of the caller's request: those that the agent's settings name are kept, for the agent's server."""
     assistant: str | None = None
     """The caller's own name of the agent or of a configuration of it."""
-    extra: Extra = Field(default_factory=dict)
+    extra: Extra = {}

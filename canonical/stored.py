@@ -6,35 +6,71 @@ see how old it is. Members that this release has no word for are not refused and
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast, get_args
 
-from pydantic import ValidationError
-from pydantic_core import from_json, to_json
+import msgspec
 
-from canonical.event import EVENT, Event
+from canonical.event import Event
+from canonical.fault import Fault
+from canonical.message import Message, Part
 from canonical.value import JsonObject, Value
+
+V = TypeVar("V", bound=Value)
 
 UNKNOWN: Final = "babelgate"
 """Where in `extra` they are. No protocol has this name, so no view shows them."""
+
+_EVENT: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(Event)
+_ENCODER: Final = msgspec.json.Encoder()
+_EVENTS: Final[Mapping[str, type[Value]]] = {each.kind: each for each in get_args(Event)}
+_PARTS: Final[Mapping[str, type[Value]]] = {each.kind: each for each in get_args(Part)}
+_MEMBERS: Final[Mapping[str, Mapping[str, type[Value]] | type[Value]]] = {
+    "part": _PARTS,
+    "parts": _PARTS,
+    "message": Message,
+    "messages": Message,
+    "uploads": _PARTS,
+    "fault": Fault,
+}
+"""Members that hold values, or lists of them, wherever they stand; by kind, where there are several."""
 
 
 def decode_event(body: bytes) -> Event:
     """An event as the log keeps it. What this release has written itself is read as it stands, and that is nearly all.
 
     Raises:
-        ValidationError: if it is none.
+        msgspec.DecodeError: if it is none.
     """
     try:
-        return EVENT.validate_json(body)
-    except ValidationError:
-        event, _ = _keep_unknown(EVENT.validate_json(_upgrade_event(body), extra="allow"))
-        return cast("Event", event)
-
-
-def _upgrade_event(body: bytes) -> bytes:
-    event: JsonObject = from_json(body)
+        return _EVENT.decode(body)
+    except msgspec.ValidationError:
+        told = msgspec.json.decode(body)
+        if not isinstance(told, dict):
+            raise
+    event = cast("JsonObject", told)
     change = _CHANGED.get(str(event.get("kind")))
-    return body if change is None else to_json(change(event))
+    known, _ = _keep_unknown(event if change is None else change(event), _EVENTS)
+    return msgspec.convert(known, Event)
+
+
+def decode_snapshot(kind: type[V], body: bytes) -> V:
+    """A thread, a task, a run, a question or a file as its row keeps it. What another release has said in it beyond
+    that is in the log.
+
+    Raises:
+        msgspec.DecodeError: if it is none.
+    """
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError:
+        told: JsonObject = msgspec.json.decode(body)
+        known = {name: _known_member(name, told[name])[0] for name in _fields(kind) if name in told}
+        return msgspec.convert(known, kind)
+
+
+def encode_snapshot(value: object) -> bytes:
+    """A thread, a task, a run, a question or a file, as its row keeps it."""
+    return _ENCODER.encode(value)
 
 
 def _run_created(event: JsonObject) -> JsonObject:
@@ -46,18 +82,39 @@ _CHANGED: Final[Mapping[str, Callable[[JsonObject], JsonObject]]] = {"run_create
 """By kind of event, what makes today's form of what was written before."""
 
 
-def _keep_unknown(value: Any) -> tuple[Any, JsonObject]:
-    """The value, with what is unknown in it where it can be kept; and what is left, for the value around it to keep. An
-    event has `extra`, so nothing is left of one."""
-    if isinstance(value, tuple):
-        items = [_keep_unknown(item) for item in cast("tuple[Any, ...]", value)]
-        return tuple(item for item, _ in items), {str(number): left for number, (_, left) in enumerate(items) if left}
-    if not isinstance(value, Value):
-        return value, {}
-    told = {name: _keep_unknown(getattr(value, name)) for name in type(value).model_fields}
-    members = {name: member for name, (member, _) in told.items()}
-    unknown = {**(value.__pydantic_extra__ or {}), **{name: left for name, (_, left) in told.items() if left}}
-    if unknown and "extra" in members:
-        members["extra"] = {**members["extra"], UNKNOWN: {**members["extra"].get(UNKNOWN, {}), **unknown}}
+def _keep_unknown(told: JsonObject, types: Mapping[str, type[Value]] | type[Value]) -> tuple[JsonObject, JsonObject]:
+    """The value as JSON of this release, with what is unknown in it where it can be kept; and what is left, for the
+    value around it to keep. An event has `extra`, so nothing is left of one."""
+    kind = types if isinstance(types, type) else types.get(str(told.get("kind")))
+    if kind is None:
+        return told, {}
+    fields = _fields(kind)
+    unknown = {name: member for name, member in told.items() if name not in fields}
+    known: JsonObject = {}
+    for name, member in told.items():
+        if name in fields:
+            known[name], left = _known_member(name, member)
+            if left:
+                unknown[name] = left
+    if unknown and "extra" in fields:
+        extra: JsonObject = known.get("extra") or {}
+        known["extra"] = {**extra, UNKNOWN: {**extra.get(UNKNOWN, {}), **unknown}}
         unknown = {}
-    return type(value).model_construct(value.model_fields_set & members.keys(), **members), unknown
+    return known, unknown
+
+
+def _fields(kind: type[Value]) -> frozenset[str]:
+    tag = kind.__struct_config__.tag_field
+    return frozenset((*kind.__struct_fields__, *([tag] if tag else [])))
+
+
+def _known_member(name: str, member: Any) -> tuple[Any, JsonObject]:
+    types = _MEMBERS.get(name)
+    if types is None or not member:
+        return member, {}
+    if isinstance(member, dict):
+        return _keep_unknown(cast("JsonObject", member), types)
+    if not isinstance(member, list):
+        return member, {}
+    items = [_keep_unknown(item, types) for item in cast("list[JsonObject]", member)]
+    return [item for item, _ in items], {str(number): left for number, (_, left) in enumerate(items) if left}

@@ -4,11 +4,8 @@ They are plain values. `canonical.fold` derives them from records; the database 
 All times are microseconds since 1970, UTC.
 """
 
-from dataclasses import dataclass, field
 from typing import Literal
 from uuid import NAMESPACE_OID, uuid5
-
-from pydantic import Field
 
 from canonical.event import Cause, Strategy
 from canonical.fault import Fault
@@ -27,14 +24,13 @@ def next_run_id(stopped: str) -> str:
     return str(uuid5(NAMESPACE_OID, f"{stopped}/following"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thread:
+class Thread(Value):
     thread_id: str
     owner: str
     created_at: int
     changed_at: int
-    metadata: JsonObject = field(default_factory=dict[str, object])
-    config: JsonObject = field(default_factory=dict[str, object])
+    metadata: JsonObject = {}
+    config: JsonObject = {}
     ttl: int | None = None
     """Seconds after its last change at which it is erased."""
     ephemeral: bool = False
@@ -43,7 +39,7 @@ class Thread:
     revised: int = 0
     """Seq of the newest record by which a caller changed what was said: a message that belongs to no run, or a revision
     that leaves messages out or follows one that it names. 0 before the first."""
-    extra: JsonObject = field(default_factory=dict[str, object])
+    extra: JsonObject = {}
     """What a protocol keeps on the thread for itself, by protocol; members are replaced whole."""
 
     @property
@@ -52,8 +48,7 @@ class Thread:
         return self.ephemeral or self.ttl is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadView:
+class ThreadView(Value):
     """A thread and what follows from its runs."""
 
     thread: Thread
@@ -62,8 +57,7 @@ class ThreadView:
     """Of its newest record."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Task(Value):
     task_id: str
     thread_id: str
     agent: str
@@ -77,7 +71,7 @@ class Task:
     fault: Fault | None = None
     continues: str | None = None
     references: tuple[str, ...] = ()
-    metadata: JsonObject = field(default_factory=dict[str, object])
+    metadata: JsonObject = {}
     protocol: str = ""
     version: str = ""
     rollback: bool = False
@@ -92,14 +86,12 @@ class Task:
         return self.state in WAITING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
+class Loss(Value):
     feature: str
     how: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(Value):
     run_id: str
     task_id: str
     thread_id: str = ""
@@ -119,10 +111,10 @@ class Run:
     reason: RunReason | None = None
     fault: Fault | None = None
     output: Json = None
-    metadata: JsonObject = field(default_factory=dict[str, object])
-    usage: JsonObject = field(default_factory=dict[str, object])
+    metadata: JsonObject = {}
+    usage: JsonObject = {}
     loss: tuple[Loss, ...] = ()
-    upstream: dict[str, str] = field(default_factory=dict[str, str])
+    upstream: dict[str, str] = {}
     """The upstream's own ids of this run, as far as it has told them."""
     removed: bool = False
 
@@ -131,8 +123,7 @@ class Run:
         return self.status in ENDED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interrupt:
+class Interrupt(Value):
     """A question, open until `action` is set."""
 
     interrupt_id: str
@@ -168,8 +159,8 @@ class Artifact(Value):
     folder: str | None = None
     complete: bool = True
     created_at: int = 0
-    metadata: JsonObject = Field(default_factory=dict)
-    extra: Extra = Field(default_factory=dict)
+    metadata: JsonObject = {}
+    extra: Extra = {}
 
     @classmethod
     def of(cls, name: str, content: str | bytes, media_type: str | None = None) -> "Artifact":

@@ -443,14 +443,14 @@ class Hub:
     async def _keep_input(self, fronted: Fronted | None, given: RunInput) -> RunInput:
         """The input as it is kept: files in the store, and of the headers those that the agent's server is sent."""
         headers = _forwarded_headers(fronted, given.headers)
-        return given.model_copy(update={"headers": headers, "messages": await self._keep_files(given.messages)})
+        return given.replace(headers=headers, messages=await self._keep_files(given.messages))
 
     async def _keep_files(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """The messages with ids, and with their files in the store."""
         if not messages:
             return ()
         kept = await self._blobs.keep_all(messages)
-        return tuple(m if m.message_id else m.model_copy(update={"message_id": new_id()}) for m in kept)
+        return tuple(m if m.message_id else m.replace(message_id=new_id()) for m in kept)
 
     async def cancel(self, owner: str, task_id: str) -> Task:
         done = self.journal.write(lambda tx: command.cancel(tx, owner, task_id))
@@ -619,7 +619,7 @@ class Hub:
     async def file_pieces(self, owner: str, blob: str) -> tuple[FilePart, AsyncGenerator[bytes]]:
         found = _require_found(await self.journal.query(partial(queries.file, owner=owner, blob=blob)), "No such file")
         size = await self._blobs.size(blob)
-        return found.model_copy(update={"size": size}), self._blobs.pieces(blob)
+        return found.replace(size=size), self._blobs.pieces(blob)
 
     # Webhooks
 

@@ -308,7 +308,7 @@ class _Run:
         assert self.artifact is not None
         last = self.draw(st.booleans())
         piece = {"part": self.draw(self._artifact_parts()), "append": True, "last": last}
-        self.say(self.artifact.model_copy(update=piece))
+        self.say(self.artifact.replace(**piece))
         self.artifact = None if last else self.artifact
 
     def _artifact_parts(self) -> st.SearchStrategy[Part]:
@@ -333,7 +333,7 @@ class _Run:
             self.end_step()
         if self.artifact is not None:
             self.say(
-                self.artifact.model_copy(update={"part": TextPart(text=""), "append": True, "last": True}),
+                self.artifact.replace(part=TextPart(text=""), append=True, last=True),
             )
             self.artifact = None
 
@@ -612,7 +612,7 @@ _SAID = (
 
 def _renamed(event: Event) -> Event:
     names = {name: getattr(event, name, None) for name in ("message_id", "call_id", "step_id")}
-    return event.model_copy(update={name: f"void-{value}" for name, value in names.items() if value is not None})
+    return event.replace(**{name: f"void-{value}" for name, value in names.items() if value is not None})
 
 
 def _closings(said: Sequence[Event]) -> list[Event]:

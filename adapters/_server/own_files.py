@@ -20,7 +20,7 @@ async def resolve_own_files(hub: Hub, who: Caller, messages: Iterable[Message]) 
 async def _message(hub: Hub, who: Caller, message: Message) -> Message:
     if not any(isinstance(part, FilePart) and part.url for part in message.parts):
         return message
-    return message.model_copy(update={"parts": tuple([await _part(hub, who, part) for part in message.parts])})
+    return message.replace(parts=tuple([await _part(hub, who, part) for part in message.parts]))
 
 
 async def _part(hub: Hub, who: Caller, part: Part) -> Part:
@@ -34,7 +34,7 @@ async def _part(hub: Hub, who: Caller, part: Part) -> Part:
             raise
         return part
     told = {name: getattr(stored, name) for name in ("name", "media_type") if getattr(part, name) is None}
-    return part.model_copy(update={**told, "url": None, "blob": blob, "size": stored.size})
+    return part.replace(**told, url=None, blob=blob, size=stored.size)
 
 
 def _own(who: Caller, url: str) -> str | None:

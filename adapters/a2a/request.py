@@ -33,7 +33,7 @@ def _message(call: Invocation, parts: tuple[Part, ...]) -> Message:
     """As the caller said it last, with the parts of all it said."""
     last = call.messages[-1] if call.messages else Message()
     message_id = last.message_id or derived_id(call.run_id, "input")
-    return last.model_copy(update={"message_id": message_id, "role": "user", "parts": parts})
+    return last.replace(message_id=message_id, role="user", parts=parts)
 
 
 def _input(call: Invocation) -> tuple[Part, ...]:

@@ -234,7 +234,7 @@ class EventReader:
             return
         self._end_text()
         self._text = content_type
-        bare = part.model_copy(update={"extra": {}}) if part.extra else part
+        bare = part.replace(extra={}) if part.extra else part
         self._events.append(PartAdded(part=bare, open=True, extra=extra))
 
     def _open_message(self) -> None:
@@ -283,7 +283,7 @@ class EventReader:
             self._lose(Feature.ARTIFACT, _NO_CONTENT)
         for found in decode_part(part):
             if isinstance(found, FilePart) and not found.name:
-                found = found.model_copy(update={"name": name or None})
+                found = found.replace(name=name or None)
             self._events.append(ArtifactAdded(name=name or None, part=found))
 
     def _tool(self, step: w.Trajectory, call: ToolCallPart) -> None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from pydantic import ValidationError
+import msgspec
 
 from adapters._json import parse_json, validate
 from adapters.aief.codec import clean_folder, clean_name
@@ -247,9 +247,9 @@ def _message(text: str, more: JsonObject, *, ours: bool) -> Iterator[Event]:
 def _citations(listed: list[Any]) -> Iterator[AnnotationPart]:
     for each in listed:
         told = {name: value for name, value in _object(each).items() if name in _CITATION}
-        with suppress(ValidationError):
+        with suppress(msgspec.ValidationError):
             if told:
-                yield AnnotationPart.model_validate(told)
+                yield AnnotationPart.of_members(told)
 
 
 def _progress(more: JsonObject, *, ours: bool) -> Iterator[Event]:

@@ -67,7 +67,7 @@ class Dialogue:
     def call(self, said: str | Message | dict[str, Any] = "", cause: Cause = "input") -> Invocation:
         """Record a run and give its call, not yet made."""
         said = Message.of(said, "user") if isinstance(said, str) else said
-        messages = (said.model_copy(update={"message_id": str(uuid4())}),) if isinstance(said, Message) else ()
+        messages = (said.replace(message_id=str(uuid4())),) if isinstance(said, Message) else ()
         given = RunInput(messages=messages, data=None if isinstance(said, Message) else said)
         run = RunCreated.of(given, run_id=str(uuid4()), cause=cause)
         self._record(run, run.run_id)

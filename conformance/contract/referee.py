@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import cast, get_args
 from uuid import uuid4
 
-from canonical import EVENT, Event, Fault, FilePart, Message, Part, RunStatus
+from canonical import Event, Fault, FilePart, Message, Part, RunStatus
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -24,11 +24,14 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
     UpstreamBound,
+    encode_event,
 )
 from canonical.fold import extend_part
 from canonical.state import ENDED
+from canonical.stored import decode_event
+from canonical.value import to_json
 
-_EVENTS = get_args(get_args(Event)[0])
+_EVENTS = get_args(Event)
 _FREE = (StateSaved, Custom, Native, LossNoted, UpstreamBound)
 _OF_A_MESSAGE = (PartAdded, PartDelta, PartEnded, MessageEnded)
 _ACTIVITY = (ToolStarted, ToolEnded, StepStarted, StepEnded)
@@ -100,7 +103,8 @@ class Heard:
     @property
     def words(self) -> list[object]:
         """What was said, without ids: equal for two runs that said the same."""
-        return [event.model_dump(exclude=_IDS) for event in self.events]
+        told = [to_json(event) for event in self.events]
+        return [{name: each for name, each in event.items() if name not in _IDS} for event in told]
 
 
 def _hash_file(event: Event, given: object) -> Event:
@@ -109,9 +113,7 @@ def _hash_file(event: Event, given: object) -> Event:
     if not isinstance(event, PartAdded | ArtifactAdded) or not isinstance(part, FilePart) or part.inline is None:
         return event
     blob = hashlib.sha256(part.inline).hexdigest()
-    return event.model_copy(
-        update={"part": part.model_copy(update={"blob": blob, "size": len(part.inline), "inline": None})}
-    )
+    return event.replace(part=part.replace(blob=blob, size=len(part.inline), inline=None))
 
 
 class Referee:
@@ -132,8 +134,8 @@ class Referee:
         if not isinstance(event, _EVENTS):
             raise Broken("events are canonical and fit into a log", f"a {type(event).__name__}")
         try:
-            told = EVENT.validate_json(EVENT.dump_json(cast("Event", event)))
-        except ValueError as error:
+            told = decode_event(encode_event(cast("Event", event)))
+        except (TypeError, ValueError) as error:
             raise Broken("events are canonical and fit into a log", f"{type(event).__name__}: {error}") from error
         if self.heard.ended is not None:
             raise Broken("nothing follows RunEnded", told.kind)
@@ -161,7 +163,7 @@ class Referee:
             case MessageStarted():
                 message_id = self._new(event.message_id)
                 self._open[message_id] = {}
-                return event.model_copy(update={"message_id": message_id})
+                return event.replace(message_id=message_id)
             case _ if isinstance(event, _OF_A_MESSAGE):
                 return self._of_a_message(event)
             case _ if isinstance(event, _ACTIVITY):
@@ -171,11 +173,11 @@ class Referee:
                 if event.append and artifact_id not in self._artifacts:
                     raise Broken("an append has something to append to", "artifact_added")
                 self._artifacts.add(artifact_id)
-                return event.model_copy(update={"artifact_id": artifact_id})
+                return event.replace(artifact_id=artifact_id)
             case InterruptRaised():
                 self._asked = True
-                said = event.message.model_copy(update={"message_id": event.message.message_id or str(uuid4())})
-                return event.model_copy(update={"interrupt_id": self._new(event.interrupt_id), "message": said})
+                said = event.message.replace(message_id=event.message.message_id or str(uuid4()))
+                return event.replace(interrupt_id=self._new(event.interrupt_id), message=said)
             case _ if isinstance(event, _FREE):
                 return event
             case _:
@@ -206,7 +208,7 @@ class Referee:
             if any(parts.values()):
                 raise Broken("a message ends after its parts", "message_ended with an open part")
             del self._open[message_id]
-            return event.model_copy(update={"message_id": message_id})
+            return event.replace(message_id=message_id)
         if isinstance(event, PartAdded):
             index = len(parts)
             if event.index not in (None, index):
@@ -219,7 +221,7 @@ class Referee:
             if not parts.get(index, False):
                 raise Broken("deltas and ends belong to an open part", event.kind)
             parts[index] = isinstance(event, PartDelta)
-        return event.model_copy(update={"message_id": message_id, "index": index})
+        return event.replace(message_id=message_id, index=index)
 
     def _activity(self, event: ToolStarted | ToolEnded | StepStarted | StepEnded) -> Event:
         tool = isinstance(event, ToolStarted | ToolEnded)
@@ -235,4 +237,4 @@ class Referee:
             made = next(found, "")
             if self._active.pop((kind, made), None) is None:
                 raise Broken("what ends has started", f"{event.kind} of {event.name}")
-        return event.model_copy(update={key: made})
+        return event.replace(**{key: made})

@@ -170,7 +170,7 @@ class _Trial:
 
     async def the_call_is_not_changed(self) -> None:
         call = self.dialogue().call(self.text)
-        configured = call.input.model_copy(update={"config": {"a": {"b": [1]}}})
+        configured = call.input.replace(config={"a": {"b": [1]}})
         call = replace(call, input=configured, metadata={"c": {"d": [2]}})
         before = copy.deepcopy((call.config, call.metadata, call.messages, call.data))
         async with asyncio.timeout(self.bound):

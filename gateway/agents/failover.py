@@ -207,7 +207,7 @@ class _FailoverRun:
                 if self._probes:
                     server.breaker.record_success()
             if isinstance(event, UpstreamBound):
-                event = event.model_copy(update={"ids": {**event.ids, "server": server.url}})
+                event = event.replace(ids={**event.ids, "server": server.url})
             return event
 
     async def _enter_server(self) -> tuple[Server, Events]:

@@ -176,7 +176,7 @@ def _apart(agents: Iterable[Fronted], taken: Container[str]) -> dict[str, Fronte
         while name in taken or name in found:
             number += 1
             name = f"{each.info.name[:58].rstrip('-_.')}-{number}"
-        found[name] = replace(each, info=each.info.model_copy(update={"name": name}))
+        found[name] = replace(each, info=each.info.replace(name=name))
     return found
 
 
@@ -199,7 +199,7 @@ async def _front(name: str, settings: AgentSettings, detector: Detector) -> Sequ
         update["description"] = settings.description
     made = replace(
         found,
-        info=found.info.model_copy(update=update),
+        info=found.info.replace(**update),
         concurrency=settings.concurrency,
         timeout=settings.timeout,
         idempotent=settings.idempotent,

@@ -22,7 +22,7 @@ from canonical.fault import FaultError
 from canonical.hub import TaskFilter
 from canonical.message import text_of
 from canonical.state import TERMINAL, RunStatus
-from canonical.value import Json
+from canonical.value import Json, to_json
 from gateway.agents.python.recording import (
     Pace,
     Recorded,
@@ -77,7 +77,7 @@ def record(target: str, text: str, out: Path, options: RecordOptions) -> int:
     with tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True) as folder:
         made = asyncio.run(_record(agent, message, options, folder))
     try:
-        told = _hide(made.model_dump(mode="json"), agent.secrets)
+        told = _hide(to_json(made), agent.secrets)
         out.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise CliError(f"--out {out}: it cannot be written: {error.strerror}", code=FAILED) from None

@@ -125,7 +125,7 @@ class Attempt:
 
     def _rename_message(self, event: Event) -> Event:
         taken = self._names.get(getattr(event, "message_id", None) or "") if self._names else None
-        return event if taken is None else event.model_copy(update={"message_id": taken})
+        return event if taken is None else event.replace(message_id=taken)
 
     @property
     def _is_reattached(self) -> bool:

@@ -1,7 +1,5 @@
 """Deletion (erasure) of threads, with all that they hold, and of runs, whose content goes while their numbers stay."""
 
-from dataclasses import replace
-
 from sqlalchemy import Connection, bindparam, select, update
 
 from canonical.event import (
@@ -27,7 +25,8 @@ from canonical.event import (
 from canonical.fault import FaultCode, FaultError
 from canonical.message import Message, TextPart
 from canonical.run_input import RunInput
-from canonical.stored import UNKNOWN, decode_event
+from canonical.stored import UNKNOWN, decode_event, decode_snapshot, encode_snapshot
+from canonical.thread import Interrupt, Run
 from gateway.storage import checkpoints
 from gateway.storage.statements import table_of
 from gateway.storage.tables import (
@@ -42,7 +41,7 @@ from gateway.storage.tables import (
     ThreadRow,
     WebhookRow,
 )
-from gateway.storage.transaction import INTERRUPT, RUN, Erased, ThreadState, Transaction, read_row
+from gateway.storage.transaction import Erased, ThreadState, Transaction
 
 
 def erase_thread(tx: Transaction, owner: str, thread_id: str) -> Erased:
@@ -111,21 +110,21 @@ def _empty_rows(connection: Connection, owner: str, run_id: str, pk: int) -> Non
     run, asked = table_of(RunRow), table_of(InterruptRow)
     mine = (run.c.owner == owner) & (run.c.run_id == run_id)
     task_id, body = connection.execute(select(run.c.task_id, run.c.body).where(mine)).one()
-    emptied_run = RUN.dump_json(replace(read_row(RUN, body), output=None, metadata={}))
+    emptied_run = encode_snapshot(decode_snapshot(Run, body).replace(output=None, metadata={}))
     connection.execute(update(run).where(mine).values(body=emptied_run))
     answered = _answered_interrupts(connection, pk, run_id)
     for interrupt_id, body in connection.execute(
         select(asked.c.interrupt_id, asked.c.body).where(asked.c.owner == owner, asked.c.task_id == task_id)
     ).all():
-        question = read_row(INTERRUPT, body)
+        question = decode_snapshot(Interrupt, body)
         if question.run_id == run_id:
-            question = replace(question, message=_empty_message(question.message), value=None)
+            question = question.replace(message=_empty_message(question.message), value=None)
         if interrupt_id in answered:
-            question = replace(question, answer=None)
+            question = question.replace(answer=None)
         connection.execute(
             update(asked)
             .where(asked.c.owner == owner, asked.c.task_id == task_id, asked.c.interrupt_id == interrupt_id)
-            .values(body=INTERRUPT.dump_json(question))
+            .values(body=encode_snapshot(question))
         )
 
 
@@ -159,43 +158,36 @@ def empty_event(event: Event) -> Event:
         case RunCreated():
             messages = tuple(_empty_message(message) for message in event.messages)
             empty = RunInput(messages=messages, checkpoint=event.checkpoint, assistant=event.assistant)
-            return event.model_copy(update=dict(empty))
+            return event.replace(**empty.members())
         case RunEnded():
-            return event.model_copy(update={"output": None, "extra": {}})
+            return event.replace(output=None, extra={})
         case MessageStarted():
-            return event.model_copy(update={"metadata": {}, "extra": {}})
+            return event.replace(metadata={}, extra={})
         case PartAdded():
-            return event.model_copy(update={"part": TextPart(text=""), "extra": {}})
+            return event.replace(part=TextPart(text=""), extra={})
         case PartDelta():
-            return event.model_copy(update={"text": "", "extra": {}})
+            return event.replace(text="", extra={})
         case ToolStarted() | StepStarted():
-            return event.model_copy(update={"input": None, "extra": {}})
+            return event.replace(input=None, extra={})
         case ToolEnded():
-            return event.model_copy(update={"output": None, "extra": {}})
+            return event.replace(output=None, extra={})
         case StepEnded():
-            return event.model_copy(update={"update": None, "extra": {}})
+            return event.replace(update=None, extra={})
         case ArtifactAdded():
-            return event.model_copy(
-                update={
-                    "name": None,
-                    "description": None,
-                    "part": TextPart(text=""),
-                    "folder": None,
-                    "metadata": {},
-                    "extra": {},
-                }
+            return event.replace(
+                name=None, description=None, part=TextPart(text=""), folder=None, metadata={}, extra={}
             )
         case InterruptRaised():
-            return event.model_copy(update={"message": _empty_message(event.message), "value": None, "extra": {}})
+            return event.replace(message=_empty_message(event.message), value=None, extra={})
         case InterruptAnswered():
-            return event.model_copy(update={"value": None, "extra": {}})
+            return event.replace(value=None, extra={})
         case StateSaved():
-            return event.model_copy(update={"values": {}, "delta": None, "extra": {}})
+            return event.replace(values={}, delta=None, extra={})
         case Custom():
-            return event.model_copy(update={"value": None, "extra": {}})
+            return event.replace(value=None, extra={})
         case Native():
-            return event.model_copy(update={"data": None, "extra": {}})
+            return event.replace(data=None, extra={})
         case _ if UNKNOWN in event.extra:
-            return event.model_copy(update={"extra": {}})
+            return event.replace(extra={})
         case _:
             return event

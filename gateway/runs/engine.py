@@ -281,7 +281,7 @@ class Engine:
 
     async def _withdraw(self, lost: Start, fronted: Fronted) -> None:
         """The upstream of a run that was being cancelled may not have heard of it: attach to it again, and leave."""
-        again = replace(lost, run=replace(lost.run, attempt=lost.run.attempt + 1))
+        again = replace(lost, run=lost.run.replace(attempt=lost.run.attempt + 1))
         events = cast("Reattachable", fronted.agent).reattach(await self._invocations.make(again, fronted.info))
         try:
             async with asyncio.timeout(self._grace):

@@ -8,9 +8,9 @@ log of a run is legal whatever the agent does.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from pydantic_core import PydanticSerializationError
+import msgspec
 
 from canonical.event import (
     ArtifactAdded,
@@ -37,6 +37,7 @@ from canonical.event import (
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.message import DataPart, FilePart, Part, ToolResultPart
 from canonical.state import RunReason, RunStatus
+from canonical.stored import decode_event
 from gateway.ids import new_id
 from gateway.storage.size import MAX_VALUES, check_size
 
@@ -172,7 +173,7 @@ class EventValidator:
             case RunStatus.SUCCESS:
                 reason, fault = RunReason.DONE, None
             case RunStatus.PAUSED if self._asked:
-                return event.model_copy(update={"status": RunStatus.SUCCESS, "reason": RunReason.DONE, "fault": None})
+                return event.replace(status=RunStatus.SUCCESS, reason=RunReason.DONE, fault=None)
             case RunStatus.CANCELLED:
                 reason = RunReason.CALLER
             case RunStatus.ERROR | RunStatus.TIMEOUT:
@@ -180,7 +181,7 @@ class EventValidator:
                 fault = fault or Fault(code=FaultCode.AGENT_FAILED, message="The agent failed")
             case status:
                 raise FaultError(FaultCode.AGENT_INVALID, f"The agent ended its run as {status} with no open question")
-        return event.model_copy(update={"reason": reason, "fault": fault})
+        return event.replace(reason=reason, fault=fault)
 
     def close(self) -> list[tuple[Event, bytes]]:
         """Events that end what is still open: parts, messages, tools, steps."""
@@ -207,8 +208,10 @@ class EventValidator:
             _check_event(event)
             self._check_size(event)
             body = encode_event(event)
-            event = type(event).__pydantic_validator__.validate_json(body)
-        except (PydanticSerializationError, RecursionError, ValueError, AttributeError, TypeError) as error:
+            event = cast("AnyEvent", decode_event(body))
+        except msgspec.ValidationError as error:
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a malformed {_kind(event)}: {error}") from error
+        except (RecursionError, ValueError, AttributeError, TypeError) as error:
             words = f"The agent gave a {_kind(event)} that is not whole, or not JSON"
             raise FaultError(FaultCode.AGENT_INVALID, words) from error
         if len(body) > self.limit:
@@ -250,7 +253,7 @@ class EventValidator:
             case InterruptRaised():
                 return self._question(event)
             case StateSaved():
-                return event if event.checkpoint_id else event.model_copy(update={"checkpoint_id": self._new_id()})
+                return event if event.checkpoint_id else event.replace(checkpoint_id=self._new_id())
             case _ if isinstance(event, _FREE):
                 return event
             case _:
@@ -265,7 +268,7 @@ class EventValidator:
                 if message_id in self._messages:
                     raise FaultError(FaultCode.AGENT_INVALID, f"The agent opened message {message_id} twice")
                 self._messages[message_id] = _Message(message_id)
-                return event.model_copy(update={"message_id": message_id, "node": event.node or self.node})
+                return event.replace(message_id=message_id, node=event.node or self.node)
             case PartAdded():
                 message = self._message(event.message_id, event.kind)
                 if event.open and event.part.kind not in _GROWING:
@@ -274,36 +277,30 @@ class EventValidator:
                 message.parts += 1
                 if event.open:
                     message.open_parts[index] = 0
-                return event.model_copy(update={"message_id": message.message_id, "index": index})
+                return event.replace(message_id=message.message_id, index=index)
             case PartEnded():
                 message = self._message(event.message_id, event.kind)
                 index = message.newest if event.index is None else event.index
                 if index is None or index not in message.open_parts:
                     raise FaultError(FaultCode.AGENT_INVALID, "The agent ended a part that is not open")
                 del message.open_parts[index]
-                return event.model_copy(update={"message_id": message.message_id, "index": index})
+                return event.replace(message_id=message.message_id, index=index)
             case MessageEnded():
                 message = self._message(event.message_id, event.kind)
                 if message.open_parts:
                     raise FaultError(FaultCode.AGENT_INVALID, "The agent ended a message with an open part")
                 del self._messages[message.message_id]
-                return event.model_copy(update={"message_id": message.message_id})
+                return event.replace(message_id=message.message_id)
 
     def _question(self, event: InterruptRaised) -> Event:
         message = event.message
         if message.message_id is None:
-            message = message.model_copy(update={"message_id": self._new_id()})
+            message = message.replace(message_id=self._new_id())
         interrupt_id = event.interrupt_id or self._new_id()
         if interrupt_id in self._asked:
             raise FaultError(FaultCode.AGENT_INVALID, f"The agent asked question {interrupt_id} twice")
         self._asked.add(interrupt_id)
-        return event.model_copy(
-            update={
-                "interrupt_id": interrupt_id,
-                "message": message,
-                "node": event.node or self.node,
-            }
-        )
+        return event.replace(interrupt_id=interrupt_id, message=message, node=event.node or self.node)
 
     def _undo(self, event: Event) -> None:
         """The event does not go into the log after all: what it opened is not open, and what it ended is."""
@@ -350,22 +347,16 @@ class EventValidator:
                 FaultCode.AGENT_INVALID,
                 f"The agent gave a part, piece by piece, that is larger than the limit of {self.limit} bytes",
             )
-        return PartDelta.model_construct(
-            kind="part_delta", extra=event.extra, message_id=message.message_id, index=index, text=event.text
-        )
+        return PartDelta(extra=event.extra, message_id=message.message_id, index=index, text=event.text)
 
     def _activity(self, event: ToolStarted | ToolEnded | StepStarted | StepEnded) -> Event:
         match event:
             case ToolStarted():
-                tool = event.model_copy(
-                    update={"call_id": event.call_id or self._new_id(), "node": event.node or self.node}
-                )
+                tool = event.replace(call_id=event.call_id or self._new_id(), node=event.node or self.node)
                 self._tools.setdefault(tool.call_id or "", tool)
                 return tool
             case StepStarted():
-                step = event.model_copy(
-                    update={"step_id": event.step_id or self._new_id(), "node": event.node or self.node}
-                )
+                step = event.replace(step_id=event.step_id or self._new_id(), node=event.node or self.node)
                 self._steps.setdefault(step.step_id or "", step)
                 return step
             case ToolEnded():
@@ -374,21 +365,21 @@ class EventValidator:
                     raise FaultError(
                         FaultCode.AGENT_INVALID, f"The agent ended tool {event.name}, which it had not started"
                     )
-                return event.model_copy(update={"call_id": call_id})
+                return event.replace(call_id=call_id)
             case StepEnded():
                 step_id = event.step_id or next((i for i, s in self._steps.items() if s.name == event.name), None)
                 if step_id is None or self._steps.pop(step_id, None) is None:
                     raise FaultError(
                         FaultCode.AGENT_INVALID, f"The agent ended step {event.name}, which it had not started"
                     )
-                return event.model_copy(update={"step_id": step_id, "node": event.node or self.node})
+                return event.replace(step_id=step_id, node=event.node or self.node)
 
     def _artifact(self, event: ArtifactAdded) -> ArtifactAdded:
         artifact_id = event.artifact_id or self._new_id()
         if event.append and artifact_id not in self._artifacts:
             raise FaultError(FaultCode.AGENT_INVALID, "The agent appended to an artifact that it had not begun")
         self._artifacts.add(artifact_id)
-        return event.model_copy(update={"artifact_id": artifact_id, "origin": "agent"})
+        return event.replace(artifact_id=artifact_id, origin="agent")
 
 
 _AGENT_EVENTS = (
@@ -411,7 +402,8 @@ def _kind(event: object) -> str:
 
 
 def _check_event(event: Event) -> None:
-    """Look into the fields that pydantic takes as they come, and would write as something else."""
+    """Look into the fields whose types do not say what they hold: what is no JSON would be written as something
+    else."""
     match event:
         case PartAdded():
             _check_part(event.part)

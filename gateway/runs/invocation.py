@@ -97,7 +97,7 @@ class Invocations:
             run_id=run.run_id,
             attempt=run.attempt,
             cause=created.cause,
-            input=created.input.model_copy(update={"messages": await self._load_all(created.messages)}),
+            input=created.input.replace(messages=await self._load_all(created.messages)),
             metadata=task.metadata,
             # The thread, the task and the run are its first three records.
             opens_thread=run.first_seq <= 3 and task.first_seq <= 2 and run.attempt <= 1,
@@ -160,7 +160,7 @@ class Invocations:
         if not any(isinstance(part, FilePart) and part.blob for part in message.parts):
             return message
         parts = [await self._blobs.load(part) if isinstance(part, FilePart) else part for part in message.parts]
-        return message.model_copy(update={"parts": tuple(parts)})
+        return message.replace(parts=tuple(parts))
 
     async def _task_records(self, start: Start) -> Sequence[Record]:
         records = await self.span(start.pk, start.task.first_seq - 1)
@@ -172,7 +172,7 @@ class Invocations:
         if not isinstance(record.event, RunCreated) or not record.event.messages:
             return record
         messages = await self._load_all(record.event.messages)
-        return replace(record, event=record.event.model_copy(update={"messages": messages}))
+        return replace(record, event=record.event.replace(messages=messages))
 
 
 def _is_first(start: Start, runs: Sequence[Run]) -> bool:

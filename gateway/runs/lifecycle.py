@@ -22,11 +22,12 @@ from canonical.event import (
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.message import FilePart, Message
 from canonical.state import RunReason, RunStatus, TaskState
+from canonical.stored import decode_snapshot, encode_snapshot
 from canonical.thread import Run, Task
 from canonical.value import Json, JsonObject
 from gateway.storage import checkpoints
 from gateway.storage.tables import BlobUseRow, RunRow
-from gateway.storage.transaction import RUN, ThreadState, Transaction, read_row, table_of
+from gateway.storage.transaction import ThreadState, Transaction, table_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ def _renumber_question(tx: Transaction, owner: str, task_id: str, asked: Interru
     number = 2
     while tx.has_asked(owner, task_id, f"{asked.interrupt_id}-{number}"):
         number += 1
-    return asked.model_copy(update={"interrupt_id": f"{asked.interrupt_id}-{number}"})
+    return asked.replace(interrupt_id=f"{asked.interrupt_id}-{number}")
 
 
 def use_blobs(tx: Transaction, state: ThreadState, messages: Sequence[Message]) -> None:
@@ -165,7 +166,8 @@ def use_blob(tx: Transaction, state: ThreadState, part: FilePart) -> None:
     seen = select(uses.c.blob).where(uses.c.thread_pk == state.pk, uses.c.blob == part.blob)
     if tx.connection.execute(seen).first() is None:
         tx.connection.execute(
-            uses.insert(), {"thread_pk": state.pk, "blob": part.blob, "body": part.model_dump_json().encode()}
+            uses.insert(),
+            {"thread_pk": state.pk, "blob": part.blob, "body": encode_snapshot(part.replace(inline=None))},
         )
 
 
@@ -312,4 +314,4 @@ def bound_runs(connection: Connection, pk: int, agent: str) -> list[Run]:
     newest = (
         select(run.c.body).where(run.c.thread_pk == pk, run.c.agent == agent).order_by(run.c.first_seq.desc()).limit(20)
     )
-    return [read_row(RUN, body) for (body,) in reversed(connection.execute(newest).all())]
+    return [decode_snapshot(Run, body) for (body,) in reversed(connection.execute(newest).all())]

@@ -132,9 +132,9 @@ class Pump:
         try:
             if isinstance(event, InterruptRaised):
                 (message,) = await self.blobs.keep_all((event.message,))
-                return event if message is event.message else event.model_copy(update={"message": message})
+                return event if message is event.message else event.replace(message=message)
             part = await self.blobs.keep(event.part)
-            return event if part is event.part else event.model_copy(update={"part": part})
+            return event if part is event.part else event.replace(part=part)
         except FaultError as error:
             if error.fault.blame == "caller":
                 raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a file: {error.fault.message}") from error

@@ -4,7 +4,7 @@ appends events. First commit wins.
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from sqlalchemy import func, select
@@ -184,10 +184,10 @@ def _with_uploads(state: ThreadState, given: RunInput, ids: Ids) -> RunInput:
         return given
     if messages and messages[-1].role == "user":
         last = messages[-1]
-        messages = (*messages[:-1], last.model_copy(update={"parts": (*last.parts, *uploads)}))
+        messages = (*messages[:-1], last.replace(parts=(*last.parts, *uploads)))
     else:
         messages = (*messages, Message(message_id=ids.message, role="user", parts=uploads))
-    return given.model_copy(update={"messages": messages})
+    return given.replace(messages=messages)
 
 
 def _followed_task(state: ThreadState, ask: Submission) -> Task | None:
@@ -374,4 +374,4 @@ def cancel(tx: Transaction, owner: str, task_id: str, *, rollback: bool = False)
     if stop is not None:
         return Cancelled(cancelling, stop)
     tx.append(state, TaskChanged(state=TaskState.CANCELLED), task_id=task_id)
-    return Cancelled(replace(cancelling, state=TaskState.CANCELLED, changed_at=state.at, last_seq=state.seq), None)
+    return Cancelled(cancelling.replace(state=TaskState.CANCELLED, changed_at=state.at, last_seq=state.seq), None)

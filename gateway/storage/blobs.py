@@ -132,14 +132,14 @@ class Blobs:
                 raise FaultError(FaultCode.NOT_FOUND, "No such file")
             return part
         blob = await asyncio.to_thread(self.put, part.inline)
-        return part.model_copy(update={"blob": blob, "size": len(part.inline), "inline": None})
+        return part.replace(blob=blob, size=len(part.inline), inline=None)
 
     async def keep_all(self, messages: Iterable[Message]) -> tuple[Message, ...]:
         kept: list[Message] = []
         for message in messages:
             if any(isinstance(part, FilePart) for part in message.parts):
                 parts = [await self.keep(part) for part in message.parts]
-                message = message.model_copy(update={"parts": tuple(parts)})
+                message = message.replace(parts=tuple(parts))
             kept.append(message)
         return tuple(kept)
 
@@ -149,7 +149,7 @@ class Blobs:
             return part
         held = self._held.get(part.blob)
         data = await self._read(part.blob) if held is None else held.inline
-        loaded = self._held[part.blob] = part.model_copy(update={"inline": data})
+        loaded = self._held[part.blob] = part.replace(inline=data)
         return loaded
 
     async def _read(self, blob: str) -> bytes:

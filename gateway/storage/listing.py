@@ -18,12 +18,12 @@ from canonical.fault import FaultCode, FaultError
 from canonical.hub import RunFilter, TaskFilter, ThreadFilter, ThreadOrder
 from canonical.listed import Listed
 from canonical.state import ERRED, WAITING
+from canonical.stored import decode_snapshot
 from canonical.thread import Run, Task, Thread, ThreadView
 from canonical.value import contains
 from gateway.storage.journal import Journal
 from gateway.storage.statements import table_of
 from gateway.storage.tables import LIVE, OPEN, EventRow, RunRow, TaskRow, ThreadRow
-from gateway.storage.transaction import RUN, TASK, THREAD, read_row
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -86,7 +86,7 @@ def thread_by_key(connection: Connection, pk: int) -> tuple[ThreadView, int] | N
 
 
 def _view(body: bytes, status: Any, updated_at: int | None) -> ThreadView:
-    thread = read_row(THREAD, body)
+    thread = decode_snapshot(Thread, body)
     return ThreadView(thread=thread, status=status, updated_at=updated_at or thread.changed_at)
 
 
@@ -118,7 +118,7 @@ def threads(
     for pk, body, has_run in connection.execute(
         select(_THREAD.c.pk, _THREAD.c.body, ran).where(*mine).order_by(*ordered)
     ):
-        thread = read_row(THREAD, body)
+        thread = decode_snapshot(Thread, body)
         if contains(thread.metadata, where.metadata) and (has_run or _is_for_agent(thread, where)):
             if offset <= total < offset + limit:
                 places.append((pk, len(body)))
@@ -163,14 +163,14 @@ def runs(connection: Connection, owner: str, where: RunFilter, *, limit: int, of
     matching = (
         (run_id, len(body))
         for run_id, body in connection.execute(found)
-        if contains(read_row(RUN, body).metadata, where.metadata)
+        if contains(decode_snapshot(Run, body).metadata, where.metadata)
     )
     return list(islice(matching, offset, offset + limit))
 
 
 def runs_at(connection: Connection, owner: str, *, keys: Sequence[str]) -> dict[str, Run]:
     found = select(_RUN.c.run_id, _RUN.c.body).where(_RUN.c.owner == owner, _RUN.c.run_id.in_(keys))
-    return {run_id: read_row(RUN, body) for run_id, body in connection.execute(found)}
+    return {run_id: decode_snapshot(Run, body) for run_id, body in connection.execute(found)}
 
 
 def tasks(
@@ -201,7 +201,7 @@ def tasks(
 
 def tasks_at(connection: Connection, owner: str, *, keys: Sequence[str]) -> dict[str, Task]:
     found = select(_TASK.c.task_id, _TASK.c.body).where(_TASK.c.owner == owner, _TASK.c.task_id.in_(keys))
-    return {task_id: read_row(TASK, body) for task_id, body in connection.execute(found)}
+    return {task_id: decode_snapshot(Task, body) for task_id, body in connection.execute(found)}
 
 
 def _cursor(text: str) -> tuple[int, str]:

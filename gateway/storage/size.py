@@ -3,17 +3,16 @@ others."""
 
 from typing import Any, Final
 
-from pydantic import BaseModel
-
 from canonical.fault import FaultCode, FaultError
+from canonical.value import Value
 
 MAX_VALUES: Final = 200_000
 """Objects, lists and what is in them, in one thing that an agent says."""
 
 
 def check_size(limit: int, *values: object) -> None:
-    """Raises too_large where `values`, JSON and models, hold more than `limit` bytes of text. The bytes of files are
-    not counted: they are not stored with the rest."""
+    """Raises too_large where `values`, JSON and canonical values, hold more than `limit` bytes of text. The bytes of
+    files are not counted: they are not stored with the rest."""
     left = limit
     todo: list[Any] = list(values)
     while todo:
@@ -25,8 +24,8 @@ def check_size(limit: int, *values: object) -> None:
             todo += value.values()
         elif isinstance(value, list | tuple):
             todo += value
-        elif isinstance(value, BaseModel):
-            todo += vars(value).values()
+        elif isinstance(value, Value):
+            todo += [getattr(value, name) for name in value.__struct_fields__]
         if left < 0:
             raise FaultError(
                 FaultCode.TOO_LARGE, f"The input is larger than {limit} bytes, not counting files.", limit=limit

@@ -258,15 +258,15 @@ class Reader:
         match event:
             case PartAdded() | ArtifactAdded():
                 part = await self._inline(event.part)
-                return record if part is event.part else replace(record, event=event.model_copy(update={"part": part}))
+                return record if part is event.part else replace(record, event=event.replace(part=part))
             case RunCreated():
                 messages = tuple([await self._inline_message(message) for message in event.messages])
                 same = all(a is b for a, b in zip(messages, event.messages, strict=True))
-                return record if same else replace(record, event=event.model_copy(update={"messages": messages}))
+                return record if same else replace(record, event=event.replace(messages=messages))
             case InterruptRaised():
                 message = await self._inline_message(event.message)
                 same = message is event.message
-                return record if same else replace(record, event=event.model_copy(update={"message": message}))
+                return record if same else replace(record, event=event.replace(message=message))
             case _:
                 return record
 
@@ -276,7 +276,7 @@ class Reader:
     async def _inline_message(self, message: Message) -> Message:
         if not any(isinstance(part, FilePart) and part.blob for part in message.parts):
             return message
-        return message.model_copy(update={"parts": tuple([await self._inline(part) for part in message.parts])})
+        return message.replace(parts=tuple([await self._inline(part) for part in message.parts]))
 
     async def _task(self, owner: str, scope: Scope) -> Task:
         task = await self._journal.query(partial(queries.task, owner=owner, task_id=scope.id or ""))

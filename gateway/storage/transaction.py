@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
-from pydantic import TypeAdapter
 from sqlalchemy import Connection, delete, func, insert, select
 
 from canonical.event import (
@@ -36,6 +35,7 @@ from canonical.fold import (
     thread_created,
 )
 from canonical.state import RunStatus, may_become, run_may_become
+from canonical.stored import decode_event, decode_snapshot, encode_snapshot
 from canonical.thread import Interrupt, Run, Task, Thread
 from gateway.clock import Clock
 from gateway.storage.prepared import Statement
@@ -46,16 +46,7 @@ from gateway.storage.tables import (
     ThreadRow,
 )
 
-T = TypeVar("T")
-THREAD: TypeAdapter[Thread] = TypeAdapter(Thread)
-TASK: TypeAdapter[Task] = TypeAdapter(Task)
-RUN: TypeAdapter[Run] = TypeAdapter(Run)
-INTERRUPT: TypeAdapter[Interrupt] = TypeAdapter(Interrupt)
-
-
-def read_row(kind: TypeAdapter[T], body: bytes) -> T:
-    """The snapshot that a row keeps. What another release has said in it beyond that is in the log."""
-    return kind.validate_json(body, extra="ignore")
+AnyEvent = TypeVar("AnyEvent", bound=Event)
 
 
 @dataclass(slots=True, eq=False)
@@ -83,6 +74,15 @@ class ThreadState:
 
     def open_interrupts(self, task_id: str) -> list[Interrupt]:
         return [asked for asked in self.interrupts.values() if asked.task_id == task_id]
+
+
+def _read_back(event: AnyEvent) -> tuple[AnyEvent, bytes]:
+    """The event as it will be read from the log, and as it is kept there."""
+    try:
+        body = encode_event(event)
+        return cast("AnyEvent", decode_event(body)), body
+    except (ValueError, TypeError, RecursionError) as error:
+        raise FaultError(FaultCode.INVALID, f"The {event.kind} cannot be stored: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,13 +205,15 @@ class Transaction:
             self.touched += 1
 
     def create_thread(self, owner: str, thread_id: str, event: ThreadChanged) -> ThreadState:
+        """Raises FaultError: invalid, as `append`."""
+        event, body = _read_back(event)
         record = Record(1, self.now(), None, None, 0, event)
         thread = thread_after(thread_created(thread_id, owner, record), record)
         state = ThreadState(pk=self.next_pk, thread=thread)
         self.next_pk += 1
         self._states[owner, thread_id] = state
         self._rows.threads[state.pk] = (state, True)
-        self._append(state, record)
+        self._append(state, record, body)
         return state
 
     def forget_thread(self, state: ThreadState) -> None:
@@ -239,18 +241,18 @@ class Transaction:
         if not found:
             return None
         pk, body = found[0]
-        state = ThreadState(pk=pk, thread=read_row(THREAD, body))
+        state = ThreadState(pk=pk, thread=decode_snapshot(Thread, body))
         for state.seq, state.at in self.sql.head.run(self.connection, (pk,)):
             pass
         for (body,) in self.sql.open_tasks.run(self.connection, (pk,)):
-            task = read_row(TASK, body)
+            task = decode_snapshot(Task, body)
             state.tasks[task.task_id] = task
         for (body,) in self.sql.live_runs.run(self.connection, (pk,)):
-            run = read_row(RUN, body)
+            run = decode_snapshot(Run, body)
             state.runs[run.run_id] = run
             self._note_start(state, run)
         for (body,) in self.sql.open_interrupts.run(self.connection, (pk,)):
-            interrupt = read_row(INTERRUPT, body)
+            interrupt = decode_snapshot(Interrupt, body)
             state.interrupts[interrupt.task_id, interrupt.interrupt_id] = interrupt
         return state
 
@@ -261,7 +263,7 @@ class Transaction:
         if changed is not None:
             return changed[1]
         found = self.sql.task.run(self.connection, (owner, task_id))
-        return read_row(TASK, found[0][0]) if found else None
+        return decode_snapshot(Task, found[0][0]) if found else None
 
     def need_task(self, owner: str, task_id: str) -> Task:
         """Raises not_found."""
@@ -276,7 +278,7 @@ class Transaction:
         if changed is not None:
             return changed[1], changed[0].thread.thread_id
         found = self.sql.run.run(self.connection, (owner, run_id))
-        return (read_row(RUN, found[0][0]), found[0][2]) if found else None
+        return (decode_snapshot(Run, found[0][0]), found[0][2]) if found else None
 
     def has_asked(self, owner: str, task_id: str, interrupt_id: str) -> bool:
         """Whether the task has a question of this id, open or not."""
@@ -296,15 +298,20 @@ class Transaction:
         attempt: int = 0,
         body: bytes | None = None,
     ) -> Record:
-        """Add one event to the end of the thread's log. `body` is the event as JSON, if it is encoded already."""
+        """Add one event to the end of the thread's log. `body` is the event as JSON, if it is encoded and read back
+        already.
+
+        Raises:
+            FaultError: invalid, if it could not be read from the log again: what callers gave is in it as it came.
+        """
+        if body is None:
+            event, body = _read_back(event)
         record = Record(state.seq + 1, max(self.now(), state.at), task_id, run_id, attempt, event)
         self._append(state, record, body)
         self._fold(state, record)
         return record
 
-    def _append(self, state: ThreadState, record: Record, body: bytes | None = None) -> None:
-        if body is None:
-            body = encode_event(record.event)
+    def _append(self, state: ThreadState, record: Record, body: bytes) -> None:
         self.touched += 1
         state.seq, state.at = record.seq, record.at
         self._events.append((state.pk, record.seq, record.at, record.task_id, record.run_id, record.attempt, body))
@@ -393,7 +400,7 @@ class Transaction:
         changed: list[tuple[Any, ...]] = []
         for state, inserted in rows.threads.values():
             thread, pk = state.thread, state.pk
-            body = THREAD.dump_json(thread)
+            body = encode_snapshot(thread)
             if inserted:
                 owner, thread_id = thread.owner, thread.thread_id
                 span = (thread.created_at, thread.changed_at)
@@ -407,7 +414,7 @@ class Transaction:
         new: list[tuple[Any, ...]] = []
         changed: list[tuple[Any, ...]] = []
         for (owner, task_id), (state, task, inserted) in rows.tasks.items():
-            body = TASK.dump_json(task)
+            body = encode_snapshot(task)
             if inserted:
                 span = (task.created_at, task.changed_at, task.first_seq, task.last_seq)
                 place = (state.pk, task.thread_id, task.agent)
@@ -423,7 +430,7 @@ class Transaction:
         stopped: list[tuple[Any, ...]] = []
         started: list[tuple[Any, ...]] = []
         for (owner, run_id), (state, run, inserted) in rows.runs.items():
-            body, status = RUN.dump_json(run), str(run.status)
+            body, status = encode_snapshot(run), str(run.status)
             if inserted:
                 place = (state.pk, run.task_id, run.agent)
                 span = (run.created_at, run.start_after, run.first_seq, run.last_seq)
@@ -439,7 +446,7 @@ class Transaction:
         new: list[tuple[Any, ...]] = []
         changed: list[tuple[Any, ...]] = []
         for (owner, task_id, interrupt_id), (state, asked, seq) in rows.interrupts.items():
-            body = INTERRUPT.dump_json(asked)
+            body = encode_snapshot(asked)
             if seq:
                 new.append((owner, task_id, interrupt_id, state.pk, asked.run_id, seq, asked.action, body))
             else:

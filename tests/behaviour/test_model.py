@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from sqlalchemy import Connection, select
 
-from canonical import FaultCode, FaultError, Record, RunStatus, Scope, TaskState
+from canonical import FaultCode, FaultError, Record, Run, RunStatus, Scope, TaskState
 from canonical.state import ENDED, TERMINAL, WAITING
+from canonical.stored import decode_snapshot
 from gateway.hub import Hub
 from gateway.storage.tables import InterruptRow, RunRow, TaskRow
-from gateway.storage.transaction import RUN, table_of
+from gateway.storage.transaction import table_of
 from tests.gateway.hubs import OWNER, Activation, House, Scripted, answer, fronted, submit, whole, within
 from tests.gateway.invariant import check_database
 
@@ -362,7 +363,7 @@ def _rows(
 ) -> tuple[dict[str, TaskState], dict[str, tuple[RunStatus, bool]], dict[str, list[str]]]:
     """Tasks with their states, runs with what became of them, and the open questions of each task."""
     tasks = {row.task_id: TaskState(row.state) for row in connection.execute(select(_TASK.c.task_id, _TASK.c.state))}
-    runs = [RUN.validate_json(body) for (body,) in connection.execute(select(_RUN.c.body))]
+    runs = [decode_snapshot(Run, body) for (body,) in connection.execute(select(_RUN.c.body))]
     asked: dict[str, list[str]] = {}
     unanswered = select(_ASKED.c.task_id, _ASKED.c.interrupt_id).where(_ASKED.c.action.is_(None))
     for task_id, interrupt_id in connection.execute(unanswered.order_by(_ASKED.c.seq)):

@@ -1,28 +1,27 @@
 """Messages and parts."""
 
+import json
 from copy import deepcopy
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
 
 from canonical import DataPart, FilePart, Message, Part, ReasoningPart, TextPart
 from canonical.message import text_of
+from canonical.value import to_json
 from tests import strategies
-
-PART: TypeAdapter[Part] = TypeAdapter(Part)
 
 
 @given(strategies.messages(role="agent"))
 def test_a_message_comes_back_from_json(message: Message):
-    assert Message.model_validate_json(message.model_dump_json()) == message
+    assert Message.of_members(json.loads(json.dumps(to_json(message)))) == message
 
 
 @given(strategies.parts())
 def test_a_part_comes_back_from_json(part: Part):
-    assert PART.validate_json(PART.dump_json(part)) == part
+    assert type(part).of_members(json.loads(json.dumps(to_json(part)))) == part
 
 
 @given(st.lists(strategies.texts()))
@@ -42,7 +41,7 @@ def test_a_message_of_text_has_one_part():
 
 def test_a_message_cannot_be_changed():
     message: Any = Message.of("hi")
-    with pytest.raises(ValidationError, match="frozen"):
+    with pytest.raises(AttributeError, match="immutable"):
         message.role = "user"
 
 

@@ -40,12 +40,12 @@ IDS = ("message_id", "index", "call_id", "step_id", "artifact_id", "interrupt_id
 
 def without_ids(event: Event) -> Event:
     """As an agent says it that leaves ids to the hub."""
-    update: dict[str, Any] = {name: None for name in IDS if name in type(event).model_fields}
+    update: dict[str, Any] = {name: None for name in IDS if name in type(event).__struct_fields__}
     if isinstance(event, InterruptRaised):
-        update["message"] = event.message.model_copy(update={"message_id": None})
-    if "node" in type(event).model_fields:
+        update["message"] = event.message.replace(message_id=None)
+    if "node" in type(event).__struct_fields__:
         update["node"] = ""
-    return event.model_copy(update=update)
+    return event.replace(**update)
 
 
 def rest(events: Iterable[Event], said: Sequence[Event], **how: bool) -> list[Event]:
@@ -71,7 +71,7 @@ def cut(draw: Any, events: Iterable[Event]) -> list[Event]:
             continue
         places = sorted(draw(st.sets(st.integers(1, max(1, len(event.text) - 1)), max_size=3)))
         bounds = [0, *(place for place in places if place < len(event.text)), len(event.text)]
-        pieces += [event.model_copy(update={"text": event.text[a:b]}) for a, b in pairwise(bounds)]
+        pieces += [event.replace(text=event.text[a:b]) for a, b in pairwise(bounds)]
     return pieces
 
 
@@ -83,13 +83,13 @@ def content(events: Iterable[Event]) -> list[Event]:
         if isinstance(event, PartDelta):
             texts = [event] if event.text else []
         elif isinstance(event, PartAdded) and isinstance(event.part, TextPart | ReasoningPart | RefusalPart):
-            made.append(event.model_copy(update={"part": event.part.model_copy(update={"text": ""}), "open": True}))
+            made.append(event.replace(part=event.part.replace(text=""), open=True))
             texts = [PartDelta(message_id=event.message_id, index=event.index, text=event.part.text)]
             texts = texts if event.part.text else []
         else:
             made.append(event)
         if texts and isinstance(made[-1], PartDelta):
-            made[-1] = made[-1].model_copy(update={"text": made[-1].text + event.text})  # type: ignore[union-attr]
+            made[-1] = made[-1].replace(text=made[-1].text + event.text)  # type: ignore[union-attr]
         else:
             made += texts
         if isinstance(event, PartAdded) and made[-1] is not event and not event.open:

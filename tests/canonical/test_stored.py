@@ -1,17 +1,16 @@
 """Events that another release wrote are read by this one, and what it does not know of them is kept."""
 
+import json
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
-from pydantic import ValidationError
-from pydantic_core import to_json
 
 from canonical import Event, Record
 from canonical.event import LossNoted, MessageStarted, RunCreated, RunEnded, encode_event
 from canonical.fold import Fold
 from canonical.stored import UNKNOWN, decode_event
-from canonical.value import JsonObject, Value
+from canonical.value import JsonObject, Value, to_json
 from tests import strategies
 
 LATER = {"a_later_member": [{"n": 1}]}
@@ -20,7 +19,7 @@ LATER = {"a_later_member": [{"n": 1}]}
 def grown(value: Any) -> Any:
     """As JSON, with a member more in every value."""
     if isinstance(value, Value):
-        return {**{name: grown(getattr(value, name)) for name in type(value).model_fields}, **LATER}
+        return {**{name: grown(member) for name, member in value.members().items()}, **LATER}
     return [grown(item) for item in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
 
 
@@ -35,21 +34,21 @@ def count(told: Any) -> int:
 def without(value: Any) -> Any:
     """The value as if nothing had been unknown."""
     if isinstance(value, Value):
-        members = {name: without(getattr(value, name)) for name in type(value).model_fields}
+        members = {name: without(getattr(value, name)) for name in value.__struct_fields__}
         if "extra" in members:
             members["extra"] = {name: each for name, each in members["extra"].items() if name != UNKNOWN}
-        return type(value).model_construct(**members)
+        return type(value)(**members)
     return tuple(without(item) for item in cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
 @given(strategies.records())
 def test_unknown_members_change_nothing_and_are_kept_wherever_they_stand(records: list[Record]):
     for event in (record.event for record in records):
-        told = to_json(grown(event))
+        told = json.dumps(grown(event), ensure_ascii=False).encode()
         read = decode_event(told)
         assert without(read) == event
         again = encode_event(read)
-        assert count(read.model_dump()) == told.count(b"a_later_member")
+        assert count(to_json(read)) == told.count(b"a_later_member")
         assert decode_event(again) == read
 
 
@@ -85,7 +84,7 @@ def test_what_is_no_event_is_refused(body: bytes):
 
 
 def test_an_agent_still_may_not_say_what_there_is_no_word_for():
-    with pytest.raises(ValidationError):
+    with pytest.raises(TypeError):
         LossNoted(feature="a", how="b", more=1)  # type: ignore[call-arg]
     known: Event = LossNoted(feature="a", how="b")
     assert decode_event(encode_event(known)) == known

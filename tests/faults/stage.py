@@ -308,6 +308,6 @@ def _watched(stage: Stage, names: tuple[str, ...], registry: Registry) -> list[F
 
         several = [stage.proxy(name)] if wire.models else [stage.proxies["one"], stage.proxies["two"]]
         for number, proxies in enumerate(([stage.proxy(name)], several), 1):
-            info = registry.get(f"{name}.tell").info.model_copy(update={"name": f"{name}.watched.{number}"})
+            info = registry.get(f"{name}.tell").info.replace(name=f"{name}.watched.{number}")
             found.append(Fronted(info, server_pool([server(proxy) for proxy in proxies])))
     return found

@@ -38,6 +38,7 @@ from canonical.event import (
     PartDelta,
     RunEnded,
     TaskChanged,
+    encode_event,
 )
 from canonical.state import TERMINAL
 from gateway.agents.registry import Registry
@@ -412,4 +413,4 @@ def states(records: Sequence[Record], task_id: str | None = None) -> list[str]:
 
 def whole(records: Sequence[Record]) -> list[tuple[Any, ...]]:
     """Records as values that can be compared and printed."""
-    return [(r.seq, r.at, r.task_id, r.run_id, r.attempt, r.event.model_dump_json()) for r in records]
+    return [(r.seq, r.at, r.task_id, r.run_id, r.attempt, encode_event(r.event)) for r in records]

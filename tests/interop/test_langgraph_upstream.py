@@ -234,7 +234,7 @@ async def test_a_breakpoint_is_a_question_that_anything_answers(server: str) -> 
     client = Client(server, "echo")
     talk = Talk(client, bound=30)
     call = talk.call("Hi")
-    configured = call.input.model_copy(update={"config": {"interrupt_before": "*"}})
+    configured = call.input.replace(config={"interrupt_before": "*"})
     await talk.play(replace(call, input=configured))
     assert [question.value for question in talk.questions] == [{"next": ["echo"]}]
     heard = await talk.answer("go on")

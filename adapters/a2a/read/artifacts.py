@@ -47,7 +47,7 @@ def _is_shown(event: Event) -> bool:
 
 
 def _add_chunk_mark(event: Event, mark: JsonObject) -> Event:
-    return event.model_copy(update={"extra": {**event.extra, CHUNK: mark}})
+    return event.replace(extra={**event.extra, CHUNK: mark})
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ def rest(told: Sequence[MergedPart], parts: Sequence[Part]) -> list[Part] | None
 
 
 def _part(unit: MergedPart) -> Part:
-    return unit.part.model_copy(update={"text": unit.text}) if unit.grows else unit.part
+    return unit.part.replace(text=unit.text) if unit.grows else unit.part
 
 
 @dataclass(slots=True)
@@ -204,7 +204,7 @@ class ArtifactTracker:
 
 def _with_name(part: Part, name: str | None) -> Part:
     if isinstance(part, FilePart) and part.name is None and name:
-        return part.model_copy(update={"name": name})
+        return part.replace(name=name)
     return part
 
 

@@ -87,7 +87,7 @@ _REASONS: Final = {-32700: "PARSE_ERROR", -32600: "INVALID_REQUEST", -32601: "ME
 
 def _error(reply: Reply, fault: Fault, asked: str) -> Response[Any]:
     if reply.code in _REASONS:
-        fault = fault.model_copy(update={"details": {**fault.details, "a2a": _REASONS[reply.code]}})
+        fault = fault.replace(details={**fault.details, "a2a": _REASONS[reply.code]})
     body = to_json(envelope(reply.id, error=error_object(fault, _version_of(reply, asked))))
     headers = {"Retry-After": str(fault.details["retry_after"])} if "retry_after" in fault.details else {}
     # a2a-sdk 0.3.26: "Expected response header Content-Type to contain 'text/event-stream'".

@@ -232,7 +232,7 @@ class EventWriter:
         if not self._references or own.get("referenceTaskIds"):
             return message
         extra = {**message.extra, PROTOCOL: {**own, "referenceTaskIds": list(self._references)}}
-        return message.model_copy(update={"extra": extra})
+        return message.replace(extra=extra)
 
     # A run that starts over
 
@@ -358,7 +358,7 @@ class EventWriter:
         if shown.media_type is None and not shown.metadata:
             piece = TextPart(text=event.text)
         else:
-            piece = shown.model_copy(update={"text": event.text})
+            piece = shown.replace(text=event.text)
         mark = _mark(event)
         if mark is not None:
             return (*self._flush(saying), *self._as_it_came(saying, index, piece, mark))

@@ -121,7 +121,7 @@ def encode_question(event: InterruptRaised, view: View, at: int) -> JsonObject:
         parts.append(DataPart(data=event.value))
     if event.answer_schema is not None:
         parts.append(DataPart(data=event.answer_schema, media_type=_SCHEMA))
-    message = event.message.model_copy(update={"role": "agent", "parts": tuple(parts)})
+    message = event.message.replace(role="agent", parts=tuple(parts))
     return {**extra_of(event.extra), "type": "message", "message": encode_message(message, view, at).model_dump()}
 
 
@@ -144,7 +144,7 @@ def decode_question(await_request: JsonObject | None, *, agent: str | None = Non
     data = [part.data for part in parts if isinstance(part, DataPart)]
     # Whatever role it is asked in (the SDK's default is `user`), it is the agent that asks.
     own = {**message.extra, _MESSAGE: {**message.extra.get(_MESSAGE, {}), "role": told.role}}
-    question = message.model_copy(update={"role": "agent", "parts": tuple(parts), "extra": own})
+    question = message.replace(role="agent", parts=tuple(parts), extra=own)
     more = {name: value for name, value in request.items() if name not in ("type", "message")}
     return InterruptRaised(
         message=question,
@@ -172,7 +172,7 @@ def decode_answer(await_resume: JsonObject) -> tuple[Json, Message]:
     allows any object: one that holds no message is the value itself. Raises invalid."""
     if await_resume.get("type") == "message" or isinstance(await_resume.get("message"), dict):
         message = decode_message(validate(w.Message, await_resume.get("message")))
-        message = message.model_copy(update={"role": "user", "name": None})
+        message = message.replace(role="user", name=None)
         data = [part.data for part in message.parts if isinstance(part, DataPart)]
         return data[0] if len(data) == 1 and not message.text else message.text, message
     value: Json = await_resume
@@ -186,5 +186,5 @@ def encode_input(call: Invocation, view: View) -> list[w.Message]:
     for message in (*call.history, *call.input_messages):
         # ACP has no system role: an instruction is the user's.
         role: Role = "agent" if message.role == "agent" else "user"
-        made.append(encode_message(message.model_copy(update={"role": role}), view))
+        made.append(encode_message(message.replace(role=role), view))
     return made

@@ -264,8 +264,8 @@ def decode_part(part: w.MessagePart, index: int = 0) -> list[Part]:
     first, *others = found or [TextPart(text="")]
     extra = _extra(part, first)
     return [
-        first.model_copy(update={"extra": extra}) if extra else first,
-        *(other.model_copy(update={"extra": part_extra(None)}) for other in others),
+        first.replace(extra=extra) if extra else first,
+        *(other.replace(extra=part_extra(None)) for other in others),
     ]
 
 

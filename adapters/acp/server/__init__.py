@@ -403,7 +403,7 @@ class Server:
             wire = validate(w.Message, await budget.parse_message(await self._hub.fetch(url, budget.receive)))
         message = decode_message(wire)
         own = {**extra_of(message.extra), "url": url}
-        return message.model_copy(update={"extra": {**message.extra, "acp": own}})
+        return message.replace(extra={**message.extra, "acp": own})
 
 
 class _Budget:

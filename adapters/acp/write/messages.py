@@ -360,8 +360,8 @@ def _join_parts(parts: list[Part]) -> list[Part]:
         return parts
     texts = [part.text for part in parts if isinstance(part, TextPart)]
     if len(texts) == len(parts):
-        return [first.model_copy(update={"text": "".join(texts)})]
+        return [first.replace(text="".join(texts))]
     files = [part.inline for part in parts if isinstance(part, FilePart) and part.inline is not None]
     if len(files) == len(parts):
-        return [first.model_copy(update={"inline": b"".join(files)})]
+        return [first.replace(inline=b"".join(files))]
     return parts

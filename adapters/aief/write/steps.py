@@ -236,7 +236,8 @@ class RunSteps:
             case ToolResultPart():
                 self._tool(part.call_id, said_in=message_id)["error" if part.error else "output"] = part.output
             case AnnotationPart():
-                about = part.model_dump(include={"start", "end", "url", "title", "description"}, exclude_none=True)
+                named = {name: getattr(part, name) for name in ("start", "end", "url", "title", "description")}
+                about = {name: value for name, value in named.items() if value is not None}
                 segment.cite(message_id, about)
 
     def _grow(self, message_id: str, part: Part, text: str) -> None:

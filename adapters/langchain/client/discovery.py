@@ -60,7 +60,7 @@ async def _graphs(upstream: HttpClient) -> list[AgentInfo]:
                 schemas = decode_schemas(await upstream.get(f"/assistants/{called}/schemas"))
         except FaultError:  # a graph that cannot be drawn can be called all the same
             return info
-        return info.model_copy(update={"schemas": schemas})
+        return info.replace(schemas=schemas)
 
     some = await asyncio.gather(*(add_schemas(called, info) for called, info in found[:DESCRIBED]))
     return [*some, *(info for _, info in found[DESCRIBED:])]

@@ -1,7 +1,6 @@
 """Join a run (`/join`, `/stream`): wait for its end, follow its stream; and follow a thread from run to run."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from litestar import Response, get
@@ -67,7 +66,7 @@ class Joins:
         if run.has_ended:
             # In one piece, with headers that are known by now: nobody waits.
             body, unsaid = await self._wait_for_run(outcome, owner, run, dialect)
-            return answer(body, headers=ids(replace(run, loss=(*run.loss, *unsaid))) | paths)
+            return answer(body, headers=ids(run.replace(loss=(*run.loss, *unsaid))) | paths)
         left = canceller(self._hub, owner, run.run_id, _cancels(request))
         pieces = keep_alive(lambda: self._wait_for_run(result, owner, run, dialect))
         return Pieces(DisconnectNotifier(pieces, left), ids(run) | paths)

@@ -1,6 +1,5 @@
 """Finding what a request names: agents, threads and runs, and in the protocol's words that they are not there."""
 
-from dataclasses import replace
 from functools import partial
 
 from adapters._server.caller import is_uuid
@@ -66,7 +65,7 @@ async def apply_task_cancel(hub: Hub, owner: str, run: Run) -> Run:
         task = await hub.task(owner, run.task_id)
     except FaultError:  # its thread was erased meanwhile
         return run
-    return replace(run, status=RunStatus.CANCELLED) if task.state is TaskState.CANCELLED else run
+    return run.replace(status=RunStatus.CANCELLED) if task.state is TaskState.CANCELLED else run
 
 
 async def read_history(hub: Hub, owner: str, thread_id: str, until: int | None = None) -> StateHistory:

@@ -4,7 +4,7 @@ that nothing on the way takes the connection for dead, and ends with the result.
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from adapters._server.encoding import encode_in_pieces
@@ -125,7 +125,7 @@ async def _encode_result(hub: Hub, owner: str, found: _Ended, dialect: Dialect) 
     if run is None or created is None or (not run.has_ended and not await _is_there(hub, owner, run)):
         return error_body("HTTPException", "404: Run not found")
     if dialect == "agent-protocol":
-        told = replace(run, loss=(*run.loss, *found.unsaid))
+        told = run.replace(loss=(*run.loss, *found.unsaid))
         return agent_protocol.encode_wait(found.history, told, created)
     if run.has_ended:
         return state.wait_result(found.history, run)

@@ -90,9 +90,9 @@ def _text(part: Part) -> str:
 def _with_text(part: Part, text: str) -> Part:
     match part:
         case TextPart() | ReasoningPart() | RefusalPart():
-            return part.model_copy(update={"text": text})
+            return part.replace(text=text)
         case ToolCallPart():
-            return part.model_copy(update={"arguments": text})
+            return part.replace(arguments=text)
         case _:
             return part
 
@@ -133,4 +133,4 @@ def _standard(part: Part) -> JsonObject:
         return {"type": "non_standard", "value": part.data}
     if isinstance(part, RefusalPart):
         return {"type": "non_standard", "value": {"type": "refusal", "refusal": part.text}}
-    return encode_block(part.model_copy(update={"extra": {}}))
+    return encode_block(part.replace(extra={}))

@@ -103,7 +103,7 @@ class MessageDecoder:
         before = self._began.get(key, 0)
         start = None if part.start is None else part.start + before
         end = None if part.end is None else part.end + before
-        self.add(part.model_copy(update={"start": start, "end": end}))
+        self.add(part.replace(start=start, end=end))
 
     def add(self, part: Part) -> None:
         self.emit(PartAdded(part=part))

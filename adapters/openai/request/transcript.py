@@ -108,7 +108,7 @@ def _append_calls(messages: list[Message], calls: tuple[ToolCallPart, ...]) -> I
     """The messages of one run, its calls in the last of them: a model says words and calls in one breath."""
     if calls:
         last = messages.pop() if messages else Message()
-        messages.append(last.model_copy(update={"parts": (*last.parts, *calls)}))
+        messages.append(last.replace(parts=(*last.parts, *calls)))
     yield from messages
 
 
@@ -128,7 +128,7 @@ def _pair_calls(messages: Sequence[Message]) -> Iterator[Message]:
             results = tuple(p for p in message.parts if isinstance(p, ToolResultPart) and p.call_id in called)
             strays = [p for p in message.parts if isinstance(p, ToolResultPart) and p.call_id not in called]
             if results:
-                yield message.model_copy(update={"parts": results})
+                yield message.replace(parts=results)
             if strays:
                 yield Message.of("\n".join(text_of_json(part.output) for part in strays), "user")
             continue
@@ -136,7 +136,7 @@ def _pair_calls(messages: Sequence[Message]) -> Iterator[Message]:
         answered = {part.call_id for part in after if isinstance(part, ToolResultPart)}
         parts = tuple(p for p in message.parts if not isinstance(p, ToolCallPart) or p.call_id in answered)
         if parts or message.role == "user":
-            yield message.model_copy(update={"parts": parts})
+            yield message.replace(parts=parts)
 
 
 def _join_results(pieces: Iterable[Message]) -> list[Message]:
@@ -144,7 +144,7 @@ def _join_results(pieces: Iterable[Message]) -> list[Message]:
     joined: list[Message] = []
     for piece in pieces:
         if joined and piece.role == joined[-1].role == "tool":
-            joined[-1] = joined[-1].model_copy(update={"parts": (*joined[-1].parts, *piece.parts)})
+            joined[-1] = joined[-1].replace(parts=(*joined[-1].parts, *piece.parts))
         else:
             joined.append(piece)
     return joined
@@ -168,7 +168,7 @@ def _piece(message: Message, parts: Sequence[Part]) -> Message:
         role = "tool"
     elif role == "tool":
         role = "user"
-    return message.model_copy(update={"role": role, "parts": tuple(parts)})
+    return message.replace(role=role, parts=tuple(parts))
 
 
 def text_of_json(value: Json) -> str:

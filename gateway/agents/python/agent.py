@@ -310,7 +310,7 @@ def _first_call(call: Invocation, story: ReplayPlan) -> Invocation:
         attempt=1,
         cause=first.cause,
         # The newest headers: what the caller's key was then may have expired.
-        input=first.input.model_copy(update={"config": first.config or call.config, "headers": call.input.headers}),
+        input=first.input.replace(config=first.config or call.config, headers=call.input.headers),
         answers=(),
         history=tuple(takewhile(lambda message: message.message_id not in story.message_ids, call.history)),
     )

@@ -4,17 +4,16 @@ import asyncio
 import base64
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, ClassVar, Final, Literal, cast
 from uuid import NAMESPACE_URL, uuid5
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import from_json
+import msgspec
 
-from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
-from canonical.event import EVENT, RunCreated, RunEnded, UpstreamBound
+from canonical import AgentInfo, Event, FaultCode, FaultError, FilePart, Invocation, Record
+from canonical.event import RunCreated, RunEnded, UpstreamBound
 from canonical.replay import agent_records
 from canonical.state import RunStatus
-from canonical.value import JsonObject
+from canonical.value import JsonObject, Value, to_json
 
 FORMAT: Final = 2
 """Of the file. A reader refuses a newer one."""
@@ -29,17 +28,13 @@ class RecordingError(Exception):
     """One line: which file, and what is wrong with it."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class RecordedEvent(_Section):
+class RecordedEvent(Value):
     at: int
     """Microseconds since the run began."""
     event: Event
 
 
-class RecordedRun(_Section):
+class RecordedRun(Value):
     cause: str
     input: RunCreated
     """What was asked. It is shown to readers: the same is said again to whatever is asked."""
@@ -47,8 +42,8 @@ class RecordedRun(_Section):
     """Of the agent, and the run's end."""
 
 
-class Recording(_Section):
-    kind: Literal["babelgate recording"] = "babelgate recording"
+class Recording(Value):
+    kind: ClassVar[Literal["babelgate recording"]] = "babelgate recording"
     format: int = FORMAT
     babelgate: str = ""
     agent: AgentInfo
@@ -73,7 +68,7 @@ def recording_of(
         said = [each for each in spoken if each.run_id == run_id and not isinstance(each.event, UpstreamBound)]
         _collect_files((each.event for each in (created, *said)), files)
         events = tuple(RecordedEvent(at=each.at - created.at, event=each.event) for each in (*said, *ended))
-        asked = cast("RunCreated", created.event).model_copy(update={"headers": {}})
+        asked = cast("RunCreated", created.event).replace(headers={})
         runs.append(RecordedRun(cause=asked.cause, input=asked, events=events))
     coded = {name: base64.b64encode(data).decode() for name, data in sorted(files.items())}
     return Recording(babelgate=version, agent=agent, runs=tuple(runs), files=coded, wire=wire or {})
@@ -81,11 +76,11 @@ def recording_of(
 
 def _collect_files(values: Iterable[object], found: dict[str, bytes]) -> None:
     for value in values:
-        if isinstance(value, BaseModel):
-            inline, blob = getattr(value, "inline", None), getattr(value, "blob", None)
-            if isinstance(inline, bytes) and isinstance(blob, str):
-                found[blob] = inline
-            _collect_files((getattr(value, name) for name in type(value).model_fields), found)
+        if isinstance(value, FilePart):
+            if value.inline is not None and value.blob is not None:
+                found[value.blob] = value.inline
+        elif isinstance(value, Value):
+            _collect_files(value.members().values(), found)
         elif isinstance(value, tuple):
             _collect_files(cast("tuple[object, ...]", value), found)
 
@@ -93,10 +88,10 @@ def _collect_files(values: Iterable[object], found: dict[str, bytes]) -> None:
 def read_recording(path: Path) -> Recording:
     """Raises RecordingError."""
     try:
-        told = from_json(path.read_bytes())
+        told = msgspec.json.decode(path.read_bytes())
     except OSError as error:
         raise RecordingError(f"{path}: it cannot be read: {error.strerror}") from None
-    except ValueError:
+    except msgspec.DecodeError:
         raise RecordingError(f"{path}: it is no recording: it is not JSON") from None
     if not isinstance(told, dict) or told.get("kind") != "babelgate recording":  # pyright: ignore[reportUnknownMemberType]
         raise RecordingError(f"{path}: it is no recording of babelgate record")
@@ -104,13 +99,11 @@ def read_recording(path: Path) -> Recording:
     if isinstance(number, int) and number > FORMAT:
         raise RecordingError(f"{path}: a newer version has written it (format {number}; this one reads {FORMAT})")
     try:
-        made = Recording.model_validate(told)
+        made = msgspec.convert(told, Recording)
         for each in made.files.values():
             base64.b64decode(each, validate=True)
-    except ValidationError as error:
-        wrong = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(map(str, wrong["loc"]))
-        raise RecordingError(f"{path}: it is no recording: {where}: {wrong['msg'].lower()}") from None
+    except msgspec.ValidationError as error:
+        raise RecordingError(f"{path}: it is no recording: {error}") from None
     except ValueError:
         raise RecordingError(f"{path}: it is no recording: a file in it is not base64") from None
     return made
@@ -120,7 +113,7 @@ class Recorded:
     """The agent of a recording: whatever it is asked, it says what it said then."""
 
     def __init__(self, recording: Recording, pace: Pace = "full") -> None:
-        self.info = recording.agent.model_copy(update={"remembers": False, "replies": False, "continuable": False})
+        self.info = recording.agent.replace(remembers=False, replies=False, continuable=False)
         self._runs = recording.runs
         self._files = {name: base64.b64decode(data) for name, data in recording.files.items()}
         self._pace: Pace = pace
@@ -142,8 +135,8 @@ class Recorded:
 
     def _say_again(self, event: Event, task_id: str) -> Event:
         """With ids of this task's own, and with the bytes of its files."""
-        told = self._renew(event.model_dump(), task_id)
-        return EVENT.validate_python(told)
+        told: JsonObject = self._renew(to_json(event), task_id)
+        return type(event).of_members(told)
 
     def _renew(self, value: Any, task_id: str) -> Any:
         """Of an event, a message, a part: what agents put into data is left as it is."""

@@ -78,7 +78,7 @@ def describe(target: object, name: str, signature: Signature | None = None) -> A
         raise TypeError(f"{name!r} is no name for an agent: it must match {AGENT_NAME.pattern}")
     info = getattr(target, "info", None)
     if isinstance(info, AgentInfo):
-        return info.model_copy(update={"name": name})
+        return info.replace(name=name)
     documented = target if inspect.isroutine(target) or isinstance(target, type) else _documented_object(target)
     paragraph = (inspect.getdoc(documented) or "").split("\n\n")[0]
     schema = None if signature is None else output_schema(signature.returns)

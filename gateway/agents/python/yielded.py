@@ -7,10 +7,11 @@ question and at the end, so that the same words make the same events when they a
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
-from typing import Any, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 from uuid import NAMESPACE_URL, uuid5
 
-from pydantic import BaseModel, ValidationError
+import msgspec
+from pydantic import BaseModel
 
 from canonical import Artifact, Ask, DataPart, Event, FaultCode, FaultError, Message, Part, Step, TextPart, ToolCall
 from canonical.event import (
@@ -39,10 +40,12 @@ MAX_DEPTH = 64
 """Of nested data: what every reader of JSON takes."""
 MAX_BITS = 4096
 """Of an integer: Python reads none of more than 4300 digits back from JSON."""
+V = TypeVar("V", bound=Value)
+
 _ENVELOPE = 4
 """Levels that a canonical value puts around the author's data: message, parts, part, data."""
 
-_PARTS = get_args(get_args(Part)[0])
+_PARTS = get_args(Part)
 _RAW = (
     MessageStarted,
     PartAdded,
@@ -63,7 +66,7 @@ _RAW = (
     RunEnded,
 )
 """Events that are an agent's to say."""
-_OF_THE_GATEWAY = tuple(set(get_args(get_args(Event)[0])) - set(_RAW))
+_OF_THE_GATEWAY = tuple(set(get_args(Event)) - set(_RAW))
 _QUESTIONS = (Ask, InterruptRaised)
 _SAYABLE = (Message, Artifact, Step, ToolCall, *_PARTS, *_RAW)
 
@@ -99,6 +102,16 @@ def as_json(value: object, depth: int = 0) -> Json:
     return _Copy().of(value, depth)
 
 
+def _check_value(value: V) -> V:
+    """Raises agent_invalid where an author's value does not hold what its type says: making one checks nothing."""
+    told = cast("dict[str, Any]", as_json(value, -_ENVELOPE))
+    try:
+        type(value).of_members(told)
+    except msgspec.ValidationError as error:
+        raise _invalid(f"a malformed {type(value).__name__}: {error}") from error
+    return value
+
+
 def _number(value: float) -> float:
     if isinstance(value, int):
         if value.bit_length() > MAX_BITS:
@@ -127,6 +140,8 @@ class _Copy:
         return self._convert_nested(value, depth)
 
     def _convert_nested(self, value: object, depth: int) -> Json:
+        if isinstance(value, Value):
+            return self.of(value.members(), depth)
         if isinstance(value, BaseModel):
             return self.of(value.model_dump(by_alias=True), depth)
         if is_dataclass(value) and not isinstance(value, type):
@@ -171,12 +186,7 @@ class YieldEncoder:
         agent_invalid."""
         if type(item) is str:
             return self._token(check_text(item))
-        try:
-            return self._say(item)
-        except ValidationError as error:
-            wrong = error.errors(include_url=False, include_context=False)[0]
-            where = ".".join(str(step) for step in wrong["loc"])
-            raise _invalid(f"a value of type {type(item).__name__} with a wrong {where}: {wrong['msg']}") from error
+        return self._say(item)
 
     def answer(self, value: object) -> list[Event]:
         """The events of a returned value: text is a whole message, other JSON the structured output. Raises
@@ -238,7 +248,7 @@ class YieldEncoder:
 
     def _say(self, item: object) -> Sequence[Event]:
         if isinstance(item, Value):
-            as_json(item.model_dump(), -_ENVELOPE)
+            _check_value(item)
         match item:
             case Message():
                 return self._say_message(item)
@@ -308,23 +318,22 @@ class YieldEncoder:
 
     def _say_step(self, step: Step) -> list[Event]:
         ended: list[Event] = [] if self._step is None else [StepEnded(name=self._step)]
-        started = StepStarted(name=step.name, input=as_json(step.input))
+        started = _check_value(StepStarted(name=step.name, input=as_json(step.input)))
         self._step = step.name
         return [*ended, started]
 
     def _say_tool_call(self, call: ToolCall) -> list[Event]:
-        started = ToolStarted(name=call.name, input=as_json(call.input))
+        started = _check_value(ToolStarted(name=call.name, input=as_json(call.input)))
         return [started, ToolEnded(name=call.name, output=as_json(call.output))]
 
     def _ask(self, ask: Ask) -> list[Event]:
-        as_json(ask.message.model_dump(), -_ENVELOPE)
         raised = InterruptRaised(
             ask=ask.kind,
             message=ask.message,
             value=as_json(ask.value),
             answer_schema=None if ask.schema is None else cast("dict[str, Any]", as_json(ask.schema)),
         )
-        return [*self.close(), raised]
+        return [*self.close(), _check_value(raised)]
 
     def _say_raw(self, event: Event) -> list[Event]:
         """An event of the author's own: what it opens may go on with tokens, and is closed like the rest. An author

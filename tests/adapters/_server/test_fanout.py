@@ -7,6 +7,7 @@ from contextlib import aclosing
 from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -210,7 +211,7 @@ async def test_a_thousand_readers_of_a_run_are_sent_frames_that_were_encoded_onc
     assert all(frames == seen[0] for frames in seen)
 
 
-def reading(protocol: str, hub: Hub, receipt: Receipt, lines: FanoutCache) -> AsyncGenerator[Sequence[bytes]]:
+def reading(protocol: str, hub: Hub, receipt: Receipt, lines: FanoutCache) -> AsyncGenerator[Sequence[Any]]:
     if protocol == "acp":
         view = View(run_id=receipt.task_id, session_id=receipt.thread_id, agent="agent")
         return AcpReading(hub, "default", [receipt.task], view, stop_after=receipt.seq).follow(lines)

@@ -27,7 +27,7 @@ T0 = 1_760_000_000_000_000
 def said(message_id: str, *parts: PartAdded) -> list[Event]:
     return [
         MessageStarted(message_id=message_id),
-        *(part.model_copy(update={"message_id": message_id}) for part in parts),
+        *(part.replace(message_id=message_id) for part in parts),
         MessageEnded(message_id=message_id),
     ]
 

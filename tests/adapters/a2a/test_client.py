@@ -91,7 +91,7 @@ async def agent(far: Far) -> AsyncGenerator[Client]:
 
 
 def call(**given: Any) -> Invocation:
-    given.setdefault("messages", (Message.of("Hello", "user").model_copy(update={"message_id": "1"}),))
+    given.setdefault("messages", (Message.of("Hello", "user").replace(message_id="1"),))
     return make(Invocation, agent="near", thread_id="t", task_id="k", run_id=RUN, **given)
 
 
@@ -107,7 +107,7 @@ def answering(*past: Event, value: Any = "Ada", **given: Any) -> Invocation:
 
     asked = [event for event in past if isinstance(event, InterruptRaised)]
     answers = tuple(InterruptAnswered(interrupt_id=each.interrupt_id or "i", value=value) for each in asked)
-    given.setdefault("messages", (Message.of(str(value), "user").model_copy(update={"message_id": "2"}),))
+    given.setdefault("messages", (Message.of(str(value), "user").replace(message_id="2"),))
     return call(cause="answer", answers=answers, upstream=IDS, past=records, **given)
 
 
@@ -483,7 +483,7 @@ async def test_a_question_pauses_and_its_answer_goes_to_the_same_task_and_contex
 
 
 async def test_an_answer_that_is_data_is_sent_as_data_however_it_was_said(far: Far, agent: Client) -> None:
-    words = (Message.of("yes", "user").model_copy(update={"message_id": "2"}),)
+    words = (Message.of("yes", "user").replace(message_id="2"),)
     await all_of(agent.run(answering(InterruptRaised(), value={"approved": True}, messages=words)))
     assert far.body("SendStreamingMessage")["message"]["parts"] == [{"data": {"approved": True}}]
 

@@ -16,10 +16,11 @@ from adapters._sse import Frames, frame
 from adapters.a2a.codec import v0_3, v0_3_rest, v1_0
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.write.task_events import EventWriter
-from canonical import EVENT, FaultError, Record
-from canonical.event import RunCreated
+from canonical import FaultError, Record
+from canonical.event import RunCreated, event_of
 from tests.adapters.a2a.log import task_of
 from tests.adapters.a2a.schema import check
+from tests.said import said
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
@@ -33,7 +34,7 @@ DIALECTS: dict[str, type[Dialect]] = {
 def log_of(case: str) -> list[Record]:
     rows: Any = json.loads((GOLDEN / case / "canonical.json").read_text())
     for row in rows:
-        row["event"] = EVENT.validate_python(row["event"])
+        row["event"] = event_of(row["event"])
     return [Record(**row) for row in rows]
 
 
@@ -60,9 +61,9 @@ def read(frames: bytes, dialect: Dialect) -> list[Any]:
         try:
             message = dialect.decode_send({"message": wire}).message
         except FaultError as error:
-            found.append({"fault": error.fault.model_dump(mode="json")})
+            found.append({"fault": error.fault.members()})
         else:
-            found.append(message.model_dump(mode="json", exclude_defaults=True))
+            found.append(said(message))
     return found
 
 

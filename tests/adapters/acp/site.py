@@ -104,10 +104,7 @@ async def opened(
     made = Settings(database=f"sqlite:///{folder}/hub.db", **settings)
     targets = {name: getattr(demo, name) for name in DEMO} | {"gated": gated} | dict(agents or {})
     known = [Fronted(*wrap(target, name)) for name, target in targets.items()]
-    known = [
-        Fronted(each.info.model_copy(update={"continuable": each.info.name in continuable}), each.agent)
-        for each in known
-    ]
+    known = [Fronted(each.info.replace(continuable=each.info.name in continuable), each.agent) for each in known]
     registry = Registry([*known, *fronted], "echo")
     hub = open_hub(made, registry, Fetcher(made.network.allow))
     await hub.start()

@@ -16,7 +16,10 @@ from adapters.acp import wire as w
 from adapters.acp.codec.messages import View
 from adapters.acp.read import EventReader, decode_event
 from adapters.acp.write.run_events import EventWriter
-from canonical import EVENT, FaultError, Record
+from canonical import FaultError, Record
+from canonical.event import event_of
+from canonical.value import to_json
+from tests.said import said
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
@@ -25,7 +28,7 @@ HEAD = "# ACP: the frames of POST /runs with mode stream, and of each resume (GE
 
 def log_of(case: str) -> list[Record]:
     rows: list[dict[str, Any]] = json.loads((GOLDEN / case / "canonical.json").read_text())
-    return [Record(event=EVENT.validate_python(row.pop("event")), **row) for row in rows]
+    return [Record(event=event_of(row.pop("event")), **row) for row in rows]
 
 
 def written(log: list[Record]) -> bytes:
@@ -44,9 +47,9 @@ def read(frames: bytes) -> list[Any]:
             found.append("resumed")
         try:
             for event in reader.read(decode_event(parse_json(each.data))):
-                found.append({"kind": event.kind, **event.model_dump(mode="json", exclude_defaults=True)})
+                found.append({"kind": event.kind, **said(event)})
         except FaultError as error:
-            found.append({"fault": error.fault.model_dump(mode="json")})
+            found.append({"fault": to_json(error.fault)})
     return found
 
 

@@ -73,7 +73,7 @@ def call(text: str | None = "Hi", **given: Any) -> Invocation:
 
 
 def answering(value: Any, asked: InterruptRaised | None = None, action: Any = "answer", **given: Any) -> Invocation:
-    question = (asked or InterruptRaised()).model_copy(update={"interrupt_id": "i"})
+    question = (asked or InterruptRaised()).replace(interrupt_id="i")
 
     async def past() -> Sequence[Record]:
         return [Record(1, 1, "k", "before", 1, question)]

@@ -12,7 +12,8 @@ import pytest
 
 from adapters.aief.codec import contents
 from adapters.aief.write.task import TaskView
-from canonical import EVENT, Record
+from canonical import Record
+from canonical.event import event_of
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
@@ -21,7 +22,7 @@ THREAD = "11111111-1111-4111-8111-111111111111"
 
 def log_of(case: str) -> list[Record]:
     rows: list[dict[str, Any]] = json.loads((GOLDEN / case / "canonical.json").read_text())
-    return [Record(event=EVENT.validate_python(row.pop("event")), **row) for row in rows]
+    return [Record(event=event_of(row.pop("event")), **row) for row in rows]
 
 
 def written(log: list[Record]) -> str:

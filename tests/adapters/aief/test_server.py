@@ -24,6 +24,7 @@ from canonical import (
 )
 from canonical.event import RunEnded
 from canonical.thread import next_run_id
+from canonical.value import to_json
 from gateway.agents.python.agent import wrap
 from gateway.fronted import Fronted
 from tests.adapters.aief.site import BOUND, NOBODY, OWNER, Site, opened, within
@@ -456,7 +457,7 @@ async def noted(site: Site, task_id: str) -> None:
     async with asyncio.timeout(BOUND):
         async for batch in site.hub.read(OWNER, Scope(task_id)):
             for record in batch:
-                if "revealed" in json.dumps(record.event.model_dump(mode="json")):
+                if "revealed" in json.dumps(to_json(record.event)):
                     return
 
 

@@ -24,6 +24,7 @@ from canonical.event import (
     StateSaved,
     UpstreamBound,
 )
+from canonical.value import to_json
 from tests.adapters.langchain.far import (
     RUN,
     STREAM,
@@ -330,7 +331,7 @@ async def test_an_error_that_no_event_told_is_found_where_the_run_is_joined(far:
 )
 async def test_a_run_that_the_server_ended_has_ended(far: Far, agent: Client, status: str, ended: RunStatus) -> None:
     far.set(RUN_PATH, run_is(status))
-    assert (await all_of(agent.run(call())))[-1].model_dump()["status"] == ended
+    assert to_json((await all_of(agent.run(call())))[-1])["status"] == ended
     assert CANCEL not in far.calls()
 
 

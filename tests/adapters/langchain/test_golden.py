@@ -17,8 +17,8 @@ from adapters.langchain.codec import agent_protocol
 from adapters.langchain.codec import state as codec
 from adapters.langchain.codec.stream_modes import Dialect, View
 from adapters.langchain.write.run_frames import EventWriter
-from canonical import EVENT, Record, StateHistory
-from canonical.event import RunCreated
+from canonical import Record, StateHistory
+from canonical.event import RunCreated, event_of
 from tests.adapters.langchain.log import EVERYTHING, small_frames
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -32,7 +32,7 @@ MODES: dict[Dialect, tuple[str, ...]] = {
 
 def log_of(case: str) -> list[Record]:
     rows: list[dict[str, Any]] = json.loads((GOLDEN / case / "canonical.json").read_text())
-    return [Record(event=EVENT.validate_python(row.pop("event")), **row) for row in rows]
+    return [Record(event=event_of(row.pop("event")), **row) for row in rows]
 
 
 def written(log: list[Record], dialect: Dialect) -> str:

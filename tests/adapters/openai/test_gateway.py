@@ -47,7 +47,7 @@ async def said(here: Running, receipt: Receipt) -> Sequence[Record]:
 
 async def say(here: Running, text: str, *parts: FilePart, thread_id: str | None = None) -> Receipt:
     message = Message.of(text, "user")
-    message = message.model_copy(update={"parts": (*message.parts, *parts)})
+    message = message.replace(parts=(*message.parts, *parts))
     receipt = await here.hub.submit(
         OWNER, Submission(agent="model", thread_id=thread_id, input=RunInput(messages=(message,)))
     )

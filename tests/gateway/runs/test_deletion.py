@@ -39,6 +39,7 @@ from canonical.event import (
     StepStarted,
     ToolEnded,
     ToolStarted,
+    encode_event,
 )
 from gateway.hub import Hub
 from gateway.runs.deletion import empty_event
@@ -406,8 +407,8 @@ EVENTS: list[Event] = [
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.kind)
 def test_an_emptied_event_keeps_its_kind_and_ids_and_nothing_that_was_said(event: Event) -> None:
-    empty = empty_event(event.model_copy(update={"extra": {"a2a": {"b": SECRET}}}))
-    assert SECRET not in empty.model_dump_json()
+    empty = empty_event(event.replace(extra={"a2a": {"b": SECRET}}))
+    assert SECRET not in encode_event(empty).decode()
     assert empty.kind == event.kind
     for name in ("run_id", "message_id", "index", "call_id", "step_id", "artifact_id", "interrupt_id", "checkpoint_id"):
         assert getattr(empty, name, None) == getattr(event, name, None)

@@ -32,7 +32,7 @@ from tests.gateway.hubs import (
 )
 
 WHOLE = RunInput(
-    messages=(Message.of("whole", "user").model_copy(update={"message_id": "m"}),),
+    messages=(Message.of("whole", "user").replace(message_id="m"),),
     data={"n": [1, None]},
     config={"tags": ["t"]},
     metadata={"customer": 7},
@@ -52,12 +52,12 @@ async def test_every_member_of_an_input_reaches_the_agent_from_memory_and_from_t
     thread_id = first.thread_id
     history = await hub.snapshot(OWNER, thread_id, StateHistory, partial(StateHistory, thread_id, OWNER))
     assert history.head is not None
-    whole = WHOLE.model_copy(update={"checkpoint": history.head.checkpoint_id})
-    assert not {name for name in RunInput.model_fields if not getattr(whole, name)}, "this test gives every member"
+    whole = WHOLE.replace(checkpoint=history.head.checkpoint_id)
+    assert not {name for name in RunInput.__struct_fields__ if not getattr(whole, name)}, "this test gives every member"
 
     at_once = await hub.submit(OWNER, Submission(agent="a", thread_id=thread_id, input=whole))
     going = await agent.called()
-    another = whole.model_copy(update={"messages": (whole.messages[0].model_copy(update={"message_id": "n"}),)})
+    another = whole.replace(messages=(whole.messages[0].replace(message_id="n"),))
     waiting = await hub.submit(OWNER, Submission(agent="a", thread_id=thread_id, input=another))
     assert going.call.input == whole
     going.end()
@@ -75,7 +75,7 @@ async def test_every_member_of_an_answers_input_reaches_the_agent(hubs: House) -
     asked = await submit(hub, "a")
     (await agent.called()).ask("q").end()
     await reaches(hub, asked, TaskState.INPUT_REQUIRED)
-    whole = WHOLE.model_copy(update={"checkpoint": "c"})
+    whole = WHOLE.replace(checkpoint="c")
     answered = await hub.answer(OWNER, Answers(task_id=asked.task_id, bare="yes", input=whole))
     going = await agent.called()
     assert (going.call.cause, going.call.input) == ("answer", whole)
@@ -86,7 +86,7 @@ async def test_every_member_of_an_answers_input_reaches_the_agent(hubs: House) -
 async def test_headers_that_the_agents_settings_do_not_name_are_not_kept(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(replace(fronted("a", agent), forward=frozenset({"x-tenant"})))
-    given = WHOLE.model_copy(update={"headers": {"x-tenant": "t", "cookie": "secret"}})
+    given = WHOLE.replace(headers={"x-tenant": "t", "cookie": "secret"})
     made = await hub.submit(OWNER, Submission(agent="a", input=given))
     going = await agent.called()
     assert going.call.input.headers == {"x-tenant": "t"}

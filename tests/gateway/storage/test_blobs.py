@@ -139,7 +139,7 @@ async def test_all_who_hold_a_file_hold_the_same_bytes(blobs: Blobs) -> None:
     part = await blobs.keep(FilePart(name="a", inline=b"abc"))
     assert isinstance(part, FilePart)
     first, *others = await asyncio.gather(*(blobs.load(part, limit=3) for _ in range(100)))
-    later = await blobs.load(part.model_copy(update={"name": "b"}), limit=3)
+    later = await blobs.load(part.replace(name="b"), limit=3)
     assert all(other.inline is first.inline for other in (*others, later))
     assert (first.name, later.name) == ("a", "b")
     blobs.path(part.blob or "").unlink()

@@ -170,7 +170,7 @@ def test_a_context_id_that_cannot_be_kept_is_rejected_and_not_replaced() -> None
     assert "contextId" in refused({"message": message(contextId="a\0b")})
 
 
-HISTORY = tuple(Message.of(str(n), "user").model_copy(update={"message_id": str(n)}) for n in range(4))
+HISTORY = tuple(Message.of(str(n), "user").replace(message_id=str(n)) for n in range(4))
 TASK = Snapshot("t", "c", Status(TaskState.WORKING, 0), (), HISTORY, {})
 
 

@@ -174,7 +174,7 @@ def test_structured_output_is_a_data_artifact_unless_it_was_said_already() -> No
 
 def test_an_artifact_in_pieces_keeps_its_pieces_and_their_marks() -> None:
     piece = ArtifactAdded(artifact_id="a", name="f", part=TextPart(text="1"), last=False)
-    log = Log(HELLO).start().add(piece, piece.model_copy(update={"append": True, "last": True})).done()
+    log = Log(HELLO).start().add(piece, piece.replace(append=True, last=True)).done()
     writer, updates = written(log.records)
     assert texts(updates) == [("1", False, False), ("1", True, True)]
     assert writer.snapshot().artifacts[0].text == "11"

@@ -65,7 +65,7 @@ def test_the_times_of_a_message_are_those_of_whoever_said_it() -> None:
 @given(messages(FULL, role="user"))
 def test_a_message_that_acp_carries_is_what_it_was(message: Message) -> None:
     found = decode_message(again(encode_message(message, VIEW)))
-    assert found.model_copy(update={"extra": {}}) == message.model_copy(update={"message_id": None})
+    assert found.replace(extra={}) == message.replace(message_id=None)
 
 
 @given(messages(), st.integers(0, 2**52))
@@ -263,7 +263,7 @@ def test_content_types_are_never_an_empty_list() -> None:
 def test_an_agent_of_an_acp_server_keeps_the_name_it_has_there_unless_it_is_called_otherwise_here() -> None:
     [info] = decode_agents({"agents": [MANIFEST]})
     assert preferred_name(info) == "Slow_Echo Agent!"
-    assert preferred_name(info.model_copy(update={"name": "my_echo"})) == "my-echo"
+    assert preferred_name(info.replace(name="my_echo")) == "my-echo"
     assert preferred_name(AgentInfo(name="slow_echo")) == "slow-echo"
 
 

@@ -120,7 +120,7 @@ def test_a_readable_file_leaves_as_it_came() -> None:
 def test_a_file_too_large_to_be_sent_along_is_told_by_its_url_however_it_came() -> None:
     [part] = decode_part(w.MessagePart(name="a.txt", content="AAEC", content_encoding="base64"))
     assert isinstance(part, FilePart)
-    wire = encode_part(part.model_copy(update={"inline": None, "blob": "ab" * 32}), VIEW)
+    wire = encode_part(part.replace(inline=None, blob="ab" * 32), VIEW)
     assert (wire.content, wire.content_encoding) == (None, "plain")
     assert wire.content_url == f"http://gateway/acp/resources/{'ab' * 32}"
 
@@ -157,7 +157,7 @@ def test_unknown_fields_cannot_replace_known_ones() -> None:
 )
 def test_wire_parts_are_read_by_what_they_hold(wire: dict[str, Any], parts: list[Part]) -> None:
     found = decode_part(w.MessagePart.model_validate(wire))
-    assert [part.model_copy(update={"extra": {}}) for part in found] == parts
+    assert [part.replace(extra={}) for part in found] == parts
 
 
 def test_what_a_wire_part_says_twice_is_written_once() -> None:

@@ -238,7 +238,7 @@ def carried(messages: Iterable[Message]) -> list[list[Part]]:
                 continue
             last = joined[-1] if joined else None
             if isinstance(part, TextPart) and isinstance(last, TextPart):
-                joined[-1] = last.model_copy(update={"text": last.text + part.text})
+                joined[-1] = last.replace(text=last.text + part.text)
             else:
                 joined.append(part)
         if joined:
@@ -274,7 +274,7 @@ def with_ids(events: Iterable[Event]) -> list[Record]:
             update["message_id"] = str(message)
         if isinstance(event, PartAdded | PartDelta | PartEnded):
             update["index"] = index
-        logged.append(Record(seq, T0, "r", "x", 1, event.model_copy(update=update)))
+        logged.append(Record(seq, T0, "r", "x", 1, event.replace(**update)))
     return logged
 
 
@@ -673,7 +673,7 @@ def test_a_trajectory_is_a_thought_or_the_call_of_a_tool() -> None:
         part(metadata={"kind": "trajectory", "tool_name": "f", "tool_output": {"b": 2}}),
         part(metadata={"kind": "trajectory", "tool_name": "g", "tool_input": {"a": 1}, "tool_output": {"value": 3}}),
     )
-    assert [event.model_copy(update={"extra": {}}) for event in found[1:]] == [
+    assert [event.replace(extra={}) for event in found[1:]] == [
         PartAdded(part=ReasoningPart(text="Hm.")),
         ToolStarted(name="f", input={"a": 1}),
         ToolEnded(name="f", output={"b": 2}),

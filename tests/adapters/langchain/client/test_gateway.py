@@ -25,6 +25,7 @@ from canonical.event import (
     ToolStarted,
     UpstreamBound,
 )
+from canonical.value import to_json
 from conformance.contract import check_agent
 from gateway import demo
 from gateway.fronted import Fronted
@@ -140,7 +141,7 @@ async def test_structured_output_is_that_on_both_sides(make: Any) -> None:
     heard = await talk.say("one two")
     wanted = {"text": "one two", "words": 2, "length": 7}
     assert heard.ended is not None and heard.ended.output == wanted
-    assert [part.model_dump()["data"] for m in heard.messages for part in m.parts] == [wanted]
+    assert [to_json(part)["data"] for m in heard.messages for part in m.parts] == [wanted]
 
 
 async def test_files_go_there_and_come_back(make: Any) -> None:

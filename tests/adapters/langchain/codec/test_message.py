@@ -62,7 +62,7 @@ def merged(message: Message) -> Message:
         parts.append(part)
     if all(is_plain(part) for part in parts):
         parts = [part for part in parts if isinstance(part, TextPart) and part.text]
-    return message.model_copy(update={"parts": tuple(parts)})
+    return message.replace(parts=tuple(parts))
 
 
 @given(messages(CARRIED, role="agent") | messages(CARRIED) | messages(CARRIED, role="system"))
@@ -254,7 +254,7 @@ def test_what_canonical_has_no_word_for_survives_the_way_through(wire: dict[str,
 
 def test_unknown_fields_cannot_replace_known_ones() -> None:
     message = decode_message({"role": "user", "content": "Hi"})
-    forged = message.model_copy(update={"extra": {"langchain": {"content": "no", "type": "ai", "id": "no"}}})
+    forged = message.replace(extra={"langchain": {"content": "no", "type": "ai", "id": "no"}})
     shown = encode_message(forged)
     assert (shown["content"], shown["type"], shown["id"]) == ("Hi", "human", None)
 

@@ -21,6 +21,7 @@ from canonical.event import (
     StepStarted,
     ToolEnded,
     ToolStarted,
+    encode_event,
 )
 from canonical.hub import Submission
 from tests.adapters.langchain.site import NOBODY, Site, new_id, opened, said
@@ -170,7 +171,7 @@ async def test_bytes_of_files_are_not_kept_twice(site: Site) -> None:
     hub = site.gateway.hub
     records = await hub.records("default", Scope(thread_id))
     created = next(record.event for record in records if isinstance(record.event, RunCreated))
-    assert "aGVsbG8" not in created.model_dump_json()
+    assert b"aGVsbG8" not in encode_event(created)
     shown = await site.look(f"/threads/{thread_id}/runs/{run_id}")
     assert shown["kwargs"]["input"]["messages"][0]["content"][0]["text"] == "look"
     assert "aGVsbG8" in json.dumps((await site.look(f"/threads/{thread_id}"))["values"])

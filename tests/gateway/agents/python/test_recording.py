@@ -9,6 +9,7 @@ import pytest
 
 from canonical import AgentInfo, FaultError, Invocation, Record, TextPart
 from canonical.event import Event, MessageEnded, MessageStarted, PartAdded, RunCreated, RunEnded
+from canonical.value import to_json
 from gateway.agents.python.recording import FORMAT, Recorded, Recording, RecordingError, read_recording, recording_of
 
 CALL = Invocation(agent="one", thread_id="th", task_id="ta", run_id="new")
@@ -65,12 +66,12 @@ async def test_there_is_no_answer_to_what_was_not_recorded(recording: Recording)
 
 
 def test_the_headers_of_the_caller_are_not_kept(recording: Recording) -> None:
-    assert "k3y-of-mine" not in recording.model_dump_json()
+    assert "k3y-of-mine" not in json.dumps(to_json(recording))
 
 
 def test_a_recording_is_read_as_it_was_written(recording: Recording, tmp_path: Path) -> None:
     file = tmp_path / "run.json"
-    file.write_text(recording.model_dump_json(), encoding="utf-8")
+    file.write_text(json.dumps(to_json(recording)), encoding="utf-8")
     assert read_recording(file) == recording
 
 
@@ -79,7 +80,7 @@ def test_a_recording_is_read_as_it_was_written(recording: Recording, tmp_path: P
     [
         ({"format": FORMAT + 1, "news": []}, "a newer version has written it"),
         ({"kind": "other"}, "it is no recording of babelgate record"),
-        ({"runs": 3}, "it is no recording: runs: "),
+        ({"runs": 3}, r"it is no recording: .*\$\.runs"),
         ({"files": {"a": "?"}}, "a file in it is not base64"),
     ],
 )
@@ -87,7 +88,7 @@ def test_what_cannot_be_read_is_one_line(
     recording: Recording, tmp_path: Path, change: dict[str, Any], words: str
 ) -> None:
     file = tmp_path / "run.json"
-    file.write_text(json.dumps({**recording.model_dump(mode="json"), **change}), encoding="utf-8")
+    file.write_text(json.dumps({**to_json(recording), **change}), encoding="utf-8")
     with pytest.raises(RecordingError, match=words) as caught:
         read_recording(file)
     assert "\n" not in str(caught.value)
