@@ -82,6 +82,15 @@ async def test_the_demo_agents_keep_acp(tmp_path: Path, accept: bool) -> None:
 
 
 @pytest.mark.slow
+async def test_the_demo_agents_keep_aief(tmp_path: Path, accept: bool) -> None:
+    options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
+    report = await judged(tmp_path, "aief", options, "/agent/echo", keys=KEYS)
+    assert [each.set.name for each in report.sets] == ["aief-v1"]
+    assert wrong(report) == []
+    assert_recorded("babelgate", report, accept)
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 async def test_with_keys_nobody_sees_what_is_anothers_in_acp(tmp_path: Path) -> None:
     options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))

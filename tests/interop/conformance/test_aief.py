@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from conformance.judge import judge
+from conformance.examine import Selection, examine
 from conformance.probe import Options
-from conformance.requirement import load_set
 from conformance.trigger import Trigger, Triggers
 from conformance.verdict import Verdict
+from tests.conformance.recorded import assert_recorded
 from tests.interop.driver import start_server
 
 KNOWN: Final = {
@@ -32,10 +32,11 @@ TRIGGERS: Final = Triggers(
 )
 
 
-async def test_what_the_official_server_does_not_keep_is_known() -> None:
+async def test_what_the_official_server_does_not_keep_is_known(accept: bool) -> None:
     async with start_server("aief") as server:
-        report = await judge(load_set("aief-v1"), f"{server.url}/echo", Options(triggers=TRIGGERS))
-    results = {each.requirement.name: each for each in report.results}
+        report = await examine(f"{server.url}/echo", Selection("aief"), Options(triggers=TRIGGERS))
+    (found,) = report.sets
+    results = {each.requirement.name: each for each in found.results}
     broken = {
         name: each.expected
         for name, each in results.items()
@@ -43,3 +44,4 @@ async def test_what_the_official_server_does_not_keep_is_known() -> None:
     }
     assert broken.keys() == KNOWN.keys(), broken
     assert not [name for name, each in results.items() if each.verdict is Verdict.HARNESS_ERROR]
+    assert_recorded("agent-protocol 1.0.2", report, accept)
