@@ -322,6 +322,7 @@ Event = (
 )
 
 _ENCODER = msgspec.json.Encoder()
+_HOLDS_FILES = (PartAdded, ArtifactAdded, InterruptRaised, RunCreated)
 
 
 def encode_event(event: Event) -> bytes:
@@ -332,7 +333,7 @@ def encode_event(event: Event) -> bytes:
         TypeError, UnicodeEncodeError, RecursionError: if it holds what is no JSON. A number that is none becomes null;
             `gateway.runs.event_check` refuses it before.
     """
-    return _ENCODER.encode(_without_bytes(event))
+    return _ENCODER.encode(_without_bytes(event) if isinstance(event, _HOLDS_FILES) else event)
 
 
 def event_of(told: JsonObject) -> Event:
@@ -345,13 +346,13 @@ def event_of(told: JsonObject) -> Event:
     return msgspec.convert(told, Event)
 
 
-def _without_bytes(event: Event) -> Event:
+def _without_bytes(event: PartAdded | ArtifactAdded | InterruptRaised | RunCreated) -> Event:
     match event:
         case PartAdded(part=FilePart(inline=bytes())) | ArtifactAdded(part=FilePart(inline=bytes())):
             return event.replace(part=event.part.replace(inline=None))
-        case InterruptRaised():
+        case InterruptRaised() if event.message.has_bytes:
             return event.replace(message=event.message.without_bytes())
-        case RunCreated():
+        case RunCreated() if any(message.has_bytes for message in event.messages):
             return event.replace(messages=tuple(message.without_bytes() for message in event.messages))
         case _:
             return event

@@ -107,10 +107,13 @@ class Message(Value):
     def text(self) -> str:
         return text_of(self.parts)
 
+    @property
+    def has_bytes(self) -> bool:
+        """Whether a file's bytes are in it."""
+        return any(isinstance(part, FilePart) and part.inline is not None for part in self.parts)
+
     def without_bytes(self) -> Self:
         """The message as it is stored: files without their bytes."""
-        if not any(isinstance(part, FilePart) and part.inline is not None for part in self.parts):
-            return self
         parts = tuple(part.replace(inline=None) if isinstance(part, FilePart) else part for part in self.parts)
         return self.replace(parts=parts)
 

@@ -405,6 +405,8 @@ def _check_event(event: Event) -> None:
     """Look into the fields whose types do not say what they hold: what is no JSON would be written as something
     else."""
     match event:
+        case PartDelta():  # first: most events of a long answer are deltas
+            pass
         case PartAdded():
             _check_part(event.part)
         case ArtifactAdded():
