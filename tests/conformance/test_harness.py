@@ -1,0 +1,51 @@
+"""A fault of the judge's own is told apart from those of the agent."""
+
+from dataclasses import replace
+from typing import Final
+
+from conformance.judge import judge
+from conformance.probe import Probes, Suite
+from conformance.protocols.acp.target import Ctx, Server, open_server
+from conformance.report.model import Report
+from conformance.report.text import lines
+from conformance.requirement import load_set
+from conformance.verdict import Verdict
+from tests.conformance.servers.acp_0_2 import SERVER
+from tests.serving import serving
+
+probes: Final = Probes[Server]()
+
+
+@probes.add
+async def has_a_mistake(ctx: Ctx) -> None:
+    raise KeyError("a mistake")
+
+
+@probes.add
+async def says_what_is_no_request(ctx: Ctx) -> None:
+    """And finds fault with the answer to it."""
+    body = {"agent_name": "echo", "input": list[str]()}
+    exchange = await ctx.wire.request(
+        "POST", ctx.target.url("runs"), sends="createRun.request", receives=None, body=body
+    )
+    assert exchange.status == 200
+
+
+SUITE: Final[Suite[Server]] = Suite(open_server, probes)
+
+
+async def test_a_fault_of_the_judge_is_not_the_agents() -> None:
+    whole = load_set("acp-0.2")
+    some = next(each for each in whole.requirements if each.probe)
+    own = [replace(some, id=f"acp-0.2/own.{name}", probe=name) for name in ("has_a_mistake", "says_what_is_no_request")]
+    chosen = replace(whole, module=__name__, requirements=tuple(own))
+    async with serving(SERVER.make("")) as url:
+        report = await judge(chosen, url + SERVER.path, SERVER.options)
+    assert [each.verdict for each in report.results] == [Verdict.HARNESS_ERROR] * 2
+    assert not report.is_conformant, "nothing was seen to be kept"
+    mistake, request = (each.expected for each in report.results)
+    assert "KeyError" in mistake
+    assert "our own request" in request and "createRun.request" in request
+    text = "\n".join(lines(Report(url, [report], 0.0, "0")))
+    assert "Errors of the judge, not of the agent" in text
+    assert "✗" not in text
