@@ -322,6 +322,18 @@ async def test_a_stream_that_cannot_begin_is_an_error_and_not_a_broken_connectio
         assert error.data["code"] == -32001
 
 
+async def test_a_subscription_that_cannot_begin_is_an_error_of_the_client_s_own(peer: Peer) -> None:
+    """Over REST the client of 0.3 looks at the type of an answer and not at its status. An event with the error would
+    break it: it takes each event for one of a task."""
+    async with peer.at("echo"):
+        error = await refused(peer, "subscribe", id="00000000-0000-4000-8000-000000000000")
+    if peer.old and peer.binding == "HTTP+JSON":
+        assert error.data["status_code"] == 400
+        assert "Invalid SSE response" in str(error)
+    else:
+        assert error.data["code"] == -32001
+
+
 # Push notifications
 
 
