@@ -1,5 +1,6 @@
 """A whole run, as the command makes it: what is found out, what is reported, and what the exit code is."""
 
+import asyncio
 import json
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -104,6 +105,30 @@ async def test_what_is_said_for_a_requirement_is_its_evidence() -> None:
     assert failed.exchange is not None and b'"CancelTask"' in failed.exchange.body
     assert failed.expected.startswith("the error TASK_NOT_CANCELABLE")
     assert any(b'"SendMessage"' in exchange.body for exchange in failed.exchanges), "what was played for it, too"
+
+
+@pytest.mark.parametrize(
+    ("violation", "baseline", "code"),
+    [
+        ("", "", 0),
+        ("ended tasks are cancelled", "", 1),
+        ("ended tasks are cancelled", "a2a-1.0/cancel.ended: it is a toy", 0),
+        ("", "a2a-1.0/cancel.ended: it was a toy", 1),
+    ],
+)
+async def test_the_exit_code_says_whether_the_agent_is_conformant(
+    tmp_path: Path, violation: str, baseline: str, code: int
+) -> None:
+    server, known = a2a_1_0.SERVER, tmp_path / "known.yaml"
+    known.write_text(baseline or "{}", encoding="utf-8")
+    given = server.options.triggers.given.items()
+    triggers = [part for name, each in given if not each.is_never for part in ("--trigger", f"{name}={each.text}")]
+    headers = [part for name, value in server.options.headers.items() for part in ("--header", f"{name}: {value}")]
+    async with serving(server.make(violation)) as url:
+        only = ("--protocol", "a2a", "--version", "1.0", "--only", "cancel.ended", "--only", "card.well-known")
+        arguments = ("check", url + server.path, *only, "--baseline", str(known), *triggers, *headers)
+        done = await asyncio.to_thread(babelgate, tmp_path, *arguments)
+    assert done.returncode == code, done.stdout + done.stderr
 
 
 def test_the_exit_code_of_wrong_usage_is_two(tmp_path: Path) -> None:
