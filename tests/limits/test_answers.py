@@ -1,7 +1,9 @@
 """Answers that are one large thing: it is sent piece by piece, as lists are."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Final
+from uuid import uuid4
 
 import pytest
 import pytest_asyncio
@@ -136,3 +138,31 @@ async def test_a_large_run_of_acp_holds_nobody_up(gateway: Strained) -> None:
     strain.check(memory=2 * MEMORY)
     await check(gateway, "GET", f"/acp/runs/{run_id}", memory=2 * MEMORY)
     await check(gateway, "GET", f"/acp/runs/{run_id}/events", memory=2 * MEMORY)
+
+
+STREAMS: Final = 500
+
+
+async def test_streams_of_threads_that_do_not_exist_hold_nobody_up(gateway: Strained) -> None:
+    """Each waits until there is one. Neither that they are opened nor that other threads are made takes long."""
+    body = b'{"channels":["values"]}'
+    head = f"Host: 127.0.0.1:{gateway.port}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    opened: list[asyncio.StreamWriter] = []
+
+    async def follow() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        opened.append(writer)
+        writer.write(f"POST /threads/{uuid4()}/stream HTTP/1.1\r\n{head}".encode() + body)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+
+    try:
+        async with gateway.watched() as strain:
+            await asyncio.gather(*(follow() for _ in range(STREAMS)))
+        async with gateway.watched() as waiting:
+            for _ in range(10):
+                await gateway.http.post("/threads", json={})
+    finally:
+        for writer in opened:
+            writer.close()
+    strain.check()
+    waiting.check()
