@@ -513,11 +513,15 @@ class Hub:
     # Reading
 
     async def task(self, owner: str, task_id: str) -> Task:
-        found = await self.journal.query(partial(queries.task, owner=owner, task_id=task_id))
+        found = self.journal.get_cached(Task, owner, task_id)
+        if found is None:
+            found = await self.journal.query(partial(queries.task, owner=owner, task_id=task_id))
         return _require_found(found, f"Task {task_id} not found")
 
     async def run(self, owner: str, run_id: str) -> Run:
-        found = await self.journal.query(partial(queries.run, owner=owner, run_id=run_id))
+        found = self.journal.get_cached(Run, owner, run_id)
+        if found is None:
+            found = await self.journal.query(partial(queries.run, owner=owner, run_id=run_id))
         return _require_found(found, f"Run {run_id} not found")
 
     async def run_input(self, owner: str, run: Run) -> RunCreated:
@@ -560,7 +564,9 @@ class Hub:
         return ThreadPage(threads=listing.create_listing(self.journal, places, listing.threads_at), total=total)
 
     async def thread(self, owner: str, thread_id: str) -> Thread:
-        found = await self.journal.query(partial(queries.thread, owner=owner, thread_id=thread_id))
+        found = self.journal.get_cached(Thread, owner, thread_id)
+        if found is None:
+            found = await self.journal.query(partial(queries.thread, owner=owner, thread_id=thread_id))
         return _require_found(found, f"Thread {thread_id} not found")
 
     async def thread_of(self, owner: str, protocol: str, agent: str, alias: str) -> str | None:

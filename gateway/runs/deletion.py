@@ -72,6 +72,7 @@ def _erase(tx: Transaction, state: ThreadState) -> Erased:
     thread = table_of(ThreadRow)
     connection.execute(thread.delete().where(thread.c.pk == pk))
     tx.sql.insert_tombstone.run(connection, (owner, thread_id, tx.now()))
+    tx.note_rewritten(pk)
     return erased
 
 
@@ -100,6 +101,7 @@ def remove_run(tx: Transaction, owner: str, run_id: str) -> int:
         [{"b_seq": seq, "b_body": encode_event(empty_event(decode_event(body)))} for seq, body in rows],
     )
     _empty_rows(connection, owner, run_id, state.pk)
+    tx.note_rewritten(state.pk)
     checkpoints.forget_run(connection, owner, run_id)
     _drop_blobs(connection, state.pk)
     return state.pk

@@ -24,6 +24,7 @@ from canonical.stored import decode_event
 from gateway.clock import Clock
 from gateway.storage.database import LockFile, make_database_file, migrate, open_engine, sqlite_path, transaction
 from gateway.storage.live import Channels
+from gateway.storage.row_cache import Row, RowCache, RowChange
 from gateway.storage.statements import Sql, sql_of, table_of
 from gateway.storage.tables import InterruptRow, RunRow, TaskRow, ThreadRow
 from gateway.storage.transaction import Published, Transaction, latest_pk
@@ -74,6 +75,7 @@ class Journal:
     ) -> None:
         self.url = url
         self.channels = Channels()
+        self._rows = RowCache()
         self._power = power
         self._clock = clock or Clock()
         self._on_commit = on_commit
@@ -183,13 +185,14 @@ class Journal:
         full disk, say) every command fails and nothing is shown."""
         tx = self._tx
         published: Sequence[Published] = ()
+        changed: Sequence[RowChange] = ()
         results: list[_Result] = []
         try:
             try:
                 with transaction(connection, "BEGIN IMMEDIATE"):
                     tx.begin(connection)
                     results = [_Result(write, *self._plain(write)) for write in group]
-                    published = tx.finish()
+                    published, changed = tx.finish(), tx.changed
             except OperationalError:
                 raise
             except Exception:
@@ -197,7 +200,7 @@ class Journal:
                     tx.forget()
                     tx.begin(connection)
                     results = [_Result(write, *self._run_guarded(connection, write)) for write in group]
-                    published = tx.finish()
+                    published, changed = tx.finish(), tx.changed
             self._failed = None
         except Exception as error:
             if isinstance(error, OperationalError):  # of the database or the disk, and none of ours
@@ -210,9 +213,9 @@ class Journal:
             else:
                 log.exception("a group of %d commands could not be stored", len(group))
             self._failed = f"{type(error).__name__}: {error.__cause__ or error}"
-            results, published = [_Result(write, None, Unstored()) for write in group], []
+            results, published, changed = [_Result(write, None, Unstored()) for write in group], [], []
             tx.forget()
-        self._loop.call_soon_threadsafe(self._deliver, published, results)
+        self._loop.call_soon_threadsafe(self._deliver, published, changed, results)
 
     def _plain(self, write: _Write) -> tuple[Any, BaseException | None]:
         """A command as nearly all go: it succeeds, or refuses before it changes anything."""
@@ -230,7 +233,7 @@ class Journal:
 
     def _run_guarded(self, connection: Connection, write: _Write) -> tuple[Any, BaseException | None]:
         tx = self._tx
-        shown = len(tx.published)
+        shown, changed = len(tx.published), len(tx.changed)
         connection.exec_driver_sql("SAVEPOINT command")
         try:
             result = write.run(tx)
@@ -240,7 +243,7 @@ class Journal:
         except Exception as error:
             connection.exec_driver_sql("ROLLBACK TO command")
             connection.exec_driver_sql("RELEASE command")
-            del tx.published[shown:]
+            del tx.published[shown:], tx.changed[changed:]
             tx.forget()
             if isinstance(error, FaultError):
                 return None, error
@@ -251,7 +254,10 @@ class Journal:
         connection.exec_driver_sql("RELEASE command")
         return result, None
 
-    def _deliver(self, published: Sequence[Published], results: Sequence[_Result]) -> None:
+    def _deliver(
+        self, published: Sequence[Published], changed: Sequence[RowChange], results: Sequence[_Result]
+    ) -> None:
+        self._rows.apply(changed)
         if published:
             by_thread: dict[int, tuple[list[Record], list[int]]] = {}
             for entry in published:
@@ -273,11 +279,19 @@ class Journal:
 
     # Reading
 
+    def get_cached(self, kind: type[Row], owner: str, row_id: str) -> Row | None:
+        """A thread, a task or a run, if it is in memory. Raises shutting_down."""
+        self._check_open()
+        return self._rows.get(kind, owner, row_id)
+
     async def query(self, read: Callable[[Connection], T]) -> T:
         """Run a read in a transaction of its own, on a reader's thread. Raises shutting_down."""
+        self._check_open()
+        return await self._loop.run_in_executor(self._pool, self._query, read)
+
+    def _check_open(self) -> None:
         if self._closed:
             raise FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down.")
-        return await self._loop.run_in_executor(self._pool, self._query, read)
 
     def _query(self, read: Callable[[Connection], T]) -> T:
         connection: Connection | None = getattr(self._reading, "connection", None)

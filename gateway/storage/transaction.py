@@ -39,6 +39,7 @@ from canonical.stored import decode_event, decode_snapshot, encode_snapshot
 from canonical.thread import Interrupt, Run, Task, Thread
 from gateway.clock import Clock
 from gateway.storage.prepared import Statement
+from gateway.storage.row_cache import RowChange
 from gateway.storage.statements import Sql, table_of
 from gateway.storage.tables import (
     MetaRow,
@@ -119,6 +120,8 @@ class Transaction:
         self._steady = clock.steady
         self.connection: Connection = cast("Connection", None)
         self.published: list[Published] = []
+        self.changed: list[RowChange] = []
+        """Rows as they were written, in order."""
         self.touched = 0
         """Goes up with every change, so that a command can be seen to have failed before it changed anything."""
         self.next_pk = 1
@@ -140,6 +143,7 @@ class Transaction:
     def begin(self, connection: Connection) -> None:
         self.connection = connection
         self.published = []
+        self.changed = []
         self._events = []
         self._rows = _Rows()
         self._starts_added = []
@@ -173,6 +177,10 @@ class Transaction:
         self._write_tasks(rows)
         self._write_runs(rows)
         self._write_interrupts(rows)
+
+    def note_rewritten(self, pk: int) -> None:
+        """Rows of the thread were changed or deleted past this object."""
+        self.changed.append(RowChange(pk))
 
     # Threads
 
@@ -401,6 +409,7 @@ class Transaction:
         for state, inserted in rows.threads.values():
             thread, pk = state.thread, state.pk
             body = encode_snapshot(thread)
+            self.changed.append(RowChange(pk, thread.owner, thread, len(body)))
             if inserted:
                 owner, thread_id = thread.owner, thread.thread_id
                 span = (thread.created_at, thread.changed_at)
@@ -415,6 +424,7 @@ class Transaction:
         changed: list[tuple[Any, ...]] = []
         for (owner, task_id), (state, task, inserted) in rows.tasks.items():
             body = encode_snapshot(task)
+            self.changed.append(RowChange(state.pk, owner, task, len(body)))
             if inserted:
                 span = (task.created_at, task.changed_at, task.first_seq, task.last_seq)
                 place = (state.pk, task.thread_id, task.agent)
@@ -431,6 +441,7 @@ class Transaction:
         started: list[tuple[Any, ...]] = []
         for (owner, run_id), (state, run, inserted) in rows.runs.items():
             body, status = encode_snapshot(run), str(run.status)
+            self.changed.append(RowChange(state.pk, owner, run, len(body)))
             if inserted:
                 place = (state.pk, run.task_id, run.agent)
                 span = (run.created_at, run.start_after, run.first_seq, run.last_seq)

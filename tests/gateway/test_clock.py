@@ -41,6 +41,7 @@ async def erased(hub: Hub, thread_id: str) -> None:
                 await hub.thread(OWNER, thread_id)
             except FaultError:
                 return
+            await asyncio.sleep(0)
 
     await within(gone(), "the erasure")
 

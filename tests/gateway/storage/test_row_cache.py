@@ -1,0 +1,75 @@
+"""Threads, tasks and runs in memory are those of the newest commit, and nobody else's."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from canonical import FaultError, Run, Task, TaskState, Thread
+from gateway.storage import queries
+from gateway.storage.row_cache import RowCache, RowChange
+from tests.gateway.hubs import OWNER, Echo, House, ends, fronted, submit
+
+A, B = "a", "b"
+
+
+def task(task_id: str, state: TaskState = TaskState.WORKING) -> Task:
+    return Task(
+        task_id=task_id, thread_id="t", agent="x", state=state, created_at=1, changed_at=1, first_seq=1, last_seq=1
+    )
+
+
+def change(pk: int, value: Any, owner: str = A, size: int = 1) -> RowChange:
+    return RowChange(pk, owner, value, size)
+
+
+def test_the_newest_change_counts_and_each_owner_has_its_own() -> None:
+    cache = RowCache()
+    cache.apply([change(1, task("k")), change(1, task("k", TaskState.COMPLETED)), change(2, task("k"), owner=B)])
+    assert cache.get(Task, A, "k") == task("k", TaskState.COMPLETED)
+    assert cache.get(Task, B, "k") == task("k")
+    assert cache.get(Run, A, "k") is None and cache.get(Thread, A, "k") is None
+
+
+def test_rows_that_were_rewritten_are_no_longer_here_and_others_are() -> None:
+    cache = RowCache()
+    cache.apply([change(1, task("k")), change(2, task("other")), RowChange(1)])
+    assert cache.get(Task, A, "k") is None
+    assert cache.get(Task, A, "other") == task("other")
+    cache.apply([RowChange(3), change(1, task("k"))])
+    assert cache.get(Task, A, "k") == task("k")
+
+
+def test_a_row_that_has_grown_too_large_is_not_kept_in_its_old_form() -> None:
+    cache = RowCache(largest=10)
+    cache.apply([change(1, task("k")), change(1, task("k", TaskState.COMPLETED), size=11)])
+    assert cache.get(Task, A, "k") is None
+
+
+def test_the_threads_that_changed_longest_ago_go_first() -> None:
+    cache = RowCache(most=2)
+    cache.apply([change(1, task("1")), change(2, task("2")), change(1, task("1")), change(3, task("3"))])
+    assert [cache.get(Task, A, name) is not None for name in "123"] == [True, False, True]
+    cache.apply(change(pk, task(str(pk)), size=10**6) for pk in range(10, 20))
+    assert sum(cache.get(Task, A, str(number)) is not None for number in range(20)) == 0
+
+
+async def test_a_hub_gives_what_is_stored_and_nothing_of_what_was_removed(hubs: House) -> None:
+    hub = await hubs.start(fronted("a", Echo()))
+    receipt = await submit(hub, "a")
+    await ends(hub, receipt)
+    ids = (receipt.thread_id, receipt.task_id, receipt.run_id)
+    reads: Any = (queries.thread, queries.task, queries.run)
+    stored = [
+        await hub.journal.query(partial(read, owner=OWNER, **{name: row_id}))
+        for read, name, row_id in zip(reads, ("thread_id", "task_id", "run_id"), ids, strict=True)
+    ]
+    kept = [hub.journal.get_cached(kind, OWNER, row_id) for kind, row_id in zip((Thread, Task, Run), ids, strict=True)]
+    assert kept == stored and None not in kept
+    await hub.remove_run(OWNER, receipt.run_id)
+    assert hub.journal.get_cached(Run, OWNER, receipt.run_id) is None
+    assert (await hub.run(OWNER, receipt.run_id)).removed
+    await hub.delete_thread(OWNER, receipt.thread_id)
+    for read, row_id in zip((hub.thread, hub.task, hub.run), ids, strict=True):
+        with pytest.raises(FaultError, match="not found"):
+            await read(OWNER, row_id)
