@@ -174,7 +174,7 @@ class Hub:
             if found.run.status is RunStatus.PENDING:
                 await self._requeue(found)
         for due in await self.journal.query(queries.due_webhooks):
-            task = await self.journal.query(partial(queries.task, owner=due.owner, task_id=due.webhook.task_id))
+            task = await self.journal.row(Task, due.owner, due.webhook.task_id)
             if task is not None:
                 await self._follow(due, task)
 
@@ -513,16 +513,10 @@ class Hub:
     # Reading
 
     async def task(self, owner: str, task_id: str) -> Task:
-        found = self.journal.get_cached(Task, owner, task_id)
-        if found is None:
-            found = await self.journal.query(partial(queries.task, owner=owner, task_id=task_id))
-        return _require_found(found, f"Task {task_id} not found")
+        return _require_found(await self.journal.row(Task, owner, task_id), f"Task {task_id} not found")
 
     async def run(self, owner: str, run_id: str) -> Run:
-        found = self.journal.get_cached(Run, owner, run_id)
-        if found is None:
-            found = await self.journal.query(partial(queries.run, owner=owner, run_id=run_id))
-        return _require_found(found, f"Run {run_id} not found")
+        return _require_found(await self.journal.row(Run, owner, run_id), f"Run {run_id} not found")
 
     async def run_input(self, owner: str, run: Run) -> RunCreated:
         """Raises not_found."""
@@ -564,10 +558,7 @@ class Hub:
         return ThreadPage(threads=listing.create_listing(self.journal, places, listing.threads_at), total=total)
 
     async def thread(self, owner: str, thread_id: str) -> Thread:
-        found = self.journal.get_cached(Thread, owner, thread_id)
-        if found is None:
-            found = await self.journal.query(partial(queries.thread, owner=owner, thread_id=thread_id))
-        return _require_found(found, f"Thread {thread_id} not found")
+        return _require_found(await self.journal.row(Thread, owner, thread_id), f"Thread {thread_id} not found")
 
     async def thread_of(self, owner: str, protocol: str, agent: str, alias: str) -> str | None:
         return await self.journal.query(

@@ -9,11 +9,11 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import IntegrityError, OperationalError
@@ -21,7 +21,9 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from canonical.event import Record
 from canonical.fault import FaultCode, FaultError
 from canonical.stored import decode_event
+from canonical.thread import Run, Task, Thread
 from gateway.clock import Clock
+from gateway.storage import queries
 from gateway.storage.database import LockFile, make_database_file, migrate, open_engine, sqlite_path, transaction
 from gateway.storage.live import Channels
 from gateway.storage.row_cache import Row, RowCache, RowChange
@@ -30,6 +32,13 @@ from gateway.storage.tables import InterruptRow, RunRow, TaskRow, ThreadRow
 from gateway.storage.transaction import Published, Transaction, latest_pk
 
 T = TypeVar("T")
+
+_READ: Final[Mapping[type, Callable[[Connection, str, str], object]]] = {
+    Thread: queries.thread,
+    Task: queries.task,
+    Run: queries.run,
+}
+"""By kind of row, the read by owner and id."""
 log = logging.getLogger("babelgate.journal")
 
 _GROUP = 512
@@ -279,10 +288,14 @@ class Journal:
 
     # Reading
 
-    def get_cached(self, kind: type[Row], owner: str, row_id: str) -> Row | None:
-        """A thread, a task or a run, if it is in memory. Raises shutting_down."""
+    async def row(self, kind: type[Row], owner: str, row_id: str) -> Row | None:
+        """A thread, a task or a run, from memory where it changed lately; None if there is none. Raises
+        shutting_down."""
         self._check_open()
-        return self._rows.get(kind, owner, row_id)
+        found = self._rows.get(kind, owner, row_id)
+        if found is None:
+            found = await self.query(lambda connection: cast("Row | None", _READ[kind](connection, owner, row_id)))
+        return found
 
     async def query(self, read: Callable[[Connection], T]) -> T:
         """Run a read in a transaction of its own, on a reader's thread. Raises shutting_down."""

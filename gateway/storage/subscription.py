@@ -279,7 +279,7 @@ class Reader:
         return message.replace(parts=tuple([await self._inline(part) for part in message.parts]))
 
     async def _task(self, owner: str, scope: Scope) -> Task:
-        task = await self._journal.query(partial(queries.task, owner=owner, task_id=scope.id or ""))
+        task = await self._journal.row(Task, owner, scope.id or "")
         if task is None:
             raise FaultError(FaultCode.NOT_FOUND, f"Task {scope.id} not found")
         return task
