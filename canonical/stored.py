@@ -116,5 +116,5 @@ def _known_member(name: str, member: Any) -> tuple[Any, JsonObject]:
         return _keep_unknown(cast("JsonObject", member), types)
     if not isinstance(member, list):
         return member, {}
-    items = [_keep_unknown(item, types) for item in cast("list[JsonObject]", member)]
+    items = [_known_member(name, item) for item in cast("list[Any]", member)]
     return [item for item, _ in items], {str(number): left for number, (_, left) in enumerate(items) if left}

@@ -6,10 +6,10 @@ from typing import Any, cast
 import pytest
 from hypothesis import given
 
-from canonical import Event, Record
+from canonical import Event, Fault, FaultCode, Record, Task, TaskState
 from canonical.event import LossNoted, MessageStarted, RunCreated, RunEnded, encode_event
 from canonical.fold import Fold
-from canonical.stored import UNKNOWN, decode_event
+from canonical.stored import UNKNOWN, decode_event, decode_snapshot, encode_snapshot
 from canonical.value import JsonObject, Value, to_json
 from tests import strategies
 
@@ -76,7 +76,16 @@ def test_the_inputs_of_the_first_release_are_read():
 
 
 @pytest.mark.parametrize(
-    "body", [b'{"kind":"of_tomorrow"}', b'{"kind":[]}', b"{}", b'{"kind":"run_created","more":1}', b"{"]
+    "body",
+    [
+        b'{"kind":"of_tomorrow"}',
+        b'{"kind":[]}',
+        b"{}",
+        b'{"kind":"run_created","more":1}',
+        b'{"kind":"run_created","run_id":"r","messages":["a"]}',
+        b'{"kind":"part_added","part":[["a"]]}',
+        b"{",
+    ],
 )
 def test_what_is_no_event_is_refused(body: bytes):
     with pytest.raises(ValueError):
@@ -88,3 +97,21 @@ def test_an_agent_still_may_not_say_what_there_is_no_word_for():
         LossNoted(feature="a", how="b", more=1)  # type: ignore[call-arg]
     known: Event = LossNoted(feature="a", how="b")
     assert decode_event(encode_event(known)) == known
+
+
+def test_a_row_of_another_release_is_read_without_what_there_is_no_word_for():
+    task = Task(
+        task_id="k",
+        thread_id="t",
+        agent="a",
+        state=TaskState.FAILED,
+        created_at=1,
+        changed_at=2,
+        first_seq=1,
+        last_seq=3,
+        fault=Fault(code=FaultCode.AGENT_FAILED, message="no"),
+    )
+    told = to_json(task)
+    later = {**told, **LATER, "fault": {**told["fault"], **LATER}}
+    assert decode_snapshot(Task, json.dumps(later).encode()) == task
+    assert decode_snapshot(Task, encode_snapshot(task)) == task
