@@ -336,16 +336,6 @@ def encode_event(event: Event) -> bytes:
     return _ENCODER.encode(_without_bytes(event) if isinstance(event, _HOLDS_FILES) else event)
 
 
-def event_of(told: JsonObject) -> Event:
-    """The event that JSON of this release's form tells of (`canonical.stored.decode_event` reads that of every
-    release).
-
-    Raises:
-        msgspec.ValidationError: if it is none.
-    """
-    return msgspec.convert(told, Event)
-
-
 def _without_bytes(event: PartAdded | ArtifactAdded | InterruptRaised | RunCreated) -> Event:
     match event:
         case PartAdded(part=FilePart(inline=bytes())) | ArtifactAdded(part=FilePart(inline=bytes())):

@@ -2,10 +2,16 @@
 
 from typing import Any, cast
 
-from msgspec import NODEFAULT
+from msgspec import NODEFAULT, convert
 from msgspec.structs import FieldInfo, fields
 
+from canonical import Event
 from canonical.value import Value
+
+
+def event_of(told: Any) -> Event:
+    """The event that JSON, said in full or not, tells of."""
+    return convert(told, Event)
 
 
 def said(value: Any) -> Any:

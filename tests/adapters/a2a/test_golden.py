@@ -17,10 +17,10 @@ from adapters.a2a.codec import v0_3, v0_3_rest, v1_0
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.write.task_events import EventWriter
 from canonical import FaultError, Record
-from canonical.event import RunCreated, event_of
+from canonical.event import RunCreated
 from tests.adapters.a2a.log import task_of
 from tests.adapters.a2a.schema import check
-from tests.said import said
+from tests.said import event_of, said
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))

@@ -17,9 +17,8 @@ from adapters.acp.codec.messages import View
 from adapters.acp.read import EventReader, decode_event
 from adapters.acp.write.run_events import EventWriter
 from canonical import FaultError, Record
-from canonical.event import event_of
 from canonical.value import to_json
-from tests.said import said
+from tests.said import event_of, said
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))

@@ -13,7 +13,7 @@ import pytest
 from adapters.aief.codec import contents
 from adapters.aief.write.task import TaskView
 from canonical import Record
-from canonical.event import event_of
+from tests.said import event_of
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))

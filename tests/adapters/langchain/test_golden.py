@@ -18,8 +18,9 @@ from adapters.langchain.codec import state as codec
 from adapters.langchain.codec.stream_modes import Dialect, View
 from adapters.langchain.write.run_frames import EventWriter
 from canonical import Record, StateHistory
-from canonical.event import RunCreated, event_of
+from canonical.event import RunCreated
 from tests.adapters.langchain.log import EVERYTHING, small_frames
+from tests.said import event_of
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
