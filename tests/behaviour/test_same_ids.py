@@ -32,6 +32,7 @@ from tests.gateway.hubs import (
     ends,
     follow,
     fronted,
+    gone,
     reaches,
     submit,
     turned,
@@ -202,13 +203,7 @@ async def test_a_thread_that_expires_takes_no_other_owners_with_it(hubs: House) 
     for owner in (ALICE, BOB):
         await ends(hub, await submit(hub, "echo", owner=owner, ephemeral=owner == BOB, **SAME), owner=owner)
 
-    async def gone() -> None:
-        while True:
-            if not await _there(hub, BOB):
-                return
-            await asyncio.sleep(0)
-
-    await within(gone())
+    await gone(hub, THREAD, BOB)
     assert await _there(hub, ALICE)
 
 
@@ -321,15 +316,7 @@ async def test_a_thread_made_again_without_a_time_to_live_does_not_inherit_the_o
     await hub.create_thread(ALICE, ThreadChange(), thread_id=THREAD)
     marker = await hub.create_thread(ALICE, ThreadChange(ttl=1))  # its time is over after the first one's
 
-    async def gone() -> None:
-        while True:
-            try:
-                await hub.thread(ALICE, marker.thread_id)
-            except FaultError:
-                return
-            await asyncio.sleep(0)
-
-    await within(gone())
+    await gone(hub, marker.thread_id, ALICE)
     assert await _there(hub, ALICE)
 
 

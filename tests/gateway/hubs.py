@@ -40,6 +40,7 @@ from canonical.event import (
     TaskChanged,
     encode_event,
 )
+from canonical.fault import FaultCode, FaultError
 from canonical.state import TERMINAL
 from gateway.agents.registry import Registry
 from gateway.clock import Clock
@@ -73,6 +74,21 @@ async def turned(holds: Callable[[], bool]) -> None:
     """Turn the loop until something holds that nobody tells of."""
     while not holds():  # noqa: ASYNC110
         await asyncio.sleep(0)
+
+
+async def gone(hub: Hub, thread_id: str, owner: str = OWNER) -> None:
+    """Until the thread is erased, without reading its log: a reader would keep an ephemeral thread."""
+
+    async def look() -> None:
+        while True:
+            try:
+                await hub.thread(owner, thread_id)
+            except FaultError as error:
+                assert error.fault.code is FaultCode.NOT_FOUND
+                return
+            await asyncio.sleep(0)  # what is in memory is given without a turn of the loop
+
+    await within(look(), f"the erasure of {thread_id}")
 
 
 def say(words: str) -> list[Event]:

@@ -12,13 +12,13 @@ import pytest
 import adapters
 import canonical
 import gateway
-from canonical import FaultError, RunStatus, Scope, TaskState, ThreadChange
+from canonical import RunStatus, Scope, TaskState, ThreadChange
 from gateway.clock import Clock
 from gateway.hub import Hub
 from gateway.settings.model import Limits
 from gateway.storage.blobs import Blobs
 from gateway.storage.transaction import Transaction
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, follow, fronted, log, reaches, submit, within
+from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, follow, fronted, gone, log, reaches, submit, within
 
 SECOND: Final = 1_000_000
 HOUR: Final = 3600 * SECOND
@@ -32,18 +32,6 @@ class Wall:
 
     def __call__(self) -> int:
         return time.time_ns() // 1000 + self.moved
-
-
-async def erased(hub: Hub, thread_id: str) -> None:
-    async def gone() -> None:
-        while True:
-            try:
-                await hub.thread(OWNER, thread_id)
-            except FaultError:
-                return
-            await asyncio.sleep(0)
-
-    await within(gone(), "the erasure")
 
 
 async def forget(hub: Hub) -> None:
@@ -116,8 +104,8 @@ async def test_a_thread_lives_as_long_as_it_was_to_though_the_clock_was_set_back
     lasting = await hub.create_thread(OWNER, ThreadChange(ttl=1))
     wall.moved = -HOUR
     await ends(hub, await submit(hub, "echo", thread_id=lasting.thread_id))
-    await erased(hub, passing.thread_id)
-    await erased(hub, lasting.thread_id)
+    await gone(hub, passing.thread_id)
+    await gone(hub, lasting.thread_id)
 
 
 async def test_a_thread_lives_as_long_as_it_was_to_though_the_clock_was_set_forward(hubs: House) -> None:
@@ -128,7 +116,7 @@ async def test_a_thread_lives_as_long_as_it_was_to_though_the_clock_was_set_forw
     await ends(hub, await submit(hub, "echo", thread_id=lasting.thread_id))
     wall.moved = 24 * HOUR
     passing = await submit(hub, "echo", ephemeral=True)
-    await erased(hub, passing.thread_id)
+    await gone(hub, passing.thread_id)
     assert await hub.thread(OWNER, lasting.thread_id)
 
 
@@ -150,7 +138,7 @@ async def test_a_thread_is_not_older_because_the_clock_was_set_back_over_a_resta
     wall.moved = -HOUR
     hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
     reading = asyncio.ensure_future(follow(hub, Scope(thread.thread_id)))
-    await erased(hub, thread.thread_id)  # a second after the start
+    await gone(hub, thread.thread_id)  # a second after the start
     await within(reading)
 
 

@@ -1,7 +1,5 @@
 """Threads that end by themselves."""
 
-import asyncio
-
 import pytest
 
 from canonical import FaultCode, FaultError, RunInput, Scope, Submission, TaskState, ThreadChange
@@ -17,6 +15,7 @@ from tests.gateway.hubs import (
     ends,
     follow,
     fronted,
+    gone,
     reaches,
     submit,
     text,
@@ -35,20 +34,6 @@ async def erased(hub: Hub, thread_id: str) -> None:
         assert error.fault.code is FaultCode.NOT_FOUND
     else:
         raise AssertionError(f"{thread_id} is there")
-
-
-async def gone(hub: Hub, thread_id: str) -> None:
-    """The same without reading: a reader would keep an ephemeral thread."""
-
-    async def look() -> None:
-        while True:
-            try:
-                await hub.thread(OWNER, thread_id)
-            except FaultError:
-                return
-            await asyncio.sleep(0)  # what is in memory is given without a turn of the loop
-
-    await within(look())
 
 
 async def test_a_stateless_runs_thread_is_erased_after_its_end(hubs: House) -> None:
