@@ -67,9 +67,7 @@ def _compared(
 ) -> Iterator[str]:
     note = f" ({run['note']})" if run["note"] else ""
     yield f"Both against {server}{note}:"
-    yield ""
-    yield "| their test | our requirements | theirs | ours | |"
-    yield "|---|---|---|---|---|"
+    yield from _head("their test", "our requirements", "theirs", "ours", "")
     for test, theirs in run["found"].items():
         requirements = kit["tests"][test]
         judged = outcome(theirs, requirements, verdicts)
@@ -79,9 +77,7 @@ def _compared(
 
 def _not_run(kit: Mapping[str, Any]) -> Iterator[str]:
     if kit["tests"]:
-        yield ""
-        yield "| their test | our requirements |"
-        yield "|---|---|"
+        yield from _head("their test", "our requirements")
         for test, requirements in kit["tests"].items():
             yield f"| {test} | {_named(kit, requirements) or 'no counterpart'} |"
 
@@ -93,9 +89,7 @@ def _scripted(kit: Mapping[str, Any]) -> Iterator[str]:
         f"Our scripted server did {scripted['tried']} things wrong, one after the other. Each fails the requirement "
         f"that names it, which a test holds; a test of the kit saw {len(seen)} of them:"
     )
-    yield ""
-    yield "| what the server does wrong | their tests that fail |"
-    yield "|---|---|"
+    yield from _head("what the server does wrong", "their tests that fail")
     for violation, tests in seen.items():
         yield f"| {violation} | {', '.join(tests)} |"
     if scripted["right"]:
@@ -104,6 +98,13 @@ def _scripted(kit: Mapping[str, Any]) -> Iterator[str]:
         yield ""
         for test, reason in scripted["right"].items():
             yield f"- {test}: {reason}"
+
+
+def _head(*columns: str) -> Iterator[str]:
+    """The beginning of a table."""
+    yield ""
+    yield "".join(f"| {column} " if column else "| " for column in columns) + "|"
+    yield "|" + "---|" * len(columns)
 
 
 def _named(kit: Mapping[str, Any], requirements: Sequence[str]) -> str:
