@@ -9,24 +9,20 @@ are taken in each.
 """
 
 import argparse
-import asyncio
 import statistics
-import sys
 import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
-from bench.echo import Target, acp, free_port, measure, start
-
-DIRECT = Target("direct", "/runs", acp)
-THROUGH = Target("through", "/acp/runs", acp)
+from bench import server, work
+from bench.server import Figures, Server
+from bench.work import Job
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-OURS = ["env", *(f"--unset={name}" for name in PROXIES)]
-HTTPX = [*OURS, "all_proxy=http://127.0.0.1:9", "no_proxy=127.0.0.1"]
+OURS = ("env", *(f"--unset={name}" for name in PROXIES))
+HTTPX = (*OURS, "all_proxy=http://127.0.0.1:9", "no_proxy=127.0.0.1")
 """Where there is a proxy for anything, calls are httpx's own from end to end; for this address there is none."""
-
-Figures = tuple[float, float, float]
-"""Jobs a second, milliseconds of CPU a job, median milliseconds a call."""
 
 
 def main() -> None:
@@ -36,46 +32,39 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--httpx", action="store_true", help="compare with httpx's own transport")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        python, far = sys.executable, free_port()
-        uvicorn = [python, "-m", "uvicorn", "bench.upstream:app", "--port", str(far), "--log-level", "critical"]
-        servers = [start(uvicorn, far, folder)]
-        targets = {"direct": (DIRECT, far, servers[0].pid)}
-        try:
-            for name, environment in (("through", OURS), ("by httpx", HTTPX))[: 2 if options.httpx else 1]:
-                near, home = free_port(), Path(folder, name)
-                home.mkdir()
-                serve = [*environment, python, "-m", "gateway", "serve", f"echo=http://127.0.0.1:{far}"]
-                servers.append(start([*serve, "--port", str(near), "--log-level", "warning"], near, str(home)))
-                targets[name] = THROUGH, near, servers[-1].pid
-            print(f"{options.jobs} jobs a round, medians of {options.rounds} rounds")
-            print(f"{'':12}{'connections':>12}{'jobs/s':>10}{'CPU ms/job':>12}{'median ms':>11}{'added ms':>10}")
-            for connections in options.connections:
-                figures: dict[str, list[Figures]] = {name: [] for name in targets}
-                for number in range(options.rounds + 1):
-                    jobs = options.jobs if number else max(connections, options.jobs // 8)  # the first warms up
-                    for name, (target, port, pid) in targets.items():
-                        found = asyncio.run(measure(target, port, pid, jobs, connections))
-                        if number:
-                            figures[name].append(found)
-                report(connections, figures)
-        finally:
-            for server in reversed(servers):
-                server.terminate()
-                server.wait(10)
+    server.pin_client()
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as servers:
+        home = Path(folder)
+        far = servers.enter_context(server.running(server.uvicorn("bench.upstream:app"), home / "upstream"))
+        targets: dict[str, tuple[Server, Job]] = {"direct": (far, work.acp("/runs"))}
+        for name, environment in (("through", OURS), ("by httpx", HTTPX))[: 2 if options.httpx else 1]:
+            serve = [*environment, *server.gateway(f"echo=http://127.0.0.1:{far.port}")]
+            targets[name] = servers.enter_context(server.running(serve, home / name)), work.acp()
+        print(f"{options.jobs} jobs a round, medians of {options.rounds} rounds")
+        print(f"{'':12}{'connections':>12}{'jobs/s':>10}{'CPU ms/job':>12}{'median ms':>11}{'added ms':>10}")
+        for connections in options.connections:
+            rounds: dict[str, list[Figures]] = {name: [] for name in targets}
+            for number in range(options.rounds + 1):
+                jobs = options.jobs if number else max(connections, options.jobs // 8)  # the first warms up
+                for name, (target, job) in targets.items():
+                    found = server.measure(target, job, jobs, connections)
+                    if number:
+                        rounds[name].append(found)
+            report(connections, rounds)
 
 
-def report(connections: int, figures: dict[str, list[Figures]]) -> None:
-    direct = figures["direct"]
-    for name, rounds in figures.items():
-        rate, cpu, latency = (statistics.median(column) for column in zip(*rounds, strict=True))
-        added = statistics.median(own[2] - other[2] for own, other in zip(rounds, direct, strict=True))
-        print(f"{name:12}{connections:>12}{rate:>10.0f}{cpu:>12.3f}{latency:>11.2f}{added:>10.2f}")
-    if theirs := figures.get("by httpx"):
-        rate, cpu, latency = (
-            statistics.median(own[at] / other[at] for own, other in zip(figures["through"], theirs, strict=True))
-            for at in range(3)
-        )
+def report(connections: int, rounds: Mapping[str, list[Figures]]) -> None:
+    direct = rounds["direct"]
+    for name, each in rounds.items():
+        found = server.median(each)
+        added = statistics.median(own.latency - other.latency for own, other in zip(each, direct, strict=True))
+        line = f"{name:12}{connections:>12}{found.rate:>10.0f}{found.cpu:>12.3f}{found.latency:>11.2f}{added:>10.2f}"
+        print(line, flush=True)
+    if theirs := rounds.get("by httpx"):
+        pairs = list(zip(rounds["through"], theirs, strict=True))
+        rate = statistics.median(own.rate / other.rate for own, other in pairs)
+        cpu = statistics.median(own.cpu / other.cpu for own, other in pairs)
+        latency = statistics.median(own.latency / other.latency for own, other in pairs)
         print(f"{'ratio':12}{connections:>12}{rate:>10.2f}{cpu:>12.2f}{latency:>11.2f}")
 
 

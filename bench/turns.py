@@ -9,15 +9,15 @@ median of 20 turns there. The gateway is a process of its own, on the durable de
 
 import argparse
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
 
-from bench.echo import free_port, start
+from bench import server
 from canonical import Invocation
 
 WORDS = " ".join(f"word{number}" for number in range(50))
@@ -113,21 +113,17 @@ def main() -> None:
     options = parser.parse_args()
     at = (WINDOW, options.turns // 2, options.turns - WINDOW)
     with tempfile.TemporaryDirectory() as folder:
-        port = free_port()
         agents = ["stream=gateway.demo:stream", "recall=bench.turns:recall"]
-        serve = [sys.executable, "-m", "gateway", "serve", *agents, "--port", str(port), "--log-level", "warning"]
-        gateway = start(serve, port, folder)
         print(f"median ms of {WINDOW} turns")
         print(f"{'after turns':18}" + "".join(f"{place:>9}" for place in at))
-        try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
-                for name, talk in TALKS.items():
-                    taken = timed(talk, http, options.turns)
-                    shown = (statistics.median(taken[place : place + WINDOW]) for place in at)
-                    print(f"{name:18}" + "".join(f"{each:>9.1f}" for each in shown), flush=True)
-        finally:
-            gateway.terminate()
-            gateway.wait(10)
+        with (
+            server.running(server.gateway(*agents), Path(folder)) as gateway,
+            httpx.Client(base_url=f"http://127.0.0.1:{gateway.port}", timeout=60) as http,
+        ):
+            for name, talk in TALKS.items():
+                taken = timed(talk, http, options.turns)
+                shown = (statistics.median(taken[place : place + WINDOW]) for place in at)
+                print(f"{name:18}" + "".join(f"{each:>9.1f}" for each in shown), flush=True)
 
 
 if __name__ == "__main__":

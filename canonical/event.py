@@ -5,7 +5,6 @@ that appends. Everything that any protocol shows is derived from records, so an 
 and nothing that changes later.
 """
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -348,8 +347,7 @@ def _without_bytes(event: PartAdded | ArtifactAdded | InterruptRaised | RunCreat
             return event
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Value, kw_only=False):
     """One committed event of a thread's log."""
 
     seq: int

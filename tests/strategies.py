@@ -5,7 +5,7 @@ of what may follow what.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -563,11 +563,11 @@ def taken_up(draw: Draw) -> tuple[list[Record], list[Record]]:
     run_id = next(log[start].run_id for start in reversed(started) if start < cut)
     attempt = 2
     rest = [
-        replace(record, seq=record.seq + 1, attempt=attempt if record.run_id == run_id else record.attempt)
+        record.replace(seq=record.seq + 1, attempt=attempt if record.run_id == run_id else record.attempt)
         for record in log[cut:]
     ]
-    gap = replace(log[cut], at=log[cut - 1].at, run_id=run_id, attempt=attempt, event=_NEUTRAL)
-    start = replace(gap, event=RunStarted(attempt=attempt, node="echo", goes_on=True))
+    gap = log[cut].replace(at=log[cut - 1].at, run_id=run_id, attempt=attempt, event=_NEUTRAL)
+    start = gap.replace(event=RunStarted(attempt=attempt, node="echo", goes_on=True))
     return [*log[:cut], start, *rest], [*log[:cut], gap, *rest]
 
 
@@ -590,9 +590,9 @@ def started_over(draw: Draw) -> tuple[list[Record], list[Record]]:
         Record(after.seq + number, after.at, log[start].task_id, run_id, 1, event)
         for number, event in enumerate(inserted, start=1)
     ]
-    numbered[-1] = replace(numbered[-1], attempt=2)
-    rest = [replace(r, seq=r.seq + len(inserted), attempt=2 if r.run_id == run_id else r.attempt) for r in log[place:]]
-    neutral = [replace(record, event=_NEUTRAL) for record in numbered]
+    numbered[-1] = numbered[-1].replace(attempt=2)
+    rest = [r.replace(seq=r.seq + len(inserted), attempt=2 if r.run_id == run_id else r.attempt) for r in log[place:]]
+    neutral = [record.replace(event=_NEUTRAL) for record in numbered]
     return [*log[:place], *numbered, *rest], [*log[:place], *neutral, *rest]
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from canonical import Record
 
 AHEAD: Final = 256
@@ -28,8 +30,7 @@ class FanoutLimits:
     """Records by which it is brought up to a reader who is ahead of it; beyond that a new one begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedRecord:
+class EncodedRecord(msgspec.Struct, frozen=True):
     """What one record became."""
 
     frames: Sequence[Any]
@@ -78,10 +79,16 @@ class Follower:
         """Where the line does not reach back to this reader."""
         self._again = again
 
-    async def write_record(self, record: Record) -> EncodedRecord:
+    def look_up(self, record: Record) -> EncodedRecord | None:
+        """What it became on the line; None where that must be written for this reader alone."""
         told = self._line.get(record)
         if told is not None:
             self._own = None
+        return told
+
+    async def write_record(self, record: Record) -> EncodedRecord:
+        told = self.look_up(record)
+        if told is not None:
             return told
         if self._own is None:
             self._own = await self._again(record.seq)

@@ -7,10 +7,10 @@ else, nobody knows that it will, so readers keep what they have; and one that on
 cancelled, contradicts nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from canonical.event import Event, MessageStarted, Record, RunEnded, RunStarted, encode_event
+from canonical.event import Event, MessageStarted, PartDelta, Record, RunEnded, RunStarted, encode_event
 from canonical.replay import Diverged, ReplayCursor, agent_records
 from canonical.state import RunStatus
 from gateway.ids import new_id
@@ -72,8 +72,16 @@ class Attempt:
         """How the agent said that it ended."""
         return self._recorder.ended
 
-    def take(self, event: Event) -> Iterator[Entry]:
-        """Raises agent_invalid, or agent_not_replayable where an upstream tells something else than before."""
+    def take(self, event: Event) -> Iterable[Entry]:
+        """Raises agent_invalid, or agent_not_replayable where an upstream tells something else than before: while it is
+        iterated, too, because what came before is said."""
+        # Most events of a long answer are deltas, and no generator is needed for them.
+        if type(event) is PartDelta and self._said is None:
+            recorded = self._recorder.record(self._rename_message(event))
+            return () if recorded is None else (recorded,)
+        return self._take(event)
+
+    def _take(self, event: Event) -> Iterator[Entry]:
         if isinstance(event, RunStarted) and event.void is not None and self._said is not None:
             yield from self._start_over(event.void)
             return
@@ -124,7 +132,9 @@ class Attempt:
             yield recorded
 
     def _rename_message(self, event: Event) -> Event:
-        taken = self._names.get(getattr(event, "message_id", None) or "") if self._names else None
+        if not self._names:
+            return event
+        taken = self._names.get(getattr(event, "message_id", None) or "")
         return event if taken is None else event.replace(message_id=taken)
 
     @property

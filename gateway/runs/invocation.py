@@ -172,7 +172,7 @@ class Invocations:
         if not isinstance(record.event, RunCreated) or not record.event.messages:
             return record
         messages = await self._load_all(record.event.messages)
-        return replace(record, event=record.event.replace(messages=messages))
+        return record.replace(event=record.event.replace(messages=messages))
 
 
 def _is_first(start: Start, runs: Sequence[Run]) -> bool:

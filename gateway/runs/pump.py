@@ -33,6 +33,9 @@ _BATCH = 64
 _BYTES = 4 * 2**20
 """The same, of them as JSON. They are stored together, and everything else that is to be stored waits meanwhile."""
 
+_WITH_FILES = (PartAdded, ArtifactAdded, InterruptRaised)
+"""Events that may carry some."""
+
 
 @dataclass(slots=True, eq=False)
 class Pump:
@@ -91,7 +94,7 @@ class Pump:
         async for event in events:
             if self.abandoned:
                 return  # whatever it says now goes nowhere: close it
-            if isinstance(event, PartAdded | ArtifactAdded | InterruptRaised):
+            if isinstance(event, _WITH_FILES):
                 event = await self._keep_files(event)
             if not self._put(attempt.take(event)):
                 repeated += 1
@@ -120,12 +123,14 @@ class Pump:
 
     def _put(self, entries: Iterable[Entry]) -> bool:
         """What is to be stored; whether there was any."""
-        before = len(self.buffer)
+        is_any = False
         for entry in entries:
-            self.files += files_of(entry[0])
+            if isinstance(entry[0], _WITH_FILES):
+                self.files += files_of(entry[0])
             self.buffer.append(entry)
             self.size += len(entry[1])
-        return len(self.buffer) > before
+            is_any = True
+        return is_any
 
     async def _keep_files(self, event: PartAdded | ArtifactAdded | InterruptRaised) -> Event:
         """The event with its files in the store."""

@@ -3,7 +3,6 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final, Literal, TypeVar
 
@@ -258,15 +257,15 @@ class Reader:
         match event:
             case PartAdded() | ArtifactAdded():
                 part = await self._inline(event.part)
-                return record if part is event.part else replace(record, event=event.replace(part=part))
+                return record if part is event.part else record.replace(event=event.replace(part=part))
             case RunCreated():
                 messages = tuple([await self._inline_message(message) for message in event.messages])
                 same = all(a is b for a, b in zip(messages, event.messages, strict=True))
-                return record if same else replace(record, event=event.replace(messages=messages))
+                return record if same else record.replace(event=event.replace(messages=messages))
             case InterruptRaised():
                 message = await self._inline_message(event.message)
                 same = message is event.message
-                return record if same else replace(record, event=event.replace(message=message))
+                return record if same else record.replace(event=event.replace(message=message))
             case _:
                 return record
 

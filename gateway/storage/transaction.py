@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+import msgspec
 from sqlalchemy import Connection, delete, func, insert, select
 
 from canonical.event import (
@@ -86,8 +87,7 @@ def _read_back(event: AnyEvent) -> tuple[AnyEvent, bytes]:
         raise FaultError(FaultCode.INVALID, f"The {event.kind} cannot be stored: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Published:
+class Published(msgspec.Struct, frozen=True):
     """A committed record on its way to the readers."""
 
     pk: int

@@ -709,7 +709,7 @@ def _without(kind: type[Any]) -> Callable[[list[Record]], list[Record]]:
     def change(records: list[Record]) -> list[Record]:
         place = _first(records, kind)
         kept = records[:place] + records[place + 1 :]
-        return [replace(record, seq=seq) for seq, record in enumerate(kept, 1)]
+        return [record.replace(seq=seq) for seq, record in enumerate(kept, 1)]
 
     return change
 
@@ -718,7 +718,7 @@ def _twice(kind: type[Any]) -> Callable[[list[Record]], list[Record]]:
     def change(records: list[Record]) -> list[Record]:
         place = _first(records, kind)
         doubled = records[: place + 1] + records[place:]
-        return [replace(record, seq=seq) for seq, record in enumerate(doubled, 1)]
+        return [record.replace(seq=seq) for seq, record in enumerate(doubled, 1)]
 
     return change
 
@@ -726,7 +726,7 @@ def _twice(kind: type[Any]) -> Callable[[list[Record]], list[Record]]:
 def _changed(place: int, **fields: Any) -> Callable[[list[Record]], list[Record]]:
     def change(records: list[Record]) -> list[Record]:
         changed = list(records)
-        changed[place] = replace(changed[place], **fields)
+        changed[place] = changed[place].replace(**fields)
         return changed
 
     return change

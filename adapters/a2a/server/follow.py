@@ -4,12 +4,12 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
-from adapters._server.encoding import LargeJson, encode
+from adapters._server.encoding import LargeJson, TextTemplate, encode
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
 from adapters.a2a.codec.dialect import Dialect
-from adapters.a2a.wire.task import StatusUpdate, is_reply
+from adapters.a2a.wire.task import ArtifactUpdate, StatusUpdate, Update, is_reply
 from adapters.a2a.write.task_events import EventWriter
 from canonical import Hub, Receipt, Record, Scope, Task
 from canonical.event import (
@@ -103,17 +103,38 @@ async def fold_task(hub: Hub, owner: str, task: Task, context_id: str) -> EventW
     return writer
 
 
-@dataclass(frozen=True, slots=True)
+_NOTHING: Final = EncodedRecord(())
+_LARGE_TEXT: Final = 64 * 1024
+"""Characters that are encoded at once, whatever else there is."""
+
+
 class _Encoder:
     """Records → the events of a stream, each as JSON."""
 
-    writer: EventWriter
-    dialect: Dialect
+    __slots__ = ("_dialect", "_piece", "_template", "writer")
+
+    def __init__(self, writer: EventWriter, dialect: Dialect) -> None:
+        self.writer = writer
+        self._dialect = dialect
+        self._piece: ArtifactUpdate | None = None
+        """The piece of text that the template was made of."""
+        self._template: TextTemplate | None = None
 
     def write(self, record: Record) -> EncodedRecord:
         updates = self.writer.write(record)
-        stopped = bool(updates) and isinstance(updates[-1], StatusUpdate) and updates[-1].status.stops
-        return EncodedRecord([encode(self.dialect.encode_update(update)) for update in updates], stopped)
+        if not updates:
+            return _NOTHING
+        last = updates[-1]
+        stopped = type(last) is StatusUpdate and last.status.stops
+        return EncodedRecord([self._encode(update) for update in updates], stopped)
+
+    def _encode(self, update: Update) -> bytes | LargeJson:
+        if type(update) is not ArtifactUpdate or (text := update.text) is None or len(text) > _LARGE_TEXT:
+            return encode(self._dialect.encode_update(update))
+        if self._template is None or self._piece is None or not update.is_beside(self._piece):
+            self._piece = update
+            self._template = TextTemplate(lambda text: self._dialect.encode_update(update.with_text(text)))
+        return self._template.encode(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +195,7 @@ class TaskStream:
                 ready: list[bytes | LargeJson] = []
                 for record in batch:
                     if follower is not None:
-                        ready += (await follower.write_record(record)).frames
+                        ready += (follower.look_up(record) or await follower.write_record(record)).frames
                         if _stops(record):
                             yield ready
                             return
@@ -205,7 +226,7 @@ class TaskStream:
                 for record in records:
                     last = record.seq
                     if follower is not None:
-                        told = await follower.write_record(record)
+                        told = follower.look_up(record) or await follower.write_record(record)
                         ready += told.frames
                         over = told.stopped if told.frames else over
                         continue
@@ -228,7 +249,7 @@ class TaskStream:
             async for batch in batches:
                 ready = []
                 for record in batch:
-                    ready += (await follower.write_record(record)).frames
+                    ready += (follower.look_up(record) or await follower.write_record(record)).frames
                     if _stops(record):
                         yield ready
                         return

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
+import msgspec
+
 from canonical import (
     AnnotationPart,
     DataPart,
@@ -57,16 +59,15 @@ class Status:
         return self.state in TERMINAL or self.state in WAITING
 
 
-@dataclass(frozen=True, slots=True)
-class Artifact:
+class Artifact(msgspec.Struct, frozen=True):
     """An artifact, or a piece of one."""
 
     artifact_id: str
     parts: tuple[Part, ...] = ()
     name: str | None = None
     description: str | None = None
-    metadata: JsonObject = field(default_factory=dict[str, object])
-    own: JsonObject = field(default_factory=dict[str, object])
+    metadata: JsonObject = {}
+    own: JsonObject = {}
     """What another A2A server says of it beside these: extensions, and members that nobody here knows."""
 
     @property
@@ -92,8 +93,7 @@ class StatusUpdate:
     metadata: JsonObject = field(default_factory=dict[str, object])
 
 
-@dataclass(frozen=True, slots=True)
-class ArtifactUpdate:
+class ArtifactUpdate(msgspec.Struct, frozen=True):
     """One piece of an artifact: with `append` it goes to the end of what has the same id."""
 
     task_id: str
@@ -101,6 +101,32 @@ class ArtifactUpdate:
     artifact: Artifact
     append: bool = False
     last: bool = False
+
+    @property
+    def text(self) -> str | None:
+        """Where it does nothing but add some plain text to what is there: that text."""
+        parts = self.artifact.parts
+        if not self.append or self.last or len(parts) != 1:
+            return None
+        (part,) = parts
+        if type(part) is not TextPart or part.media_type is not None or part.metadata or part.extra:
+            return None
+        return part.text
+
+    def with_text(self, text: str) -> "ArtifactUpdate":
+        artifact = msgspec.structs.replace(self.artifact, parts=(TextPart(text=text),))
+        return msgspec.structs.replace(self, artifact=artifact)
+
+    def is_beside(self, other: "ArtifactUpdate") -> bool:
+        """Of two that add text: whether they say the same of the same artifact."""
+        ours, theirs = self.artifact, other.artifact
+        return (
+            ours.artifact_id == theirs.artifact_id
+            and ours.metadata is theirs.metadata
+            and ours.own is theirs.own
+            and ours.name is theirs.name
+            and ours.description is theirs.description
+        )
 
 
 Update = Snapshot | StatusUpdate | ArtifactUpdate

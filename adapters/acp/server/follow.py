@@ -3,11 +3,12 @@
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any, cast
+from functools import lru_cache
+from typing import Any, Final, cast
 
 from pydantic import BaseModel
 
-from adapters._server.encoding import encode
+from adapters._server.encoding import TextTemplate, encode
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache
 from adapters._sse import LargeFrame, frame, frame_of, pieces_of
 from adapters.acp import wire as w
@@ -110,7 +111,7 @@ class RunStream:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
                 for record in batch:
-                    told = await follower.write_record(record)
+                    told = follower.look_up(record) or await follower.write_record(record)
                     ready += self._visible_frames(told, record)
                     if told.stopped and self._stops(record):
                         yield ready
@@ -160,5 +161,18 @@ class _Encoder:
 
 
 def _frame(event: BaseModel) -> bytes | LargeFrame:
+    if not isinstance(event, w.PartEvent):
+        return frame_of(encode(event))
     # A part is one string, which is encoded in one step: there is no need to look how large each token is.
-    return frame(w.dump(event)) if isinstance(event, w.PartEvent) else frame_of(encode(event))
+    part = event.part
+    if part.content is None or part.model_fields_set != _TEXT:
+        return frame(w.dump(event))
+    return frame(_text_part(part.content_type).encode(part.content))
+
+
+_TEXT: Final = {"content_type", "content"}
+
+
+@lru_cache(maxsize=64)
+def _text_part(content_type: str | None) -> TextTemplate:
+    return TextTemplate(lambda text: w.PartEvent(part=w.MessagePart(content_type=content_type, content=text)))

@@ -29,8 +29,7 @@ _detached: Final[set["asyncio.Future[Any]"]] = set()
 """Cancels that nobody waits for: the loop itself would forget them."""
 
 
-@dataclass(frozen=True, slots=True)
-class _EncodedFrames(EncodedRecord):
+class _EncodedFrames(EncodedRecord, frozen=True):
     numbers: Sequence[int] = ()
     """Of the frames, counted over all modes."""
 
@@ -95,7 +94,7 @@ class RunStream:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
                 for record in batch:
-                    told = await follower.write_record(record)
+                    told = follower.look_up(record) or await follower.write_record(record)
                     ready += _later(told, record.seq, after)
                     if not (told.stopped or turns.over):
                         continue

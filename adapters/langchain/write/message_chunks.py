@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from adapters._server.encoding import TextTemplate
 from adapters.langchain.codec.content import decode_arguments, encode_block, encode_citation, is_plain
 from adapters.langchain.codec.message import encode_usage
 from canonical import AnnotationPart, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
@@ -22,6 +23,9 @@ class Chunks:
     blocks: bool = False
     cited: int | None = None
     """The index of the text block that citations belong to."""
+
+    template: tuple[int, TextTemplate] | None = None
+    """Of a chunk of plain text, with its metadata at a step of the run."""
 
     @property
     def is_chunked(self) -> bool:
@@ -44,9 +48,20 @@ class Chunks:
             return lambda: self._message_chunk([{**encode_block(part), "index": index}])
         return lambda: self._message_chunk(part.text if isinstance(part, TextPart) else "")
 
+    def is_plain(self, event: PartDelta) -> bool:
+        """Whether its chunk is the text as a plain string."""
+        return self.is_chunked and not self.blocks and isinstance(self._part_of(event), TextPart)
+
+    def text(self, text: str) -> JsonObject:
+        return self._message_chunk(text)
+
+    def _part_of(self, event: PartDelta) -> Part:
+        index = len(self.parts) - 1 if event.index is None else event.index
+        return self.parts[index] if 0 <= index < len(self.parts) else TextPart(text="")
+
     def delta(self, event: PartDelta) -> JsonObject:
         index = len(self.parts) - 1 if event.index is None else event.index
-        part = self.parts[index] if 0 <= index < len(self.parts) else TextPart(text="")
+        part = self._part_of(event)
         match part:
             case ToolCallPart():
                 number = sum(isinstance(each, ToolCallPart) for each in self.parts[:index])

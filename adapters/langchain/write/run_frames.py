@@ -8,7 +8,7 @@ nothing.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from adapters._server.encoding import encode
+from adapters._server.encoding import LargeJson, TextTemplate, encode
 from adapters._sse import LargeFrame, frame_of
 from adapters.langchain.codec.content import as_object, encode_block
 from adapters.langchain.codec.interrupts import encode_asked, encode_interrupts
@@ -130,10 +130,13 @@ class EventWriter:
         return wanted
 
     def _add(self, event: str, data: Any, ns: Sequence[str] = ()) -> None:
+        self._append(event, encode(data), ns)
+
+    def _append(self, event: str, data: bytes | LargeJson, ns: Sequence[str]) -> None:
         # langgraph-api 0.16.7: `<mode>|<node>:<task id>|…` of a subgraph.
-        name = "|".join((event, *ns))
+        name = "|".join((event, *ns)) if ns else event
         # With an id always: langgraph-api 0.16.7 sends them only where `stream_resumable` was said.
-        made = frame_of(encode(data), id=f"{self._record.seq}-{self._n}", event=name)
+        made = frame_of(data, id=f"{self._record.seq}-{self._n}", event=name)
         self._frames.append((self._n, made))
 
     # What frames hold
@@ -354,7 +357,10 @@ class EventWriter:
                 self._chunk(said, chunk, ns)
             case PartDelta():
                 self._frame("messages", "messages/partial", lambda: [self._whole(message_id)], ns)
-                self._chunk(said, lambda: said.delta(event), ns)
+                if said.is_plain(event):
+                    self._token(said, event.text, ns)
+                else:
+                    self._chunk(said, lambda: said.delta(event), ns)
             case MessageEnded():
                 del run.open[message_id]
                 whole = self._whole_with_usage(message_id, event)
@@ -377,6 +383,17 @@ class EventWriter:
             self._frame(_CHUNKS, "messages", lambda: [self._shape_chunk(chunk(), said), self._about(said)], ns)
         else:
             self._n += 1
+
+    def _token(self, said: Chunks, text: str, ns: Sequence[str]) -> None:
+        """A chunk of plain text. What is around the text stays the same as long as the run is at the same step."""
+        if self._shows(_CHUNKS) and (not ns or self.view.subgraphs):
+            step = 0 if self._run is None else self._run.step
+            if said.template is None or said.template[0] != step:
+                about = self._about(said)
+                template = TextTemplate(lambda text: [self._shape_chunk(said.text(text), said), about])
+                said.template = (step, template)
+            self._append("messages", said.template[1].encode(text), ns)
+        self._n += 1
 
     def _shape_chunk(self, chunk: JsonObject, said: Chunks) -> JsonObject:
         if self.view.dialect == "langgraph" or not said.is_chunked:

@@ -153,6 +153,9 @@ class _Call:
 
     def events(self, item: object) -> Sequence[Event]:
         """Of an item or of the end; takes note of what it asks."""
+        if type(item) is str:  # first: most of what an agent says is tokens
+            self.asked, self.listed = 0, None
+            return self.utterance.say(item)
         if isinstance(item, _End):
             self.asked = 0
             return self.utterance.answer(item.value)
@@ -213,7 +216,7 @@ class InProcess:
         pausing = False
         try:
             while True:
-                item = await _next(going, answers, said)
+                item = await (going.next(answers) if story is None else _next(going, answers, said))
                 events, repeated = said.split(going.events(item))
                 answers = _answers_before(repeated, call, story) if going.asked else ()
                 for event in events:

@@ -1,0 +1,59 @@
+"""A client of HTTP/1.1 on bare sockets: a client library would cost more than what is measured."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Self
+
+
+class Connection:
+    """One keep-alive connection, one call after the other."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, port: int, host: str = "127.0.0.1") -> Self:
+        return cls(*await asyncio.open_connection(host, port, limit=2**22))
+
+    async def post(self, path: str, body: bytes, headers: str = "") -> bytes:
+        """The body of the answer. `headers`: lines, each ended by CR LF. Exits where the answer is no success."""
+        self._send(path, body, headers)
+        length = await self._head(path)
+        if length is not None:
+            return await self._reader.readexactly(length)
+        return b"".join([piece async for piece in self._chunks()])
+
+    async def first_event(self, path: str, body: bytes, headers: str = "") -> bytes:
+        """The first bytes of a stream's body; the connection is of no use afterwards."""
+        self._send(path, body, headers)
+        if await self._head(path) is not None:
+            raise SystemExit(f"{path}: not a stream")
+        return await anext(self._chunks())
+
+    def close(self) -> None:
+        self._writer.close()
+
+    def _send(self, path: str, body: bytes, headers: str) -> None:
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{headers}"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        self._writer.write(head.encode() + body)
+
+    async def _head(self, path: str) -> int | None:
+        """The length of the body; None where it comes in chunks (RFC 9112, 7.1)."""
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        length: int | None = None
+        for line in head.split(b"\r\n"):
+            if line[:15].lower() == b"content-length:":
+                length = int(line[15:])
+        if not head.startswith(b"HTTP/1.1 2"):
+            content = await self._reader.readexactly(length or 0)
+            raise SystemExit(f"POST {path}: {head.decode()}{content.decode()}")
+        return length
+
+    async def _chunks(self) -> AsyncGenerator[bytes]:
+        while size := int(await self._reader.readline(), 16):
+            yield (await self._reader.readexactly(size + 2))[:-2]
+        await self._reader.readexactly(2)

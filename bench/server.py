@@ -1,0 +1,154 @@
+"""Servers under measurement: each a process of its own, pinned to one core where there are two."""
+
+import asyncio
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.client import Connection
+from bench.work import Job
+
+CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+PYTHON = sys.executable
+_PROJECT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    port: int
+    pid: int
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of user and system time of the process, its threads, and its children, which it may leave the work
+        to."""
+        return sum(map(_cpu_seconds, (self.pid, *_children(self.pid))))
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of one measurement, or medians of several."""
+
+    rate: float
+    """Jobs a second."""
+    cpu: float
+    """Milliseconds of the server's CPU a job."""
+    latency: float
+    """Median milliseconds a job."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def gateway(*arguments: str) -> list[str]:
+    return [PYTHON, "-m", "gateway", "serve", *arguments, "--log-level", "warning", "--port", "{port}"]
+
+
+def uvicorn(app: str) -> list[str]:
+    return [PYTHON, "-m", "uvicorn", app, "--log-level", "critical", "--port", "{port}"]
+
+
+@contextmanager
+def running(
+    command: Sequence[str], folder: Path, *, environment: Mapping[str, str] | None = None, patience: float = 60
+) -> Iterator[Server]:
+    """The server, as soon as it takes connections. `{port}` in the command is its port."""
+    folder.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    with Path(folder, "stderr").open("wb") as errors:
+        process = subprocess.Popen(
+            [part.replace("{port}", str(port)) for part in command],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(_PROJECT), **(environment or {})},
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
+    try:
+        _await_port(process, port, patience, folder)
+        if len(CORES) > 1:
+            _pin(process.pid, CORES[:1])
+        yield Server(port, process.pid)
+    finally:
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def pin_client() -> None:
+    """The client on the cores that no server has."""
+    if len(CORES) > 1:
+        os.sched_setaffinity(0, CORES[1:])
+
+
+def measure(server: Server, job: Job, jobs: int, connections: int) -> Figures:
+    used, begun = server.cpu, time.perf_counter()
+    times = asyncio.run(_run(server.port, job, jobs // connections, connections))
+    took, used = time.perf_counter() - begun, server.cpu - used
+    return Figures(len(times) / took, used / len(times) * 1000, statistics.median(times) * 1000)
+
+
+def median(rounds: Sequence[Figures]) -> Figures:
+    return Figures(
+        statistics.median(each.rate for each in rounds),
+        statistics.median(each.cpu for each in rounds),
+        statistics.median(each.latency for each in rounds),
+    )
+
+
+async def _run(port: int, job: Job, each: int, connections: int) -> list[float]:
+    times: list[float] = []
+
+    async def caller(first: int) -> None:
+        connection = await Connection.open(port)
+        for number in range(first, first + each):
+            begun = time.perf_counter()
+            await job(connection, number)
+            times.append(time.perf_counter() - begun)
+        connection.close()
+
+    await asyncio.gather(*(caller(number * each) for number in range(connections)))
+    return times
+
+
+def _await_port(process: "subprocess.Popen[bytes]", port: int, patience: float, folder: Path) -> None:
+    end = time.monotonic() + patience
+    while time.monotonic() < end and process.poll() is None:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+    said = Path(folder, "stderr").read_text(errors="replace")[-2000:]
+    raise SystemExit(f"did not start: {process.args}\n{said}")
+
+
+def _pin(pid: int, cores: Sequence[int]) -> None:
+    """The process with the threads that it has begun; those it begins inherit it."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), cores)
+    for child in _children(pid):
+        _pin(child, cores)
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        for child in map(int, (thread / "children").read_text().split()):
+            found += [child, *_children(child)]
+    return found
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
