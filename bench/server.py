@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +61,7 @@ def uvicorn(app: str) -> list[str]:
 @contextmanager
 def running(
     command: Sequence[str], folder: Path, *, environment: Mapping[str, str] | None = None, patience: float = 60
-) -> Iterator[Server]:
+) -> Generator[Server]:
     """The server, as soon as it takes connections. `{port}` in the command is its port."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
