@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 from litestar import Request, Response
 from litestar.types import ControllerRouterHandler
 
+from adapters._server.encoding import LargeJson
 from canonical import Carry, Fault, Feature, Hub, Record, Task, Webhook
 
 
@@ -36,7 +37,7 @@ class WebhookWriter(Protocol):
         """Of every delivery; with the registrant's own token or credentials."""
         ...
 
-    def write(self, record: Record) -> Iterable[bytes]:
+    def write(self, record: Record) -> Iterable[bytes | LargeJson]:
         """The bodies to post for this record, most often none or one."""
         ...
 

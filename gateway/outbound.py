@@ -16,6 +16,7 @@ from typing import Final
 
 import httpx
 
+from adapters._server.encoding import LargeJson, size_of
 from canonical.fault import FaultCode, FaultError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -138,7 +139,7 @@ class Fetcher:
         except OSError as error:
             raise FaultError(FaultCode.INVALID, f"{url} cannot be fetched: {error}") from error
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes | LargeJson) -> int:
         """The status of the answer, whose body nobody reads. Raises invalid for a URL that may not be called, and
         ConnectionError or TimeoutError where it cannot be."""
         async with self._call_deadline(url), self._send_request("POST", url, headers, body) as response:
@@ -161,7 +162,7 @@ class Fetcher:
 
     @asynccontextmanager
     async def _send_request(
-        self, method: str, url: str, headers: Mapping[str, str], body: bytes
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | LargeJson
     ) -> AsyncGenerator[httpx.Response]:
         pinned = await self.check(url)
         response = await self._answer(pinned, method, headers, body)
@@ -170,9 +171,14 @@ class Fetcher:
         finally:
             await response.aclose()
 
-    async def _answer(self, pinned: Pinned, method: str, headers: Mapping[str, str], body: bytes) -> httpx.Response:
+    async def _answer(
+        self, pinned: Pinned, method: str, headers: Mapping[str, str], body: bytes | LargeJson
+    ) -> httpx.Response:
         """From the first address that can be connected to."""
         own = {"Host": pinned.url.netloc.decode("ascii"), "Connection": "close", "Accept-Encoding": "identity"}
+        if isinstance(body, LargeJson):
+            # Otherwise httpx sends chunks, which small servers do not read (those of WSGI, for one).
+            own["Content-Length"] = str(await size_of(body))
         given = {name: value for name, value in headers.items() if name.lower() not in _OURS}
         timeouts = {"connect": self._connect_timeout}
         for number, address in enumerate(pinned.addresses, start=1):
@@ -180,7 +186,7 @@ class Fetcher:
                 method,
                 pinned.url.copy_with(host=address),
                 headers=given | own,
-                content=body,
+                content=body.pieces() if isinstance(body, LargeJson) else body,
                 extensions={"sni_hostname": pinned.host, "timeout": timeouts},
             )
             try:

@@ -50,9 +50,15 @@ class LargeJson:
     def pieces(self) -> AsyncGenerator[bytes]:
         return encode_in_pieces(self.value)
 
-    async def whole(self) -> bytes:
-        """For who can send it in one piece only. Others have the loop in between."""
-        return b"".join([piece async for piece in self.pieces()])
+
+async def as_bytes(data: bytes | LargeJson) -> bytes:
+    """For who can send it in one piece only. Others have the loop in between."""
+    return data if isinstance(data, bytes) else b"".join([piece async for piece in data.pieces()])
+
+
+async def size_of(data: bytes | LargeJson) -> int:
+    """Bytes, for who has to tell before they are sent. Others have the loop in between."""
+    return len(data) if isinstance(data, bytes) else sum([len(piece) async for piece in data.pieces()])
 
 
 def encode(value: Any) -> bytes | LargeJson:
@@ -126,7 +132,12 @@ def is_large(value: Any) -> bool:
 
 
 def _pieces(value: Any) -> Iterator[bytes]:
-    if not isinstance(value, dict | list | tuple) or not is_large(value):
+    if isinstance(value, str) and len(value) > _LARGE:
+        yield b'"'
+        # A character is written alike whatever stands beside it.
+        yield from (to_json(value[start : start + _LARGE])[1:-1] for start in range(0, len(value), _LARGE))
+        yield b'"'
+    elif not isinstance(value, dict | list | tuple) or not is_large(value):
         yield to_json(value)
     elif isinstance(value, dict):
         before = b"{"

@@ -56,7 +56,7 @@ async def list_response(
     return Pieces(_after(start, pieces), told, media_type=media_type)
 
 
-async def each(items: Iterable[bytes]) -> AsyncGenerator[bytes]:
+async def each(items: Iterable[bytes | Large]) -> AsyncGenerator[bytes | Large]:
     """For things that are at hand, and become JSON one by one."""
     for item in items:
         yield item

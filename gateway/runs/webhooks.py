@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from sqlalchemy import update
 
 from adapters._adapter import WebhookWriter
+from adapters._server.encoding import LargeJson
 from canonical.event import Record, TaskChanged
 from canonical.fault import FaultCode, FaultError
 from canonical.hub import Scope, Webhook
@@ -116,7 +117,7 @@ class Deliverer:
             await self._move(due, max(record.seq, due.delivered_seq), done=done)
         return not done
 
-    async def _post(self, due: Due, headers: Mapping[str, str], body: bytes) -> bool:
+    async def _post(self, due: Due, headers: Mapping[str, str], body: bytes | LargeJson) -> bool:
         """Whether the receiver took it, in the end."""
         webhook, said = due.webhook, ""
         turn = self._posting.setdefault(due.owner, asyncio.Semaphore(_AT_ONCE))

@@ -1,6 +1,7 @@
 """Calls to addresses that callers name reach public ones and those that the configuration allows, and nothing else."""
 
 import asyncio
+import json
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from adapters._server.encoding import LargeJson, encode
 from canonical import FaultCode, FaultError
 from gateway.outbound import Fetcher
 from tests.certificate import self_signed
@@ -272,6 +274,19 @@ async def test_a_post_carries_its_headers_and_body_and_gives_the_status() -> Non
     assert request.endswith('\r\n\r\n{"a": 1}')
     assert "x-a2a-notification-token: t\r\n" in request.lower()
     assert "other.example" not in request
+
+
+async def test_a_body_that_is_made_while_it_is_sent_has_its_length_told() -> None:
+    value = {"text": "é" * 10**6}
+    body = encode(value)
+    assert isinstance(body, LargeJson)
+    fetcher = Fetcher(LOOPBACK)
+    async with peer(saying(b"HTTP/1.1 204 No Content\r\n\r\n")) as server:
+        assert await fetcher.post(f"http://127.0.0.1:{server.port}/hook", {}, body) == 204
+    await fetcher.aclose()
+    head, _, sent = server.requests[0].partition("\r\n\r\n")
+    assert json.loads(sent) == value
+    assert "transfer-encoding" not in head.lower()
 
 
 async def test_cookies_are_not_kept_for_the_next_call() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
-from canonical import Event, Message
+from canonical import Ask, Event, Message
 from canonical.event import Custom
 from tests.limits.strain import MB
 
@@ -57,6 +57,13 @@ async def messages(text: str) -> AsyncGenerator[Message]:
     """Each as large as may be, nearly."""
     for _ in range(25):
         yield Message.of(PIECE, "agent")
+
+
+async def asking(text: str) -> AsyncGenerator[Message | Ask]:
+    """Half of them, and a question."""
+    for _ in range(12):
+        yield Message.of(PIECE, "agent")
+    yield Ask("Go on?")
 
 
 async def events(text: str) -> AsyncGenerator[Event | str]:

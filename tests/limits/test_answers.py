@@ -100,6 +100,27 @@ async def test_a_large_task_of_a2a_holds_nobody_up(gateway: Strained, task_id: s
     await check(gateway, "GET", f"/a2a/messages/tasks/{task_id}", memory=3 * MEMORY)
 
 
+async def test_a_large_task_of_aief_holds_nobody_up(gateway: Strained) -> None:
+    made = await gateway.http.post("/agent/messages/ap/v1/agent/tasks", json={"input": "hi"})
+    path = f"/agent/messages/ap/v1/agent/tasks/{made.json()['task_id']}"
+    await check(gateway, "POST", f"{path}/steps", {}, memory=4 * MEMORY)
+    await check(gateway, "GET", f"{path}/steps", memory=2 * MEMORY)
+    await check(gateway, "GET", path, memory=2 * MEMORY)
+
+
+@pytest.mark.parametrize("path", ["history", "search"])
+async def test_a_list_of_large_states_holds_nobody_up(gateway: Strained, thread_id: str, path: str) -> None:
+    """Each entry is one large thing."""
+    path = "/threads/search" if path == "search" else f"/threads/{thread_id}/history"
+    size, body = 0, {"limit": 1, "ids": [thread_id]} if path.endswith("search") else {"limit": 1}
+    async with gateway.watched() as strain, gateway.http.stream("POST", path, json=body) as answer:
+        assert answer.status_code == 200
+        async for chunk in answer.aiter_raw():
+            size += len(chunk)
+    assert size > MANY * len(TEXT)
+    strain.check(memory=MEMORY)
+
+
 async def check_stream(gateway: Strained, path: str, body: JsonObject | None, headers: dict[str, str]) -> None:
     """A stream whose last frame is the whole task, or run."""
     size, end = 0, b""

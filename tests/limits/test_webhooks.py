@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from canonical.value import JsonObject
-from tests.limits.strain import BOUND, Strained, strained
+from tests.limits.strain import BOUND, MB, MOST_MEMORY, Strained, strained
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -20,12 +20,18 @@ class Receiver:
 
     def __init__(self) -> None:
         self.got = 0
+        self.size = 0
+        """Bytes of the largest body."""
         self.held = asyncio.Event()
         self.url = ""
         self._more = asyncio.Condition()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        left = size = int(head.partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0])
+        while left:
+            left -= len(await reader.read(min(left, MB)))
+        self.size = max(self.size, size)
         async with self._more:
             self.got += 1
             self._more.notify_all()
@@ -74,6 +80,23 @@ async def test_a_task_with_the_most_webhooks_it_may_have_holds_nobody_up(tmp_pat
             await call(gateway, "ask", "SendMessage", said("Bob", taskId=task["id"]))
             await receiver.receives(16 * 2)
         strain.check()
+
+
+async def test_a_webhook_of_a_large_task_holds_nobody_up(tmp_path: Path, receiver: Receiver) -> None:
+    """In 0.3, which posts the whole task after every event."""
+    receiver.held.set()
+    agents = {"asking": {"python": "tests.limits.hostile:asking"}, "echo": {"python": "gateway.demo:echo"}}
+    async with strained(tmp_path, agents=agents, limits={"output": "256MB"}) as gateway:
+        task = (await call(gateway, "asking", "SendMessage", said("hi")))["result"]["task"]
+        config: JsonObject = {"taskId": task["id"], "pushNotificationConfig": {"url": receiver.url}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/pushNotificationConfig/set", "params": config}
+        assert "result" in (await gateway.http.post("/a2a/asking", json=body)).json()
+        async with gateway.watched() as strain:
+            answer: JsonObject = {**said("yes", taskId=task["id"]), "configuration": {"returnImmediately": True}}
+            assert "result" in await call(gateway, "asking", "SendMessage", answer)
+            await receiver.receives(3)
+        assert receiver.size > 80 * MB
+        strain.check(memory=2 * MOST_MEMORY)
 
 
 async def test_so_many_posts_of_one_owner_are_under_way_and_no_more(tmp_path: Path, receiver: Receiver) -> None:

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from pydantic_core import to_json
-
+from adapters._server.encoding import LargeJson, encode
 from adapters.a2a.codec import v0_3, v1_0
 from adapters.a2a.write.task_events import EventWriter
 from canonical import Record, Task, Webhook
@@ -37,13 +36,13 @@ class Writer:
             headers["Authorization"] = f"{config['schemes'][0]} {config['credentials']}"
         return headers
 
-    def write(self, record: Record) -> Iterable[bytes]:
+    def write(self, record: Record) -> Iterable[bytes | LargeJson]:
         updates = self._writer.write(record)
         if not self._shown and isinstance(record.event, RunCreated):
             self._shown = True
             # A StreamResponse of its first kind, so that whoever is called knows the task.
-            return [to_json(self._codec.encode_update(self._writer.snapshot()))]
-        return [to_json(self._codec.encode_update(update)) for update in updates]
+            return [encode(self._codec.encode_update(self._writer.snapshot()))]
+        return [encode(self._codec.encode_update(update)) for update in updates]
 
 
 class Writer_0_3(Writer):
@@ -55,8 +54,8 @@ class Writer_0_3(Writer):
         super().__init__(webhook, task, context_id)
         self._codec = v0_3.Codec(str(webhook.config.get("base_url") or ""), task.agent)
 
-    def write(self, record: Record) -> Iterable[bytes]:
+    def write(self, record: Record) -> Iterable[bytes | LargeJson]:
         if self._writer.write(record) or isinstance(record.event, RunCreated):
             # a2a-sdk 0.3.26: the body is the task (`kind` and all), not the event.
-            return [to_json(self._codec.encode_task(self._writer.snapshot()))]
+            return [encode(self._codec.encode_task(self._writer.snapshot()))]
         return []

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from adapters._aside import aside
 from adapters._json import ABSENT, read_bytes, read_json, validate
 from adapters._server.caller import Caller, caller, is_uuid, loss_header, run_headers
+from adapters._server.encoding import LargeJson, encode, json_response
 from adapters._server.listed import Pieces, each, list_response
 from adapters.aief.carries import VERSION
 from adapters.aief.codec import (
@@ -97,7 +98,7 @@ def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
 
 
 def _json(value: BaseModel, headers: Mapping[str, str] | None = None, status: int = 200) -> Response[Any]:
-    return Response(w.dump(value), status_code=status, media_type="application/json", headers=dict(headers or {}))
+    return json_response(value, headers, status=status)
 
 
 class Server:
@@ -160,7 +161,7 @@ class Server:
         shell = w.TaskListResponse(tasks=[], pagination=page_of(found.total, page, size))
         return await list_response(w.dump(shell), self._tasks(who, agent, found.threads), name="tasks")
 
-    async def _tasks(self, who: Caller, agent: str, threads: Listed[ThreadView]) -> AsyncGenerator[bytes]:
+    async def _tasks(self, who: Caller, agent: str, threads: Listed[ThreadView]) -> AsyncGenerator[bytes | LargeJson]:
         async with aclosing(aiter(threads)) as found:
             async for one in found:
                 try:
@@ -169,7 +170,7 @@ class Server:
                     if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
                         raise
                     continue
-                yield w.dump(view.task())
+                yield encode(view.task())
 
     async def get_task(self, request: AnyRequest) -> Response[Any]:
         view = await self._find(request)
@@ -206,7 +207,7 @@ class Server:
         view = await self._find(request)
         places = view.places()
         shell = w.TaskStepsListResponse(steps=[], pagination=page_of(len(places), page, size))
-        steps = (w.dump(view.at(place)) for place in places[(page - 1) * size : page * size])
+        steps = (encode(view.at(place)) for place in places[(page - 1) * size : page * size])
         return await list_response(
             w.dump(shell), each(steps), name="steps", headers={"Babelgate-Thread": view.thread_id}
         )
@@ -331,7 +332,7 @@ class Server:
         view = await self._find(request)
         artifacts = view.existing()
         shell = w.TaskArtifactsListResponse(artifacts=[], pagination=page_of(len(artifacts), page, size))
-        shown = (w.dump(encode_artifact(one)) for one in artifacts[(page - 1) * size : page * size])
+        shown = (encode(encode_artifact(one)) for one in artifacts[(page - 1) * size : page * size])
         return await list_response(
             w.dump(shell), each(shown), name="artifacts", headers={"Babelgate-Thread": view.thread_id}
         )

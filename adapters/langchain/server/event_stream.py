@@ -15,10 +15,10 @@ from uuid import uuid4
 from litestar import Response, WebSocket, post, websocket
 from litestar.exceptions import WebSocketDisconnect
 from litestar.types import ControllerRouterHandler
-from pydantic_core import to_json
 
 from adapters._aside import Turns
 from adapters._json import ABSENT, most_values, parse, read_json
+from adapters._server.encoding import as_bytes, encode
 from adapters._sse import LargeFrame, frame_of, pieces_of
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.stream_modes import View
@@ -148,7 +148,7 @@ async def _batches(hub: Hub, view: View) -> AsyncGenerator[Sequence[Record]]:
 
 async def _text(event: ThreadEvent) -> str:
     """Of one message of a WebSocket, which is sent whole."""
-    return (event.data if isinstance(event.data, bytes) else await event.data.whole()).decode()
+    return (await as_bytes(event.data)).decode()
 
 
 class _Left(Exception):
@@ -233,7 +233,7 @@ class _Talk:
             except Exception:  # over HTTP it would be a 500: the conversation goes on
                 log.exception("a command over a WebSocket failed")
                 told = refusal(as_object(command).get("id"), "unknown_error", "The gateway failed to answer this.")
-            await self._send(to_json(told).decode())
+            await self._send((await as_bytes(encode(told))).decode())
             for subscription in replays:
                 async with aclosing(self._replay_events(subscription)) as texts:
                     async for text in texts:

@@ -12,9 +12,9 @@ from typing import Any, Final
 from litestar import Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import TypeAdapter
-from pydantic_core import to_json
 
 from adapters._json import read_json, validate
+from adapters._server.encoding import LargeJson, encode
 from adapters._server.fanout import FanoutCache
 from adapters._server.listed import Pieces, list_response
 from adapters.langchain.codec import agent_protocol, state
@@ -195,14 +195,14 @@ class Runs:
 
     async def _encode_runs(
         self, request: AnyRequest, found: Listed[Run], limit: int, names: Sequence[str]
-    ) -> AsyncGenerator[bytes]:
+    ) -> AsyncGenerator[bytes | LargeJson]:
         left = limit
         async with aclosing(aiter(found)) as runs:
             async for run in runs:
                 if not left:
                     return
                 left -= 1
-                yield to_json(select_members(await self._run_body(request, run), names))
+                yield encode(select_members(await self._run_body(request, run), names))
 
 
 def _as_created(run: Run, created: RunCreated) -> Run:

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from litestar import Response, get, post
 from litestar.types import ControllerRouterHandler
-from pydantic_core import to_json
 
 from adapters._aside import Turns
+from adapters._server.encoding import LargeJson, encode
 from adapters._server.listed import list_response
 from adapters.langchain.codec import agent_protocol
 from adapters.langchain.codec import state as codec
@@ -140,11 +140,11 @@ class States:
 
 async def _encode_history(
     bodies: Iterator[JsonObject], metadata: JsonObject, limit: int, names: Sequence[str]
-) -> AsyncGenerator[bytes]:
+) -> AsyncGenerator[bytes | LargeJson]:
     turns = Turns()
     for body in bodies:
         if contains(body.get("metadata") or {}, metadata):
-            yield to_json(select_members(body, names))
+            yield encode(select_members(body, names))
             limit -= 1
         if not limit:
             return

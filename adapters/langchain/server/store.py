@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from litestar import Response, delete, get, post, put
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel, Field
-from pydantic_core import to_json
 
+from adapters._server.encoding import LargeJson, encode
 from adapters._server.listed import list_response
 from adapters.langchain.codec.state import format_time
 from adapters.langchain.server.answers import answer, nothing
@@ -134,10 +134,10 @@ class Memory:
         return answer(listed)
 
 
-async def _encode_items(found: Listed[Item]) -> AsyncGenerator[bytes]:
+async def _encode_items(found: Listed[Item]) -> AsyncGenerator[bytes | LargeJson]:
     async with aclosing(aiter(found)) as items:
         async for item in items:
-            yield to_json(_encode(item))
+            yield encode(_encode(item))
 
 
 def _namespace(request: AnyRequest) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
-from pydantic_core import to_json
 
+from adapters._server.encoding import LargeJson, encode
 from adapters._server.listed import list_response
 from adapters.langchain.codec import agent_protocol, state
 from adapters.langchain.server.answers import answer, nothing, pagination, select_members
@@ -251,7 +251,7 @@ class Threads:
         limit: int,
         select: Sequence[str],
         paths: Mapping[str, Sequence[str | int]],
-    ) -> AsyncGenerator[bytes]:
+    ) -> AsyncGenerator[bytes | LargeJson]:
         async with aclosing(views):
             async for view in views:
                 if not limit:
@@ -263,7 +263,7 @@ class Threads:
                     if error.fault.code is not FaultCode.NOT_FOUND:
                         raise
                     continue
-                yield to_json(body)
+                yield encode(body)
 
     async def _encode_selection(
         self,

@@ -4,8 +4,7 @@ values."""
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from pydantic_core import to_json
-
+from adapters._server.encoding import LargeJson, encode
 from adapters.langchain.codec import state
 from adapters.langchain.errors.encode import encode_error
 from canonical import Record, Run, RunStatus, StateHistory, Task, Webhook
@@ -28,14 +27,14 @@ class Writer:
     def headers(self) -> Mapping[str, str]:
         return {"Content-Type": "application/json"}
 
-    def write(self, record: Record) -> Iterable[bytes]:
+    def write(self, record: Record) -> Iterable[bytes | LargeJson]:
         self._history.apply(record)
         event = record.event
         if isinstance(event, RunCreated) and event.run_id == self._run_id:
             self._created = event
         if not isinstance(event, RunEnded) or record.run_id != self._run_id or self._created is None:
             return []
-        return [to_json(self._body(self._history.fold.runs[self._run_id], self._created, record.at))]
+        return [encode(self._body(self._history.fold.runs[self._run_id], self._created, record.at))]
 
     def _body(self, run: Run, created: RunCreated, at: int) -> JsonObject:
         started = None if run.started_at is None else state.format_time(run.started_at)

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 from pydantic_core import to_json
 
-from adapters._server.encoding import encode_in_pieces, is_large, json_response
+from adapters._server.encoding import LargeJson, as_bytes, encode, encode_in_pieces, is_large, json_response, size_of
 from adapters._server.listed import Pieces
 
 LONG = 'é"\u2028' * 100_000
@@ -24,6 +24,19 @@ VALUES: list[Any] = [LARGE, [LARGE, LARGE], LONG, {}, [], None, 0, "a", {"a": [1
 async def test_the_pieces_are_the_json_of_the_whole(value: Any) -> None:
     pieces = [piece async for piece in encode_in_pieces(value)]
     assert b"".join(pieces) == to_json(value)
+
+
+async def test_one_long_text_is_encoded_in_pieces_too() -> None:
+    pieces = [piece async for piece in encode_in_pieces({"text": LONG * 10})]
+    assert max(map(len, pieces)) < len(to_json(LONG)) * 2
+
+
+async def test_what_is_encoded_is_counted_and_joined() -> None:
+    for value in ({"a": 1}, LARGE):
+        made = encode(value)
+        assert isinstance(made, LargeJson) is (value is LARGE)
+        assert await as_bytes(made) == to_json(value)
+        assert await size_of(made) == len(to_json(value))
 
 
 def test_what_is_large_is_answered_in_pieces() -> None:

@@ -1,6 +1,9 @@
 import json
-from typing import Any
+from typing import Any, cast
 
+import pytest
+
+from adapters._server.encoding import LargeJson, as_bytes
 from adapters.a2a import adapter
 from canonical import Message, Record, TaskState, TextPart, Webhook
 from tests.adapters.a2a.log import CONTEXT, Log, streamed, task_of
@@ -16,7 +19,7 @@ def hook(dialect: str, **config: Any) -> Webhook:
 
 def posted(dialect: str, records: list[Record], **config: Any) -> list[Any]:
     writer = adapter.webhooks[dialect](hook(dialect, **config), task_of(records), CONTEXT)
-    return [json.loads(body) for record in records for body in writer.write(record)]
+    return [json.loads(cast("bytes", body)) for record in records for body in writer.write(record)]
 
 
 def test_a_0_3_receiver_is_posted_the_whole_task_after_every_event_that_changes_it() -> None:
@@ -35,6 +38,17 @@ def test_a_1_0_receiver_is_posted_a_stream_response_per_event_the_task_first() -
         "artifactUpdate",
         "statusUpdate",
     ]
+
+
+@pytest.mark.parametrize("dialect", ["a2a-0.3", "a2a-1.0"])
+async def test_a_large_task_is_encoded_while_it_is_posted(dialect: str) -> None:
+    large = Message(message_id="in", role="user", parts=(TextPart(text="x" * 2**20),))
+    records = Log(large).start().add(*streamed("m", "one")).done().records
+    writer = adapter.webhooks[dialect](hook(dialect), task_of(records), CONTEXT)
+    first, *_ = [body for record in records for body in writer.write(record)]
+    assert isinstance(first, LargeJson)
+    task = json.loads(await as_bytes(first))
+    assert (task["task"] if dialect == "a2a-1.0" else task)["history"][0]["parts"][0]["text"] == "x" * 2**20
 
 
 def test_the_token_and_the_credentials_go_into_headers_of_every_post() -> None:
