@@ -79,22 +79,14 @@ class Fetcher:
         self._limit = limit
         self._resolve = resolve
         self._tls = tls
-        self._made: httpx.AsyncHTTPTransport | None = None
 
-    @property
     def _transport(self) -> httpx.AsyncHTTPTransport:
-        """Made at the first call: certificates take time to load. A connection is not used twice, because a pool knows
-        its connections by address, and one made for a host must not carry the requests of another."""
-        if self._made is None:
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-            tls = self._tls or httpx.create_ssl_context()
-            self._made = httpx.AsyncHTTPTransport(verify=tls, trust_env=False, limits=limits)
-        return self._made
-
-    async def aclose(self) -> None:
-        made, self._made = self._made, None
-        if made is not None:
-            await made.aclose()
+        """Of one call: a connection is not used twice, because a pool knows its connections by address, and one made
+        for a host must not carry the requests of another. And httpcore 1.0.9 forgets to close a connection whose call
+        is cancelled while it takes a lock; closing all of the pool does."""
+        if self._tls is None:
+            self._tls = httpx.create_ssl_context()  # at the first call: certificates take time to load
+        return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False)
 
     async def check(self, url: str) -> Pinned:
         """Resolve the host and judge every address. Raises invalid."""
@@ -165,14 +157,20 @@ class Fetcher:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | LargeJson
     ) -> AsyncGenerator[httpx.Response]:
         pinned = await self.check(url)
-        response = await self._answer(pinned, method, headers, body)
-        try:
-            yield response
-        finally:
-            await response.aclose()
+        async with self._transport() as transport:
+            response = await self._answer(transport, pinned, method, headers, body)
+            try:
+                yield response
+            finally:
+                await response.aclose()
 
     async def _answer(
-        self, pinned: Pinned, method: str, headers: Mapping[str, str], body: bytes | LargeJson
+        self,
+        transport: httpx.AsyncHTTPTransport,
+        pinned: Pinned,
+        method: str,
+        headers: Mapping[str, str],
+        body: bytes | LargeJson,
     ) -> httpx.Response:
         """From the first address that can be connected to."""
         own = {"Host": pinned.url.netloc.decode("ascii"), "Connection": "close", "Accept-Encoding": "identity"}
@@ -190,7 +188,7 @@ class Fetcher:
                 extensions={"sni_hostname": pinned.host, "timeout": timeouts},
             )
             try:
-                return await self._transport.handle_async_request(request)
+                return await transport.handle_async_request(request)
             except (httpx.ConnectError, httpx.ConnectTimeout):
                 if number == len(pinned.addresses):
                     raise

@@ -69,4 +69,3 @@ async def running(
     finally:
         await hub.stop()
         await registry.aclose()
-        await fetcher.aclose()

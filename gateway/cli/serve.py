@@ -169,7 +169,6 @@ async def open_gateway(
             await hub.stop()
     finally:
         await registry.aclose()
-        await fetcher.aclose()
 
 
 def server_of(gateway: Gateway, listener: socket.socket, ready: Callable[[], None]) -> "Server":

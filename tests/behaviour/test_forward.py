@@ -61,7 +61,6 @@ async def test_only_the_named_headers_go_along_and_never_a_key(tmp_path: Path) -
             await http.post("/runs/wait", json=body, headers={"X-Api-Key": "wonderland"})
         await hub.stop()
         await registry.aclose()
-        await fetcher.aclose()
     first, second = seen
     assert (first["x-tenant"], first["authorization"]) == ("t1", "Bearer upstream")
     assert not {"x-other", "cookie", "x-api-key", "traceparent"} & first.keys()

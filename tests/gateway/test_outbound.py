@@ -219,7 +219,6 @@ async def test_loopback_is_called_where_the_configuration_allows_it() -> None:
     fetcher = Fetcher(LOOPBACK)
     async with peer() as server:
         assert await fetcher.get(f"http://127.0.0.1:{server.port}/a/b?c=d") == b"hello"
-    await fetcher.aclose()
     assert server.requests[0].startswith("GET /a/b?c=d HTTP/1.1\r\n")
     await refusal(fetcher, "http://10.0.0.1/")
 
@@ -239,7 +238,6 @@ async def test_a_name_that_leads_elsewhere_after_it_was_judged_is_called_where_i
         assert f"Host: rebinding.example:{server.port}\r\n" in server.requests[0]
         with pytest.raises(FaultError):
             await fetcher.get(f"http://rebinding.example:{server.port}/")
-    await fetcher.aclose()
     assert len(server.requests) == 1
 
 
@@ -247,7 +245,6 @@ async def test_the_next_address_is_tried_where_one_cannot_be_connected_to() -> N
     fetcher = Fetcher(LOOPBACK, resolve=Names(["127.0.0.2", "127.0.0.1"]))
     async with peer() as server:
         assert await fetcher.get(f"http://two.example:{server.port}/") == b"hello"
-    await fetcher.aclose()
 
 
 async def test_a_redirect_is_not_followed() -> None:
@@ -259,7 +256,6 @@ async def test_a_redirect_is_not_followed() -> None:
             assert await fetcher.post(url, {}, b"{}") == 302
             with pytest.raises(FaultError, match="status 302"):
                 await fetcher.get(url)
-            await fetcher.aclose()
     assert inside.requests == []
 
 
@@ -268,7 +264,6 @@ async def test_a_post_carries_its_headers_and_body_and_gives_the_status() -> Non
     async with peer(saying(b"HTTP/1.1 204 No Content\r\n\r\n")) as server:
         given = {"Content-Type": "application/json", "X-A2A-Notification-Token": "t", "Host": "other.example"}
         assert await fetcher.post(f"http://127.0.0.1:{server.port}/hook", given, b'{"a": 1}') == 204
-    await fetcher.aclose()
     request = server.requests[0]
     assert request.startswith("POST /hook HTTP/1.1\r\n")
     assert request.endswith('\r\n\r\n{"a": 1}')
@@ -283,7 +278,6 @@ async def test_a_body_that_is_made_while_it_is_sent_has_its_length_told() -> Non
     fetcher = Fetcher(LOOPBACK)
     async with peer(saying(b"HTTP/1.1 204 No Content\r\n\r\n")) as server:
         assert await fetcher.post(f"http://127.0.0.1:{server.port}/hook", {}, body) == 204
-    await fetcher.aclose()
     head, _, sent = server.requests[0].partition("\r\n\r\n")
     assert json.loads(sent) == value
     assert "transfer-encoding" not in head.lower()
@@ -295,7 +289,6 @@ async def test_cookies_are_not_kept_for_the_next_call() -> None:
         url = f"http://127.0.0.1:{server.port}/"
         await fetcher.post(url, {}, b"")
         await fetcher.post(url, {}, b"")
-    await fetcher.aclose()
     assert len(server.requests) == 2
     assert "cookie" not in server.requests[1].lower()
 
@@ -306,7 +299,6 @@ async def test_the_environment_s_proxy_is_not_asked(monkeypatch: pytest.MonkeyPa
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
         fetcher = Fetcher(LOOPBACK)
         await fetcher.get(f"http://127.0.0.1:{server.port}/")
-        await fetcher.aclose()
     assert proxy.requests == []
 
 
@@ -326,7 +318,6 @@ async def test_a_body_without_an_end_is_read_to_the_limit_and_no_further(head: b
         with pytest.raises(FaultError, match="more than 300000 bytes"):
             await fetcher.get(f"http://127.0.0.1:{server.port}/")
         assert await fetcher.post(f"http://127.0.0.1:{server.port}/", {}, b"") == 200, "a body that nobody reads"
-    await fetcher.aclose()
 
 
 async def test_a_compressed_answer_is_refused() -> None:
@@ -334,7 +325,6 @@ async def test_a_compressed_answer_is_refused() -> None:
         fetcher = Fetcher(LOOPBACK)
         with pytest.raises(FaultError, match="content encoding"):
             await fetcher.get(f"http://127.0.0.1:{server.port}/")
-        await fetcher.aclose()
     assert "accept-encoding: identity" in server.requests[0].lower()
 
 
@@ -356,7 +346,6 @@ async def test_a_server_that_drips_is_given_up_when_the_time_for_all_of_it_is_ov
         with pytest.raises(FaultError, match="no answer in time"):
             await fetcher.get(f"http://127.0.0.1:{server.port}/")
         await server.reached.wait()
-    await fetcher.aclose()
 
 
 async def test_a_receiver_that_says_nothing_is_an_os_error_so_that_deliveries_are_tried_again() -> None:
@@ -375,7 +364,6 @@ async def test_a_receiver_that_says_nothing_is_an_os_error_so_that_deliveries_ar
         await fetcher.post(f"http://127.0.0.1:{server.port}/", {}, b"")
     with pytest.raises(FaultError, match="cannot be fetched"):
         await fetcher.get(f"http://127.0.0.1:{server.port}/")
-    await fetcher.aclose()
 
 
 @pytest.mark.parametrize("value", ["a\r\nEvil: yes", "é"])
@@ -384,7 +372,6 @@ async def test_a_header_that_http_cannot_carry_is_refused_and_not_sent(value: st
     async with peer() as server:
         with pytest.raises((FaultError, ConnectionError)):
             await fetcher.post(f"http://127.0.0.1:{server.port}/", {"Authorization": value}, b"")
-    await fetcher.aclose()
     assert server.requests == []
 
 
@@ -405,9 +392,7 @@ async def test_tls_is_verified_for_the_name_in_the_url_and_not_for_the_address(c
         assert names == ["hooks.example"]
         with pytest.raises(ConnectionError, match="certificate"):
             await fetcher.post(f"https://other.example:{server.port}/", {}, b"")
-        await fetcher.aclose()
         stranger = Fetcher(LOOPBACK, resolve=Names(["127.0.0.1"]))
         with pytest.raises(ConnectionError, match="certificate"):
             await stranger.post(f"https://hooks.example:{server.port}/", {}, b"")
-        await stranger.aclose()
     assert len(server.requests) == 1

@@ -212,7 +212,6 @@ async def opened(folder: Path, agents: Mapping[str, Any] | None = None, **limits
     finally:
         gates.gate.set()
         await hub.stop()
-        await fetcher.aclose()
 
 
 def message(text: str = "", **more: Any) -> dict[str, Any]:

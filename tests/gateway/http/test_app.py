@@ -46,7 +46,6 @@ async def opened(folder: Path, registry: Registry | None = None, **given: Any) -
         yield create_app(hub, registry, settings), hub
     finally:
         await hub.stop()
-        await fetcher.aclose()
 
 
 @asynccontextmanager
