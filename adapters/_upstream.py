@@ -1,7 +1,7 @@
 """Plug-in interface of clients: how a protocol's folder puts agents behind the gateway, one `Upstream` value beside its
 `Adapter`."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -19,7 +19,7 @@ where requests are made."""
 class Client(Protocol):
     """An agent behind a URL; see `canonical.agent.Agent`, and `Reattachable` for those that can be found again."""
 
-    def run(self, call: Invocation) -> AsyncIterator[Event]: ...
+    def run(self, call: Invocation) -> AsyncGenerator[Event]: ...
 
     async def aclose(self) -> None: ...
 

@@ -1,9 +1,10 @@
-"""The hub as servers see it: submit, answer, cancel, read. `gateway.hub` implements it; an adapter's routes get one.
+"""The hub as servers see it: submit, answer, cancel, and `reads` for what changes nothing. `gateway.hub` implements it;
+an adapter's routes get one.
 
 Every call takes the owner first, and another owner's thing is not found. Whatever a call acknowledges is committed.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, TypeVar
 
@@ -120,7 +121,7 @@ class Receipt:
     task_id: str
     run_id: str
     seq: int
-    """Of the last record before the run's first one: `read(scope, after=seq)` shows all of the run and nothing
+    """Of the last record before the run's first one: `follow(scope, after=seq)` shows all of the run and nothing
     older."""
     created_at: int
     """Of the run; microseconds since 1970, UTC."""
@@ -219,7 +220,109 @@ class Webhook:
     """The registrant's own words, verbatim: token, authentication, whatever else its encoder needs."""
 
 
+class Reads(Protocol):
+    """What can be asked without changing anything. Another owner's thing is not found."""
+
+    async def task(self, owner: str, task_id: str) -> Task: ...
+
+    async def run(self, owner: str, run_id: str) -> Run: ...
+
+    async def run_input(self, owner: str, run: Run) -> RunCreated:
+        """The input of a run. Raises not_found."""
+        ...
+
+    async def runs(self, owner: str, where: RunFilter, *, limit: int, offset: int = 0) -> Listed[Run]:
+        """Newest first; without those that were removed."""
+        ...
+
+    async def thread(self, owner: str, thread_id: str) -> Thread: ...
+
+    async def thread_view(self, owner: str, thread_id: str) -> ThreadView: ...
+
+    async def threads(
+        self,
+        owner: str,
+        where: ThreadFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        order: ThreadOrder = "created_at",
+        descending: bool = True,
+    ) -> ThreadPage: ...
+
+    async def thread_of(self, owner: str, protocol: str, agent: str, alias: str) -> str | None:
+        """The thread behind a protocol's own name of it."""
+        ...
+
+    async def aliases(self, owner: str, protocol: str, thread_ids: Sequence[str]) -> Mapping[str, str]:
+        """thread_id → the name by which this protocol's callers know it; threads without one are left out."""
+        ...
+
+    async def open_interrupts(self, owner: str, task_id: str) -> Sequence[Interrupt]:
+        """Unanswered questions of a task, oldest first."""
+        ...
+
+    async def tasks(self, owner: str, where: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
+        """Raises invalid for a cursor that is not one of ours."""
+        ...
+
+    async def chain(self, owner: str, task_id: str) -> Sequence[Task]:
+        """The task and those that continue it, oldest first."""
+        ...
+
+    async def records(self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False) -> Sequence[Record]:
+        """All committed records of a scope, for one that is known to be short. `inline` fills the bytes of stored files
+        into the parts that name them, up to `limits.inline`."""
+        ...
+
+    def log(
+        self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
+    ) -> AsyncGenerator[Sequence[Record]]:
+        """The same, some at a time: a log may be larger than the memory."""
+        ...
+
+    async def snapshot(
+        self,
+        owner: str,
+        thread_id: str,
+        name: Hashable,
+        empty: Callable[[], S],
+        *,
+        until: int | None = None,
+        inline: bool = False,
+    ) -> S:
+        """What all committed records of a thread add up to, or those up to the seq `until`. What was added up before
+        under the same name is not read again. It is the caller's own copy. Raises not_found."""
+        ...
+
+    def follow(
+        self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
+    ) -> AsyncGenerator[Sequence[Record]]:
+        """Follow a scope: what is committed at once, then what comes, in batches of whatever is ready. Ends after a
+        run's RunEnded, a task's terminal TaskChanged, the erasure of a thread, and when the gateway shuts down."""
+        ...
+
+    async def await_thread(self, owner: str, thread_id: str) -> bool:
+        """Returns once the owner has such a thread: True, or False when the gateway shuts down before."""
+        ...
+
+    async def file(self, owner: str, blob: str) -> FilePart:
+        """A stored file by the hash of its bytes, with the bytes in `inline`, if a thread of this owner names it."""
+        ...
+
+    async def file_pieces(self, owner: str, blob: str) -> tuple[FilePart, AsyncGenerator[bytes]]:
+        """The same, with its size, and its bytes as they are read."""
+        ...
+
+    async def webhooks(self, owner: str, task_id: str) -> Sequence[Webhook]:
+        """Of a task, those that are registered. Raises not_found."""
+        ...
+
+
 class Hub(Protocol):
+    @property
+    def reads(self) -> Reads: ...
+
     @property
     def store(self) -> Store:
         """Memory under namespaces and keys, by owner."""
@@ -299,106 +402,11 @@ class Hub(Protocol):
         """Hide an ended run from the thread and empty its events under the same numbers. Raises not_found, conflict."""
         ...
 
-    # Reading
-
-    async def task(self, owner: str, task_id: str) -> Task: ...
-
-    async def run(self, owner: str, run_id: str) -> Run: ...
-
-    async def run_input(self, owner: str, run: Run) -> RunCreated:
-        """The input of a run. Raises not_found."""
-        ...
-
-    async def runs(self, owner: str, where: RunFilter, *, limit: int, offset: int = 0) -> Listed[Run]:
-        """Newest first; without those that were removed."""
-        ...
-
-    async def thread(self, owner: str, thread_id: str) -> Thread: ...
-
-    async def thread_view(self, owner: str, thread_id: str) -> ThreadView: ...
-
-    async def threads(
-        self,
-        owner: str,
-        where: ThreadFilter,
-        *,
-        limit: int,
-        offset: int = 0,
-        order: ThreadOrder = "created_at",
-        descending: bool = True,
-    ) -> ThreadPage: ...
-
-    async def thread_of(self, owner: str, protocol: str, agent: str, alias: str) -> str | None:
-        """The thread behind a protocol's own name of it."""
-        ...
-
-    async def aliases(self, owner: str, protocol: str, thread_ids: Sequence[str]) -> Mapping[str, str]:
-        """thread_id → the name by which this protocol's callers know it; threads without one are left out."""
-        ...
-
-    async def open_interrupts(self, owner: str, task_id: str) -> Sequence[Interrupt]:
-        """Unanswered questions of a task, oldest first."""
-        ...
-
-    async def tasks(self, owner: str, where: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
-        """Raises invalid for a cursor that is not one of ours."""
-        ...
-
-    async def chain(self, owner: str, task_id: str) -> Sequence[Task]:
-        """The task and those that continue it, oldest first."""
-        ...
-
-    async def records(self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False) -> Sequence[Record]:
-        """All committed records of a scope, for one that is known to be short. `inline` fills the bytes of stored files
-        into the parts that name them, up to `limits.inline`."""
-        ...
-
-    def log(
-        self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
-    ) -> AsyncGenerator[Sequence[Record]]:
-        """The same, some at a time: a log may be larger than the memory."""
-        ...
-
-    async def snapshot(
-        self,
-        owner: str,
-        thread_id: str,
-        name: Hashable,
-        empty: Callable[[], S],
-        *,
-        until: int | None = None,
-        inline: bool = False,
-    ) -> S:
-        """What all committed records of a thread add up to, or those up to the seq `until`. What was added up before
-        under the same name is not read again. It is the caller's own copy. Raises not_found."""
-        ...
-
-    def read(
-        self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
-    ) -> AsyncIterator[Sequence[Record]]:
-        """Follow a scope: what is committed at once, then what comes, in batches of whatever is ready. Ends after a
-        run's RunEnded, a task's terminal TaskChanged, the erasure of a thread, and when the gateway shuts down."""
-        ...
-
-    async def await_thread(self, owner: str, thread_id: str) -> bool:
-        """Returns once the owner has such a thread: True, or False when the gateway shuts down before."""
-        ...
-
-    async def file(self, owner: str, blob: str) -> FilePart:
-        """A stored file by the hash of its bytes, with the bytes in `inline`, if a thread of this owner names it."""
-        ...
-
-    async def file_pieces(self, owner: str, blob: str) -> tuple[FilePart, AsyncGenerator[bytes]]:
-        """The same, with its size, and its bytes as they are read."""
-        ...
-
     # Webhooks
 
     async def set_webhook(self, owner: str, webhook: Webhook) -> None:
         """Register, or replace the one with the same id. Raises not_found, invalid (an address that is not allowed)."""
         ...
-
-    async def webhooks(self, owner: str, task_id: str) -> Sequence[Webhook]: ...
 
     async def delete_webhook(self, owner: str, task_id: str, webhook_id: str) -> bool: ...
 

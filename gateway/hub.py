@@ -1,40 +1,31 @@
-"""The hub: what servers call. It mints ids, hands commands to the journal, and lets readers follow the log."""
+"""The hub: what servers call. It mints ids, hands commands to the journal, and starts what was committed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Literal, TypeVar
-from uuid import NAMESPACE_OID, uuid4, uuid5
+from uuid import uuid4
 
-from canonical.agent import AgentInfo, Introspectable, Invocation, Stateful
-from canonical.event import ArtifactAdded, Record, RunCreated, TaskChanged
+from canonical.agent import AgentInfo, Introspectable
+from canonical.event import TaskChanged
 from canonical.fault import Fault, FaultCode, FaultError
-from canonical.fold import Fold
 from canonical.history import StateHistory
 from canonical.hub import (
     Answers,
     Receipt,
-    RunFilter,
-    Scope,
     Snapshot,
     StateUpdate,
     Submission,
-    TaskFilter,
-    TaskPage,
     ThreadChange,
-    ThreadFilter,
-    ThreadOrder,
-    ThreadPage,
     Webhook,
 )
-from canonical.listed import Listed
-from canonical.message import FilePart, Message
+from canonical.message import FilePart
 from canonical.run_input import RunInput
 from canonical.state import TERMINAL, RunStatus
 from canonical.store import Store
-from canonical.thread import Artifact, Interrupt, Run, Task, Thread, ThreadView
+from canonical.thread import Artifact, Run, Task, Thread
 from gateway.agents.python.agent import InProcess
 from gateway.agents.registry import Registry
 from gateway.background import Tasks
@@ -46,20 +37,19 @@ from gateway.runs import deletion, lifecycle, thread_commands
 from gateway.runs import submission as command
 from gateway.runs.engine import Engine
 from gateway.runs.expiry import Expiry
-from gateway.runs.invocation import upstream_of
 from gateway.runs.lifecycle import Start
+from gateway.runs.state_updates import StateUpdates
 from gateway.runs.submission import Cancelled, Ids, Submitted
-from gateway.runs.webhooks import Deliverer, WriterFactory
+from gateway.runs.uploads import Uploads, keep_messages
+from gateway.runs.webhooks import Deliverer, WriterFactory, register, unregister
 from gateway.settings.model import Limits
-from gateway.storage import items, listing, queries
+from gateway.storage import items, queries
 from gateway.storage.blobs import Blobs
 from gateway.storage.checkpoints import Attached
 from gateway.storage.journal import Journal
 from gateway.storage.queries import Due, LiveRun
+from gateway.storage.reads import Reads
 from gateway.storage.size import check_size
-from gateway.storage.statements import table_of
-from gateway.storage.subscription import Reader
-from gateway.storage.tables import WebhookRow
 from gateway.storage.transaction import Published, Transaction, read_meta, write_meta
 
 T = TypeVar("T")
@@ -96,11 +86,11 @@ class Hub:
         self._clock = clock or Clock()
         self._swept = self._clock.now()
         self.journal = Journal(journal_url, power=power, clock=self._clock, on_commit=self._handle_commits)
-        self._reader = Reader(self.journal, blobs, limits.inline)
+        self.reads = Reads(self.journal, blobs, limits.inline)
         self.engine = Engine(
             self.journal,
             blobs,
-            self._reader,
+            self.reads,
             registry.get,
             registry.get_reachable,
             run_timeout=limits.run,
@@ -108,9 +98,9 @@ class Hub:
             event_limit=limits.event,
             output_limit=limits.output,
         )
-        self._deliverer = Deliverer(self.journal, fetcher, writers)
-        self._webhook_protocols = webhook_protocols
-        """By dialect: in which protocol's words the thread is named, if that has names of its own for threads."""
+        self._deliverer = Deliverer(self.journal, self.reads, fetcher, writers, webhook_protocols)
+        self._uploads = Uploads(self.journal, self.reads, blobs)
+        self._state_updates = StateUpdates(self.journal, self.reads, blobs, registry.get_reachable)
         self._tasks = Tasks()
         self._expiry = Expiry(self.journal, limits, self._erase_expired, self._clock)
         self._parking = [each.agent for each in registry.all() if isinstance(each.agent, InProcess)]
@@ -139,7 +129,7 @@ class Hub:
     def close_readers(self) -> None:
         """End every subscription to the log."""
         self.journal.channels.close_all()
-        self._reader.close()
+        self.reads.close()
 
     async def stop(self) -> None:
         """Subscriptions end first, so that no request holds the server up; then runs are released, and the rest is
@@ -163,10 +153,10 @@ class Hub:
 
     async def _recover(self) -> None:
         for pk, task_id in await self.journal.query(queries.open_tasks):
-            self._reader.mark_open(pk, "task", task_id)
+            self.reads.mark_open(pk, "task", task_id)
         live = await self.journal.query(queries.live_runs)
         for found in live:
-            self._reader.mark_open(found.pk, "run", found.run.run_id)
+            self.reads.mark_open(found.pk, "run", found.run.run_id)
         for found in live:
             if found.run.status is RunStatus.RUNNING:
                 await self.engine.recover(Start(found.owner, found.thread_id, found.task, found.run, found.pk))
@@ -176,22 +166,14 @@ class Hub:
         for due in await self.journal.query(queries.due_webhooks):
             task = await self.journal.row(Task, due.owner, due.webhook.task_id)
             if task is not None:
-                await self._follow(due, task)
+                await self._deliverer.follow(due, task)
 
     async def _requeue(self, found: LiveRun) -> None:
         try:
             self.registry.get(found.agent)
         except FaultError:
             fault = Fault(code=FaultCode.AGENT_UNREACHABLE, message=f"Agent {found.agent} is no longer configured")
-            await self.journal.write(
-                partial(
-                    lifecycle.fail_pending,
-                    owner=found.owner,
-                    thread_id=found.thread_id,
-                    run_id=found.run.run_id,
-                    fault=fault,
-                )
-            )
+            await self.journal.write(lifecycle.fail_pending, found.owner, found.thread_id, found.run.run_id, fault)
             return
         self.engine.slots.offer(found.owner, found.thread_id, found.agent)
 
@@ -212,12 +194,12 @@ class Hub:
 
     def _handle_commits(self, published: Sequence[Published]) -> None:
         for entry in published:
-            self._reader.handle_commit(entry)
+            self.reads.handle_commit(entry)
             self._expiry.handle_commit(entry)
             event = entry.record.event
             if self._parking and isinstance(event, TaskChanged) and event.state in TERMINAL:
                 self._forget_paused(entry.owner, entry.record.task_id or "")
-        self._reader.trim()
+        self.reads.trim()
 
     # Agents
 
@@ -254,115 +236,30 @@ class Hub:
         if_exists: Literal["raise", "return"] = "raise",
     ) -> Thread:
         self._check_change(change)
-        return await self.journal.write(
-            partial(
-                thread_commands.create, owner=owner, thread_id=thread_id or new_id(), asked=change, if_exists=if_exists
-            )
-        )
+        return await self.journal.write(thread_commands.create, owner, thread_id or new_id(), change, if_exists)
 
     async def change_thread(self, owner: str, thread_id: str, change: ThreadChange) -> Thread:
         self._check_change(change)
-        most = self._limits.metadata
-        return await self.journal.write(
-            partial(thread_commands.change, owner=owner, thread_id=thread_id, asked=change, most=most)
-        )
+        return await self.journal.write(thread_commands.change, owner, thread_id, change, self._limits.metadata)
 
     def _check_change(self, change: ThreadChange) -> None:
         check_size(self._limits.metadata, change.metadata)
         check_size(self._limits.input, change.config, change.extra)
 
     async def copy_thread(self, owner: str, thread_id: str) -> Thread:
-        history = await self.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner))
+        history = await self.reads.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner))
         revisions = history.all()[::-1]
         names = {revision.checkpoint_id: new_id() for revision in revisions}
-        return await self.journal.write(
-            partial(
-                thread_commands.copy,
-                owner=owner,
-                thread_id=thread_id,
-                new_id=new_id(),
-                revisions=revisions,
-                names=names,
-            )
-        )
+        return await self.journal.write(thread_commands.copy, owner, thread_id, new_id(), revisions, names)
 
     async def update_state(self, owner: str, update: StateUpdate) -> str:
         check_size(self._limits.input, update.values, update.messages)
-        if update.checkpoint is not None:
-            await self._check_revision(owner, update.thread_id, update.checkpoint)
-        if (keeper := await self._state_owner(owner, update)) is not None:
-            return await self._update_state(owner, update, *keeper)
-        checkpoint_id = new_id()
-        kept = replace(update, messages=await self._keep_files(update.messages))
-        await self.journal.write(partial(thread_commands.update, owner=owner, asked=kept, checkpoint_id=checkpoint_id))
-        return checkpoint_id
-
-    async def _state_owner(self, owner: str, update: StateUpdate) -> tuple[str, Stateful] | None:
-        """The agent that keeps the thread's state, if the last one on it does; before the first, the one that the
-        thread was made for."""
-        await self.thread(owner, update.thread_id)
-        runs = await (await self.runs(owner, RunFilter(thread_id=update.thread_id), limit=1)).all()
-        name = runs[0].agent if runs else update.agent
-        try:
-            fronted = None if name is None else await self.registry.get_reachable(name)
-        except FaultError:
-            return None
-        if fronted is None or not fronted.info.stateful or not isinstance(fronted.agent, Stateful):
-            return None
-        return fronted.info.name, fronted.agent
-
-    async def _update_state(self, owner: str, update: StateUpdate, name: str, agent: Stateful) -> str:
-        key = await self._reader.key(owner, update.thread_id)
-        runs = await self.journal.query(partial(lifecycle.bound_runs, pk=key, agent=name))
-        call = Invocation(
-            owner=owner,
-            agent=name,
-            thread_id=update.thread_id,
-            task_id="",
-            run_id="",
-            cause="update",
-            input=RunInput(
-                messages=await self._keep_files(update.messages),
-                data=update.values or None,
-                checkpoint=update.checkpoint,
-            ),
-            upstream=upstream_of(runs, ""),
-        )
-        saved = await agent.update_state(call, removed_ids=update.removed_ids, as_node=update.as_node)
-        await self.journal.write(partial(thread_commands.save, owner=owner, thread_id=update.thread_id, saved=saved))
-        return saved.checkpoint_id or ""
-
-    async def _check_revision(self, owner: str, thread_id: str | None, checkpoint: str) -> None:
-        known = _require_found(thread_id, f"Checkpoint {checkpoint} not found")
-        history = await self.snapshot(owner, known, StateHistory, partial(StateHistory, known, owner))
-        _require_found(history.get(checkpoint), f"Checkpoint {checkpoint} not found")
+        return await self._state_updates.apply(owner, update)
 
     async def upload(
         self, owner: str, thread_id: str, file: FilePart, folder: str | None = None, *, key: str | None = None
     ) -> Artifact:
-        await self.thread(owner, thread_id)  # before its bytes are stored
-        part = await self._blobs.keep(file)
-        artifact_id = new_id() if key is None else str(uuid5(NAMESPACE_OID, f"{thread_id}/upload/{key}"))
-        added = ArtifactAdded(artifact_id=artifact_id, name=file.name, part=part, origin="caller", folder=folder)
-        before = None
-        if key is not None:
-            fold = await self.snapshot(owner, thread_id, Fold, partial(Fold, thread_id, owner))
-            if artifact_id in fold.artifacts:
-                return _as_before(fold.artifacts[artifact_id], added)
-            before = fold.seq
-        write = partial(thread_commands.upload, owner=owner, thread_id=thread_id, added=added, after=before)
-        record = await self.journal.write(write)
-        kept = record.event
-        assert isinstance(kept, ArtifactAdded)
-        made = Artifact(
-            artifact_id=kept.artifact_id,
-            name=kept.name,
-            parts=(kept.part,),
-            origin="caller",
-            folder=kept.folder,
-            created_at=record.at,
-        )
-        return made if kept is added else _as_before(made, added)
+        return await self._uploads.add(owner, thread_id, file, folder, key)
 
     # Runs
 
@@ -380,10 +277,10 @@ class Hub:
         if submission.webhook is not None:
             await self._fetcher.check(submission.webhook.url)
         if given.checkpoint is not None:
-            await self._check_revision(owner, submission.thread_id, given.checkpoint)
+            await self.reads.need_revision(owner, submission.thread_id, given.checkpoint)
         ask = replace(submission, agent=agent, input=await self._keep_input(fronted, given))
         if ask.history:
-            ask = replace(ask, history=await self._keep_files(ask.history))
+            ask = replace(ask, history=await keep_messages(self._blobs, ask.history))
         ids = Ids(new_id(), new_id(), new_id(), new_id())
         reserved = self.engine.slots.reserve(agent)
         return await self._submit(
@@ -398,7 +295,7 @@ class Hub:
         check_size(self._limits.input, answers.input.messages, answers.input.config)
         check_size(self._limits.input, answers.values, answers.bare)
         check_size(self._limits.metadata, answers.input.metadata)
-        task = await self.task(owner, answers.task_id)
+        task = await self.reads.task(owner, answers.task_id)
         if answers.webhook is not None:
             await self._fetcher.check(answers.webhook.url)
         given = replace(answers, input=await self._keep_input(self._find_agent(task.agent), answers.input))
@@ -428,7 +325,7 @@ class Hub:
             receipt = submitted.receipt
             hook = replace(webhook, task_id=receipt.task_id)
             due = Due(owner, receipt.thread_id, submitted.pk, hook, receipt.seq)
-            self._tasks.spawn(self._follow(due, receipt.task), f"webhook of {receipt.task_id}")
+            self._tasks.spawn(self._deliverer.follow(due, receipt.task), f"webhook of {receipt.task_id}")
         if submitted is not None and submitted.stop is not None:
             self.engine.stop_run(*submitted.stop)
         if submitted is not None and submitted.start is not None:
@@ -443,42 +340,33 @@ class Hub:
     async def _keep_input(self, fronted: Fronted | None, given: RunInput) -> RunInput:
         """The input as it is kept: files in the store, and of the headers those that the agent's server is sent."""
         headers = _forwarded_headers(fronted, given.headers)
-        return given.replace(headers=headers, messages=await self._keep_files(given.messages))
-
-    async def _keep_files(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """The messages with ids, and with their files in the store."""
-        if not messages:
-            return ()
-        kept = await self._blobs.keep_all(messages)
-        return tuple(m if m.message_id else m.replace(message_id=new_id()) for m in kept)
+        return given.replace(headers=headers, messages=await keep_messages(self._blobs, given.messages))
 
     async def cancel(self, owner: str, task_id: str) -> Task:
-        done = self.journal.write(lambda tx: command.cancel(tx, owner, task_id))
+        done = self.journal.write(command.cancel, owner, task_id)
         done.add_done_callback(self._stop_cancelled)
         return (await asyncio.shield(done)).task
 
     async def cancel_run(self, owner: str, run_id: str, *, rollback: bool = False) -> Run:
-        done = self.journal.write(lambda tx: command.cancel_run(tx, owner, run_id, rollback=rollback))
+        done = self.journal.write(command.cancel_run, owner, run_id, rollback=rollback)
         done.add_done_callback(self._stop_cancelled)
         await asyncio.shield(done)
-        return await self.run(owner, run_id)
+        return await self.reads.run(owner, run_id)
 
     def _stop_cancelled(self, done: "asyncio.Future[Cancelled]") -> None:
         if done.exception() is None and (stop := done.result().stop) is not None:
             self.engine.stop_run(*stop)
 
     async def delete_thread(self, owner: str, thread_id: str) -> None:
-        await self._erase(owner, thread_id, lambda tx: deletion.erase_thread(tx, owner, thread_id))
+        await self._erase(owner, thread_id, self.journal.write(deletion.erase_thread, owner, thread_id))
 
     async def _erase_expired(self, thread: Thread, pk: int, seq: int) -> bool:
         """Whether nothing had happened on it since, so that it is gone."""
         owner, thread_id = thread.owner, thread.thread_id
-        return await self._erase(owner, thread_id, lambda tx: deletion.erase_unchanged(tx, pk, owner, thread_id, seq))
+        done = self.journal.write(deletion.erase_unchanged, pk, owner, thread_id, seq)
+        return await self._erase(owner, thread_id, done)
 
-    async def _erase(
-        self, owner: str, thread_id: str, command: Callable[[Transaction], deletion.Erased | None]
-    ) -> bool:
-        done = self.journal.write(command)
+    async def _erase(self, owner: str, thread_id: str, done: "asyncio.Future[deletion.Erased | None]") -> bool:
         done.add_done_callback(partial(self._forget_thread, owner, thread_id))
         return await asyncio.shield(done) is not None
 
@@ -487,7 +375,7 @@ class Hub:
         erased = None if done.exception() is not None else done.result()
         if erased is None:
             return
-        self._reader.handle_erase(owner, thread_id, erased)
+        self.reads.handle_erase(owner, thread_id, erased)
         self.journal.channels.close(erased.pk)
         for task_id in erased.tasks:
             self._forget_paused(owner, task_id)
@@ -500,7 +388,7 @@ class Hub:
             agent.forget(owner, task_id)
 
     async def remove_run(self, owner: str, run_id: str) -> None:
-        done = self.journal.write(lambda tx: deletion.remove_run(tx, owner, run_id))
+        done = self.journal.write(deletion.remove_run, owner, run_id)
         done.add_done_callback(self._reread)
         await asyncio.shield(done)
 
@@ -508,141 +396,20 @@ class Hub:
         """What readers still had in memory of the run is not shown any more."""
         if done.exception() is None:
             self.journal.channels.get(done.result()).forget()
-            self._reader.snapshots.forget(done.result())
-
-    # Reading
-
-    async def task(self, owner: str, task_id: str) -> Task:
-        return _require_found(await self.journal.row(Task, owner, task_id), f"Task {task_id} not found")
-
-    async def run(self, owner: str, run_id: str) -> Run:
-        return _require_found(await self.journal.row(Run, owner, run_id), f"Run {run_id} not found")
-
-    async def run_input(self, owner: str, run: Run) -> RunCreated:
-        """Raises not_found."""
-        key = await self._reader.key(owner, run.thread_id)
-        for record in await self.journal.page(key, run.first_seq - 1, 1):
-            if isinstance(record.event, RunCreated):
-                return record.event
-        raise FaultError(FaultCode.NOT_FOUND, f"Run {run.run_id} not found")
-
-    async def runs(self, owner: str, where: RunFilter, *, limit: int, offset: int = 0) -> Listed[Run]:
-        places = await self.journal.query(partial(listing.runs, owner=owner, where=where, limit=limit, offset=offset))
-        return listing.create_listing(self.journal, places, partial(listing.runs_at, owner=owner))
-
-    async def thread_view(self, owner: str, thread_id: str) -> ThreadView:
-        found = await self.journal.query(partial(listing.thread_view, owner=owner, thread_id=thread_id))
-        return _require_found(found, f"Thread {thread_id} not found")
-
-    async def threads(
-        self,
-        owner: str,
-        where: ThreadFilter,
-        *,
-        limit: int,
-        offset: int = 0,
-        order: ThreadOrder = "created_at",
-        descending: bool = True,
-    ) -> ThreadPage:
-        places, total = await self.journal.query(
-            partial(
-                listing.threads,
-                owner=owner,
-                where=where,
-                limit=limit,
-                offset=offset,
-                order=order,
-                descending=descending,
-            )
-        )
-        return ThreadPage(threads=listing.create_listing(self.journal, places, listing.threads_at), total=total)
-
-    async def thread(self, owner: str, thread_id: str) -> Thread:
-        return _require_found(await self.journal.row(Thread, owner, thread_id), f"Thread {thread_id} not found")
-
-    async def thread_of(self, owner: str, protocol: str, agent: str, alias: str) -> str | None:
-        return await self.journal.query(
-            partial(queries.thread_of, owner=owner, protocol=protocol, agent=agent, alias=alias)
-        )
-
-    async def aliases(self, owner: str, protocol: str, thread_ids: Sequence[str]) -> Mapping[str, str]:
-        return await self.journal.query(partial(queries.aliases, owner=owner, protocol=protocol, thread_ids=thread_ids))
-
-    async def open_interrupts(self, owner: str, task_id: str) -> Sequence[Interrupt]:
-        return await self.journal.query(partial(queries.open_interrupts, owner=owner, task_id=task_id))
-
-    async def tasks(self, owner: str, where: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
-        found = await self.journal.query(partial(listing.tasks, owner=owner, where=where, limit=limit, cursor=cursor))
-        places, following, total = found
-        tasks = listing.create_listing(self.journal, places, partial(listing.tasks_at, owner=owner))
-        return TaskPage(tasks=tasks, next_cursor=following, total=total)
-
-    async def chain(self, owner: str, task_id: str) -> Sequence[Task]:
-        found = await self.journal.query(partial(queries.chain, owner=owner, task_id=task_id))
-        return found or _require_found(None, f"Task {task_id} not found")
-
-    async def records(self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False) -> Sequence[Record]:
-        return [record async for some in self.log(owner, scope, after, inline=inline) for record in some]
-
-    def log(
-        self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
-    ) -> AsyncGenerator[Sequence[Record]]:
-        return self._reader.log(owner, scope, after, inline=inline)
-
-    async def snapshot(
-        self,
-        owner: str,
-        thread_id: str,
-        name: Hashable,
-        empty: Callable[[], S],
-        *,
-        until: int | None = None,
-        inline: bool = False,
-    ) -> S:
-        return await self._reader.snapshot(owner, thread_id, name, empty, until, inline=inline)
-
-    def read(
-        self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
-    ) -> AsyncIterator[Sequence[Record]]:
-        return self._reader.read(owner, scope, after, inline=inline)
-
-    async def await_thread(self, owner: str, thread_id: str) -> bool:
-        return await self._reader.await_thread(owner, thread_id)
-
-    async def file(self, owner: str, blob: str) -> FilePart:
-        found = await self.journal.query(partial(queries.file, owner=owner, blob=blob))
-        return await self._blobs.load(_require_found(found, "No such file"))
-
-    async def file_pieces(self, owner: str, blob: str) -> tuple[FilePart, AsyncGenerator[bytes]]:
-        found = _require_found(await self.journal.query(partial(queries.file, owner=owner, blob=blob)), "No such file")
-        size = await self._blobs.size(blob)
-        return found.replace(size=size), self._blobs.pieces(blob)
+            self.reads.snapshots.forget(done.result())
 
     # Webhooks
 
     async def set_webhook(self, owner: str, webhook: Webhook) -> None:
-        task = await self.task(owner, webhook.task_id)
+        task = await self.reads.task(owner, webhook.task_id)
         await self._fetcher.check(webhook.url)
-        pk, seq = await self.journal.write(
-            partial(_set_webhook, owner=owner, task=task, hook=webhook, limits=self._limits)
-        )
-        await self._follow(Due(owner, task.thread_id, pk, webhook, seq), task)
-
-    async def webhooks(self, owner: str, task_id: str) -> Sequence[Webhook]:
-        await self.task(owner, task_id)
-        return await self.journal.query(partial(queries.webhooks, owner=owner, task_id=task_id))
+        pk, seq = await self.journal.write(register, owner, task, webhook, self._limits)
+        await self._deliverer.follow(Due(owner, task.thread_id, pk, webhook, seq), task)
 
     async def delete_webhook(self, owner: str, task_id: str, webhook_id: str) -> bool:
-        await self.task(owner, task_id)
+        await self.reads.task(owner, task_id)
         self._deliverer.forget(owner, task_id, webhook_id)
-        return await self.journal.write(partial(_delete_webhook, owner=owner, task_id=task_id, webhook_id=webhook_id))
-
-    async def _follow(self, due: Due, task: Task) -> None:
-        protocol = self._webhook_protocols.get(due.webhook.dialect)
-        name = task.thread_id
-        if protocol is not None:
-            name = (await self.aliases(due.owner, protocol, [name])).get(name, name)
-        self._deliverer.follow(due, task, name, partial(self.read, inline=True))
+        return await self.journal.write(unregister, owner, task_id, webhook_id)
 
     async def fetch(self, url: str, received: Callable[[int], None]) -> bytes:
         return await self._fetcher.get(url, received)
@@ -655,37 +422,9 @@ def _forwarded_headers(fronted: Fronted | None, headers: Mapping[str, str]) -> M
     return {name: value for name, value in headers.items() if name in fronted.forward}
 
 
-def _require_found(value: T | None, message: str) -> T:
-    if value is None:
-        raise FaultError(FaultCode.NOT_FOUND, message)
-    return value
-
-
 def _instance(tx: Transaction) -> str:
     instance = read_meta(tx.connection, "instance")
     if instance is None:
         instance = str(uuid4())
         write_meta(tx.connection, "instance", instance)
     return instance
-
-
-def _set_webhook(tx: Transaction, owner: str, task: Task, hook: Webhook, limits: Limits) -> tuple[int, int]:
-    """The key of the thread, and the seq that the webhook begins after."""
-    state = tx.need_thread(owner, task.thread_id)
-    command.insert_webhook(tx, state, task.task_id, hook, state.seq, limits)
-    return state.pk, state.seq
-
-
-def _delete_webhook(tx: Transaction, owner: str, task_id: str, webhook_id: str) -> bool:
-    table = table_of(WebhookRow)
-    deleted = tx.connection.execute(
-        table.delete().where(table.c.owner == owner, table.c.task_id == task_id, table.c.webhook_id == webhook_id)
-    )
-    return deleted.rowcount > 0
-
-
-def _as_before(known: Artifact, added: ArtifactAdded) -> Artifact:
-    """What was uploaded before under the key of this upload."""
-    if (known.parts, known.name, known.folder) != ((added.part,), added.name, added.folder):
-        raise FaultError(FaultCode.INVALID, "Another file was uploaded with this key")
-    return known

@@ -7,7 +7,7 @@ From the wire to the engine, an event passes two generators: the protocol's stag
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
@@ -86,7 +86,7 @@ class DrivenClient(ABC, Generic[C]):
         """The run of this call. Nothing is sent before its first stage is read."""
         ...
 
-    def run(self, call: Invocation) -> AsyncIterator[Event]:
+    def run(self, call: Invocation) -> AsyncGenerator[Event]:
         return drive(self.start(call))
 
 
@@ -98,6 +98,6 @@ class ReattachableClient(DrivenClient[C]):
         """The run that the server has for this call already. Nothing is sent before its first stage is read."""
         ...
 
-    def reattach(self, call: Invocation) -> AsyncIterator[Event]:
+    def reattach(self, call: Invocation) -> AsyncGenerator[Event]:
         """The events of this activation from its start: told again, or as the log has them."""
         return drive(self.find(call))

@@ -28,7 +28,7 @@ async def _part(hub: Hub, who: Caller, part: Part) -> Part:
     if blob is None:
         return part
     try:
-        stored, _ = await hub.file_pieces(who.owner, blob)
+        stored, _ = await hub.reads.file_pieces(who.owner, blob)
     except FaultError as error:
         if error.fault.code is not FaultCode.NOT_FOUND:
             raise

@@ -33,8 +33,8 @@ _NOT_IMPLEMENTED: Final = 501
 _UNBEGUN: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 T = TypeVar("T")
-Events = AsyncGenerator[Event, None]
-Run = Callable[[Invocation], AsyncIterator[Event]]
+Events = AsyncGenerator[Event]
+Run = Callable[[Invocation], Events]
 
 
 class Breaker:
@@ -221,7 +221,7 @@ class _FailoverRun:
             FORWARDED.set(self._call.input.headers)
             if server.breaker.enter():
                 self._probes = server.breaker.state == "probing"
-                self._server, self._events = server, cast("Events", run(self._call))
+                self._server, self._events = server, run(self._call)
         return self._server, self._events
 
     def _resting(self) -> FaultError:

@@ -5,7 +5,6 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import cast
 from uuid import uuid4
 
 import httpx
@@ -74,7 +73,7 @@ class ClientConversation:
         for event in (RunCreated.of(call.input, run_id=call.run_id, cause=call.cause), *call.answers):
             self._record(event)
         try:
-            async with aclosing(cast("AsyncGenerator[Event]", self._client.run(call))) as events:
+            async with aclosing(self._client.run(call)) as events:
                 async for event in events:
                     if isinstance(event, UpstreamBound):
                         self._call = replace(self._call, upstream={**self._call.upstream, **event.ids})

@@ -130,7 +130,7 @@ async def _record(agent: AgentTarget, message: Message, options: RecordOptions, 
                     async with _listening(gateway, listener):
                         line = ClientConversation(options.protocol, gateway.url, found[0].name, None)
                         scope = await _call(gateway.hub, line, message, answers)
-                records = await gateway.hub.records(DEFAULT_OWNER, scope, inline=True)
+                records = await gateway.hub.reads.records(DEFAULT_OWNER, scope, inline=True)
             except FaultError as error:
                 raise CliError(error.fault.message) from None
         told = wire.as_json(gateway.url, [agent.headers], agent.secrets)
@@ -140,7 +140,7 @@ async def _record(agent: AgentTarget, message: Message, options: RecordOptions, 
 async def _converse(hub: Hub, name: str, message: Message, answers: Iterator[str]) -> Scope:
     receipt = await hub.submit(DEFAULT_OWNER, Submission(agent=name, input=RunInput(messages=(message,))))
     while await _status(hub, receipt) is RunStatus.PAUSED:
-        asked = await hub.open_interrupts(DEFAULT_OWNER, receipt.task_id)
+        asked = await hub.reads.open_interrupts(DEFAULT_OWNER, receipt.task_id)
         values = {each.interrupt_id: _answer(_question(each), answers) for each in asked}
         receipt = await hub.answer(DEFAULT_OWNER, Answers(task_id=receipt.task_id, values=values))
     return Scope(receipt.thread_id, "task", receipt.task_id)
@@ -172,7 +172,7 @@ async def _call(hub: Hub, line: ClientConversation, message: Message, answers: I
         wrong = " ".join(str(error).split())
     finally:
         await line.aclose()
-    found = await hub.tasks(DEFAULT_OWNER, TaskFilter(), limit=1)
+    found = await hub.reads.tasks(DEFAULT_OWNER, TaskFilter(), limit=1)
     async for task in found.tasks:
         if task.state in TERMINAL:
             return Scope(task.thread_id, "task", task.task_id)
@@ -187,7 +187,7 @@ async def _questions(output: AsyncGenerator[Output]) -> list[Question]:
 async def _status(hub: Hub, receipt: Receipt) -> RunStatus:
     """Of the run, once it has ended."""
     scope = Scope(receipt.thread_id, "run", receipt.run_id)
-    async with aclosing(cast("Any", hub.read(DEFAULT_OWNER, scope, receipt.seq))) as batches:
+    async with aclosing(hub.reads.follow(DEFAULT_OWNER, scope, receipt.seq)) as batches:
         async for batch in batches:
             for each in batch:
                 if isinstance(each.event, RunEnded):

@@ -6,8 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TypeVar, cast
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from canonical.agent import DETACH, Reattachable
 from canonical.fault import Fault, FaultCode, FaultError
@@ -24,10 +23,11 @@ from gateway.runs.pump import Pump, RunKey, close_events
 from gateway.runs.slots import Slots
 from gateway.storage.blobs import Blobs
 from gateway.storage.journal import Journal, Unstored
-from gateway.storage.subscription import Reader
+from gateway.storage.subscription import LogReader
 from gateway.storage.transaction import Transaction
 
 T = TypeVar("T")
+P = ParamSpec("P")
 log = logging.getLogger("babelgate.engine")
 
 
@@ -36,7 +36,7 @@ class Engine:
         self,
         journal: Journal,
         blobs: Blobs,
-        reader: Reader,
+        reader: LogReader,
         find: Callable[[str], Fronted],
         reach: Callable[[str], Awaitable[Fronted]],
         *,
@@ -65,7 +65,7 @@ class Engine:
     async def _claim(self, owner: str, thread_id: str, agent: str) -> None:
         """With a slot in hand: start the thread's next run."""
         try:
-            claimed = await self._write_until_stored(lambda tx: lifecycle.start(tx, owner, thread_id, agent))
+            claimed = await self._write_until_stored(lifecycle.start, owner, thread_id, agent)
         except FaultError as error:
             log.warning("the next run of thread %s was not started: %s", thread_id, error)
             claimed = None
@@ -202,8 +202,7 @@ class Engine:
         later: Later | None = None
         try:
             closing, files = await pump.take_rest() or (await self._close_log(start), [])
-            write = partial(lifecycle.end, start=start, outcome=outcome, closing=closing, files=files)
-            later = await self._write_until_stored(write)
+            later = await self._write_until_stored(lifecycle.end, start, outcome, closing, files)
         except FaultError as error:
             if error.fault.code is not FaultCode.CONFLICT:  # that is the fence: an erasure or another end came first
                 log.exception("the end of run %s was not stored", start.run.run_id)
@@ -218,12 +217,14 @@ class Engine:
         recorder.replay(await self._invocations.of_run(start))
         return recorder.close()
 
-    async def _write_until_stored(self, write: Callable[[Transaction], T]) -> T:
+    async def _write_until_stored(
+        self, command: Callable[Concatenate[Transaction, P], T], /, *args: P.args, **named: P.kwargs
+    ) -> T:
         """Write again and again while the disk refuses it: a run must not stay open, or wait, for ever."""
         pause = 0.1
         while True:
             try:
-                return await self._journal.write(write)
+                return await self._journal.write(command, *args, **named)
             except Unstored as error:
                 log.error("a step of a run could not be stored, trying again in %.1f s: %s", pause, error)
                 await asyncio.sleep(pause)
@@ -277,7 +278,7 @@ class Engine:
         recorder.replay(records)
         closing = recorder.close()
         # What waits behind it is not offered here: the hub offers all that waits, in the order in which it was created.
-        await self._journal.write(lambda tx: lifecycle.end(tx, lost, outcome, closing))
+        await self._journal.write(lifecycle.end, lost, outcome, closing)
 
     async def _withdraw(self, lost: Start, fronted: Fronted) -> None:
         """The upstream of a run that was being cancelled may not have heard of it: attach to it again, and leave."""
@@ -294,6 +295,6 @@ class Engine:
             await close_events(events, detach=False)
 
     async def _resume(self, lost: Start, past: Past) -> None:
-        start = await self._journal.write(partial(lifecycle.restart, lost=lost))
+        start = await self._journal.write(lifecycle.restart, lost)
         self.slots.take(start.task.agent)
         self.begin(start, past)

@@ -8,7 +8,6 @@ import asyncio
 import heapq
 import logging
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Final
 
 from sqlalchemy import Connection, select, text
@@ -125,7 +124,7 @@ class Expiry:
 
     async def _end(self, pk: int) -> None:
         """Erase the thread if its time has come; a question that nobody answered in time ends its task first."""
-        found = await self._journal.query(partial(listing.thread_by_key, pk=pk))
+        found = await self._journal.query(listing.thread_by_key, pk)
         if found is None or pk not in self._changed:
             self._changed.pop(pk, None)
             return
@@ -137,7 +136,7 @@ class Expiry:
         if left > 0:
             self._look(pk, left)
         elif view.status == "interrupted" and thread.ephemeral:
-            await self._journal.write(partial(_expire, owner=thread.owner, thread_id=thread.thread_id, pk=pk))
+            await self._journal.write(_expire, thread.owner, thread.thread_id, pk)
         elif thread.ephemeral and self._journal.channels.get(pk).readers > 0:
             self._look(pk, self._ephemeral_ttl)
         else:

@@ -18,7 +18,7 @@ from gateway.runs import lifecycle
 from gateway.runs.lifecycle import Start
 from gateway.storage.blobs import Blobs
 from gateway.storage.journal import Journal
-from gateway.storage.subscription import Reader
+from gateway.storage.subscription import LogReader
 
 S = TypeVar("S", bound=Snapshot)
 
@@ -80,7 +80,7 @@ class Transcript:
 
 
 class Invocations:
-    def __init__(self, journal: Journal, blobs: Blobs, reader: Reader) -> None:
+    def __init__(self, journal: Journal, blobs: Blobs, reader: LogReader) -> None:
         self._journal = journal
         self._reader = reader
         self._blobs = blobs
@@ -106,7 +106,7 @@ class Invocations:
         if created.cause == "answer":
             call = replace(call, answers=_answers(Fold(start.thread_id, start.owner, await past())))
         if not call.opens_thread:
-            runs = await self._journal.query(partial(lifecycle.bound_runs, pk=start.pk, agent=task.agent))
+            runs = await self._journal.query(lifecycle.bound_runs, start.pk, task.agent)
             # A branch begins a conversation of its own upstream, unless the agent has revisions to branch from: the one
             # that goes on from the newest revision knows what this one must not.
             forks = created.checkpoint is not None
@@ -132,7 +132,7 @@ class Invocations:
         return () if revision is None else revision.messages
 
     async def _snapshot(self, start: Start, name: Hashable, empty: Callable[[], S], until: int | None = None) -> S:
-        return await self._reader.snapshot(start.owner, start.thread_id, name, empty, until, inline=False)
+        return await self._reader.snapshot(start.owner, start.thread_id, name, empty, until=until)
 
     async def of_run(self, start: Start) -> list[Record]:
         """The records of a run so far, of those that stand."""

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 
 from canonical.agent import DETACH
 from canonical.event import ArtifactAdded, Event, InterruptRaised, PartAdded
@@ -165,7 +164,7 @@ class Pump:
     def _flush(self) -> None:
         events, self.buffer, self.size = self.buffer, [], 0
         files, self.files = self.files, []
-        self.storing = self.journal.write(partial(lifecycle.append, start=self.start, events=events, files=files))
+        self.storing = self.journal.write(lifecycle.append, start=self.start, events=events, files=files)
         self.storing.add_done_callback(self._finish_flush)
 
     def _finish_flush(self, done: "asyncio.Future[None]") -> None:

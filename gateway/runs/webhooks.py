@@ -5,10 +5,9 @@ the receiver's 2xx, across restarts.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from functools import partial
-from typing import Any, cast
+from typing import Any
 from weakref import WeakValueDictionary
 
 from sqlalchemy import update
@@ -22,8 +21,11 @@ from canonical.state import TERMINAL
 from canonical.thread import Task
 from gateway.background import Tasks
 from gateway.outbound import Fetcher
+from gateway.runs.submission import insert_webhook
+from gateway.settings.model import Limits
 from gateway.storage.journal import Journal
 from gateway.storage.queries import Due
+from gateway.storage.reads import Reads
 from gateway.storage.statements import table_of
 from gateway.storage.tables import WebhookRow
 from gateway.storage.transaction import Transaction
@@ -37,20 +39,25 @@ _AT_ONCE = 16
 
 
 WriterFactory = Callable[[Webhook, Task, str], WebhookWriter]
-Read = Callable[[str, Scope, int], AsyncIterator[Sequence[Record]]]
 
 
 class Deliverer:
     def __init__(
         self,
         journal: Journal,
+        reads: Reads,
         fetcher: Fetcher,
         writers: Mapping[str, WriterFactory],
+        protocols: Mapping[str, str],
         pauses: Sequence[float] = _PAUSES,
     ) -> None:
+        """`writers` and `protocols` are by dialect: who encodes in it, and in which protocol's words the thread is
+        named, if that has names of its own for threads."""
         self._journal = journal
+        self._reads = reads
         self._fetcher = fetcher
         self._writers = writers
+        self._protocols = protocols
         self._pauses = pauses
         self._tasks = Tasks()
         self._running: dict[tuple[str, str, str], tuple[Webhook, asyncio.Task[Any]]] = {}
@@ -58,8 +65,12 @@ class Deliverer:
         self._posting: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         """By owner, while somebody posts for them."""
 
-    def follow(self, due: Due, task: Task, name: str, read: Read) -> None:
-        """Deliver what is due to one webhook until its task ends. One that is followed already goes on where it is."""
+    async def follow(self, due: Due, task: Task) -> None:
+        """Begin to deliver what is due to one webhook, until its task ends. One that is followed already goes on where
+        it is."""
+        protocol, name = self._protocols.get(due.webhook.dialect), task.thread_id
+        if protocol is not None:
+            name = (await self._reads.aliases(due.owner, protocol, [name])).get(name, name)
         key = (due.owner, task.task_id, due.webhook.webhook_id)
         if key in self._running and self._running[key][0] == due.webhook:
             return
@@ -69,7 +80,7 @@ class Deliverer:
             log.warning("webhook %s of task %s has the unknown dialect %s", *key[1:], due.webhook.dialect)
             return
         writer = make(due.webhook, task, name)
-        following = self._tasks.spawn(self._deliver(due, task, writer, read), f"webhook of {task.task_id}")
+        following = self._tasks.spawn(self._deliver(due, task, writer), f"webhook of {task.task_id}")
         self._running[key] = due.webhook, following
 
     def forget(self, owner: str, task_id: str, webhook_id: str) -> None:
@@ -80,13 +91,13 @@ class Deliverer:
     async def stop(self) -> None:
         await self._tasks.stop()
 
-    async def _deliver(self, due: Due, task: Task, writer: WebhookWriter, read: Read) -> None:
+    async def _deliver(self, due: Due, task: Task, writer: WebhookWriter) -> None:
         """The writer sees the task, or its thread, from the first record, so that its snapshots are whole; what was
         delivered is not posted again."""
         key = (due.owner, task.task_id, due.webhook.webhook_id)
         where = (Scope(task.thread_id), 0) if writer.scope == "thread" else (Scope.task(task), task.first_seq - 1)
         try:
-            async with aclosing(cast("AsyncGenerator[Sequence[Record]]", read(due.owner, *where))) as batches:
+            async with aclosing(self._reads.follow(due.owner, *where, inline=True)) as batches:
                 async for records in batches:
                     for record in records:
                         if not await self._tell(due, writer, record):
@@ -140,10 +151,26 @@ class Deliverer:
         return False
 
     async def _move(self, due: Due, seq: int, *, done: bool, forget: bool = False) -> None:
-        await self._journal.write(partial(_advance_cursor, due=due, seq=seq, done=done, forget=forget))
+        await self._journal.write(_advance_cursor, due, seq, done=done, forget=forget)
 
 
-def _advance_cursor(tx: Transaction, due: Due, seq: int, done: bool, forget: bool) -> None:
+def register(tx: Transaction, owner: str, task: Task, hook: Webhook, limits: Limits) -> tuple[int, int]:
+    """The key of the thread, and the seq that the webhook begins after. Raises not_found, invalid."""
+    state = tx.need_thread(owner, task.thread_id)
+    insert_webhook(tx, state, task.task_id, hook, state.seq, limits)
+    return state.pk, state.seq
+
+
+def unregister(tx: Transaction, owner: str, task_id: str, webhook_id: str) -> bool:
+    """Whether there was one."""
+    table = table_of(WebhookRow)
+    deleted = tx.connection.execute(
+        table.delete().where(table.c.owner == owner, table.c.task_id == task_id, table.c.webhook_id == webhook_id)
+    )
+    return deleted.rowcount > 0
+
+
+def _advance_cursor(tx: Transaction, due: Due, seq: int, *, done: bool, forget: bool) -> None:
     state = tx.thread(due.owner, due.thread_id)
     if state is None or state.pk != due.pk:  # erased, and the row may be one of another thread's by now
         return

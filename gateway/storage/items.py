@@ -90,7 +90,7 @@ class Store:
         if ttl is not None and not 0 < ttl <= _LAST // 1_000_000:
             raise FaultError(FaultCode.INVALID, "ttl: must be positive, and shorter than 100,000 years")
         span = None if ttl is None else ttl * 1_000_000
-        await self._journal.write(partial(self._put, at=_at(owner, namespace, key), body=_encode(value), span=span))
+        await self._journal.write(self._put, at=_at(owner, namespace, key), body=_encode(value), span=span)
 
     def _put(self, tx: Transaction, at: Mapping[str, str], body: bytes, span: int | None) -> None:
         run, now, stamp = tx.connection.execute, self._now(), self._clock.now()
@@ -104,12 +104,12 @@ class Store:
 
     async def get(self, owner: str, namespace: Namespace, key: str, *, refresh: bool = True) -> Item | None:
         at = _at(owner, namespace, key)
-        row = await self._journal.query(partial(_get, at=at, now=self._now()))
+        row = await self._journal.query(_get, at=at, now=self._now())
         if row is None:
             return None
         *columns, ttl = row
         if refresh and ttl is not None:
-            await self._journal.write(partial(self._refresh, at=[at]))
+            await self._journal.write(self._refresh, at=[at])
         return _item(*columns)
 
     def _refresh(self, tx: Transaction, at: Sequence[Mapping[str, str]]) -> None:
@@ -117,7 +117,7 @@ class Store:
         tx.connection.execute(_REFRESH, [{**each, "now": now} for each in at])
 
     async def delete(self, owner: str, namespace: Namespace, key: str) -> bool:
-        return await self._journal.write(partial(self._delete, at=_at(owner, namespace, key)))
+        return await self._journal.write(self._delete, at=_at(owner, namespace, key))
 
     def _delete(self, tx: Transaction, at: Mapping[str, str]) -> bool:
         return tx.connection.execute(_DELETE, {**at, "now": self._now()}).rowcount > 0
@@ -128,10 +128,10 @@ class Store:
         _check_text_query(query.text)
         _check_page(query.limit, query.offset)
         where = _under(owner, query.prefix)
-        found = await self._journal.query(partial(_search, where=where, query=query, now=self._now()))
+        found = await self._journal.query(_search, where=where, query=query, now=self._now())
         ending = [_where(owner, *each.key) for each in found if each.ttl is not None]
         if query.refresh and ending:
-            await self._journal.write(partial(self._refresh, at=ending))
+            await self._journal.write(self._refresh, at=ending)
         places = [(each.key, each.size) for each in found]
         return create_listing(self._journal, places, partial(_items, owner=owner, now=self._now()))
 
@@ -145,7 +145,7 @@ class Store:
         plain = query.prefix[: query.prefix.index("*")] if "*" in query.prefix else query.prefix
         _check_labels(query.prefix)
         where = _under(owner, plain)
-        return await self._journal.query(partial(_namespaces, where=where, query=query, now=self._now()))
+        return await self._journal.query(_namespaces, where=where, query=query, now=self._now())
 
     async def sweep(self) -> None:
         """Delete what is over, of all owners."""

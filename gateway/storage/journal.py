@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from sqlalchemy import Connection, Engine, select
 from sqlalchemy.exc import IntegrityError, OperationalError
@@ -32,6 +32,7 @@ from gateway.storage.tables import InterruptRow, RunRow, TaskRow, ThreadRow
 from gateway.storage.transaction import Published, Transaction, latest_pk
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _READ: Final[Mapping[type, Callable[[Connection, str, str], object]]] = {
     Thread: queries.thread,
@@ -51,8 +52,13 @@ _PAGE = 2 * 2**20
 
 @dataclass(slots=True, eq=False)
 class _Write:
-    run: Callable[[Transaction], Any]
+    command: Callable[..., Any]
+    args: tuple[Any, ...]
+    named: Mapping[str, Any]
     done: "asyncio.Future[Any]"
+
+    def run(self, tx: Transaction) -> Any:
+        return self.command(tx, *self.args, **self.named)
 
 
 @dataclass(slots=True, eq=False)
@@ -156,15 +162,17 @@ class Journal:
 
     # Writing
 
-    def write(self, command: Callable[[Transaction], T]) -> "asyncio.Future[T]":
-        """Queue a command; the future resolves after its commit. A FaultError of the command is the future's. A
-        command may be run twice, and only the second time counts, so it must not do anything but through the
-        transaction."""
+    def write(
+        self, command: Callable[Concatenate[Transaction, P], T], /, *args: P.args, **named: P.kwargs
+    ) -> "asyncio.Future[T]":
+        """Queue a command with its arguments; the future resolves after its commit. A FaultError of the command is the
+        future's. A command may be run twice, and only the second time counts, so it must not do anything but through
+        the transaction."""
         done: asyncio.Future[T] = self._loop.create_future()
         if self._closed:
             done.set_exception(FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down."))
         else:
-            self._queue.put(_Write(command, done))
+            self._queue.put(_Write(command, args, named, done))
         return done
 
     def _write_forever(self) -> None:
@@ -294,31 +302,31 @@ class Journal:
         self._check_open()
         found = self._rows.get(kind, owner, row_id)
         if found is None:
-            found = await self.query(lambda connection: cast("Row | None", _READ[kind](connection, owner, row_id)))
+            found = await self.query(_read_row, kind, owner, row_id)
         return found
 
-    async def query(self, read: Callable[[Connection], T]) -> T:
-        """Run a read in a transaction of its own, on a reader's thread. Raises shutting_down."""
+    async def query(self, read: Callable[Concatenate[Connection, P], T], /, *args: P.args, **named: P.kwargs) -> T:
+        """Run a read with its arguments in a transaction of its own, on a reader's thread. Raises shutting_down."""
         self._check_open()
-        return await self._loop.run_in_executor(self._pool, self._query, read)
+        return await self._loop.run_in_executor(self._pool, self._query, read, args, named)
 
     def _check_open(self) -> None:
         if self._closed:
             raise FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down.")
 
-    def _query(self, read: Callable[[Connection], T]) -> T:
+    def _query(self, read: Callable[..., T], args: tuple[Any, ...], named: Mapping[str, Any]) -> T:
         connection: Connection | None = getattr(self._reading, "connection", None)
         if connection is None:
             assert self._readers is not None
             connection = self._reading.connection = self._readers.connect()
             self._open_connections.append(connection)
         with transaction(connection, "BEGIN"):
-            return read(connection)
+            return read(connection, *args, **named)
 
     async def page(self, pk: int, after: int, limit: int = 512, until: int | None = None) -> list[Record]:
         """Up to `limit` records of a thread after a seq, and not after `until`: fewer where they are large, and none
         only where there are no more."""
-        return await self.query(lambda connection: read_page(connection, pk, after, limit, until))
+        return await self.query(read_page, pk, after, limit, until)
 
 
 def _fold_anew(tx: Transaction) -> None:
@@ -338,6 +346,10 @@ def _records(connection: Connection, pk: int) -> Iterator[Record]:
     while page := read_page(connection, pk, after, 2048):
         yield from page
         after = page[-1].seq
+
+
+def _read_row(connection: Connection, kind: type[Row], owner: str, row_id: str) -> Row | None:
+    return cast("Row | None", _READ[kind](connection, owner, row_id))
 
 
 def read_page(connection: Connection, pk: int, after: int, limit: int, until: int | None = None) -> list[Record]:

@@ -234,7 +234,7 @@ def create_listing(journal: Journal, places: Sequence[Place], read: Read[T]) -> 
 
 async def _each(journal: Journal, places: Sequence[Place], read: Read[T]) -> AsyncGenerator[T]:
     for keys in _together(places):
-        found = await journal.query(partial(read, keys=keys))
+        found = await journal.query(read, keys=keys)
         for key in keys:
             if key in found:
                 yield found[key]

@@ -40,7 +40,7 @@ _FILES: Final = 4 * 2**20
 Kind = Literal["task", "run"]
 
 
-class Reader:
+class LogReader:
     def __init__(self, journal: Journal, blobs: Blobs, inline: int) -> None:
         self._journal = journal
         self._blobs = blobs
@@ -149,9 +149,9 @@ class Reader:
         thread_id: str,
         name: Hashable,
         empty: Callable[[], S],
-        until: int | None,
         *,
-        inline: bool,
+        until: int | None = None,
+        inline: bool = False,
     ) -> S:
         pk = await self.key(owner, thread_id)
         page = partial(self._page, pk, inline=inline)
@@ -165,7 +165,7 @@ class Reader:
             records = recent if until is None else [record for record in recent if record.seq <= until]
         return await self._fill_files(records) if inline else records
 
-    async def read(
+    async def follow(
         self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
     ) -> AsyncGenerator[Sequence[Record]]:
         pk = await self.key(owner, scope.thread_id)
@@ -242,7 +242,7 @@ class Reader:
         """Raises not_found."""
         while (key := self._keys.get((owner, thread_id))) is None:
             erasures = self._erasures
-            key = await self._journal.query(partial(queries.thread_key, owner=owner, thread_id=thread_id))
+            key = await self._journal.query(queries.thread_key, owner, thread_id)
             if key is None:
                 raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
             if self._erasures == erasures:

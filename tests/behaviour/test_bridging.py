@@ -52,7 +52,7 @@ async def ended(gateway: Running, headers: Any) -> None:
 
     async def read() -> None:
         scope = Scope(headers["babelgate-thread"], "run", headers["babelgate-run"])
-        async for _ in gateway.hub.read("default", scope):
+        async for _ in gateway.hub.reads.follow("default", scope):
             pass
 
     await within(read(), "the end of the run")

@@ -129,7 +129,7 @@ async def test_a_run_that_can_be_neither_asked_for_nor_repeated_ends_with_a_faul
     behind = await submit(hub, "a", thread_id=receipt.thread_id)
     await hubs.stop(hub)
     hub = await hubs.start(fronted("a", agent))
-    task = await hub.task(OWNER, receipt.task_id)
+    task = await hub.reads.task(OWNER, receipt.task_id)
     assert task.state is TaskState.FAILED
     assert task.fault is not None and task.fault.code is FaultCode.GATEWAY_RESTARTED
     assert "idempotent" in task.fault.message
@@ -363,8 +363,8 @@ async def test_a_cancel_and_a_rollback_that_a_stop_cut_short_are_carried_out_at_
         going.end()
         await within(going.closed.wait())
     hub = await hubs.start(fronted("a", agent, idempotent=True))
-    assert (await hub.task(OWNER, cancelled.task_id)).state is TaskState.CANCELLED
-    run = await hub.run(OWNER, old.run_id)
+    assert (await hub.reads.task(OWNER, cancelled.task_id)).state is TaskState.CANCELLED
+    run = await hub.reads.run(OWNER, old.run_id)
     assert (run.reason, run.removed) == (RunReason.ROLLED_BACK, True)
     going = await agent.called()
     assert going.call.text == "new"
@@ -404,7 +404,7 @@ async def test_a_run_that_outlives_the_gateway_is_taken_up_where_its_log_ends(hu
         await hubs.stop(hub)
         hub = await hubs.start(fronted("a", agent))
         await follow(hub, Scope.task(receipt.task), until=lambda record: "5 " in str(record.event))
-        assert (await hub.run(OWNER, receipt.run_id)).attempt == attempt
+        assert (await hub.reads.run(OWNER, receipt.run_id)).attempt == attempt
     agent.more.set()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
     said = [record.event for record in await log(hub, receipt)]
@@ -472,7 +472,7 @@ async def test_a_stop_while_agents_end_by_themselves_loses_nothing(hubs: House) 
         going.say("again").end()
     for receipt in receipts:
         going = next((each for each in agent.calls[8:] if each.call.run_id == receipt.run_id), None)
-        if going is None and not (await hub.task(OWNER, receipt.task_id)).terminal:
+        if going is None and not (await hub.reads.task(OWNER, receipt.task_id)).terminal:
             (await agent.called()).say("again").end()
     for receipt in receipts:
         assert (await ends(hub, receipt)).state is TaskState.COMPLETED

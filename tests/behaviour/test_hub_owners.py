@@ -2,10 +2,10 @@
 task is would still be told of none."""
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pytest
 import pytest_asyncio
@@ -18,7 +18,6 @@ from canonical import (
     Listed,
     Message,
     NamespaceQuery,
-    Record,
     Run,
     RunFilter,
     RunStatus,
@@ -47,7 +46,7 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Plac
 
 
 async def _first(hub: Hub, owner: str, scope: Scope) -> object:
-    async with aclosing(cast("AsyncGenerator[Sequence[Record]]", hub.read(owner, scope))) as reading:
+    async with aclosing(hub.reads.follow(owner, scope)) as reading:
         return await anext(reading)
 
 
@@ -73,7 +72,7 @@ def _run(made: Made) -> Run:
 
 
 async def _history(hub: Hub, owner: str, thread_id: str) -> object:
-    history = await hub.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id))
+    history = await hub.reads.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id))
     return history.fold.tasks
 
 
@@ -82,12 +81,12 @@ async def _all(found: Awaitable[Listed[Any]]) -> object:
 
 
 async def _threads(hub: Hub, owner: str, thread_id: str) -> object:
-    page = await hub.threads(owner, ThreadFilter(ids=(thread_id,)), limit=10)
+    page = await hub.reads.threads(owner, ThreadFilter(ids=(thread_id,)), limit=10)
     return page.total, await page.threads.all()
 
 
 async def _tasks(hub: Hub, owner: str, thread_id: str) -> object:
-    page = await hub.tasks(owner, TaskFilter(thread_id=thread_id), limit=10)
+    page = await hub.reads.tasks(owner, TaskFilter(thread_id=thread_id), limit=10)
     return page.total, page.next_cursor, await page.tasks.all()
 
 
@@ -119,9 +118,9 @@ CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
         owner, StateUpdate(thread_id=made.thread_id, values={"of": "Bob"})
     ),
     "upload": lambda hub, owner, made: hub.upload(owner, made.steps, _file()),
-    "run_input": lambda hub, owner, made: hub.run_input(owner, _run(made)),
-    "runs": lambda hub, owner, made: _all(hub.runs(owner, RunFilter(thread_id=made.thread_id), limit=10)),
-    "thread_view": lambda hub, owner, made: hub.thread_view(owner, made.thread_id),
+    "run_input": lambda hub, owner, made: hub.reads.run_input(owner, _run(made)),
+    "runs": lambda hub, owner, made: _all(hub.reads.runs(owner, RunFilter(thread_id=made.thread_id), limit=10)),
+    "thread_view": lambda hub, owner, made: hub.reads.thread_view(owner, made.thread_id),
     "threads": lambda hub, owner, made: _threads(hub, owner, made.thread_id),
     "store.get": lambda hub, owner, made: hub.store.get(owner, (made.label, "notes"), "k"),
     "store.delete": lambda hub, owner, made: hub.store.delete(owner, (made.label, "notes"), "k"),
@@ -129,31 +128,33 @@ CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
     "store.namespaces": lambda hub, owner, made: hub.store.namespaces(owner, NamespaceQuery(prefix=(made.label,))),
     "delete_thread": lambda hub, owner, made: hub.delete_thread(owner, made.session_id),
     "remove_run": lambda hub, owner, made: hub.remove_run(owner, made.run_id),
-    "task": lambda hub, owner, made: hub.task(owner, made.task_id),
-    "run": lambda hub, owner, made: hub.run(owner, made.run_id),
-    "thread": lambda hub, owner, made: hub.thread(owner, made.session_id),
-    "thread_of": lambda hub, owner, made: hub.thread_of(owner, "a2a", "files", made.context_id),
-    "open_interrupts": lambda hub, owner, made: hub.open_interrupts(owner, made.task_id),
+    "task": lambda hub, owner, made: hub.reads.task(owner, made.task_id),
+    "run": lambda hub, owner, made: hub.reads.run(owner, made.run_id),
+    "thread": lambda hub, owner, made: hub.reads.thread(owner, made.session_id),
+    "thread_of": lambda hub, owner, made: hub.reads.thread_of(owner, "a2a", "files", made.context_id),
+    "open_interrupts": lambda hub, owner, made: hub.reads.open_interrupts(owner, made.task_id),
     "tasks": lambda hub, owner, made: _tasks(hub, owner, made.session_id),
-    "chain": lambda hub, owner, made: hub.chain(owner, made.task_id),
-    "records": lambda hub, owner, made: hub.records(owner, Scope(made.session_id)),
-    "log": lambda hub, owner, made: anext(hub.log(owner, Scope(made.session_id))),
-    "records of a task": lambda hub, owner, made: hub.records(owner, Scope(made.session_id, "task", made.task_id)),
+    "chain": lambda hub, owner, made: hub.reads.chain(owner, made.task_id),
+    "records": lambda hub, owner, made: hub.reads.records(owner, Scope(made.session_id)),
+    "log": lambda hub, owner, made: anext(hub.reads.log(owner, Scope(made.session_id))),
+    "records of a task": lambda hub, owner, made: hub.reads.records(
+        owner, Scope(made.session_id, "task", made.task_id)
+    ),
     "snapshot": lambda hub, owner, made: _history(hub, owner, made.session_id),
-    "read": lambda hub, owner, made: _first(hub, owner, Scope(made.session_id)),
-    "file": lambda hub, owner, made: hub.file(owner, made.blob),
+    "follow": lambda hub, owner, made: _first(hub, owner, Scope(made.session_id)),
+    "file": lambda hub, owner, made: hub.reads.file(owner, made.blob),
     "file_pieces": lambda hub, owner, made: _read_pieces(hub, owner, made.blob),
     "set_webhook": lambda hub, owner, made: hub.set_webhook(owner, _hook(made)),
-    "webhooks": lambda hub, owner, made: hub.webhooks(owner, made.task_id),
+    "webhooks": lambda hub, owner, made: hub.reads.webhooks(owner, made.task_id),
     "delete_webhook": lambda hub, owner, made: hub.delete_webhook(owner, made.task_id, made.config_id),
 }
 
 
-READS: Final = ("task", "run", "thread", "open_", "chain", "record", "read", "file", "webhooks", "store.get")
+READS: Final = ("task", "run", "thread", "open_", "chain", "record", "follow", "file", "webhooks", "store.get")
 
 
 async def _read_pieces(hub: Hub, owner: str, blob: str) -> bytes:
-    _, pieces = await hub.file_pieces(owner, blob)
+    _, pieces = await hub.reads.file_pieces(owner, blob)
     return b"".join([piece async for piece in pieces])
 
 
@@ -184,19 +185,20 @@ ELSEWHERE: Final = {"aliases", "await_thread"}
 
 
 async def test_every_call_of_the_hub_that_names_its_owner_is_compared() -> None:
-    calls = {name for name in vars(contract.Hub) if "owner" in _parameters(getattr(contract.Hub, name))}
-    calls |= {f"store.{name}" for name in vars(Store) if "owner" in _parameters(getattr(Store, name))}
+    calls = {name for port in (contract.Hub, contract.Reads) for name in vars(port) if _takes_owner(port, name)}
+    calls |= {f"store.{name}" for name in vars(Store) if _takes_owner(Store, name)}
     assert calls - MAKES - ELSEWHERE == {name.partition(",")[0].partition(" ")[0] for name in CALLS}
 
 
-def _parameters(value: object) -> Collection[str]:
-    return inspect.signature(value).parameters if inspect.isfunction(value) else ()
+def _takes_owner(port: type, name: str) -> bool:
+    value = vars(port)[name]
+    return inspect.isfunction(value) and "owner" in inspect.signature(value).parameters
 
 
 async def test_an_alias_is_told_to_its_owner_only(place: Place) -> None:
     made, _ = await place.take()
     hub = place.gateway.hub
-    thread_id = await hub.thread_of("alice", "a2a", "files", made.context_id)
+    thread_id = await hub.reads.thread_of("alice", "a2a", "files", made.context_id)
     assert thread_id is not None
-    assert await hub.aliases("alice", "a2a", [thread_id]) == {thread_id: made.context_id}
-    assert await hub.aliases("bob", "a2a", [thread_id]) == {}
+    assert await hub.reads.aliases("alice", "a2a", [thread_id]) == {thread_id: made.context_id}
+    assert await hub.reads.aliases("bob", "a2a", [thread_id]) == {}

@@ -46,7 +46,7 @@ async def follow(hub: Hub, receipt: Receipt) -> list[Record]:
 
     async def read() -> list[Record]:
         records: list[Record] = []
-        async for batch in hub.read("o", Scope(receipt.thread_id, "run", receipt.run_id)):
+        async for batch in hub.reads.follow("o", Scope(receipt.thread_id, "run", receipt.run_id)):
             records += batch
         return records
 
@@ -55,7 +55,7 @@ async def follow(hub: Hub, receipt: Receipt) -> list[Record]:
 
 async def answer(hub: Hub, receipt: Receipt, *values: Any, action: Any = "answer") -> list[Record]:
     """Answer all open questions; the records of the run that goes on."""
-    questions = await hub.open_interrupts("o", receipt.task_id)
+    questions = await hub.reads.open_interrupts("o", receipt.task_id)
     answers = {question.interrupt_id: value for question, value in zip(questions, values, strict=True)}
     return await follow(hub, await hub.answer("o", Answers(task_id=receipt.task_id, values=answers, action=action)))
 
@@ -113,14 +113,14 @@ async def test_an_agent_goes_on_at_its_questions_also_after_a_restart(tmp_path: 
 
 async def planned(hub: Hub, receipt: Receipt) -> None:
     """The whole plan was said, and each of its things once."""
-    task = await hub.task("o", receipt.task_id)
+    task = await hub.reads.task("o", receipt.task_id)
     assert task.state is TaskState.COMPLETED
-    records = await hub.records("o", Scope.task(task))
+    records = await hub.reads.records("o", Scope.task(task))
     artifacts = list(Fold("t", "o", records).artifacts.values())
     assert [artifact.name for artifact in artifacts] == ["f", "two"]
     (copy,) = artifacts[0].parts
     assert isinstance(copy, FilePart) and copy.blob is not None
-    assert (await hub.file("o", copy.blob)).inline == b"bytesbytes"
+    assert (await hub.reads.file("o", copy.blob)).inline == b"bytesbytes"
     assert len([record for record in records if isinstance(record.event, InterruptRaised)]) == 3
 
 
@@ -158,7 +158,7 @@ async def test_an_agent_that_was_changed_while_it_waited_fails_its_task(tmp_path
     async with running(tmp_path, {"a": after}) as gateway:
         ended = ending(await answer(gateway.hub, receipt, "y"))
         assert ended.fault is not None and ended.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
-        assert (await gateway.hub.task("o", receipt.task_id)).state is TaskState.FAILED
+        assert (await gateway.hub.reads.task("o", receipt.task_id)).state is TaskState.FAILED
 
 
 def nested(levels: int) -> Any:

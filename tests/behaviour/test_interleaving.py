@@ -163,7 +163,7 @@ async def test_answer_against_a_new_input_that_supersedes(hubs: House, first: St
     one, two = await together_or_not(hub, receipt, None, [first, second])
     if first is _supersede:
         assert (code(one), code(two)) == (None, FaultCode.TASK_ENDED)
-        assert (await hub.task(OWNER, receipt.task_id)).state is TaskState.CANCELLED
+        assert (await hub.reads.task(OWNER, receipt.task_id)).state is TaskState.CANCELLED
         (await agent.called()).end()
         await ends(hub, one)
     else:  # answered: it waits for nobody any more, and the new input waits for it
@@ -229,11 +229,11 @@ async def test_fifty_interleavings_have_one_winner_each(hubs: House, seed: int) 
     deleted = _delete in by_step and code(by_step[_delete]) is None
     if deleted:
         with pytest.raises(FaultError):
-            await hub.thread(OWNER, receipt.thread_id)
+            await hub.reads.thread(OWNER, receipt.thread_id)
         return
     records = await log(hub, receipt, "task")
     terminal = [r for r in records if isinstance(r.event, TaskChanged) and r.event.state in TERMINAL]
-    task = await hub.task(OWNER, receipt.task_id)
+    task = await hub.reads.task(OWNER, receipt.task_id)
     assert len(terminal) == (1 if task.terminal else 0)
     given = [r.event.value for r in records if isinstance(r.event, InterruptAnswered) and r.event.action == "answer"]
     assert len(given) == len(won)

@@ -57,6 +57,7 @@ from canonical.event import (
     ToolStarted,
     encode_event,
 )
+from canonical.hub import Reads
 from canonical.state import TERMINAL
 from gateway.clock import Clock
 from gateway.hub import Hub as TheHub
@@ -110,7 +111,7 @@ async def eventful(hub: TheHub, agent: Scripted) -> Receipt:
     last = await submit(hub, "a", "last", thread_id=first.thread_id, strategy="rollback")
     (await agent.called()).say("the end").end()
     await ends(hub, last)
-    assert (await hub.run(OWNER, rolled.run_id)).removed
+    assert (await hub.reads.run(OWNER, rolled.run_id)).removed
     return last
 
 
@@ -137,10 +138,10 @@ async def test_i2_rows_are_what_the_log_adds_up_to(hubs: House) -> None:
     await check_invariants(hub)
     fold = Fold(receipt.thread_id, OWNER, await log(hub, receipt))
     for task_id, task in fold.tasks.items():
-        assert await hub.task(OWNER, task_id) == task
+        assert await hub.reads.task(OWNER, task_id) == task
     for run_id, run in fold.runs.items():
-        assert await hub.run(OWNER, run_id) == run
-    assert await hub.thread(OWNER, receipt.thread_id) == fold.thread
+        assert await hub.reads.run(OWNER, run_id) == run
+    assert await hub.reads.thread(OWNER, receipt.thread_id) == fold.thread
 
 
 async def test_i3_nobody_is_shown_what_another_process_does_not_see(hubs: House) -> None:
@@ -150,7 +151,7 @@ async def test_i3_nobody_is_shown_what_another_process_does_not_see(hubs: House)
     going = (await agent.called()).open("")
     seen = 0
     with sqlite3.connect(hubs.folder / "hub.db") as other:
-        async with aclosing(cast("Any", hub.read(OWNER, Scope(receipt.thread_id)))) as reading:
+        async with aclosing(hub.reads.follow(OWNER, Scope(receipt.thread_id))) as reading:
             for number in range(50):
                 going.more(str(number))
                 batch = await within(anext(reading))
@@ -248,11 +249,11 @@ async def test_i8_a_question_is_answered_once_and_a_task_waits_as_long_as_one_is
     (await agent.called()).ask("p", "q", "r").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
     for name in "pqr":
-        assert (await hub.task(OWNER, receipt.task_id)).waiting
+        assert (await hub.reads.task(OWNER, receipt.task_id)).waiting
         await answer(hub, receipt.task_id, values={name: name})
         with pytest.raises(FaultError):
             await answer(hub, receipt.task_id, values={name: "again"})
-    assert (await hub.task(OWNER, receipt.task_id)).state is TaskState.WORKING
+    assert (await hub.reads.task(OWNER, receipt.task_id)).state is TaskState.WORKING
     answered = [r.event.interrupt_id for r in await log(hub, receipt) if isinstance(r.event, InterruptAnswered)]
     assert answered == ["p", "q", "r"]
 
@@ -281,7 +282,7 @@ async def test_i9_an_old_attempt_and_an_ended_run_can_say_nothing(hubs: House) -
 
     await refused(0)
     await refused(2)
-    await within(hub.journal.write(partial(lifecycle.append, start=start, events=[said])))
+    await within(hub.journal.write(lifecycle.append, start=start, events=[said]))
     going.end()
     await ends(hub, receipt)
     await refused(1)
@@ -408,8 +409,8 @@ async def test_i15_a_restart_changes_what_it_must_and_another_one_nothing_more(h
         (waiting[1], TaskState.SUBMITTED),
         (scheduled, TaskState.SUBMITTED),
     ):
-        assert (await hub.task(OWNER, receipt.task_id)).state is state
-    assert (await hub.run(OWNER, running.run_id)).fault is not None
+        assert (await hub.reads.task(OWNER, receipt.task_id)).state is state
+    assert (await hub.reads.run(OWNER, running.run_id)).fault is not None
     for receipt in waiting:
         going.end()
         await ends(hub, receipt)
@@ -437,14 +438,14 @@ async def test_i16_ten_thousand_readers_cost_little_and_one_that_never_reads_cos
 
     async def read() -> None:
         nonlocal done
-        async with aclosing(cast("Any", hub.read(OWNER, Scope.task(receipt.task), receipt.seq))) as reading:
+        async with aclosing(hub.reads.follow(OWNER, Scope.task(receipt.task), receipt.seq)) as reading:
             async for _ in reading:
                 pass
         done += 1
         if done == count:
             everybody.set()
 
-    stuck = hub.read(OWNER, Scope.task(receipt.task), receipt.seq)
+    stuck = hub.reads.follow(OWNER, Scope.task(receipt.task), receipt.seq)
     await within(anext(stuck))
     pages = 0
     page = hub.journal.page
@@ -481,7 +482,7 @@ async def test_i16_what_is_kept_in_memory_for_readers_is_bounded(hubs: House) ->
     hub = await hubs.start(fronted("a", agent))
     receipt = await submit(hub, "a")
     going = await agent.called()
-    stuck = hub.read(OWNER, Scope.task(receipt.task))
+    stuck = hub.reads.follow(OWNER, Scope.task(receipt.task))
     await within(anext(stuck))
     going.say(*(Custom(name=str(number)) for number in range(5000))).end()
     await ends(hub, receipt)  # nobody waited for the reader that stands still
@@ -579,7 +580,7 @@ OTHERS = {"tasks", "threads", "create_thread", "await_thread", "agents", "agent"
 
 
 async def _runs(hub: Hub, owner: str) -> list[Run]:
-    return await (await hub.runs(owner, RunFilter(), limit=10)).all()
+    return await (await hub.reads.runs(owner, RunFilter(), limit=10)).all()
 
 
 async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -> None:
@@ -592,12 +593,12 @@ async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -
     hook = Webhook(webhook_id="w", task_id=receipt.task_id, dialect="d", url="http://127.0.0.1:1/")
     await hub.set_webhook(OWNER, hook)
     before = await log(hub, receipt)
-    run = await hub.run(OWNER, receipt.run_id)
+    run = await hub.reads.run(OWNER, receipt.run_id)
     thread_id, task_id, run_id, bob = receipt.thread_id, receipt.task_id, receipt.run_id, "bob"
     found_nothing: dict[str, Any] = {
-        "open_interrupts": (hub.open_interrupts(bob, task_id), []),
-        "thread_of": (hub.thread_of(bob, "p", "a", "x"), None),
-        "aliases": (hub.aliases(bob, "p", [thread_id]), {}),
+        "open_interrupts": (hub.reads.open_interrupts(bob, task_id), []),
+        "thread_of": (hub.reads.thread_of(bob, "p", "a", "x"), None),
+        "aliases": (hub.reads.aliases(bob, "p", [thread_id]), {}),
         "runs": (_runs(hub, bob), []),
     }
     not_found: dict[str, Any] = {
@@ -605,35 +606,38 @@ async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -
         "answer": answer(hub, task_id, "Eve", owner=bob),
         "cancel": hub.cancel(bob, task_id),
         "cancel_run": hub.cancel_run(bob, run_id),
-        "run_input": hub.run_input(bob, run),
+        "run_input": hub.reads.run_input(bob, run),
         "change_thread": hub.change_thread(bob, thread_id, ThreadChange()),
         "copy_thread": hub.copy_thread(bob, thread_id),
         "update_state": hub.update_state(bob, StateUpdate(thread_id=thread_id)),
         "upload": hub.upload(bob, thread_id, FilePart(name="a.txt", inline=b"a")),
-        "thread_view": hub.thread_view(bob, thread_id),
+        "thread_view": hub.reads.thread_view(bob, thread_id),
         "delete_thread": hub.delete_thread(bob, thread_id),
         "remove_run": hub.remove_run(bob, run_id),
-        "task": hub.task(bob, task_id),
-        "run": hub.run(bob, run_id),
-        "thread": hub.thread(bob, thread_id),
-        "chain": hub.chain(bob, task_id),
-        "records": hub.records(bob, Scope(thread_id)),
-        "log": anext(hub.log(bob, Scope(thread_id))),
-        "snapshot": hub.snapshot(bob, thread_id, StateHistory, partial(StateHistory, thread_id)),
-        "read": follow(hub, Scope(thread_id), owner=bob),
-        "file": hub.file(bob, "0" * 64),
-        "file_pieces": hub.file_pieces(bob, "0" * 64),
+        "task": hub.reads.task(bob, task_id),
+        "run": hub.reads.run(bob, run_id),
+        "thread": hub.reads.thread(bob, thread_id),
+        "chain": hub.reads.chain(bob, task_id),
+        "records": hub.reads.records(bob, Scope(thread_id)),
+        "log": anext(hub.reads.log(bob, Scope(thread_id))),
+        "snapshot": hub.reads.snapshot(bob, thread_id, StateHistory, partial(StateHistory, thread_id)),
+        "follow": follow(hub, Scope(thread_id), owner=bob),
+        "file": hub.reads.file(bob, "0" * 64),
+        "file_pieces": hub.reads.file_pieces(bob, "0" * 64),
         "set_webhook": hub.set_webhook(bob, hook),
-        "webhooks": hub.webhooks(bob, task_id),
+        "webhooks": hub.reads.webhooks(bob, task_id),
         "delete_webhook": hub.delete_webhook(bob, task_id, "w"),
     }
-    appears = asyncio.ensure_future(hub.await_thread(bob, thread_id))  # until bob has one of the same id
-    port = {name for name, _ in inspect.getmembers(Hub, inspect.isfunction) if not name.startswith("_")}
+    appears = asyncio.ensure_future(hub.reads.await_thread(bob, thread_id))  # until bob has one of the same id
+    ports = (Hub, Reads)
+    port = {
+        name for each in ports for name, _ in inspect.getmembers(each, inspect.isfunction) if not name.startswith("_")
+    }
     assert port == {*found_nothing, *not_found, *OTHERS}
     for call, nothing in found_nothing.values():
         assert await within(call) == nothing
-    assert (await hub.tasks(bob, TaskFilter(), limit=10)).tasks.count == 0
-    assert (await hub.threads(bob, ThreadFilter(), limit=10)).threads.count == 0
+    assert (await hub.reads.tasks(bob, TaskFilter(), limit=10)).tasks.count == 0
+    assert (await hub.reads.threads(bob, ThreadFilter(), limit=10)).threads.count == 0
     assert not appears.done()
     assert await hub.create_thread(bob, ThreadChange(), thread_id=thread_id)  # the id is his own, too
     assert await within(appears) is True
@@ -673,10 +677,10 @@ async def test_i20_a_hub_that_waits_does_nothing(hubs: House) -> None:
     queries = 0
     query = hub.journal.query
 
-    async def counted(read: Any) -> Any:
+    async def counted(*args: Any, **named: Any) -> Any:
         nonlocal queries
         queries += 1
-        return await query(read)
+        return await query(*args, **named)
 
     commits = Commits()
     await commits.watch(hub.journal)
@@ -760,7 +764,7 @@ async def test_the_check_of_every_log_finds_what_is_wrong(hubs: House, name: str
     await answer(hub, receipt.task_id, "yes", messages=text("yes"))
     (await agent.called()).say("bye").end()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
-    assert (await hub.run(OWNER, receipt.run_id)).reason is RunReason.INPUT
+    assert (await hub.reads.run(OWNER, receipt.run_id)).reason is RunReason.INPUT
     records = await log(hub, receipt)
     check_log(records)
     with pytest.raises((AssertionError, KeyError)):

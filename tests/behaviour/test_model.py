@@ -268,7 +268,7 @@ class HubMachine(RuleBasedStateMachine):
         self.threads.remove(thread)
         self.erased.append(thread.thread_id)
         self.fault(submit(self.hub, "a", thread_id=thread.thread_id), FaultCode.NOT_FOUND)
-        self.fault(self.hub.thread(OWNER, thread.thread_id), FaultCode.NOT_FOUND)
+        self.fault(self.hub.reads.thread(OWNER, thread.thread_id), FaultCode.NOT_FOUND)
         self.check()
 
     @precondition(lambda self: self.runs())
@@ -349,11 +349,11 @@ class HubMachine(RuleBasedStateMachine):
                 assert whole(self.do(self._read(scope, after))) == whole(stored)
 
     async def _records(self, scope: Scope) -> Sequence[Record]:
-        return await self.hub.records(OWNER, scope)
+        return await self.hub.reads.records(OWNER, scope)
 
     async def _read(self, scope: Scope, after: int) -> list[Record]:
         async def read() -> list[Record]:
-            return [record async for batch in self.hub.read(OWNER, scope, after) for record in batch]
+            return [record async for batch in self.hub.reads.follow(OWNER, scope, after) for record in batch]
 
         return await within(read(), "the end of the scope")
 

@@ -114,13 +114,13 @@ async def test_a_task_that_waited_over_a_restart_finds_the_server_with_its_answe
             await proxy.open()
             answered = await gateway.hub.answer(OWNER, Answers(task_id=asked.task_id, bare="Ada"))
             await ended(gateway, answered.thread_id, answered.run_id)
-            run = await gateway.hub.run(OWNER, answered.run_id)
+            run = await gateway.hub.reads.run(OWNER, answered.run_id)
             assert run.status == "success", run.fault
 
 
 async def ended(gateway: Running, thread_id: str, run_id: str) -> None:
     async with asyncio.timeout(BOUND):
-        async for _ in gateway.hub.read(OWNER, Scope(thread_id, "run", run_id)):
+        async for _ in gateway.hub.reads.follow(OWNER, Scope(thread_id, "run", run_id)):
             pass
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 from collections.abc import AsyncGenerator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -57,7 +56,9 @@ async def both(hub: Hub, agent: Scripted, **fields: Any) -> dict[str, tuple[Rece
 
 async def said(hub: Hub, owner: str) -> str:
     """All that an owner sees on the thread."""
-    return " ".join(message.text for message in Fold(THREAD, owner, await hub.records(owner, Scope(THREAD))).messages())
+    return " ".join(
+        message.text for message in Fold(THREAD, owner, await hub.reads.records(owner, Scope(THREAD))).messages()
+    )
 
 
 # Two owners
@@ -167,7 +168,7 @@ async def test_a_task_and_a_run_of_one_id_end_each_for_itself(hubs: House) -> No
 
 async def test_who_waits_for_a_thread_is_not_told_of_another_owners(hubs: House) -> None:
     hub = await hubs.start(fronted("echo", Echo()))
-    waiting = asyncio.ensure_future(hub.await_thread(ALICE, THREAD))
+    waiting = asyncio.ensure_future(hub.reads.await_thread(ALICE, THREAD))
     await ends(hub, await submit(hub, "echo", owner=BOB, **SAME), owner=BOB)
     assert not waiting.done()
     await submit(hub, "echo", owner=ALICE, **SAME)
@@ -193,8 +194,8 @@ async def test_a_removed_run_is_another_owners_still(hubs: House) -> None:
     for owner in (ALICE, BOB):
         await ends(hub, await submit(hub, "echo", f"of {owner}", owner=owner, **SAME), owner=owner)
     await hub.remove_run(BOB, RUN)
-    assert (await hub.run(BOB, RUN)).removed
-    assert not (await hub.run(ALICE, RUN)).removed
+    assert (await hub.reads.run(BOB, RUN)).removed
+    assert not (await hub.reads.run(ALICE, RUN)).removed
     assert await said(hub, ALICE) == "of alice of alice"
 
 
@@ -209,7 +210,7 @@ async def test_a_thread_that_expires_takes_no_other_owners_with_it(hubs: House) 
 
 async def _there(hub: Hub, owner: str) -> bool:
     try:
-        await hub.thread(owner, THREAD)
+        await hub.reads.thread(owner, THREAD)
     except FaultError:
         return False
     return True
@@ -240,7 +241,7 @@ async def test_webhooks_under_the_same_ids_tell_their_owners_task_each(hubs: Hou
     assert await hub.delete_webhook(BOB, TASK, "w")
     begun[BOB][1].end()
     await ends(hub, begun[BOB][0], owner=BOB)
-    assert [hook.config for hook in await hub.webhooks(ALICE, TASK)] == [{"owner": ALICE}]
+    assert [hook.config for hook in await hub.reads.webhooks(ALICE, TASK)] == [{"owner": ALICE}]
     begun[ALICE][1].end()
     await ends(hub, begun[ALICE][0], owner=ALICE)
     await within(turned(lambda: "run_ended" in told[ALICE]), "the delivery")
@@ -324,14 +325,14 @@ async def test_a_thread_whose_time_is_over_is_kept_if_something_comes_before_its
     agent = Scripted()
     hub = await hubs.start(fronted("a", agent))
     await hub.create_thread(ALICE, ThreadChange(ttl=100), thread_id=THREAD)
-    pk = await hub.journal.query(partial(thread_key, owner=ALICE, thread_id=THREAD))
+    pk = await hub.journal.query(thread_key, owner=ALICE, thread_id=THREAD)
     assert pk is not None
 
     def erasing(seq: int, pk: int = pk) -> "asyncio.Future[Erased | None]":
-        return hub.journal.write(partial(erase_unchanged, pk=pk, owner=ALICE, thread_id=THREAD, seq=seq))
+        return hub.journal.write(erase_unchanged, pk=pk, owner=ALICE, thread_id=THREAD, seq=seq)
 
     async def newest() -> int:
-        return (await hub.records(ALICE, Scope(THREAD)))[-1].seq
+        return (await hub.reads.records(ALICE, Scope(THREAD)))[-1].seq
 
     idle = await newest()
     receipt = await submit(hub, "a", owner=ALICE, thread_id=THREAD)

@@ -190,19 +190,18 @@ class Stage:
     async def ended(self, receipt: Receipt, within: float = BOUND) -> Outcome:
         hub = self.front.hub
         async with asyncio.timeout(within):
-            reading = hub.read(OWNER, Scope(receipt.thread_id, "run", receipt.run_id))
-            async with aclosing(cast("Any", reading)) as batches:
+            async with aclosing(hub.reads.follow(OWNER, Scope(receipt.thread_id, "run", receipt.run_id))) as batches:
                 async for _ in batches:
                     pass
-        records = list(await hub.records(OWNER, Scope(receipt.thread_id)))
+        records = list(await hub.reads.records(OWNER, Scope(receipt.thread_id)))
         check_log(records)
-        return Outcome(await hub.run(OWNER, receipt.run_id), records, receipt)
+        return Outcome(await hub.reads.run(OWNER, receipt.run_id), records, receipt)
 
     async def heard(self, receipt: Receipt, text: str) -> None:
         """Until the gateway has this of what the agent said."""
         hub, scope = self.front.hub, Scope(receipt.thread_id, "run", receipt.run_id)
         said = ""
-        async with asyncio.timeout(BOUND), aclosing(cast("Any", hub.read(OWNER, scope))) as batches:
+        async with asyncio.timeout(BOUND), aclosing(hub.reads.follow(OWNER, scope)) as batches:
             async for batch in batches:
                 for record in batch:
                     event = record.event

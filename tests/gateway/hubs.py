@@ -6,9 +6,8 @@ import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pytest
 
@@ -56,6 +55,7 @@ from tests.gateway.invariant import check_database
 from tests.given import make
 
 T = TypeVar("T")
+P = ParamSpec("P")
 OWNER = "alice"
 _BOUND = 10.0
 """Seconds that any wait may take before it says what did not come. Long, because machines may be busy; nothing
@@ -82,7 +82,7 @@ async def gone(hub: Hub, thread_id: str, owner: str = OWNER) -> None:
     async def look() -> None:
         while True:
             try:
-                await hub.thread(owner, thread_id)
+                await hub.reads.thread(owner, thread_id)
             except FaultError as error:
                 assert error.fault.code is FaultCode.NOT_FOUND
                 return
@@ -274,7 +274,7 @@ class House:
 
 async def check_invariants(hub: Hub, blobs: Path | None = None) -> None:
     """I1 to I10, on the whole database and the pumps in memory."""
-    await hub.journal.query(partial(check_database, blobs=blobs))
+    await hub.journal.query(check_database, blobs=blobs)
     threads = [(start.owner, start.thread_id) for start in hub.engine.active]
     assert len(threads) == len(set(threads)), "two agents are at work on one thread"
 
@@ -304,9 +304,11 @@ class Held:
         self._done = write(hold)
         assert await asyncio.to_thread(self._holding.wait, 30)
 
-        def counted(command: Callable[[Transaction], T]) -> "asyncio.Future[T]":
+        def counted(
+            command: Callable[Concatenate[Transaction, P], T], *args: P.args, **named: P.kwargs
+        ) -> "asyncio.Future[T]":
             self._queued += 1
-            return write(command)
+            return write(command, *args, **named)
 
         vars(self._journal)["write"] = counted
         return self
@@ -340,7 +342,7 @@ async def batches(
     hub: Hub, scope: Scope, after: int = 0, *, owner: str = OWNER
 ) -> AsyncGenerator[Sequence[Record], None]:
     """What a reader gets, each batch within the bound."""
-    reading = cast("AsyncGenerator[Sequence[Record]]", hub.read(owner, scope, after))
+    reading = hub.reads.follow(owner, scope, after)
     async with aclosing(reading):
         while True:
             try:
@@ -375,10 +377,10 @@ async def reaches(hub: Hub, receipt: Receipt, *wanted: TaskState, owner: str = O
     def there(record: Record) -> bool:
         return isinstance(record.event, TaskChanged) and record.event.state in wanted
 
-    task = await hub.task(owner, receipt.task_id)
+    task = await hub.reads.task(owner, receipt.task_id)
     if task.state not in wanted:
         await follow(hub, Scope.task(receipt.task), task.last_seq, until=there, owner=owner)
-        task = await hub.task(owner, receipt.task_id)
+        task = await hub.reads.task(owner, receipt.task_id)
     assert task.state in wanted or not task.terminal, f"the task is {task.state}: {task.fault}"
     return task
 
@@ -392,10 +394,10 @@ async def run_is(hub: Hub, run_id: str, thread_id: str, *wanted: RunStatus, owne
     scope = Scope(thread_id, "run", run_id)
     async with aclosing(batches(hub, scope, owner=owner)) as reading:
         async for _ in reading:
-            run = await hub.run(owner, run_id)
+            run = await hub.reads.run(owner, run_id)
             if run.status in wanted:
                 return run
-    run = await hub.run(owner, run_id)
+    run = await hub.reads.run(owner, run_id)
     assert run.status in wanted, f"the run ended as {run.status}"
     return run
 
@@ -406,11 +408,11 @@ async def log(hub: Hub, receipt: Receipt, kind: Any = "thread", *, owner: str = 
         "task": Scope(receipt.thread_id, "task", receipt.task_id),
         "run": Scope(receipt.thread_id, "run", receipt.run_id),
     }
-    return list(await hub.records(owner, scopes[kind]))
+    return list(await hub.reads.records(owner, scopes[kind]))
 
 
 async def asked(hub: Hub, receipt: Receipt, *, owner: str = OWNER) -> Sequence[Interrupt]:
-    return await hub.open_interrupts(owner, receipt.task_id)
+    return await hub.reads.open_interrupts(owner, receipt.task_id)
 
 
 def kinds(records: Sequence[Record]) -> list[str]:

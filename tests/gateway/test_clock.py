@@ -69,7 +69,7 @@ async def test_a_clock_that_is_set_forward_starts_no_run_before_its_time(hubs: H
     await ends(hub, now)
     await within(hub.engine.idle())
     assert not agent.waiting
-    assert (await hub.run(OWNER, later.run_id)).status is RunStatus.PENDING
+    assert (await hub.reads.run(OWNER, later.run_id)).status is RunStatus.PENDING
 
 
 async def test_a_delay_after_the_clock_was_set_back_counts_from_the_new_time(hubs: House) -> None:
@@ -90,7 +90,7 @@ async def test_over_a_restart_a_delay_is_what_the_clock_says(hubs: House) -> Non
     wall.moved = -HOUR
     hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
     await within(hub.engine.idle())
-    assert (await hub.run(OWNER, receipt.run_id)).status is RunStatus.PENDING
+    assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.PENDING
     await hubs.stop(hub)
     wall.moved = 2 * HOUR
     hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
@@ -117,7 +117,7 @@ async def test_a_thread_lives_as_long_as_it_was_to_though_the_clock_was_set_forw
     wall.moved = 24 * HOUR
     passing = await submit(hub, "echo", ephemeral=True)
     await gone(hub, passing.thread_id)
-    assert await hub.thread(OWNER, lasting.thread_id)
+    assert await hub.reads.thread(OWNER, lasting.thread_id)
 
 
 async def test_a_question_expires_though_the_clock_was_set_back(hubs: House) -> None:

@@ -131,8 +131,8 @@ async def test_a_slow_reader_goes_from_pages_to_the_ring_without_a_gap(hubs: Hou
     hub = await hubs.start(fronted("a", agent))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("")
-    reading = hub.read(OWNER, Scope.task(receipt.task))
-    async with aclosing(cast("Any", reading)):
+    reading = hub.reads.follow(OWNER, Scope.task(receipt.task))
+    async with aclosing(reading):
         seen = list(await within(anext(reading)))
         for number in range(3000):
             going.more(f"{number} ")
@@ -171,7 +171,7 @@ async def test_records_are_the_whole_of_a_scope_however_long_it_is(hubs: House) 
     assert {record.task_id for record in await log(hub, second, "task")} == {second.task_id}
     everything = await log(hub, first)
     assert [record.seq for record in everything] == list(range(1, len(everything) + 1))
-    assert await hub.records(OWNER, Scope(first.thread_id), after=2000) == everything[2000:]
+    assert await hub.reads.records(OWNER, Scope(first.thread_id), after=2000) == everything[2000:]
 
 
 # Files
@@ -193,11 +193,11 @@ async def test_small_files_travel_inside_the_records_and_large_ones_by_hash(hubs
 
     plain = await log(hub, receipt)
     assert inputs(plain) == [None, None]
-    filled = list(await hub.records(OWNER, Scope(receipt.thread_id), inline=True))
+    filled = list(await hub.reads.records(OWNER, Scope(receipt.thread_id), inline=True))
     assert inputs(filled) == [b"small", None]
     output = next(record.event.part for record in filled if isinstance(record.event, PartAdded))
     assert isinstance(output, FilePart) and output.inline == b"out"
-    reading = hub.read(OWNER, Scope.task(receipt.task), inline=True)
+    reading = hub.reads.follow(OWNER, Scope.task(receipt.task), inline=True)
     read = [record async for batch in reading for record in batch]
     assert inputs(read) == [b"small", None]
 
@@ -210,11 +210,11 @@ async def test_a_file_is_reached_only_by_an_owner_whose_thread_names_it(hubs: Ho
     created = next(r.event for r in await log(hub, receipt) if isinstance(r.event, RunCreated))
     (part,) = created.messages[0].parts
     assert isinstance(part, FilePart) and part.blob is not None
-    found = await hub.file(OWNER, part.blob)
+    found = await hub.reads.file(OWNER, part.blob)
     assert (found.name, found.media_type, found.inline) == ("a.txt", "text/plain", b"abc")
     for owner, blob in (("bob", part.blob), (OWNER, "0" * 64), (OWNER, "../../etc/passwd")):
         with pytest.raises(FaultError) as error:
-            await hub.file(owner, blob)
+            await hub.reads.file(owner, blob)
         assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
@@ -225,7 +225,7 @@ async def test_a_submission_whose_file_is_too_large_makes_nothing(hubs: House) -
     with pytest.raises(FaultError) as error:
         await hub.submit(OWNER, Submission(agent="echo", input=RunInput(messages=(message,))))
     assert error.value.fault.code is FaultCode.TOO_LARGE
-    assert (await hub.tasks(OWNER, TaskFilter(), limit=1)).total == 0
+    assert (await hub.reads.tasks(OWNER, TaskFilter(), limit=1)).total == 0
 
 
 # Owners
@@ -241,15 +241,15 @@ async def test_another_owner_finds_nothing_and_may_use_the_same_ids(hubs: House)
     hook = Webhook(webhook_id="w", task_id=task_id, dialect="d", url="http://127.0.0.1:1/")
     await hub.set_webhook(OWNER, hook)
     for call in (
-        hub.thread("bob", thread_id),
-        hub.task("bob", task_id),
-        hub.run("bob", run_id),
-        hub.chain("bob", task_id),
-        hub.records("bob", Scope(thread_id)),
+        hub.reads.thread("bob", thread_id),
+        hub.reads.task("bob", task_id),
+        hub.reads.run("bob", run_id),
+        hub.reads.chain("bob", task_id),
+        hub.reads.records("bob", Scope(thread_id)),
         hub.cancel("bob", task_id),
         hub.delete_thread("bob", thread_id),
         hub.remove_run("bob", run_id),
-        hub.webhooks("bob", task_id),
+        hub.reads.webhooks("bob", task_id),
         hub.set_webhook("bob", hook),
         hub.delete_webhook("bob", task_id, "w"),
         answer(hub, task_id, "Eve", owner="bob"),
@@ -261,9 +261,9 @@ async def test_another_owner_finds_nothing_and_may_use_the_same_ids(hubs: House)
         with pytest.raises(FaultError) as error:
             await within(call)
         assert error.value.fault.code is FaultCode.NOT_FOUND
-    assert await hub.open_interrupts("bob", task_id) == []
-    assert await hub.aliases("bob", "p", [thread_id]) == {}
-    assert (await hub.tasks("bob", TaskFilter(), limit=10)).total == 0
+    assert await hub.reads.open_interrupts("bob", task_id) == []
+    assert await hub.reads.aliases("bob", "p", [thread_id]) == {}
+    assert (await hub.reads.tasks("bob", TaskFilter(), limit=10)).total == 0
     before = await log(hub, mine)
     same = await submit(hub, "a", thread_id=thread_id, task_id=task_id, run_id=run_id, owner="bob")
     assert (same.thread_id, same.task_id, same.run_id) == (thread_id, task_id, run_id)
@@ -275,7 +275,7 @@ async def test_another_owner_finds_nothing_and_may_use_the_same_ids(hubs: House)
     assert await log(hub, mine) == before
     await hub.delete_thread("bob", thread_id)
     assert await log(hub, mine) == before
-    assert [found.webhook_id for found in await hub.webhooks(OWNER, task_id)] == ["w"]
+    assert [found.webhook_id for found in await hub.reads.webhooks(OWNER, task_id)] == ["w"]
 
 
 # A full disk
@@ -354,10 +354,10 @@ async def test_an_end_that_cannot_be_stored_is_stored_as_soon_as_it_can(hubs: Ho
     going.end(RunEnded(output=LARGE))
     await within(going.closed.wait())
     await within(turned(lambda: hub.journal.failure is not None), "the end on its way to the disk")
-    assert (await hub.run(OWNER, receipt.run_id)).status is RunStatus.RUNNING
+    assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.RUNNING
     disk.empty()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
-    assert (await hub.run(OWNER, receipt.run_id)).output == LARGE
+    assert (await hub.reads.run(OWNER, receipt.run_id)).output == LARGE
     (await agent.called()).end()
     await ends(hub, waiting)
 
@@ -373,7 +373,7 @@ async def test_a_hub_that_has_stopped_refuses_everything_and_hangs_nowhere(hubs:
     for call in (
         submit(hub, "echo"),
         hub.cancel(OWNER, receipt.task_id),
-        hub.task(OWNER, receipt.task_id),
+        hub.reads.task(OWNER, receipt.task_id),
         hub.delete_thread(OWNER, receipt.thread_id),
     ):
         with pytest.raises(FaultError) as error:

@@ -122,7 +122,7 @@ async def test_a_message_without_a_task_is_the_answer(way: Way) -> None:
 async def test_tokens_arrive_as_they_are_said(way: Way) -> None:
     agent = way.agent("stream")
     said: list[str] = []
-    async with asyncio.timeout(BOUND), aclosing(cast("Any", agent.run(Talk(agent).call("one two three")))) as events:
+    async with asyncio.timeout(BOUND), aclosing(agent.run(Talk(agent).call("one two three"))) as events:
         async for event in events:
             if isinstance(event, PartDelta) or (isinstance(event, PartAdded) and isinstance(event.part, TextPart)):
                 said.append(event.text if isinstance(event, PartDelta) else event.part.text)  # pyright: ignore
@@ -153,7 +153,7 @@ async def test_files_go_there_and_come_back_byte_by_byte(way: Way) -> None:
     agent = way.agent("files")
     call = Talk(agent).call(Message(role="user", parts=(file, TextPart(text="text"))))
     given: dict[str, Any] = {}
-    async with asyncio.timeout(BOUND), aclosing(cast("Any", agent.run(call))) as events:
+    async with asyncio.timeout(BOUND), aclosing(agent.run(call)) as events:
         async for event in events:
             if isinstance(event, ArtifactAdded):
                 assert isinstance(event.part, FilePart)
@@ -206,7 +206,7 @@ async def state_of(way: Way, name: str, task_id: str) -> str:
 
 async def test_a_run_that_is_closed_is_cancelled_there(way: Way) -> None:
     agent = way.agent("slow")
-    async with asyncio.timeout(BOUND), aclosing(cast("Any", agent.run(Talk(agent).call("go")))) as events:
+    async with asyncio.timeout(BOUND), aclosing(agent.run(Talk(agent).call("go"))) as events:
         ids = cast("UpstreamBound", await until(events, UpstreamBound)).ids
         await until(events, PartAdded)
     assert (await state_of(way, "slow", ids["task"])).startswith("CANCEL")
@@ -220,7 +220,7 @@ async def test_a_run_that_is_let_go_of_is_taken_up_again_and_nothing_is_told_twi
     told: list[Event] = []
 
     async def pump() -> None:
-        async with aclosing(cast("Any", agent.run(call))) as events:
+        async with aclosing(agent.run(call)) as events:
             async for event in events:
                 told.append(event)
                 if isinstance(event, PartAdded):
@@ -258,7 +258,7 @@ def log_of(events: Sequence[Event], run_id: str, seq: int) -> list[Record]:
 async def test_a_cancel_there_ends_the_run_here(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "SILENCE", 0.2)  # the SDK of 0.3 says nothing of it on the stream
     agent = way.agent("slow")
-    events = cast("Any", agent.run(Talk(agent).call("go")))
+    events = agent.run(Talk(agent).call("go"))
     async with asyncio.timeout(BOUND), aclosing(events):
         ids = cast("UpstreamBound", await until(events, UpstreamBound)).ids
         await until(events, PartAdded)

@@ -108,7 +108,7 @@ async def test_an_answer_to_a_completed_run_never_reaches_the_upstream(
     answer = {"await_resume": {"type": "message", "message": {"parts": [{"content": "Again"}]}}, "mode": "sync"}
     refused = await gateway.http.post(f"/acp/runs/{run['run_id']}", content=json.dumps(answer))
     assert refused.status_code == 403
-    bound = (await gateway.hub.run("default", (await _headers(gateway, run))["babelgate-run"])).upstream
+    bound = (await gateway.hub.reads.run("default", (await _headers(gateway, run))["babelgate-run"])).upstream
     async with loopback.client(base_url=server.url) as http:
         assert (await http.get(f"/runs/{bound['run']}")).json()["status"] == "completed"
 
@@ -127,7 +127,7 @@ async def test_a_cancel_reaches_the_upstream(server: OfficialServer, gateway: Ru
                 await gateway.http.post(f"/acp/runs/{run_id}/cancel")
     assert last == "run.cancelled"
     headers = await _headers(gateway, {"run_id": run_id})
-    bound = (await gateway.hub.run("default", headers["babelgate-run"])).upstream
+    bound = (await gateway.hub.reads.run("default", headers["babelgate-run"])).upstream
     async with loopback.client(base_url=server.url) as http, asyncio.timeout(BOUND):
         while (await http.get(f"/runs/{bound['run']}")).json()["status"] != "cancelled":
             pass

@@ -13,7 +13,7 @@ import pytest_asyncio
 from adapters._sse import Frames
 from adapters.langchain import upstream
 from adapters.langchain.client import Client
-from canonical import Event, Record
+from canonical import Record
 from canonical.agent import DETACH
 from canonical.event import Custom, UpstreamBound
 from conformance.contract import check_agent
@@ -84,7 +84,7 @@ async def interrupts(http: httpx.AsyncClient, thread_id: str) -> list[dict[str, 
 
 async def bound(gateway: Running, thread_id: str) -> dict[str, str]:
     [newest, *_] = (await gateway.http.get(f"/threads/{thread_id}/runs")).json()
-    return (await gateway.hub.run("default", newest["run_id"])).upstream
+    return (await gateway.hub.reads.run("default", newest["run_id"])).upstream
 
 
 async def test_its_graphs_are_there_with_their_schemas(gateway: Running) -> None:
@@ -261,7 +261,7 @@ async def test_a_run_is_attached_to_again_and_told_from_its_start(server: str, f
     client = Client(server, "slow")
     talk = Talk(client, bound=30)
     call = talk.call("Hi")
-    events = cast("AsyncGenerator[Event]", client.run(call))
+    events = client.run(call)
     heard = [await anext(events)]
     while not isinstance(heard[-1], Custom):
         heard.append(await anext(events))
@@ -276,7 +276,7 @@ async def test_a_run_is_attached_to_again_and_told_from_its_start(server: str, f
     async def past() -> list[Record]:
         return records
 
-    again = cast("AsyncGenerator[Event]", client.reattach(replace(call, upstream=heard[0].ids, past=past)))
+    again = client.reattach(replace(call, upstream=heard[0].ids, past=past))
     assert [await anext(again) for _ in heard] == heard
     await again.aclose()
     path = f"/threads/{heard[0].ids['thread']}/runs/{heard[0].ids['run']}"

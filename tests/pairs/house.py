@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pytest
 
@@ -101,8 +101,7 @@ class House:
     async def started(self, thread_id: str) -> None:
         """Returns when a run of the thread is at work."""
         async with asyncio.timeout(BOUND):
-            reading = self.front.hub.read(OWNER, Scope(thread_id))
-            async with aclosing(cast("Any", reading)) as batches:
+            async with aclosing(self.front.hub.reads.follow(OWNER, Scope(thread_id))) as batches:
                 async for batch in batches:
                     if any(isinstance(record.event, RunStarted) for record in batch):
                         return
@@ -110,14 +109,13 @@ class House:
 
     async def ended(self, task_id: str) -> Run:
         """The last run of a task, when the task is terminal."""
-        task = await self.front.hub.task(OWNER, task_id)
+        task = await self.front.hub.reads.task(OWNER, task_id)
         run_id = ""
         async with asyncio.timeout(BOUND):
-            reading = self.front.hub.read(OWNER, Scope.task(task), task.first_seq - 1)
-            async with aclosing(cast("Any", reading)) as batches:
+            async with aclosing(self.front.hub.reads.follow(OWNER, Scope.task(task), task.first_seq - 1)) as batches:
                 async for batch in batches:
                     run_id = next((record.run_id for record in reversed(batch) if record.run_id), run_id)
-        return await self.front.hub.run(OWNER, run_id)
+        return await self.front.hub.reads.run(OWNER, run_id)
 
 
 def _house(kind: Kind, front: Running, players: Cast) -> House:

@@ -196,7 +196,7 @@ async def test_a_question_of_one_protocol_is_given_up_in_another(house: House, c
     asked = await caller.told("go")
     await other.give_up(await other.look(asked.task_id))
     assert await caller.look(asked.task_id) == await other.look(asked.task_id) == Seen("cancelled")
-    assert (await house.front.hub.task(OWNER, asked.task_id)).state is TaskState.CANCELLED
+    assert (await house.front.hub.reads.task(OWNER, asked.task_id)).state is TaskState.CANCELLED
 
 
 @by_each("stream")

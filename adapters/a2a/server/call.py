@@ -93,7 +93,7 @@ async def find_task(call: Call, task_id: str) -> Task:
     TASK_NOT_FOUND."""
     if is_uuid(task_id):
         try:
-            task = await call.hub.task(call.owner, task_id)
+            task = await call.hub.reads.task(call.owner, task_id)
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND:
                 raise
@@ -104,5 +104,5 @@ async def find_task(call: Call, task_id: str) -> Task:
 
 
 async def context_of(call: Call, task: Task) -> str:
-    aliases = await call.hub.aliases(call.owner, PROTOCOL, [task.thread_id])
+    aliases = await call.hub.reads.aliases(call.owner, PROTOCOL, [task.thread_id])
     return aliases.get(task.thread_id, task.thread_id)

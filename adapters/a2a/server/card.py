@@ -87,7 +87,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
         hub.agent(agent)
         if not _BLOB.match(blob):
             raise FaultError(FaultCode.NOT_FOUND, "No such file.")
-        part, pieces = await hub.file_pieces(caller(request).owner, blob)
+        part, pieces = await hub.reads.file_pieces(caller(request).owner, blob)
         name = quote(part.name or blob, safe="")
         headers = {
             "Content-Disposition": f"attachment; filename*=UTF-8''{name}",

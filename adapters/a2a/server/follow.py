@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 from adapters._server.encoding import LargeJson, TextTemplate, encode
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
@@ -58,8 +58,7 @@ class _Begin:
 
 def _reading(hub: Hub, owner: str, task: Task, after: int) -> aclosing[AsyncGenerator[Sequence[Record]]]:
     """The task's records from `after` on; the reader is closed as soon as nobody follows it."""
-    reading = hub.read(owner, Scope.task(task), after, inline=True)
-    return aclosing(cast("AsyncGenerator[Sequence[Record]]", reading))
+    return aclosing(hub.reads.follow(owner, Scope.task(task), after, inline=True))
 
 
 _OF_EITHER = (RunCreated, RunStarted, RunEnded, LossNoted, PartAdded, PartDelta, PartEnded, MessageEnded)
@@ -97,7 +96,7 @@ async def wait_for_stop(
 async def fold_task(hub: Hub, owner: str, task: Task, context_id: str) -> EventWriter:
     """All that is known of the task now."""
     writer = EventWriter(task, context_id)
-    async for records in hub.log(owner, Scope.task(task), task.first_seq - 1, inline=True):
+    async for records in hub.reads.log(owner, Scope.task(task), task.first_seq - 1, inline=True):
         for record in records:
             writer.write(record)
     return writer
@@ -162,7 +161,7 @@ class TaskStream:
 
     async def _again(self, seq: int) -> Encoder:
         encoder = self._fresh()
-        async with aclosing(self.hub.log(self.owner, Scope.task(self.task), inline=True)) as known:
+        async with aclosing(self.hub.reads.log(self.owner, Scope.task(self.task), inline=True)) as known:
             async for records in known:
                 for record in records:
                     if record.seq >= seq:
@@ -219,7 +218,7 @@ class TaskStream:
         follower: Follower | None = None
         seen: deque[Record] = deque(maxlen=SEEN)
         last, over = 0, False
-        log = self.hub.log(self.owner, Scope.task(self.task), self.task.first_seq - 1, inline=True)
+        log = self.hub.reads.log(self.owner, Scope.task(self.task), self.task.first_seq - 1, inline=True)
         async with aclosing(log) as known:
             async for records in known:
                 ready: list[bytes | LargeJson] = []

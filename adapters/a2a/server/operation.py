@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any, Final, cast
+from typing import Final
 
 from adapters._server.caller import is_uuid, loss_header, run_headers
 from adapters._server.encoding import LargeJson, encode
@@ -76,7 +76,7 @@ async def _may_reply(call: Call, ask: Send, receipt: Receipt) -> bool:
     if ask.context_id is None:
         return True
     before = TaskFilter(thread_id=receipt.thread_id, states=_AT_WORK)
-    return (await call.hub.tasks(call.owner, before, limit=1)).total <= 1
+    return (await call.hub.reads.tasks(call.owner, before, limit=1)).total <= 1
 
 
 async def _submit_message(call: Call, dialect: Dialect, ask: Send) -> tuple[Receipt, str]:
@@ -257,10 +257,10 @@ async def cancel(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
 
 
 async def _end_of(call: Call, task: Task) -> Task:
-    async with aclosing(cast("Any", call.hub.read(call.owner, Scope.task(task), task.last_seq))) as batches:
+    async with aclosing(call.hub.reads.follow(call.owner, Scope.task(task), task.last_seq)) as batches:
         async for _ in batches:
             pass
-    return await call.hub.task(call.owner, task.task_id)
+    return await call.hub.reads.task(call.owner, task.task_id)
 
 
 async def list_tasks(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
@@ -269,13 +269,13 @@ async def list_tasks(call: Call, dialect: Dialect, params: JsonObject) -> Answer
     if ask.context_id is not None:
         # An unknown context is an empty page and no error: it says nothing of whether somebody else has it
         # (specification 1.0, 13.1).
-        thread_id = await call.hub.thread_of(call.owner, PROTOCOL, call.agent.name, ask.context_id)
+        thread_id = await call.hub.reads.thread_of(call.owner, PROTOCOL, call.agent.name, ask.context_id)
         if thread_id is None and is_uuid(ask.context_id):
             thread_id = ask.context_id
         if thread_id is None:
             return Answer(dialect.encode_page([], ask, "", 0))
     where = TaskFilter(agent=call.agent.name, thread_id=thread_id, states=ask.states, changed_after=ask.changed_after)
-    page = await call.hub.tasks(call.owner, where, limit=ask.page_size, cursor=ask.page_token)
+    page = await call.hub.reads.tasks(call.owner, where, limit=ask.page_size, cursor=ask.page_token)
     result = dialect.encode_page([], ask, page.next_cursor or "", page.total)
     return Answer(result, tasks=_encode_tasks(call, dialect, ask, page.tasks))
 

@@ -72,7 +72,7 @@ async def create(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
 
 async def _configs(call: Call, task_id: str) -> list[Push]:
     """Of both generations: what one registered, the other may list and delete."""
-    webhooks = await call.hub.webhooks(call.owner, task_id)
+    webhooks = await call.hub.reads.webhooks(call.owner, task_id)
     # a2a-sdk 1.3.0 pushes in the form of 1.0 whatever registered it: its clients of 0.3 cannot read what they get.
     return [_push(webhook) for webhook in webhooks if webhook.dialect.startswith("a2a-")]
 

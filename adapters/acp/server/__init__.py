@@ -294,7 +294,7 @@ class Server:
     async def _find(self, who: Caller, request: AnyRequest) -> tuple[Sequence[Task], View]:
         task_id = _uuid(request.path_params["run_id"], "run_id")
         try:
-            chain = await self._hub.chain(who.owner, task_id)
+            chain = await self._hub.reads.chain(who.owner, task_id)
         except FaultError as error:
             raise _missing(error, f"Run {task_id} not found") from error
         tasks = chain if len(chain) > 1 and self._continuable(chain[0].agent) else chain[:1]
@@ -315,7 +315,7 @@ class Server:
         who = caller(request)
         thread_id = _uuid(request.path_params["session_id"], "session_id")
         try:
-            await self._hub.thread(who.owner, thread_id)
+            await self._hub.reads.thread(who.owner, thread_id)
         except FaultError as error:
             # The Python client asks for its own new id first, and goes on only if the code is not_found.
             raise _missing(error, f"Session {thread_id} not found") from error
@@ -335,7 +335,7 @@ class Server:
         return _json(message)
 
     async def _file(self, who: Caller, blob: str) -> Response[Any]:
-        found, pieces = await self._hub.file_pieces(who.owner, blob)
+        found, pieces = await self._hub.reads.file_pieces(who.owner, blob)
         headers = {
             # Its type is the agent's word: shown as a page it would speak in the gateway's name.
             "X-Content-Type-Options": "nosniff",
@@ -351,7 +351,7 @@ class Server:
         except ValueError:
             return None
         try:
-            scope = Scope.task(await self._hub.task(who.owner, holder))
+            scope = Scope.task(await self._hub.reads.task(who.owner, holder))
         except FaultError:
             scope = Scope(holder)
         try:
@@ -362,7 +362,7 @@ class Server:
 
     async def _transcript(self, who: Caller, scope: Scope, *, inline: bool = False) -> Transcript:
         made = Transcript(scope.thread_id, base_url=who.base_url, advertised=self._advertised_name)
-        async for records in self._hub.log(who.owner, scope, inline=inline):
+        async for records in self._hub.reads.log(who.owner, scope, inline=inline):
             for record in records:
                 made.apply(record)
         return made

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import lru_cache
-from typing import Any, Final, cast
+from typing import Final
 
 from pydantic import BaseModel
 
@@ -60,7 +60,7 @@ class RunStream:
     async def _log(self, tasks: Sequence[Task]) -> AsyncGenerator[Record]:
         """What there is by now of some tasks."""
         for task in tasks:
-            async with aclosing(self._hub.log(self._owner, Scope.task(task), inline=True)) as batches:
+            async with aclosing(self._hub.reads.log(self._owner, Scope.task(task), inline=True)) as batches:
                 async for records in batches:
                     for record in records:
                         yield record
@@ -86,8 +86,7 @@ class RunStream:
 
     def _reading(self) -> aclosing[AsyncGenerator[Sequence[Record]]]:
         last = self._tasks[-1]
-        reading = self._hub.read(self._owner, Scope.task(last), last.first_seq - 1, inline=True)
-        return aclosing(cast("Any", reading))
+        return aclosing(self._hub.reads.follow(self._owner, Scope.task(last), last.first_seq - 1, inline=True))
 
     async def frames(self, lines: FanoutCache) -> AsyncGenerator[bytes]:
         async with aclosing(self.follow(lines)) as batches:

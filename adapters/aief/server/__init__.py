@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 from uuid import UUID
 from weakref import WeakValueDictionary
 
@@ -40,7 +40,6 @@ from canonical import (
     FaultError,
     Feature,
     Hub,
-    Record,
     RunInput,
     Scope,
     Submission,
@@ -157,7 +156,7 @@ class Server:
         page, size = _paging(request)
         where = ThreadFilter(agent=agent, protocol="aief")
         # The newest first: clients read one page, and are after the tasks that they have just made.
-        found = await self._hub.threads(who.owner, where, limit=size, offset=(page - 1) * size)
+        found = await self._hub.reads.threads(who.owner, where, limit=size, offset=(page - 1) * size)
         shell = w.TaskListResponse(tasks=[], pagination=page_of(found.total, page, size))
         return await list_response(w.dump(shell), self._tasks(who, agent, found.threads), name="tasks")
 
@@ -198,7 +197,7 @@ class Server:
 
     async def _unchecked_view(self, who: Caller, thread_id: str, agent: str) -> TaskView:
         name = (TaskView, agent)
-        return await self._hub.snapshot(who.owner, thread_id, name, partial(TaskView, thread_id, agent))
+        return await self._hub.reads.snapshot(who.owner, thread_id, name, partial(TaskView, thread_id, agent))
 
     # Steps
 
@@ -308,8 +307,7 @@ class Server:
 
     async def _wait_for_step(self, who: Caller, view: TaskView, run_id: str, number: int) -> TaskView:
         """The task when a step of it is over; before that only if the gateway stops."""
-        reading = self._hub.read(who.owner, Scope(view.thread_id), view.seq)
-        async with aclosing(cast("AsyncGenerator[Sequence[Record]]", reading)) as batches:
+        async with aclosing(self._hub.reads.follow(who.owner, Scope(view.thread_id), view.seq)) as batches:
             while not view.over(run_id, number):
                 try:
                     batch = await anext(batches)
@@ -361,13 +359,13 @@ class Server:
         }
         kept = list(contents(artifact))
         if len(kept) == 1 and isinstance(kept[0], str):
-            found, pieces = await self._hub.file_pieces(who.owner, kept[0])
+            found, pieces = await self._hub.reads.file_pieces(who.owner, kept[0])
             headers |= {"ETag": f'"{kept[0]}"', "Content-Length": str(found.size)}
             # OpenAPI v1, downloadAgentTaskArtifact: no other type.
             return Pieces(pieces, headers, media_type="application/octet-stream")
         data = b"".join(
             [
-                each if isinstance(each, bytes) else (await self._hub.file(who.owner, each)).inline or b""
+                each if isinstance(each, bytes) else (await self._hub.reads.file(who.owner, each)).inline or b""
                 for each in kept
             ]
         )

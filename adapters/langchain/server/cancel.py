@@ -119,7 +119,7 @@ class Cancels:
         every = frozenset({RunStatus.PENDING, RunStatus.RUNNING})
         where = RunFilter(status=every if status == "all" else frozenset({RunStatus(status)}))
         found: dict[str, None] = {}
-        while (page := await self._hub.runs(owner, where, limit=MAX_PAGE, offset=len(found))).count:
+        while (page := await self._hub.reads.runs(owner, where, limit=MAX_PAGE, offset=len(found))).count:
             known = len(found)
             found |= {run.run_id: None async for run in page}
             if len(found) == known:  # runs ended meanwhile, and all of the page had been seen before
@@ -141,13 +141,13 @@ class Cancels:
         except FaultError as error:
             if error.fault.code is not FaultCode.TASK_ENDED:  # it has, just now
                 raise missing(error, "Run not found") from error
-        run = await self._hub.run(owner, run.run_id)
+        run = await self._hub.reads.run(owner, run.run_id)
         if not run.removed:  # somebody else was cancelling it already, or it was quicker
             await self._remove(owner, run)
         return nothing(204)
 
     async def _remove(self, owner: str, run: Run) -> None:
-        task = await self._hub.task(owner, run.task_id)
+        task = await self._hub.reads.task(owner, run.task_id)
         if run.status is RunStatus.PAUSED and task.waiting:  # its question goes with it
             try:
                 await self._hub.cancel(owner, task.task_id)

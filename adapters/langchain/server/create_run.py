@@ -302,13 +302,13 @@ async def _resume_answers(common: _Common, command: JsonObject) -> tuple[Answers
     asked = await open_questions(common.hub, common.owner, thread_id)
     if not asked:
         try:
-            await common.hub.thread(common.owner, thread_id)
+            await common.hub.reads.thread(common.owner, thread_id)
         except FaultError as error:
             raise thread_missing(error, thread_id) from error
         raise FaultError(FaultCode.CONFLICT, "The thread has no open interrupt to resume.")
     # aegra 0.11.0 drops the member, and runs both at once.
     if (body.multitask_strategy or _MULTITASK[common.dialect]) == "reject":
-        view = await common.hub.thread_view(common.owner, thread_id)
+        view = await common.hub.reads.thread_view(common.owner, thread_id)
         if view.status == "busy":
             raise FaultError(FaultCode.CONFLICT, f"Thread {thread_id} is busy.", reason=BUSY)
     by_task = _match_answers(asked, value)
@@ -374,7 +374,7 @@ async def _next_run(common: _Common, stopped: str) -> str:
     run_id = next_run_id(stopped)
     while True:
         try:
-            await common.hub.run(common.owner, run_id)
+            await common.hub.reads.run(common.owner, run_id)
         except FaultError as error:
             if error.fault.code is FaultCode.NOT_FOUND:
                 return run_id
@@ -388,12 +388,12 @@ async def open_questions(hub: Hub, owner: str, thread_id: str) -> list[Interrupt
     cursor: str | None = None
     where = TaskFilter(thread_id=thread_id, states=WAITING)
     while True:
-        page = await hub.tasks(owner, where, limit=100, cursor=cursor)
+        page = await hub.reads.tasks(owner, where, limit=100, cursor=cursor)
         tasks += await page.tasks.all()
         cursor = page.next_cursor
         if cursor is None:
             break
-    found = [question for task in tasks for question in await hub.open_interrupts(owner, task.task_id)]
+    found = [question for task in tasks for question in await hub.reads.open_interrupts(owner, task.task_id)]
     return sorted(found, key=lambda question: question.raised_at)
 
 

@@ -148,7 +148,7 @@ class Commands:
 
     async def _is_busy(self) -> bool:
         try:
-            return (await self._hub.thread_view(self._owner, self._thread_id)).status == "busy"
+            return (await self._hub.reads.thread_view(self._owner, self._thread_id)).status == "busy"
         except FaultError:  # there is no such thread yet
             return False
 
@@ -156,7 +156,7 @@ class Commands:
         asked = await open_questions(self._hub, self._owner, self._thread_id)
         answers = dict(_answer(each, asked) for each in _entries(params))
         agent = next(question for question in asked if question.interrupt_id in answers)
-        task = await self._hub.task(self._owner, agent.task_id)
+        task = await self._hub.reads.task(self._owner, agent.task_id)
         command: JsonObject = {"resume": answers}
         command.update((name, params[name]) for name in ("update", "goto") if params.get(name) is not None)
         _, seq = await self._launch(task.agent, params, {"command": command})
@@ -173,7 +173,7 @@ class Commands:
         run_id: Any = get_member(params, "run_id")
         events = ThreadEvents(View(thread_id=self._thread_id, owner=self._owner, run_id=None, modes=()), _nobody)
         told = run_id is None
-        async for records in self._hub.log(self._owner, Scope(self._thread_id)):
+        async for records in self._hub.reads.log(self._owner, Scope(self._thread_id)):
             for record in records:
                 if told and run_id is not None and record.run_id != run_id:
                     continue

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import aclosing, contextmanager, suppress
-from typing import Any, Final, cast
+from typing import Any, Final
 from uuid import uuid4
 
 from litestar import Response, WebSocket, post, websocket
@@ -134,10 +134,9 @@ def _view(connection: Connection) -> View:
 
 async def _batches(hub: Hub, view: View) -> AsyncGenerator[Sequence[Record]]:
     """All records of the thread, as soon as there is one."""
-    if not await hub.await_thread(view.owner, view.thread_id):
+    if not await hub.reads.await_thread(view.owner, view.thread_id):
         return
-    reading = hub.read(view.owner, Scope(view.thread_id), inline=True)
-    async with aclosing(cast("AsyncGenerator[Sequence[Record]]", reading)) as batches:
+    async with aclosing(hub.reads.follow(view.owner, Scope(view.thread_id), inline=True)) as batches:
         try:
             async for batch in batches:
                 yield batch
@@ -275,7 +274,9 @@ class _Talk:
             return
         events, turns = ThreadEvents(self._view, subscription.takes), Turns()
         try:
-            async with aclosing(self._hub.log(self._view.owner, Scope(self._view.thread_id), inline=True)) as batches:
+            async with aclosing(
+                self._hub.reads.log(self._view.owner, Scope(self._view.thread_id), inline=True)
+            ) as batches:
                 async for batch in batches:
                     for record in batch:
                         if record.seq > self._read:

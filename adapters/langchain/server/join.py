@@ -94,7 +94,7 @@ class Joins:
 
     async def _view(self, request: AnyRequest, run: Run) -> View:
         owner, dialect = owner_of(request), dialect_of(request)
-        created = await self._hub.run_input(owner, run)
+        created = await self._hub.reads.run_input(owner, run)
         own: JsonObject = created.extra.get("langgraph") or {}
         kwargs: JsonObject = own.get("kwargs") or {}
         asked: Any = words(request, "stream_mode") or None
@@ -122,7 +122,7 @@ class Joins:
         if after is None and request.headers.get("last-event-id"):
             raise FaultError(FaultCode.INVALID, "Invalid last-event-id: must be <seq>-<n>, or -1")
         try:
-            thread = await self._hub.thread(owner, thread_id)
+            thread = await self._hub.reads.thread(owner, thread_id)
         except FaultError as error:
             raise thread_missing(error, thread_id) from error
         view = View(

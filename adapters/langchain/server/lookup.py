@@ -41,7 +41,7 @@ def find_agent(hub: Hub, text: str, dialect: Dialect = "langgraph") -> AgentInfo
 async def find_run(hub: Hub, owner: str, run_id: str, thread_id: str | None = None) -> Run:
     """A run that is there, on the thread where the caller looks for it. Raises not_found."""
     try:
-        run = await hub.run(owner, run_id)
+        run = await hub.reads.run(owner, run_id)
     except FaultError as error:
         raise missing(error, "Run not found") from error
     if run.removed or thread_id not in (None, run.thread_id):
@@ -62,7 +62,7 @@ async def apply_task_cancel(hub: Hub, owner: str, run: Run) -> Run:
     if run.status is not RunStatus.PAUSED:
         return run
     try:
-        task = await hub.task(owner, run.task_id)
+        task = await hub.reads.task(owner, run.task_id)
     except FaultError:  # its thread was erased meanwhile
         return run
     return run.replace(status=RunStatus.CANCELLED) if task.state is TaskState.CANCELLED else run
@@ -71,7 +71,7 @@ async def apply_task_cancel(hub: Hub, owner: str, run: Run) -> Run:
 async def read_history(hub: Hub, owner: str, thread_id: str, until: int | None = None) -> StateHistory:
     """The thread's state and all that led to it, or as it was at a seq. Raises not_found."""
     try:
-        return await hub.snapshot(
+        return await hub.reads.snapshot(
             owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner), until=until, inline=True
         )
     except FaultError as error:

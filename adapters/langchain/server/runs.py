@@ -97,7 +97,7 @@ class Runs:
     async def _new(self, started: Started) -> JsonObject:
         owner, dialect = started.launch.owner, started.launch.dialect
         run = await find_run(self._hub, owner, started.receipt.run_id)
-        created = await self._hub.run_input(owner, run)
+        created = await self._hub.reads.run_input(owner, run)
         return _encode_run(_as_created(run, created), created, dialect)
 
     async def create_wait(self, request: AnyRequest) -> Response[Any]:
@@ -147,7 +147,7 @@ class Runs:
 
     async def _run_body(self, request: AnyRequest, run: Run) -> JsonObject:
         owner = owner_of(request)
-        created = await self._hub.run_input(owner, run)
+        created = await self._hub.reads.run_input(owner, run)
         run = await apply_task_cancel(self._hub, owner, run)
         if dialect_of(request) == "agent-protocol":
             return _encode_run(run, created, "agent-protocol")
@@ -163,7 +163,7 @@ class Runs:
         names = check_selection(words(request, "select"), _FIELDS, "select")
         where = RunFilter(thread_id=thread_id, status=_statuses(request, request.query_params.get("status")))
         try:
-            await self._hub.thread(owner, thread_id)
+            await self._hub.reads.thread(owner, thread_id)
         except FaultError as error:
             raise thread_missing(error, thread_id) from error
         return await self._page(request, where, limit, offset, names, {"Babelgate-Thread": thread_id})
@@ -187,7 +187,7 @@ class Runs:
         names: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
     ) -> Response[Any]:
-        found = await self._hub.runs(owner_of(request), where, limit=limit + 1, offset=offset)
+        found = await self._hub.reads.runs(owner_of(request), where, limit=limit + 1, offset=offset)
         told = pagination(offset, min(found.count, limit), more=found.count > limit)
         return await list_response(
             b"[]", self._encode_runs(request, found, limit, names), headers={**(headers or {}), **told}

@@ -101,7 +101,7 @@ class States:
         owner, thread_id = owner_of(request), path_id(request, "thread")
         body = await read_body(request, StateUpdate)
         history = await read_history(self._hub, owner, thread_id)
-        thread = await self._hub.thread(owner, thread_id)
+        thread = await self._hub.reads.thread(owner, thread_id)
         try:
             checkpoint_id = await self._hub.update_state(owner, decode_update(thread, history, body))
         except FaultError as error:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from adapters._aside import Turns
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
@@ -79,7 +79,7 @@ class RunStream:
     async def _logged_records(self) -> AsyncGenerator[Record]:
         """What there is by now. Others have the loop in between, because each record may show the whole state."""
         turns = Turns()
-        log = self.hub.log(self.view.owner, Scope(self.view.thread_id), self.begins, inline=True)
+        log = self.hub.reads.log(self.view.owner, Scope(self.view.thread_id), self.begins, inline=True)
         async with aclosing(log) as batches:
             async for batch in batches:
                 for record in batch:
@@ -89,8 +89,8 @@ class RunStream:
 
     async def _frames(self, follower: Follower, last: int, after: EventId) -> AsyncGenerator[bytes]:
         turns = Turns()
-        reading = self.hub.read(self.view.owner, Scope(self.view.thread_id), last, inline=True)
-        async with aclosing(cast("AsyncGenerator[Sequence[Record]]", reading)) as batches:
+        reading = self.hub.reads.follow(self.view.owner, Scope(self.view.thread_id), last, inline=True)
+        async with aclosing(reading) as batches:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
                 for record in batch:

@@ -106,7 +106,7 @@ class Threads:
 
     async def _view(self, owner: str, thread_id: str) -> ThreadView:
         try:
-            return await self._hub.thread_view(owner, thread_id)
+            return await self._hub.reads.thread_view(owner, thread_id)
         except FaultError as error:
             raise thread_missing(error, thread_id) from error
 
@@ -139,7 +139,7 @@ class Threads:
 
     async def _revise(self, owner: str, thread_id: str, update: StateUpdate, messages: Any = None) -> None:
         history = await read_history(self._hub, owner, thread_id)
-        revise = decode_update(await self._hub.thread(owner, thread_id), history, update)
+        revise = decode_update(await self._hub.reads.thread(owner, thread_id), history, update)
         if messages is not None:
             said = state.decode_messages(messages)
             revise = replace(revise, messages=(*revise.messages, *said))
@@ -203,7 +203,7 @@ class Threads:
         self, request: AnyRequest, where: ThreadFilter, body: ThreadSearch, limit: int, offset: int
     ) -> ThreadPage:
         descending = body.sort_order != "asc"
-        return await self._hub.threads(
+        return await self._hub.reads.threads(
             owner_of(request), where, limit=limit, offset=offset, order=body.order, descending=descending
         )
 
@@ -239,7 +239,7 @@ class Threads:
     async def _again(self, owner: str, thread_ids: Sequence[str]) -> AsyncGenerator[ThreadView]:
         for thread_id in thread_ids:
             try:
-                yield await self._hub.thread_view(owner, thread_id)
+                yield await self._hub.reads.thread_view(owner, thread_id)
             except FaultError as error:
                 if error.fault.code is not FaultCode.NOT_FOUND:
                     raise
@@ -285,7 +285,7 @@ class Threads:
     async def count(self, request: AnyRequest) -> Response[Any]:
         body = await read_body(request, ThreadCount)
         if not body.values:
-            page = await self._hub.threads(owner_of(request), _thread_filter(body), limit=1)
+            page = await self._hub.reads.threads(owner_of(request), _thread_filter(body), limit=1)
             return answer(page.total)
         return answer(
             len(await self._holding(request, _thread_filter(body), ThreadSearch(values=body.values), most=sys.maxsize))

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from adapters._server.encoding import encode_in_pieces
 from adapters.langchain.codec import agent_protocol, state
@@ -56,8 +56,7 @@ async def _wait_for_end(hub: Hub, thread_id: str, run_id: str, owner: str, after
     history = await read_history(hub, owner, thread_id, after)
     created: RunCreated | None = None
     unsaid: dict[Feature, None] = {}
-    reading = hub.read(owner, Scope(thread_id), history.seq, inline=True)
-    async with aclosing(cast("AsyncGenerator[Sequence[Record]]", reading)) as batches:
+    async with aclosing(hub.reads.follow(owner, Scope(thread_id), history.seq, inline=True)) as batches:
         async for batch in batches:
             for record in batch:
                 history.apply(record)
@@ -137,7 +136,7 @@ async def _encode_result(hub: Hub, owner: str, found: _Ended, dialect: Dialect) 
 
 async def _is_there(hub: Hub, owner: str, run: Run) -> bool:
     try:
-        await hub.run(owner, run.run_id)
+        await hub.reads.run(owner, run.run_id)
     except FaultError as error:
         return error.fault.code is not FaultCode.NOT_FOUND
     return True

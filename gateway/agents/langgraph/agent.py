@@ -207,13 +207,11 @@ class Graph:
         revision that the caller starts from."""
         assert self._journal is not None
         return await self._journal.query(
-            partial(
-                checkpoints.find,
-                owner=call.owner,
-                thread_id=call.thread_id,
-                ns="",
-                checkpoint_id=None if call.cause == "answer" else call.input.checkpoint,
-            )
+            checkpoints.find,
+            call.owner,
+            call.thread_id,
+            ns="",
+            checkpoint_id=None if call.cause == "answer" else call.input.checkpoint,
         )
 
     def _input(self, shape: InputSchema, call: Invocation, base: Stored | None) -> Any:

@@ -4,8 +4,7 @@ One saver serves one call: it knows whose thread it is, and a call that was give
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -49,16 +48,10 @@ class Saver(BaseCheckpointSaver[int]):
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         thread_id, ns, checkpoint_id = _place(config)
         if self._pk is None:
-            key = partial(thread_key, owner=self._call.owner, thread_id=self._call.thread_id)
-            self._pk = await self._journal.query(key)
-        read = partial(
-            checkpoint.find,
-            owner=self._call.owner,
-            thread_id=self._call.thread_id,
-            ns=self._ns(thread_id, ns),
-            checkpoint_id=checkpoint_id,
+            self._pk = await self._journal.query(thread_key, self._call.owner, self._call.thread_id)
+        found = await self._journal.query(
+            checkpoint.find, self._call.owner, self._call.thread_id, self._ns(thread_id, ns), checkpoint_id
         )
-        found = await self._journal.query(read)
         if found is None:
             return None
         self.loaded.add((ns, found.checkpoint_id))
@@ -80,16 +73,15 @@ class Saver(BaseCheckpointSaver[int]):
         last = None if before is None else _place(before)[2]
         left = _ALL if limit is None else limit
         while left > 0:
-            read = partial(
+            found = await self._journal.query(
                 checkpoint.page,
-                owner=self._call.owner,
-                thread_id=self._call.thread_id,
-                ns=self._ns(thread_id, ns) if named or thread_id != self._call.thread_id else None,
+                self._call.owner,
+                self._call.thread_id,
+                self._ns(thread_id, ns) if named or thread_id != self._call.thread_id else None,
                 checkpoint_id=checkpoint_id,
                 before=last,
                 limit=_PAGE,
             )
-            found = await self._journal.query(read)
             for stored in found:
                 made = self._tuple(thread_id, ns if named else stored.ns, stored)
                 metadata: Mapping[str, Any] = cast("Mapping[str, Any]", made.metadata)
@@ -136,7 +128,7 @@ class Saver(BaseCheckpointSaver[int]):
             form=form,
             body=body,
         )
-        await self._write(partial(_put, call=self._call, pk=self._pk, made=made))
+        await self._journal.write(_put, self._call, self._pk, made)
         return _config(thread_id, ns, checkpoint["id"])
 
     async def aput_writes(
@@ -149,14 +141,11 @@ class Saver(BaseCheckpointSaver[int]):
             idx = WRITES_IDX_MAP.get(channel, number)
             made.append(Write(task_id=task_id, idx=idx, task_path=task_path, channel=channel, form=form, body=body))
         place = (self._ns(thread_id, ns), checkpoint_id or "")
-        await self._write(partial(_put_writes, call=self._call, pk=self._pk, place=place, writes=made))
+        await self._journal.write(_put_writes, self._call, self._pk, place, made)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Raises NotImplementedError."""
         raise NotImplementedError("What a graph keeps of a thread goes with the thread")
-
-    async def _write(self, command: Callable[[Transaction], None]) -> None:
-        await self._journal.write(command)
 
     def _ns(self, thread_id: str, ns: str) -> str:
         """A graph that is called within this one under a thread of its own keeps its checkpoints beside ours: they

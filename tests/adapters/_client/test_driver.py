@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 from uuid import uuid4
 
 import pytest
@@ -50,7 +50,7 @@ async def client_of(upstream: Upstream, then: Then, **server: Any) -> AsyncGener
 
 
 async def all_of(client: Any, heard: Callable[[Event], None] = lambda _: None) -> None:
-    async with aclosing(cast("AsyncGenerator[Event]", client.run(call()))) as events:
+    async with aclosing(client.run(call())) as events:
         async for event in events:
             heard(event)
 
@@ -89,7 +89,7 @@ async def test_what_the_server_does_for_a_run_is_cancelled_when_its_caller_leave
 @every_client
 async def test_closing_a_run_cancels_it_too(upstream: Upstream) -> None:
     async with client_of(upstream, "hold") as (client, far):
-        events = cast("AsyncGenerator[Event]", client.run(call()))
+        events = client.run(call())
         async for event in events:
             if isinstance(event, UpstreamBound):
                 break

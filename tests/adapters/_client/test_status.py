@@ -1,16 +1,15 @@
 """What a status says of an agent's server is the same in every protocol."""
 
 import asyncio
-from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Final, cast
+from typing import Any, Final
 from uuid import uuid4
 
 import pytest
 
 from adapters import UPSTREAMS
 from adapters._upstream import Upstream
-from canonical import Event, Fault, FaultCode, FaultError, Invocation, Message, RunInput
+from canonical import Fault, FaultCode, FaultError, Invocation, Message, RunInput
 from tests.serving import serving
 
 CODES: Final = {
@@ -48,7 +47,7 @@ async def fault_of(upstream: Upstream, status: int) -> Fault:
         client = upstream.client(url, "far")
         try:
             with pytest.raises(FaultError) as error:
-                async with asyncio.timeout(20), aclosing(cast("AsyncGenerator[Event]", client.run(call))) as events:
+                async with asyncio.timeout(20), aclosing(client.run(call)) as events:
                     async for _ in events:
                         pass
         finally:

@@ -245,9 +245,9 @@ def answer_of(task: Any) -> str:
 
 async def until(site: Site, task_id: str, kind: str, count: int = 1) -> None:
     """Wait until so many records of a kind are committed on the task's thread."""
-    task = await site.hub.task(site.caller.owner, task_id)
+    task = await site.hub.reads.task(site.caller.owner, task_id)
     async with asyncio.timeout(BOUND):
-        async for records in site.hub.read(site.caller.owner, Scope(task.thread_id)):
+        async for records in site.hub.reads.follow(site.caller.owner, Scope(task.thread_id)):
             count -= sum(record.event.kind == kind for record in records)
             if count <= 0:
                 return

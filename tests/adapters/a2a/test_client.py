@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
@@ -589,7 +589,7 @@ async def test_closing_the_iterator_cancels_the_task(far: Far, agent: Client) ->
     far.set("SendStreamingMessage", STARTED)
     far.holds = True
     async with asyncio.timeout(BOUND):
-        async with aclosing(cast("Any", agent.run(call()))) as events:
+        async with aclosing(agent.run(call())) as events:
             await until_first_token(events)
     assert far.calls() == ["SendStreamingMessage", "CancelTask"]
     assert far.body("CancelTask") == {"id": TASK}
@@ -604,7 +604,7 @@ async def test_cancelling_who_waits_cancels_the_task_unless_the_gateway_only_let
     waiting = asyncio.Event()
 
     async def pump() -> None:
-        async with aclosing(cast("Any", agent.run(call()))) as events:
+        async with aclosing(agent.run(call())) as events:
             await until_first_token(events)
             waiting.set()
             await until_first_token(events)
@@ -620,7 +620,7 @@ async def test_cancelling_who_waits_cancels_the_task_unless_the_gateway_only_let
 
 
 async def test_a_run_that_is_taken_up_only_to_be_cancelled_is_cancelled(far: Far, agent: Client) -> None:
-    async with aclosing(cast("Any", agent.reattach(attached([UpstreamBound(protocol="a2a", ids=IDS)])))) as events:
+    async with aclosing(agent.reattach(attached([UpstreamBound(protocol="a2a", ids=IDS)]))) as events:
         await anext(events)
     assert far.calls() == ["CancelTask"]
 
@@ -631,7 +631,7 @@ async def test_a_server_that_refuses_a_cancel_holds_nobody_up(far: Far, agent: C
     far.fail("CancelTask", code, "no")
     far.holds = True
     async with asyncio.timeout(BOUND):
-        async with aclosing(cast("Any", agent.run(call()))) as events:
+        async with aclosing(agent.run(call())) as events:
             await until_first_token(events)
 
 
@@ -643,7 +643,7 @@ async def test_a_server_that_does_not_answer_a_cancel_holds_nobody_up(
     far.set("CancelTask", [b""])
     far.holds = True
     async with asyncio.timeout(BOUND):
-        async with aclosing(cast("Any", agent.run(call()))) as events:
+        async with aclosing(agent.run(call())) as events:
             await until_first_token(events)
     assert far.on("CancelTask").is_set()
 

@@ -420,7 +420,7 @@ async def test_closing_the_iterator_cancels_the_run_upstream(far: Far, agent: Cl
     far.set("POST /runs", PLAIN[:4])
     far.holds = True
     async with asyncio.timeout(BOUND):
-        async with aclosing(cast("Any", agent.run(call()))) as events:
+        async with aclosing(agent.run(call())) as events:
             await until_first_token(events)
     assert far.calls() == ["POST /runs", f"POST /runs/{RUN}/cancel"]
 
@@ -434,7 +434,7 @@ async def test_cancelling_who_waits_cancels_upstream_unless_the_gateway_only_let
     waiting = asyncio.Event()
 
     async def pump() -> None:
-        async with aclosing(cast("Any", agent.run(call()))) as events:
+        async with aclosing(agent.run(call())) as events:
             await until_first_token(events)
             waiting.set()
             await until_first_token(events)
@@ -462,7 +462,7 @@ async def test_an_upstream_that_does_not_hear_of_a_cancel_holds_nobody_up(far: F
     far.set(f"POST /runs/{RUN}/cancel", {"code": "server_error", "message": "no"}, status=403)
     far.holds = True
     async with asyncio.timeout(BOUND):
-        async with aclosing(cast("Any", agent.run(call()))) as events:
+        async with aclosing(agent.run(call())) as events:
             await until_first_token(events)
 
 

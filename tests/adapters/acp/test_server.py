@@ -512,7 +512,7 @@ async def test_what_continues_a_run_is_a_task_of_its_own_for_the_other_protocols
     run = await site.run("echo", "One")
     answer = await site.resume(run["run_id"], "Two")
     assert answer.headers["babelgate-task"] != run["run_id"]
-    records = await site.hub.records("default", Scope(run["session_id"]))
+    records = await site.hub.reads.records("default", Scope(run["session_id"]))
     made = [record.event for record in records if isinstance(record.event, TaskCreated)]
     assert [task.continues for task in made] == [None, run["run_id"]]
 

@@ -389,7 +389,7 @@ async def test_a_server_that_is_gone_is_unreachable_before_anything_is_said(
 
 async def test_who_stops_listening_hangs_up_and_no_other_step_is_asked_for(far: Far, agent: Client) -> None:
     far.steps = [step("One", last=False), (-1, None)]
-    async with asyncio.timeout(BOUND), aclosing(cast("Any", agent.run(call()))) as events:
+    async with asyncio.timeout(BOUND), aclosing(agent.run(call())) as events:
         async for event in events:
             if isinstance(event, StepEnded):
                 break
@@ -550,7 +550,7 @@ async def test_a_task_that_was_left_in_its_middle_takes_no_other_turn(far: Far, 
     """Its next step would be the rest of the last turn, and the new input would be lost."""
     await make_task(far, agent)
     far.steps += [step("half", last=False, name="half"), step("rest")]
-    async with aclosing(cast("Any", agent.run(call(upstream={"context": "task-1"})))) as events:
+    async with aclosing(agent.run(call(upstream={"context": "task-1"}))) as events:
         ids: dict[str, str] = {}
         async for event in events:
             if isinstance(event, StepEnded):

@@ -235,7 +235,7 @@ async def test_a_step_is_answered_when_the_run_is_over(site: Site) -> None:
     assert ids["thread_id"] == task_id == answer.headers["babelgate-thread"]
     assert ids["run_id"] == step["step_id"] == answer.headers["babelgate-run"]
     assert ids["task_id"] == answer.headers["babelgate-task"]
-    assert (await site.hub.task(OWNER, ids["task_id"])).protocol == "aief"
+    assert (await site.hub.reads.task(OWNER, ids["task_id"])).protocol == "aief"
     assert await site.step("echo", task_id, step["step_id"]) == step
 
 
@@ -279,7 +279,7 @@ async def test_after_the_last_step_another_one_is_the_next_turn(site: Site) -> N
     assert first["is_last"] and second["is_last"]
     assert [said.text for said in site.gates.calls[1].history if said.role == "user"] == ["One"]
     ids = [step["additional_output"]["babelgate"]["task_id"] for step in (first, second)]
-    assert (await site.hub.task(OWNER, ids[1])).continues == ids[0]
+    assert (await site.hub.reads.task(OWNER, ids[1])).continues == ids[0]
     assert await site.steps("given", task_id) == [first, second]
 
 
@@ -398,7 +398,7 @@ async def test_a_question_that_nobody_may_answer_any_more_is_the_last_step(site:
 
 async def ended(site: Site, thread_id: str, run_id: str) -> None:
     async with asyncio.timeout(BOUND):
-        async for batch in site.hub.read(OWNER, Scope(thread_id, "run", run_id)):
+        async for batch in site.hub.reads.follow(OWNER, Scope(thread_id, "run", run_id)):
             if any(isinstance(record.event, RunEnded) for record in batch):
                 return
 
@@ -455,7 +455,7 @@ async def test_a_step_is_answered_while_the_agent_is_at_the_next_one(site: Site)
 async def noted(site: Site, task_id: str) -> None:
     """Until the POST has said that the second step was asked for."""
     async with asyncio.timeout(BOUND):
-        async for batch in site.hub.read(OWNER, Scope(task_id)):
+        async for batch in site.hub.reads.follow(OWNER, Scope(task_id)):
             for record in batch:
                 if "revealed" in json.dumps(to_json(record.event)):
                     return
@@ -597,7 +597,7 @@ async def test_each_agent_has_an_origin_of_its_own_and_the_default_one_has_the_r
         assert [task["task_id"] for task in (await site.http.get(base)).json()["tasks"]] == [mine]
     assert message(await site.http.get(f"{STEPS}/{other}"))[0] == 404
     assert message(await site.http.post(f"{STEPS}/{other}/steps"))[0] == 404
-    assert (await site.hub.thread_view(OWNER, other)).status == "idle"
+    assert (await site.hub.reads.thread_view(OWNER, other)).status == "idle"
 
 
 async def test_a_conversation_of_another_protocol_is_a_task_of_the_agents_that_ran_on_it(site: Site) -> None:
@@ -634,7 +634,7 @@ async def test_a_step_waits_for_its_turn_behind_a_run_of_another_protocol(site: 
     listed = await site.steps("gated", task_id)
     assert [step["status"] for step in listed] == ["running", "created"]
     queued = await site.http.get(site.at("gated", f"/{task_id}/steps/{listed[1]['step_id']}"))
-    run = await site.hub.run(OWNER, queued.headers["babelgate-run"])
+    run = await site.hub.reads.run(OWNER, queued.headers["babelgate-run"])
     assert (run.status, run.run_id) == (RunStatus.PENDING, listed[1]["step_id"])
     assert queued.headers["babelgate-task"] == run.task_id
     assert queued.headers["babelgate-thread"] == task_id
@@ -646,7 +646,7 @@ async def created(site: Site, thread_id: str, count: int) -> None:
     """Until the thread has so many runs."""
     found = 0
     async with asyncio.timeout(BOUND):
-        async for batch in site.hub.read(OWNER, Scope(thread_id)):
+        async for batch in site.hub.reads.follow(OWNER, Scope(thread_id)):
             found += sum(record.event.kind == "run_created" for record in batch)
             if found >= count:
                 return
@@ -710,9 +710,9 @@ async def test_the_endpoints_beside_v1_are_there(site: Site) -> None:
 async def test_a_state_that_waits_is_seen_by_the_hub_too(site: Site) -> None:
     task_id = await site.create("ask")
     asked = await site.post("ask", task_id)
-    task = await site.hub.task(OWNER, asked["additional_output"]["babelgate"]["task_id"])
+    task = await site.hub.reads.task(OWNER, asked["additional_output"]["babelgate"]["task_id"])
     assert task.state is TaskState.INPUT_REQUIRED
-    assert (await site.hub.thread_view(OWNER, task_id)).status == "interrupted"
+    assert (await site.hub.reads.thread_view(OWNER, task_id)).status == "interrupted"
 
 
 async def test_no_run_starts_before_the_first_step_and_none_beside_it(site: Site) -> None:

@@ -471,7 +471,7 @@ async def test_a_branch_of_a_thread_that_is_known_starts_from_its_checkpoint(far
 
 
 async def heard(agent: Client, events: int) -> AsyncGenerator[Event]:
-    stream = cast("AsyncGenerator[Event]", agent.run(call()))
+    stream = agent.run(call())
     for _ in range(events):
         await anext(stream)
     return stream

@@ -163,7 +163,7 @@ class Scene:
     async def check_log(self) -> None:
         """No two runs were ever at work at once, in the order in which every reader reads it."""
         at_work: set[str | None] = set()
-        for record in await self.site.gateway.hub.records("default", Scope(self.thread_id)):
+        for record in await self.site.gateway.hub.reads.records("default", Scope(self.thread_id)):
             if isinstance(record.event, RunStarted):
                 at_work.add(record.run_id)
             elif isinstance(record.event, RunEnded):

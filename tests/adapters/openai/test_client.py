@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
@@ -660,7 +660,7 @@ async def test_closing_the_iterator_hangs_up_and_that_is_the_cancel(api: str, fa
         begun = {"type": "response.output_text.delta", "item_id": "m", "output_index": 0, "delta": "some"}
     far.raw = [frame(json.dumps(begun).encode())]
     async with asyncio.timeout(BOUND):
-        async with aclosing(cast("Any", agent.run(call()))) as events:
+        async with aclosing(agent.run(call())) as events:
             async for event in events:
                 if isinstance(event, PartAdded):
                     break

@@ -40,7 +40,7 @@ async def said(here: Running, receipt: Receipt) -> Sequence[Record]:
     found: list[Record] = []
     async with asyncio.timeout(BOUND):
         scope = Scope(receipt.thread_id, "run", receipt.run_id)
-        async for batch in here.hub.read(OWNER, scope, receipt.seq):
+        async for batch in here.hub.reads.follow(OWNER, scope, receipt.seq):
             found += batch
     return found
 
@@ -56,7 +56,7 @@ async def say(here: Running, text: str, *parts: FilePart, thread_id: str | None 
 
 
 async def state(here: Running, receipt: Receipt) -> TaskState:
-    return (await here.hub.task(OWNER, receipt.task_id)).state
+    return (await here.hub.reads.task(OWNER, receipt.task_id)).state
 
 
 def looks(heard: Sequence[dict[str, Any]]) -> Answer:
@@ -80,7 +80,7 @@ async def test_a_call_is_answered_after_a_restart(far: Server, tmp_path: Path, k
         receipt = await here.hub.answer(OWNER, Answers(task_id=asked.task_id, bare={"degrees": 20}))
         await said(here, receipt)
         assert await state(here, asked) is TaskState.COMPLETED
-        run = await here.hub.run(OWNER, receipt.run_id)
+        run = await here.hub.reads.run(OWNER, receipt.run_id)
         assert run.usage["total_tokens"] == 12
     body = far.body()
     if keeps == "responses":
@@ -122,7 +122,7 @@ async def test_a_refusal_of_the_server_fails_the_task_and_says_when_to_come_back
     far.refusals["/v1/responses"] = (429, {"error": {"message": "slow down"}}, {"retry-after": "7"})
     async with gateway(tmp_path, far) as here:
         receipt = await say(here, "Hi")
-        task = await here.hub.task(OWNER, receipt.task_id)
+        task = await here.hub.reads.task(OWNER, receipt.task_id)
     assert task.state is TaskState.FAILED
     assert task.fault is not None
     assert (task.fault.message, task.fault.details["retry_after"]) == ("The agent's server answered 429: slow down", 7)
@@ -135,7 +135,7 @@ async def test_a_cancel_hangs_up(far: Server, tmp_path: Path) -> None:
         receipt = await here.hub.submit(OWNER, Submission(agent="model", input=RunInput(messages=(message,))))
         async with asyncio.timeout(BOUND):
             scope = Scope(receipt.thread_id, "run", receipt.run_id)
-            async for batch in here.hub.read(OWNER, scope, receipt.seq):
+            async for batch in here.hub.reads.follow(OWNER, scope, receipt.seq):
                 if any(record.event.kind == "upstream_bound" for record in batch):
                     break
             await here.hub.cancel(OWNER, receipt.task_id)

@@ -91,12 +91,12 @@ async def test_a_deleted_thread_is_found_by_nobody_and_its_id_is_not_given_out_a
     await hub.delete_thread(OWNER, receipt.thread_id)
     assert SECRET not in everywhere(hubs)
     for call in (
-        hub.thread(OWNER, receipt.thread_id),
-        hub.task(OWNER, receipt.task_id),
-        hub.run(OWNER, receipt.run_id),
-        hub.chain(OWNER, receipt.task_id),
-        hub.records(OWNER, Scope(receipt.thread_id)),
-        hub.webhooks(OWNER, receipt.task_id),
+        hub.reads.thread(OWNER, receipt.thread_id),
+        hub.reads.task(OWNER, receipt.task_id),
+        hub.reads.run(OWNER, receipt.run_id),
+        hub.reads.chain(OWNER, receipt.task_id),
+        hub.reads.records(OWNER, Scope(receipt.thread_id)),
+        hub.reads.webhooks(OWNER, receipt.task_id),
         hub.cancel(OWNER, receipt.task_id),
         hub.delete_thread(OWNER, receipt.thread_id),
         submit(hub, "echo", thread_id=receipt.thread_id),
@@ -105,13 +105,13 @@ async def test_a_deleted_thread_is_found_by_nobody_and_its_id_is_not_given_out_a
         with pytest.raises(FaultError) as error:
             await within(call)
         assert error.value.fault.code is FaultCode.NOT_FOUND
-    assert await hub.thread_of(OWNER, "p", "echo", "name") is None
+    assert await hub.reads.thread_of(OWNER, "p", "echo", "name") is None
     other = await submit(hub, "echo", thread_id=receipt.thread_id, owner="bob")  # another owner's thread of that id
     await ends(hub, other, owner="bob")
     again = await submit(hub, "echo", alias="name", protocol="p")
     assert again.thread_id != receipt.thread_id
     await ends(hub, again)
-    assert (await hub.task(OWNER, kept.task_id)).state is TaskState.COMPLETED
+    assert (await hub.reads.task(OWNER, kept.task_id)).state is TaskState.COMPLETED
 
 
 async def test_a_tombstone_outlives_a_restart(hubs: House) -> None:
@@ -159,7 +159,7 @@ async def test_a_reader_that_is_far_behind_ends_when_its_thread_is_deleted(hubs:
     going = await agent.called()
     going.say(*(Custom(name=str(number)) for number in range(1200)))
     await follow(hub, Scope.task(receipt.task), until=lambda r: isinstance(r.event, Custom) and r.event.name == "1199")
-    reading = hub.read(OWNER, Scope(receipt.thread_id))
+    reading = hub.reads.follow(OWNER, Scope(receipt.thread_id))
     first = await within(anext(reading))
     assert first[-1].seq < 1000  # outside of the ring
     await hub.delete_thread(OWNER, receipt.thread_id)
@@ -195,12 +195,12 @@ async def test_a_reader_that_asks_while_its_thread_is_deleted_does_not_wait_for_
     hub = await hubs.start(fronted("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
-    private(private(hub, "_reader"), "_keys").clear()  # as if the thread had not been used for long
+    private(hub.reads, "_keys").clear()  # as if the thread had not been used for long
     asked, go = asyncio.Event(), asyncio.Event()
     query = hub.journal.query
 
-    async def slow(read: Any) -> Any:
-        found = await query(read)
+    async def slow(read: Any, *args: Any) -> Any:
+        found = await query(read, *args)
         asked.set()
         await go.wait()
         return found
@@ -215,7 +215,7 @@ async def test_a_reader_that_asks_while_its_thread_is_deleted_does_not_wait_for_
         await within(reading)
     assert error.value.fault.code is FaultCode.NOT_FOUND
     with pytest.raises(FaultError):
-        await hub.records(OWNER, Scope(receipt.thread_id))
+        await hub.reads.records(OWNER, Scope(receipt.thread_id))
 
 
 async def test_a_caller_that_goes_away_during_a_deletion_leaves_no_reader_behind(hubs: House) -> None:
@@ -246,16 +246,16 @@ async def test_files_that_only_a_deleted_thread_named_are_swept(hubs: House) -> 
     await send(b"shared")
     blobs = vars(hub)["_blobs"]
     shared, only = blobs.put(b"shared"), blobs.put(b"only here")
-    assert (await hub.file(OWNER, only)).inline == b"only here"
+    assert (await hub.reads.file(OWNER, only)).inline == b"only here"
     await hub.delete_thread(OWNER, gone.thread_id)
     with pytest.raises(FaultError):
-        await hub.file(OWNER, only)
-    assert (await hub.file(OWNER, shared)).inline == b"shared"
+        await hub.reads.file(OWNER, only)
+    assert (await hub.reads.file(OWNER, shared)).inline == b"shared"
     from gateway.storage import queries
 
     used = await hub.journal.query(queries.blobs_in_use)
     assert blobs.sweep(used, 10**12) == 1
-    assert (await hub.file(OWNER, shared)).inline == b"shared"
+    assert (await hub.reads.file(OWNER, shared)).inline == b"shared"
 
 
 # Runs
@@ -305,9 +305,9 @@ async def test_a_removed_run_is_emptied_everywhere_and_the_numbering_stays_whole
     history = StateHistory(receipt.thread_id, OWNER, after)
     assert history.fold.messages() == []
     assert history.head is None
-    run = await hub.run(OWNER, answered.run_id)
+    run = await hub.reads.run(OWNER, answered.run_id)
     assert (run.removed, run.output, run.status) == (True, None, RunStatus.SUCCESS)
-    assert (await hub.task(OWNER, receipt.task_id)).state is TaskState.COMPLETED
+    assert (await hub.reads.task(OWNER, receipt.task_id)).state is TaskState.COMPLETED
 
 
 async def test_readers_after_a_removal_get_what_the_journal_holds_and_not_what_memory_held(hubs: House) -> None:
@@ -334,9 +334,9 @@ async def test_a_removal_takes_the_runs_files_along_unless_others_name_them(hubs
     blobs = vars(hub)["_blobs"]
     shared, only = blobs.put(b"shared"), blobs.put(b"only here")
     await hub.remove_run(OWNER, first.run_id)
-    assert (await hub.file(OWNER, shared)).inline == b"shared"
+    assert (await hub.reads.file(OWNER, shared)).inline == b"shared"
     with pytest.raises(FaultError) as error:
-        await hub.file(OWNER, only)
+        await hub.reads.file(OWNER, only)
     assert error.value.fault.code is FaultCode.NOT_FOUND
 
 

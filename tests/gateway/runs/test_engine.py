@@ -66,7 +66,7 @@ async def test_an_agent_that_ends_within_the_grace_ends_its_run(hubs: House) -> 
     assert (await hub.cancel(OWNER, receipt.task_id)).state is TaskState.CANCELLING
     await ends(hub, receipt)
     assert going.closed.is_set()
-    run = await hub.run(OWNER, receipt.run_id)
+    run = await hub.reads.run(OWNER, receipt.run_id)
     assert (run.status, run.reason) == (RunStatus.CANCELLED, RunReason.CALLER)
     assert states(await log(hub, receipt)) == ["working", "cancelling", "cancelled"]
 
@@ -82,7 +82,7 @@ async def test_an_agent_that_ignores_a_cancel_is_fenced_and_keeps_its_slot_until
     assert not going.closed.is_set()
     ended = await log(hub, receipt)
     other = await submit(hub, "a", "another thread")
-    assert (await hub.run(OWNER, waiting.run_id)).status is RunStatus.PENDING
+    assert (await hub.reads.run(OWNER, waiting.run_id)).status is RunStatus.PENDING
     assert not agent.waiting
     going.say(Custom(name="dropped"))  # it speaks, and is closed
     (await agent.called()).end()
@@ -106,7 +106,7 @@ async def test_the_thread_of_an_abandoned_run_goes_on_where_there_is_a_slot(hubs
     following.say("in time").end()
     await ends(hub, new)
     assert "too late" not in str(await log(hub, new))
-    assert (await hub.run(OWNER, old.run_id)).reason is RunReason.SUPERSEDED
+    assert (await hub.reads.run(OWNER, old.run_id)).reason is RunReason.SUPERSEDED
 
 
 async def test_asking_for_a_cancel_again_changes_nothing(hubs: House) -> None:
@@ -160,7 +160,7 @@ async def test_a_run_that_takes_too_long_is_timed_out_and_says_so(hubs: House) -
     assert going.closed.is_set()
     assert task.state is TaskState.FAILED
     assert task.fault is not None and task.fault.code is FaultCode.AGENT_TIMEOUT
-    assert (await hub.run(OWNER, receipt.run_id)).status is RunStatus.TIMEOUT
+    assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.TIMEOUT
 
 
 async def test_a_run_of_an_agent_that_ignores_its_time_limit_is_ended_without_it(hubs: House) -> None:
@@ -169,7 +169,7 @@ async def test_a_run_of_an_agent_that_ignores_its_time_limit_is_ended_without_it
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half")
     assert (await ends(hub, receipt)).state is TaskState.FAILED
-    assert (await hub.run(OWNER, receipt.run_id)).status is RunStatus.TIMEOUT
+    assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.TIMEOUT
     assert not going.closed.is_set()
     going.end()
     await within(going.closed.wait())
@@ -258,7 +258,7 @@ async def test_an_agent_may_say_how_its_run_ended_but_not_why_it_was_ended(
     receipt = await submit(hub, "a")
     (await agent.called()).end(ended)
     task = await ends(hub, receipt)
-    run = await hub.run(OWNER, receipt.run_id)
+    run = await hub.reads.run(OWNER, receipt.run_id)
     assert (task.state, run.status, run.reason, run.removed) == (state, status, reason, False)
     assert (run.fault is not None) == (state is TaskState.FAILED)
     if state is TaskState.COMPLETED:
@@ -271,7 +271,7 @@ async def test_an_agent_that_ends_as_paused_with_a_question_open_is_paused(hubs:
     receipt = await submit(hub, "a")
     (await agent.called()).ask("login", kind="auth").end(RunEnded(status=RunStatus.PAUSED))
     assert (await reaches(hub, receipt, TaskState.AUTH_REQUIRED)).waiting
-    assert (await hub.run(OWNER, receipt.run_id)).reason is RunReason.AUTH
+    assert (await hub.reads.run(OWNER, receipt.run_id)).reason is RunReason.AUTH
 
 
 async def test_nothing_may_be_said_after_the_end(hubs: House) -> None:

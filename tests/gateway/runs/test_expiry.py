@@ -29,7 +29,7 @@ async def erased(hub: Hub, thread_id: str) -> None:
     """Until the thread is gone: its readers end with it."""
     try:
         await follow(hub, Scope(thread_id))
-        await hub.thread(OWNER, thread_id)
+        await hub.reads.thread(OWNER, thread_id)
     except FaultError as error:
         assert error.fault.code is FaultCode.NOT_FOUND
     else:
@@ -41,7 +41,7 @@ async def test_a_stateless_runs_thread_is_erased_after_its_end(hubs: House) -> N
     receipt = await submit(hub, "echo", ephemeral=True)
     await gone(hub, receipt.thread_id)
     with pytest.raises(FaultError):
-        await hub.run(OWNER, receipt.run_id)
+        await hub.reads.run(OWNER, receipt.run_id)
 
 
 async def test_it_stays_while_the_agent_is_at_work_and_while_somebody_reads(hubs: House) -> None:
@@ -56,7 +56,7 @@ async def test_it_stays_while_the_agent_is_at_work_and_while_somebody_reads(hubs
     marker = await submit(hub, "a", ephemeral=True)  # what ended later, and is read by nobody, goes first
     (await agent.called()).end()
     await gone(hub, marker.thread_id)
-    assert await hub.thread(OWNER, receipt.thread_id)
+    assert await hub.reads.thread(OWNER, receipt.thread_id)
     await reading.aclose()
     await gone(hub, receipt.thread_id)
 
@@ -70,7 +70,7 @@ async def test_a_question_of_a_stateless_run_fails_when_nobody_answers_in_time(h
     assert task.state is TaskState.FAILED
     assert task.fault is not None
     assert task.fault.code is FaultCode.EXPIRED
-    assert await hub.open_interrupts(OWNER, receipt.task_id) == []
+    assert await hub.reads.open_interrupts(OWNER, receipt.task_id) == []
 
 
 async def test_other_questions_wait_for_ever(hubs: House) -> None:
@@ -82,7 +82,7 @@ async def test_other_questions_wait_for_ever(hubs: House) -> None:
     passing = await submit(hub, "a", ephemeral=True)
     (await agent.called()).ask("q").end()
     await gone(hub, passing.thread_id)
-    assert (await hub.task(OWNER, kept.task_id)).state is TaskState.INPUT_REQUIRED
+    assert (await hub.reads.task(OWNER, kept.task_id)).state is TaskState.INPUT_REQUIRED
 
 
 async def test_a_thread_with_a_time_to_live_ends_that_long_after_its_last_change(hubs: House) -> None:
@@ -97,12 +97,12 @@ async def test_a_thread_with_a_time_to_live_ends_that_long_after_its_last_change
     now += 99_000_000
     hub = await hubs.start(fronted("echo", Echo()), clock=Clock(lambda: now, lambda: now))
     await within(hub.engine.idle())
-    assert await hub.thread(OWNER, thread.thread_id)
+    assert await hub.reads.thread(OWNER, thread.thread_id)
     await hubs.stop(hub)
     now += 2_000_000
     hub = await hubs.start(fronted("echo", Echo()), clock=Clock(lambda: now, lambda: now))
     await erased(hub, thread.thread_id)
-    assert await hub.thread(OWNER, other.thread_id)
+    assert await hub.reads.thread(OWNER, other.thread_id)
 
 
 async def test_a_restart_goes_on_with_what_is_to_expire(hubs: House) -> None:
@@ -122,4 +122,4 @@ async def test_a_thread_that_was_there_before_is_not_made_ephemeral(hubs: House)
     await ends(hub, receipt)
     passing = await submit(hub, "echo", ephemeral=True)
     await gone(hub, passing.thread_id)
-    assert not (await hub.thread(OWNER, thread.thread_id)).ephemeral
+    assert not (await hub.reads.thread(OWNER, thread.thread_id)).ephemeral

@@ -50,7 +50,7 @@ async def test_every_member_of_an_input_reaches_the_agent_from_memory_and_from_t
     going.say("one").end()
     await ends(hub, first)
     thread_id = first.thread_id
-    history = await hub.snapshot(OWNER, thread_id, StateHistory, partial(StateHistory, thread_id, OWNER))
+    history = await hub.reads.snapshot(OWNER, thread_id, StateHistory, partial(StateHistory, thread_id, OWNER))
     assert history.head is not None
     whole = WHOLE.replace(checkpoint=history.head.checkpoint_id)
     assert not {name for name in RunInput.__struct_fields__ if not getattr(whole, name)}, "this test gives every member"

@@ -117,7 +117,7 @@ async def test_files_reach_the_agent_with_their_bytes_and_come_back_by_hash(hubs
     (question,) = await asked(hub, receipt)
     (part,) = question.message.parts
     assert isinstance(part, FilePart) and part.blob is not None
-    assert (await hub.file(OWNER, part.blob)).inline == b"question"
-    inlined = await hub.records(OWNER, Scope(receipt.thread_id), inline=True)
+    assert (await hub.reads.file(OWNER, part.blob)).inline == b"question"
+    inlined = await hub.reads.records(OWNER, Scope(receipt.thread_id), inline=True)
     raised = next(record.event for record in inlined if isinstance(record.event, InterruptRaised))
     assert isinstance(raised.message.parts[0], FilePart) and raised.message.parts[0].inline == b"question"

@@ -164,7 +164,7 @@ async def test_agents_do_not_take_each_others_slots(hubs: House) -> None:
     behind = await submit(hub, "echo", thread_id=blocked.thread_id)
     beside = await submit(hub, "echo")
     await ends(hub, beside)
-    assert (await hub.run(OWNER, behind.run_id)).status is RunStatus.PENDING
+    assert (await hub.reads.run(OWNER, behind.run_id)).status is RunStatus.PENDING
     going.end()
     await ends(hub, behind)
 

@@ -122,7 +122,7 @@ async def test_an_unknown_thread_id_makes_that_thread_unless_told_to_reject(hubs
     assert refused(error) is FaultCode.NOT_FOUND
     receipt = await submit(hub, "echo", thread_id=thread_id, thread_metadata={"a": 1})
     assert receipt.thread_id == thread_id
-    assert (await hub.thread(OWNER, thread_id)).metadata == {"a": 1}
+    assert (await hub.reads.thread(OWNER, thread_id)).metadata == {"a": 1}
 
 
 async def test_an_alias_names_one_thread_per_owner_protocol_and_agent(hubs: House) -> None:
@@ -136,9 +136,9 @@ async def test_an_alias_names_one_thread_per_owner_protocol_and_agent(hubs: Hous
         await submit(hub, "a", protocol="a2a", alias="context/1", owner="bob"),
     ]
     assert len({first.thread_id, *(other.thread_id for other in others)}) == 4
-    assert await hub.thread_of(OWNER, "a2a", "a", "context/1") == first.thread_id
-    assert await hub.thread_of(OWNER, "a2a", "a", "context/2") is None
-    names = await hub.aliases(OWNER, "a2a", [first.thread_id, others[1].thread_id])
+    assert await hub.reads.thread_of(OWNER, "a2a", "a", "context/1") == first.thread_id
+    assert await hub.reads.thread_of(OWNER, "a2a", "a", "context/2") is None
+    names = await hub.reads.aliases(OWNER, "a2a", [first.thread_id, others[1].thread_id])
     assert names == {first.thread_id: "context/1"}
     for receipt in (again, others[0], others[1]):
         await ends(hub, receipt)
@@ -154,7 +154,7 @@ async def test_a_continuing_task_joins_the_chain_of_the_one_before(hubs: House) 
     third = await submit(hub, "echo", "3", continues=second.task_id)
     await ends(hub, third)
     assert first.thread_id == second.thread_id == third.thread_id
-    assert [task.task_id for task in await hub.chain(OWNER, first.task_id)] == [
+    assert [task.task_id for task in await hub.reads.chain(OWNER, first.task_id)] == [
         first.task_id,
         second.task_id,
         third.task_id,
@@ -208,7 +208,7 @@ async def test_enqueued_inputs_run_one_after_the_other_in_order(hubs: House) -> 
     receipts = [await submit(hub, "a", "0")]
     for number in range(1, 4):
         receipts.append(await submit(hub, "a", str(number), thread_id=receipts[0].thread_id))
-    assert [(await hub.run(OWNER, receipt.run_id)).status for receipt in receipts] == [
+    assert [(await hub.reads.run(OWNER, receipt.run_id)).status for receipt in receipts] == [
         RunStatus.RUNNING,
         *[RunStatus.PENDING] * 3,
     ]
@@ -238,9 +238,9 @@ async def test_interrupt_cancels_the_old_task_and_starts_the_new_run_after_the_o
     assert states(records, old.task_id) == ["working", "cancelling", "cancelled"]
     assert states(records, queued.task_id) == ["cancelled"]
     assert states(records, new.task_id) == ["working", "completed"]
-    run = await hub.run(OWNER, old.run_id)
+    run = await hub.reads.run(OWNER, old.run_id)
     assert (run.status, run.reason, run.removed) == (RunStatus.CANCELLED, RunReason.SUPERSEDED, False)
-    assert (await hub.run(OWNER, queued.run_id)).reason is RunReason.SUPERSEDED
+    assert (await hub.reads.run(OWNER, queued.run_id)).reason is RunReason.SUPERSEDED
     ended = next(r.seq for r in records if isinstance(r.event, RunEnded) and r.run_id == old.run_id)
     begun = next(r.seq for r in records if isinstance(r.event, RunStarted) and r.run_id == new.run_id)
     assert ended < begun
@@ -263,9 +263,9 @@ async def test_rollback_leaves_the_thread_as_it_was_before_the_old_run(hubs: Hou
     assert [message.text for message in fold.messages()] == ["kept", "kept too", "new", "answered"]
     assert [r.event.run_id for r in records if isinstance(r.event, RunRemoved)] == [queued.run_id, old.run_id]
     for gone in (old, queued):
-        run = await hub.run(OWNER, gone.run_id)
+        run = await hub.reads.run(OWNER, gone.run_id)
         assert (run.status, run.reason, run.removed) == (RunStatus.CANCELLED, RunReason.ROLLED_BACK, True)
-        assert (await hub.task(OWNER, gone.task_id)).state is TaskState.CANCELLED
+        assert (await hub.reads.task(OWNER, gone.task_id)).state is TaskState.CANCELLED
 
 
 async def test_a_rolled_back_run_is_in_nobodys_history(hubs: House) -> None:
@@ -288,13 +288,13 @@ async def test_an_input_may_supersede_what_waits_for_an_answer(hubs: House) -> N
     beside = await submit(hub, "a", "beside", thread_id=first.thread_id)
     (await agent.called()).end()
     await ends(hub, beside)
-    assert (await hub.task(OWNER, first.task_id)).waiting
+    assert (await hub.reads.task(OWNER, first.task_id)).waiting
     new = await submit(hub, "a", "new", thread_id=first.thread_id, supersede=True)
     (await agent.called()).end()
     await ends(hub, new)
-    assert (await hub.task(OWNER, first.task_id)).state is TaskState.CANCELLED
+    assert (await hub.reads.task(OWNER, first.task_id)).state is TaskState.CANCELLED
     assert await asked(hub, first) == []
-    assert (await hub.run(OWNER, behind.run_id)).reason is RunReason.SUPERSEDED
+    assert (await hub.reads.run(OWNER, behind.run_id)).reason is RunReason.SUPERSEDED
     with pytest.raises(FaultError) as error:
         await answer(hub, first.task_id, "Bob")
     assert refused(error) is FaultCode.TASK_ENDED
@@ -313,7 +313,7 @@ async def test_a_follow_up_of_a_working_task_is_its_next_run(hubs: House) -> Non
     going.end()
     going = await agent.called()
     assert (going.call.text, going.call.cause) == ("second", "follow_up")
-    assert (await hub.task(OWNER, first.task_id)).state is TaskState.WORKING
+    assert (await hub.reads.task(OWNER, first.task_id)).state is TaskState.WORKING
     going.end()
     await ends(hub, first)
     records = await log(hub, first)
@@ -362,7 +362,7 @@ async def test_what_was_sent_before_a_question_waits_until_the_answer_was_worked
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
     going.ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
-    assert (await hub.run(OWNER, behind.run_id)).status is RunStatus.PENDING
+    assert (await hub.reads.run(OWNER, behind.run_id)).status is RunStatus.PENDING
     answered = await answer(hub, first.task_id, "Bob")
     going = await agent.called()
     assert (going.call.cause, going.call.run_id) == ("answer", answered.run_id)
@@ -404,7 +404,7 @@ async def test_a_failed_task_takes_its_further_inputs_with_it(hubs: House) -> No
     task = await ends(hub, first)
     assert task.state is TaskState.FAILED
     assert task.fault is not None and task.fault.code is FaultCode.AGENT_FAILED
-    assert (await hub.run(OWNER, behind.run_id)).status is RunStatus.CANCELLED
+    assert (await hub.reads.run(OWNER, behind.run_id)).status is RunStatus.CANCELLED
     assert not agent.waiting
 
 
@@ -417,7 +417,7 @@ async def test_a_question_pauses_the_run_and_its_answer_is_the_next_run_of_the_t
     first = await submit(hub, "a")
     (await agent.called()).say("Let me see.").ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
-    run = await hub.run(OWNER, first.run_id)
+    run = await hub.reads.run(OWNER, first.run_id)
     assert (run.status, run.reason) == (RunStatus.PAUSED, RunReason.INPUT)
     (question,) = await asked(hub, first)
     assert (question.interrupt_id, question.message.text) == ("name", "name?")
@@ -444,9 +444,9 @@ async def test_an_answer_that_leaves_others_open_is_a_run_without_activation(hub
     (await agent.called()).ask("write", "send").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
     partly = await answer(hub, first.task_id, values={"send": True})
-    run = await hub.run(OWNER, partly.run_id)
+    run = await hub.reads.run(OWNER, partly.run_id)
     assert (run.status, run.cause) == (RunStatus.PAUSED, "answer")
-    assert (await hub.task(OWNER, first.task_id)).state is TaskState.INPUT_REQUIRED
+    assert (await hub.reads.task(OWNER, first.task_id)).state is TaskState.INPUT_REQUIRED
     assert [question.interrupt_id for question in await asked(hub, first)] == ["write"]
     assert not agent.waiting
     tail = [record.event.kind for record in await log(hub, first) if record.seq > partly.seq]
@@ -489,7 +489,7 @@ async def test_a_declined_question_reaches_the_agent_as_declined(hubs: House, ki
     (await agent.called()).ask("q", kind=kind).end()
     waiting = TaskState.AUTH_REQUIRED if kind == "auth" else TaskState.INPUT_REQUIRED
     await reaches(hub, first, waiting)
-    assert (await hub.run(OWNER, first.run_id)).reason is (RunReason.AUTH if kind == "auth" else RunReason.INPUT)
+    assert (await hub.reads.run(OWNER, first.run_id)).reason is (RunReason.AUTH if kind == "auth" else RunReason.INPUT)
     await answer(hub, first.task_id, action="decline")
     going = await agent.called()
     assert [given.action for given in going.call.answers] == ["decline"]
@@ -504,8 +504,8 @@ async def test_what_is_left_open_decides_whether_it_is_authentication_that_the_t
     (await agent.called()).ask("name").ask("login", kind="auth").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
     partly = await answer(hub, first.task_id, values={"name": "Bob"})
-    assert (await hub.task(OWNER, first.task_id)).state is TaskState.AUTH_REQUIRED
-    assert (await hub.run(OWNER, partly.run_id)).reason is RunReason.AUTH
+    assert (await hub.reads.task(OWNER, first.task_id)).state is TaskState.AUTH_REQUIRED
+    assert (await hub.reads.run(OWNER, partly.run_id)).reason is RunReason.AUTH
 
 
 @pytest.mark.parametrize(
@@ -589,8 +589,8 @@ async def test_an_answer_on_a_busy_thread_waits_for_its_turn(hubs: House) -> Non
     beside = await submit(hub, "a", thread_id=first.thread_id)
     going = await agent.called()
     answered = await answer(hub, first.task_id, "Bob")
-    assert (await hub.run(OWNER, answered.run_id)).status is RunStatus.PENDING
-    assert (await hub.task(OWNER, first.task_id)).state is TaskState.WORKING
+    assert (await hub.reads.run(OWNER, answered.run_id)).status is RunStatus.PENDING
+    assert (await hub.reads.task(OWNER, first.task_id)).state is TaskState.WORKING
     going.end()
     await ends(hub, beside)
     (await agent.called()).end()
@@ -608,8 +608,8 @@ async def test_a_waiting_run_is_cancelled_at_once_and_its_agent_is_never_called(
     second = await submit(hub, "a", thread_id=first.thread_id)
     task = await hub.cancel(OWNER, second.task_id)
     assert task.state is TaskState.CANCELLED
-    assert task == await hub.task(OWNER, second.task_id)
-    run = await hub.run(OWNER, second.run_id)
+    assert task == await hub.reads.task(OWNER, second.task_id)
+    run = await hub.reads.run(OWNER, second.run_id)
     assert (run.status, run.reason, run.attempt) == (RunStatus.CANCELLED, RunReason.CALLER, 0)
     assert states(await log(hub, second, "task")) == ["cancelling", "cancelled"]
     going.end()
@@ -645,7 +645,7 @@ async def test_a_cancelled_task_ends_with_all_of_its_inputs(hubs: House) -> None
     assert task.state is TaskState.CANCELLING
     assert (await ends(hub, first)).state is TaskState.CANCELLED
     assert going.closed.is_set()
-    assert (await hub.run(OWNER, behind.run_id)).status is RunStatus.CANCELLED
+    assert (await hub.reads.run(OWNER, behind.run_id)).status is RunStatus.CANCELLED
     assert kinds(await log(hub, first, "task"))[-4:] == ["part_ended", "message_ended", "run_ended", "task_changed"]
 
 
@@ -711,7 +711,7 @@ async def test_a_refused_input_leaves_no_thread_behind(hubs: House) -> None:
     with pytest.raises(FaultError):
         await submit(hub, "a", thread_id=thread_id)
     with pytest.raises(FaultError) as error:
-        await hub.thread(OWNER, thread_id)
+        await hub.reads.thread(OWNER, thread_id)
     assert refused(error) is FaultCode.NOT_FOUND
 
 
@@ -776,6 +776,6 @@ async def test_the_thread_begins_with_its_metadata(hubs: House) -> None:
     receipt = await submit(hub, "echo", thread_metadata={"project": "x"}, metadata={"task": "y"})
     records = await log(hub, receipt)
     assert isinstance(records[0].event, ThreadChanged)
-    assert (await hub.thread(OWNER, receipt.thread_id)).metadata == {"project": "x"}
-    assert (await hub.task(OWNER, receipt.task_id)).metadata == {"task": "y"}
+    assert (await hub.reads.thread(OWNER, receipt.thread_id)).metadata == {"project": "x"}
+    assert (await hub.reads.task(OWNER, receipt.task_id)).metadata == {"task": "y"}
     await run_is(hub, receipt.run_id, receipt.thread_id, RunStatus.SUCCESS)

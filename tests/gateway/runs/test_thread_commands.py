@@ -25,7 +25,7 @@ THREAD = "229c1834-bc04-4d90-8fd6-77f6b9ef1462"
 
 
 async def history_of(hub: Hub, thread_id: str) -> StateHistory:
-    return StateHistory(thread_id, OWNER, await hub.records(OWNER, Scope(thread_id)))
+    return StateHistory(thread_id, OWNER, await hub.reads.records(OWNER, Scope(thread_id)))
 
 
 async def state_of(hub: Hub, thread_id: str) -> tuple[dict[str, object], list[str]]:
@@ -48,7 +48,7 @@ async def test_a_thread_can_be_made_before_anything_runs_on_it(hubs: House) -> N
         {"c": 2},
         {"aief": {"agent": "echo"}},
     )
-    assert await hub.thread(OWNER, THREAD) == made
+    assert await hub.reads.thread(OWNER, THREAD) == made
     receipt = await submit(hub, "echo", thread_id=THREAD)
     assert receipt.thread_id == THREAD
     await ends(hub, receipt)
@@ -74,7 +74,7 @@ async def test_the_id_of_an_erased_thread_is_given_out_again_to_who_asks_for_a_n
     assert error.value.fault.code is FaultCode.NOT_FOUND
     receipt = await submit(hub, "echo", thread_id=THREAD, if_missing="anew")
     await ends(hub, receipt)
-    assert (await hub.thread(OWNER, THREAD)).metadata == {}
+    assert (await hub.reads.thread(OWNER, THREAD)).metadata == {}
     await hub.delete_thread(OWNER, THREAD)
 
 
@@ -104,14 +104,14 @@ async def test_an_upload_is_an_input_of_the_next_run_and_of_no_other(hubs: House
     kept = await hub.upload(OWNER, THREAD, FilePart(name="a.txt", media_type="text/plain", inline=b"one"), "folder/")
     assert (kept.name, kept.origin, kept.folder) == ("a.txt", "caller", "folder/")
     await hub.upload(OWNER, THREAD, FilePart(name="b.txt", inline=b"two"))
-    assert len((await hub.thread(OWNER, THREAD)).uploads) == 2
+    assert len((await hub.reads.thread(OWNER, THREAD)).uploads) == 2
     first = await submit(hub, "a", "hi", thread_id=THREAD)
     going = await agent.called()
     assert [(file.name, file.inline) for file in going.call.files] == [("a.txt", b"one"), ("b.txt", b"two")]
     assert going.call.text == "hi"
     going.end()
     await ends(hub, first)
-    assert (await hub.thread(OWNER, THREAD)).uploads == ()
+    assert (await hub.reads.thread(OWNER, THREAD)).uploads == ()
     second = await submit(hub, "a", "again", thread_id=THREAD)
     going = await agent.called()
     assert going.call.files == ()
@@ -139,7 +139,7 @@ async def test_the_run_that_answers_has_the_id_that_was_known_before(hubs: House
     receipt = await submit(hub, "a")
     (await agent.called()).ask("first?").ask("second?").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
-    one, two = await hub.open_interrupts(OWNER, receipt.task_id)
+    one, two = await hub.reads.open_interrupts(OWNER, receipt.task_id)
     first = await answer(hub, receipt.task_id, values={one.interrupt_id: 1})
     assert first.run_id == next_run_id(receipt.run_id)
     second = await answer(hub, receipt.task_id, values={two.interrupt_id: 2})
@@ -286,7 +286,7 @@ async def test_a_copy_has_the_same_revisions_and_goes_its_own_way(hubs: House) -
     assert [(r.values, [m.text for m in r.messages], r.source) for r in mine.all()] == [
         (r.values, [m.text for m in r.messages], r.source) for r in others.all()
     ]
-    assert (await hub.thread_view(OWNER, copied.thread_id)).status == "idle"
+    assert (await hub.reads.thread_view(OWNER, copied.thread_id)).status == "idle"
     third = await submit(hub, "echo", "three", thread_id=copied.thread_id)
     await ends(hub, third)
     assert await state_of(hub, first.thread_id) == ({"n": 2}, ["one", "one", "two", "two"])

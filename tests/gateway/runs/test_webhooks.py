@@ -246,7 +246,7 @@ async def test_a_deleted_webhook_is_told_nothing_more(hubs: House, receiver: Rec
     await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id, webhook_id="x"))
     going = await agent.called()
     await receiver.receives(1)
-    assert [found.webhook_id for found in await hub.webhooks(OWNER, receipt.task_id)] == ["w", "x"]
+    assert [found.webhook_id for found in await hub.reads.webhooks(OWNER, receipt.task_id)] == ["w", "x"]
     assert await hub.delete_webhook(OWNER, receipt.task_id, "w") is True
     assert await hub.delete_webhook(OWNER, receipt.task_id, "w") is False
     going.end()
@@ -264,7 +264,7 @@ async def test_a_webhook_of_the_same_id_replaces_the_one_before(hubs: House, rec
     going = await agent.called()
     await receiver.receives(1)
     await hub.set_webhook(OWNER, hook(other, task_id=receipt.task_id))
-    (found,) = await hub.webhooks(OWNER, receipt.task_id)
+    (found,) = await hub.reads.webhooks(OWNER, receipt.task_id)
     assert found.url == other.url
     going.end()
     assert await other.receives(1) == ["completed"]
@@ -390,7 +390,7 @@ async def test_an_address_that_is_not_allowed_is_refused_before_anything_is_made
             OWNER, Webhook(webhook_id="w", task_id=receipt.task_id, dialect="test-1", url="http://10.0.0.1/")
         )
     assert error.value.fault.code is FaultCode.INVALID
-    assert await hub.webhooks(OWNER, receipt.task_id) == []
+    assert await hub.reads.webhooks(OWNER, receipt.task_id) == []
 
 
 async def test_a_caller_that_goes_away_takes_no_webhook_along(hubs: House, receiver: Receiver) -> None:

@@ -194,7 +194,7 @@ async def test_a_removed_run_is_in_no_snapshot(hubs: House) -> None:
     await ends(hub, receipt)
     await submit(hub, "a", "after it", thread_id=receipt.thread_id)
     history = partial(
-        hub.snapshot, OWNER, receipt.thread_id, StateHistory, partial(StateHistory, receipt.thread_id, OWNER)
+        hub.reads.snapshot, OWNER, receipt.thread_id, StateHistory, partial(StateHistory, receipt.thread_id, OWNER)
     )
     assert "secret" in str([message.text for message in (await history()).fold.messages()])
     await hub.remove_run(OWNER, receipt.run_id)
@@ -206,13 +206,13 @@ async def test_a_thread_with_the_name_of_an_erased_one_has_nothing_of_it(hubs: H
     receipt = await submit(hub, "a", "secret")
     await ends(hub, receipt)
     history = partial(
-        hub.snapshot, OWNER, receipt.thread_id, StateHistory, partial(StateHistory, receipt.thread_id, OWNER)
+        hub.reads.snapshot, OWNER, receipt.thread_id, StateHistory, partial(StateHistory, receipt.thread_id, OWNER)
     )
     assert (await history()).head is not None
     await hub.delete_thread(OWNER, receipt.thread_id)
     again = await submit(hub, "a", "new", thread_id=receipt.thread_id, if_missing="anew")
     await ends(hub, again)
-    records = await hub.records(OWNER, Scope(receipt.thread_id))
+    records = await hub.reads.records(OWNER, Scope(receipt.thread_id))
     assert shown(await history()) == shown(StateHistory(receipt.thread_id, OWNER, records))
     assert "secret" not in str(vars((await history()).fold))
 
@@ -290,7 +290,7 @@ async def test_a_turn_reads_no_more_of_the_log_than_the_one_before(
         else:
             thread = (await gateway.http.post("/threads", json={})).json()["thread_id"]
         counts: list[int] = []
-        pk = await vars(gateway.hub)["_reader"].key("default", thread)
+        pk = await gateway.hub.reads.key("default", thread)
         for _ in range(12):
             read.records = 0
             gateway.hub.journal.channels.get(pk).forget()  # as if the thread had not been used for a while

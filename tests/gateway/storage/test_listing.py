@@ -7,12 +7,12 @@ from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, fronted, reac
 
 
 async def ids(hub: Hub, where: ThreadFilter | None = None, *, limit: int = 10, **page: Any) -> list[str]:
-    found = await hub.threads(OWNER, where or ThreadFilter(), limit=limit, **page)
+    found = await hub.reads.threads(OWNER, where or ThreadFilter(), limit=limit, **page)
     return [view.thread.thread_id async for view in found.threads]
 
 
 async def status(hub: Hub, thread_id: str) -> str:
-    return (await hub.thread_view(OWNER, thread_id)).status
+    return (await hub.reads.thread_view(OWNER, thread_id)).status
 
 
 async def test_a_thread_is_as_busy_as_its_runs(hubs: House) -> None:
@@ -45,7 +45,7 @@ async def test_threads_are_listed_newest_first_a_page_at_a_time(hubs: House) -> 
     assert await ids(hub) == made[::-1]
     assert await ids(hub, limit=2, offset=1) == [made[3], made[2]]
     assert await ids(hub, descending=False, limit=2) == made[:2]
-    page = await hub.threads(OWNER, ThreadFilter(), limit=2)
+    page = await hub.reads.threads(OWNER, ThreadFilter(), limit=2)
     assert page.total == 5
     await hub.change_thread(OWNER, made[0], ThreadChange(metadata={"a": 1}))
     assert (await ids(hub, order="updated_at"))[0] == made[0]
@@ -60,7 +60,7 @@ async def test_threads_are_found_by_what_their_callers_keep_on_them(hubs: House)
     assert await ids(hub, ThreadFilter(metadata={"b": {"y": 2}})) == [made[0]]
     assert await ids(hub, ThreadFilter(metadata={"b": {"z": 2}})) == []
     assert await ids(hub, ThreadFilter(ids=(made[1], made[3]))) == [made[3], made[1]]
-    page = await hub.threads(OWNER, ThreadFilter(metadata={"a": 2}), limit=0)
+    page = await hub.reads.threads(OWNER, ThreadFilter(metadata={"a": 2}), limit=0)
     assert (await page.threads.all(), page.total) == ([], 1)
 
 
@@ -81,11 +81,11 @@ async def test_ephemeral_threads_are_in_no_list(hubs: House) -> None:
     receipt = await submit(hub, "echo", ephemeral=True)
     await ends(hub, receipt)
     assert await ids(hub) == []
-    assert (await hub.runs(OWNER, RunFilter(), limit=10)).count == 0
-    assert (await hub.thread(OWNER, receipt.thread_id)).ephemeral
-    assert [run.run_id async for run in await hub.runs(OWNER, RunFilter(thread_id=receipt.thread_id), limit=10)] == [
-        receipt.run_id
-    ]
+    assert (await hub.reads.runs(OWNER, RunFilter(), limit=10)).count == 0
+    assert (await hub.reads.thread(OWNER, receipt.thread_id)).ephemeral
+    assert [
+        run.run_id async for run in await hub.reads.runs(OWNER, RunFilter(thread_id=receipt.thread_id), limit=10)
+    ] == [receipt.run_id]
 
 
 async def test_runs_are_listed_newest_first_without_the_removed_ones(hubs: House) -> None:
@@ -98,13 +98,13 @@ async def test_runs_are_listed_newest_first_without_the_removed_ones(hubs: House
     elsewhere = await submit(hub, "other")
     await ends(hub, elsewhere)
     on_thread = RunFilter(thread_id=made[0].thread_id)
-    runs = await (await hub.runs(OWNER, on_thread, limit=10)).all()
+    runs = await (await hub.reads.runs(OWNER, on_thread, limit=10)).all()
     assert [run.run_id for run in runs] == [receipt.run_id for receipt in made[::-1]]
     first = runs[-1]
     assert (first.thread_id, first.agent, first.assistant, first.metadata) == (made[0].thread_id, "echo", "x", {"n": 0})
-    assert (await hub.run_input(OWNER, first)).messages[0].text == "hi"
-    assert [run.run_id async for run in await hub.runs(OWNER, on_thread, limit=1, offset=1)] == [made[1].run_id]
-    everywhere = await hub.runs(OWNER, RunFilter(), limit=10)
+    assert (await hub.reads.run_input(OWNER, first)).messages[0].text == "hi"
+    assert [run.run_id async for run in await hub.reads.runs(OWNER, on_thread, limit=1, offset=1)] == [made[1].run_id]
+    everywhere = await hub.reads.runs(OWNER, RunFilter(), limit=10)
     assert [run.run_id async for run in everywhere] == [receipt.run_id for receipt in (elsewhere, *made[::-1])]
     for where, wanted in (
         (RunFilter(agent="other"), [elsewhere]),
@@ -112,10 +112,10 @@ async def test_runs_are_listed_newest_first_without_the_removed_ones(hubs: House
         (RunFilter(status=frozenset({RunStatus.ERROR})), []),
         (RunFilter(status=frozenset({RunStatus.SUCCESS}), agent="other"), [elsewhere]),
     ):
-        found = await hub.runs(OWNER, where, limit=10)
+        found = await hub.reads.runs(OWNER, where, limit=10)
         assert [run.run_id async for run in found] == [receipt.run_id for receipt in wanted]
     await hub.remove_run(OWNER, made[1].run_id)
-    runs = await (await hub.runs(OWNER, on_thread, limit=10)).all()
+    runs = await (await hub.reads.runs(OWNER, on_thread, limit=10)).all()
     assert [run.run_id for run in runs] == [made[2].run_id, made[0].run_id]
 
 
@@ -123,9 +123,9 @@ async def test_another_owners_run_has_no_input_to_see(hubs: House) -> None:
     hub = await hubs.start(fronted("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
-    run = await hub.run(OWNER, receipt.run_id)
+    run = await hub.reads.run(OWNER, receipt.run_id)
     try:
-        await hub.run_input("bob", run)
+        await hub.reads.run_input("bob", run)
     except FaultError as error:
         assert error.fault.code == "not_found"
     else:

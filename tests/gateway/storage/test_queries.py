@@ -34,13 +34,13 @@ async def test_tasks_are_listed_by_their_newest_change_page_by_page(hubs: House)
     foreign = await submit(hub, "echo", owner="bob")
     await ends(hub, foreign, owner="bob")
     expected = [receipt.task_id for receipt in (*reversed(done), waiting)]
-    page = await hub.tasks(OWNER, TaskFilter(), limit=100)
+    page = await hub.reads.tasks(OWNER, TaskFilter(), limit=100)
     assert [task.task_id async for task in page.tasks] == expected
     assert (page.next_cursor, page.total) == (None, 6)
     listed: list[str] = []
     cursor: str | None = None
     while True:
-        page = await hub.tasks(OWNER, TaskFilter(), limit=4, cursor=cursor)
+        page = await hub.reads.tasks(OWNER, TaskFilter(), limit=4, cursor=cursor)
         listed += [task.task_id async for task in page.tasks]
         assert page.total == 6
         cursor = page.next_cursor
@@ -53,7 +53,7 @@ async def test_a_page_that_is_exactly_full_is_the_last_one(hubs: House) -> None:
     hub = await hubs.start(fronted("echo", Echo()))
     for _ in range(2):
         await ends(hub, await submit(hub, "echo"))
-    page = await hub.tasks(OWNER, TaskFilter(), limit=2)
+    page = await hub.reads.tasks(OWNER, TaskFilter(), limit=2)
     assert page.tasks.count == 2 and page.next_cursor is None
 
 
@@ -68,7 +68,7 @@ async def test_tasks_are_filtered_by_agent_thread_state_and_time(hubs: House) ->
     going = await agent.called()
 
     async def found(**where: Any) -> set[str]:
-        page = await hub.tasks(OWNER, TaskFilter(**where), limit=10)
+        page = await hub.reads.tasks(OWNER, TaskFilter(**where), limit=10)
         assert page.total == page.tasks.count
         return {task.task_id async for task in page.tasks}
 
@@ -113,7 +113,7 @@ def cursor(value: Any) -> str:
 async def test_a_cursor_that_is_not_ours_is_refused_in_words(hubs: House, text: str) -> None:
     hub = await hubs.start(fronted("echo", Echo()))
     with pytest.raises(FaultError) as error:
-        await hub.tasks(OWNER, TaskFilter(), limit=1, cursor=text)
+        await hub.reads.tasks(OWNER, TaskFilter(), limit=1, cursor=text)
     assert error.value.fault.code is FaultCode.INVALID
 
 

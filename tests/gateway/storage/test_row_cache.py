@@ -1,6 +1,5 @@
 """Threads, tasks and runs in memory are those of the newest commit, and nobody else's."""
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -62,15 +61,15 @@ async def test_a_hub_gives_what_is_stored_and_nothing_of_what_was_removed(hubs: 
     ids = (receipt.thread_id, receipt.task_id, receipt.run_id)
     reads: Any = (queries.thread, queries.task, queries.run)
     stored = [
-        await hub.journal.query(partial(read, owner=OWNER, **{name: row_id}))
+        await hub.journal.query(read, owner=OWNER, **{name: row_id})
         for read, name, row_id in zip(reads, ("thread_id", "task_id", "run_id"), ids, strict=True)
     ]
     kept = [cache.get(kind, OWNER, row_id) for kind, row_id in zip((Thread, Task, Run), ids, strict=True)]
     assert kept == stored and None not in kept
     await hub.remove_run(OWNER, receipt.run_id)
     assert cache.get(Run, OWNER, receipt.run_id) is None
-    assert (await hub.run(OWNER, receipt.run_id)).removed
+    assert (await hub.reads.run(OWNER, receipt.run_id)).removed
     await hub.delete_thread(OWNER, receipt.thread_id)
-    for read, row_id in zip((hub.thread, hub.task, hub.run), ids, strict=True):
+    for read, row_id in zip((hub.reads.thread, hub.reads.task, hub.reads.run), ids, strict=True):
         with pytest.raises(FaultError, match="not found"):
             await read(OWNER, row_id)

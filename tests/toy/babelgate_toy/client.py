@@ -1,6 +1,6 @@
 """An agent on a toy server, whose URL is that of its `/toy`."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 from urllib.parse import quote
@@ -56,7 +56,7 @@ class Client:
     async def aclose(self) -> None:
         await self._upstream.aclose()
 
-    async def run(self, call: Invocation) -> AsyncIterator[Event]:
+    async def run(self, call: Invocation) -> AsyncGenerator[Event]:
         async with self._upstream.request("POST", self._path, _JSON, body=to_json({"text": call.text})) as response:
             answer = _read(Answer, await self._upstream.json(response))
         yield UpstreamBound(protocol="toy", ids={"run": answer.id})

@@ -117,7 +117,7 @@ class Server:
                 input=RunInput(messages=said, headers=who.headers),
             ),
         )
-        async for _ in self._hub.read(who.owner, Scope(receipt.thread_id, "run", receipt.run_id)):
+        async for _ in self._hub.reads.follow(who.owner, Scope(receipt.thread_id, "run", receipt.run_id)):
             pass
         return await self._answer(who.owner, receipt)
 
@@ -125,12 +125,12 @@ class Server:
         owner, task_id = caller(request).owner, request.path_params["run_id"]
         if not is_uuid(task_id):
             raise FaultError(FaultCode.NOT_FOUND, "There is no such run.")
-        return await self._answer(owner, await self._hub.task(owner, task_id))
+        return await self._answer(owner, await self._hub.reads.task(owner, task_id))
 
     async def _answer(self, owner: str, made: Receipt | Task) -> Response[Any]:
-        task = await self._hub.task(owner, made.task_id)
+        task = await self._hub.reads.task(owner, made.task_id)
         scope = Scope.task(task)
-        records = await self._hub.records(owner, scope, task.first_seq - 1)
+        records = await self._hub.reads.records(owner, scope, task.first_seq - 1)
         fold = Fold(task.thread_id, owner, records)
         said = fold.messages(task_id=task.task_id)
         texts = [message.text for message in said if message.role != "user" and message.phase != "progress"]

@@ -121,7 +121,7 @@ class Way:
 
     async def records(self, receipt: Receipt) -> AsyncIterator[Record]:
         scope = Scope(receipt.thread_id)
-        async with asyncio.timeout(BOUND), aclosing(cast("Any", self.front.hub.read(OWNER, scope))) as batches:
+        async with asyncio.timeout(BOUND), aclosing(self.front.hub.reads.follow(OWNER, scope)) as batches:
             async for batch in batches:
                 for record in batch:
                     yield record
@@ -191,7 +191,7 @@ async def test_the_next_turn_is_on_the_same_thread_there(way: Way) -> None:
     first, second = fold.runs[receipt.run_id].upstream, more.runs[again.run_id].upstream
     assert first["context"] == second["context"]
     assert first["task"] != second["task"]
-    thread = await way.back.hub.thread_view(OWNER, first["context"])
+    thread = await way.back.hub.reads.thread_view(OWNER, first["context"])
     assert thread.status == "idle"
 
 
@@ -236,7 +236,7 @@ async def test_two_questions_at_once_are_answered_each_by_its_id(way: Way) -> No
     answered = await way.front.hub.answer(OWNER, Answers(task_id=receipt.task_id, values=values))
     done = await way.stopped(answered)
     upstream = done.runs[answered.run_id].upstream
-    there = [record.event for record in await way.back.hub.records(OWNER, Scope(upstream["context"]))]
+    there = [record.event for record in await way.back.hub.reads.records(OWNER, Scope(upstream["context"]))]
     assert done.tasks[receipt.task_id].state is TaskState.COMPLETED
     asked = [event for event in there if isinstance(event, InterruptRaised)]
     assert {event.interrupt_id for event in asked} == set(values)
@@ -247,8 +247,8 @@ async def test_files_go_there_and_come_back_byte_by_byte(way: Way) -> None:
     file = FilePart(name="every byte.bin", media_type="application/octet-stream", inline=content)
     receipt = await way.submit("files", Message(role="user", parts=(file, TextPart(text="text"))))
     await way.stopped(receipt)
-    task = await way.front.hub.task(OWNER, receipt.task_id)
-    records = await way.front.hub.records(OWNER, Scope.task(task), inline=True)
+    task = await way.front.hub.reads.task(OWNER, receipt.task_id)
+    records = await way.front.hub.reads.records(OWNER, Scope.task(task), inline=True)
     fold = Fold(receipt.thread_id, OWNER, records)
     given = {
         artifact.name: part.inline

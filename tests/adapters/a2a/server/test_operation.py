@@ -38,7 +38,7 @@ async def test_a_task_that_its_agent_rejects_is_rejected_in_either_version(site:
     assert (state(task), task["status"]["message"]["parts"][0]["text"]) == ("rejected", "Not this.")
     got = await site.result("reject", "tasks/get", {"id": task["id"]})
     assert got["status"]["state"] == "rejected"
-    assert (await site.hub.task(site.caller.owner, task["id"])).state is TaskState.REJECTED
+    assert (await site.hub.reads.task(site.caller.owner, task["id"])).state is TaskState.REJECTED
 
 
 async def test_every_answer_about_a_task_names_its_ids_for_the_other_protocols(site: Site) -> None:

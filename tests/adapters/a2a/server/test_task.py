@@ -169,7 +169,7 @@ async def test_with_babelgate_from_a_stream_is_seen_again_byte_by_byte_also_of_a
 async def test_a_replay_from_the_middle_is_the_task_of_then_and_the_rest(site: Site) -> None:
     live = events_of(await site.rpc("stream", "SendStreamingMessage", message("a b c")))
     task = live[0]["result"]["task"]
-    whole = await site.hub.task("default", task["id"])
+    whole = await site.hub.reads.task("default", task["id"])
     for seq in range(whole.first_seq, whole.last_seq + 3):
         headers = {"Babelgate-From": str(seq)}
         events = events_of(await site.rpc("stream", "SubscribeToTask", {"id": task["id"]}, headers=headers))

@@ -200,7 +200,7 @@ async def test_a_cancel_here_lets_go_of_the_step_there_and_it_goes_on(near: Site
     await within(far.gates.began.wait())
     assert (await near.http.post(f"/acp/runs/{run['run_id']}/cancel")).status_code == 202
     headers = (await near.http.get(f"/acp/runs/{run['run_id']}")).headers
-    bound = (await near.hub.run("default", headers["babelgate-run"])).upstream
+    bound = (await near.hub.reads.run("default", headers["babelgate-run"])).upstream
     far.gates.go.set()
     [step] = await far.steps("gated", bound["task"])
     assert step["status"] in ("running", "completed")

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from adapters.langchain.client import Client, resume
-from canonical import Event, FaultCode, FaultError
+from canonical import FaultCode, FaultError
 from canonical.event import InterruptRaised, LossNoted, RunEnded, StateSaved, UpstreamBound
 from tests.adapters.langchain.far import RUN, THREAD, Far, Frames, Kept, call, interrupts, numbered
 from tests.adapters.langchain.test_client import all_of, answering, asked, attached, fault_of, of, reply, words
@@ -168,7 +168,7 @@ async def test_a_server_without_threads_remembers_nothing_and_that_is_noted(far:
 
 async def test_whoever_leaves_cancels(far: Far, agent: Client, layout: str) -> None:
     far.set(create(layout), Frames(SAID[:2], holds=True, located=False))
-    stream = cast("AsyncGenerator[Event]", agent.run(call()))
+    stream = agent.run(call())
     await anext(stream)
     await anext(stream)
     await stream.aclose()

@@ -98,7 +98,7 @@ async def test_a_text_is_answered(make: Any) -> None:
 
 async def test_tokens_come_as_they_are_said(make: Any, upstream: Running) -> None:
     scripted = cast("Scripted", upstream.hub.registry.get("scripted").agent)
-    events = cast("AsyncGenerator[Event]", make("scripted").run(Talk(make("scripted")).call("Hello")))
+    events = make("scripted").run(Talk(make("scripted")).call("Hello"))
     async with aclosing(events):
         waiting = asyncio.ensure_future(_until(events, PartAdded | PartDelta))
         activation = await within(scripted.called(), "the activation")

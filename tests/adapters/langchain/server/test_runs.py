@@ -169,7 +169,7 @@ async def test_bytes_of_files_are_not_kept_twice(site: Site) -> None:
     run_id = await site.run(thread_id, "echo", input)
     await site.ends(thread_id, run_id)
     hub = site.gateway.hub
-    records = await hub.records("default", Scope(thread_id))
+    records = await hub.reads.records("default", Scope(thread_id))
     created = next(record.event for record in records if isinstance(record.event, RunCreated))
     assert b"aGVsbG8" not in encode_event(created)
     shown = await site.look(f"/threads/{thread_id}/runs/{run_id}")

@@ -201,7 +201,7 @@ async def test_citations_and_refusals_are_the_same_parts_in_process_and_behind_a
     async with graphs_running(tmp_path, "cites") as caller:
         thread_id = await caller.thread()
         await caller.wait(thread_id, "cites", SAID)
-        records = await caller.gateway.hub.records("default", Scope(thread_id))
+        records = await caller.gateway.hub.reads.records("default", Scope(thread_id))
     near = parts(record.event for record in records)
     assert near == far
     assert near == [

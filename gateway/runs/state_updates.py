@@ -1,0 +1,73 @@
+"""Revisions that callers make: committed here, or made by the agent that keeps the state of the thread."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from canonical.agent import Invocation, Stateful
+from canonical.fault import FaultError
+from canonical.hub import RunFilter, StateUpdate
+from canonical.run_input import RunInput
+from gateway.fronted import Fronted
+from gateway.ids import new_id
+from gateway.runs import lifecycle, thread_commands
+from gateway.runs.invocation import upstream_of
+from gateway.runs.uploads import keep_messages
+from gateway.storage.blobs import Blobs
+from gateway.storage.journal import Journal
+from gateway.storage.reads import Reads
+
+
+class StateUpdates:
+    def __init__(
+        self, journal: Journal, reads: Reads, blobs: Blobs, reach: Callable[[str], Awaitable[Fronted]]
+    ) -> None:
+        self._journal = journal
+        self._reads = reads
+        self._blobs = blobs
+        self._reach = reach
+
+    async def apply(self, owner: str, update: StateUpdate) -> str:
+        """`canonical.hub.Hub.update_state`."""
+        if update.checkpoint is not None:
+            await self._reads.need_revision(owner, update.thread_id, update.checkpoint)
+        if (keeper := await self._find_keeper(owner, update)) is not None:
+            return await self._ask_keeper(owner, update, *keeper)
+        checkpoint_id = new_id()
+        kept = replace(update, messages=await keep_messages(self._blobs, update.messages))
+        await self._journal.write(thread_commands.update, owner, kept, checkpoint_id)
+        return checkpoint_id
+
+    async def _find_keeper(self, owner: str, update: StateUpdate) -> tuple[str, Stateful] | None:
+        """The agent that keeps the thread's state, if the last one on it does; before the first, the one that the
+        thread was made for."""
+        await self._reads.thread(owner, update.thread_id)
+        runs = await (await self._reads.runs(owner, RunFilter(thread_id=update.thread_id), limit=1)).all()
+        name = runs[0].agent if runs else update.agent
+        try:
+            fronted = None if name is None else await self._reach(name)
+        except FaultError:
+            return None
+        if fronted is None or not fronted.info.stateful or not isinstance(fronted.agent, Stateful):
+            return None
+        return fronted.info.name, fronted.agent
+
+    async def _ask_keeper(self, owner: str, update: StateUpdate, name: str, agent: Stateful) -> str:
+        key = await self._reads.key(owner, update.thread_id)
+        runs = await self._journal.query(lifecycle.bound_runs, key, name)
+        call = Invocation(
+            owner=owner,
+            agent=name,
+            thread_id=update.thread_id,
+            task_id="",
+            run_id="",
+            cause="update",
+            input=RunInput(
+                messages=await keep_messages(self._blobs, update.messages),
+                data=update.values or None,
+                checkpoint=update.checkpoint,
+            ),
+            upstream=upstream_of(runs, ""),
+        )
+        saved = await agent.update_state(call, removed_ids=update.removed_ids, as_node=update.as_node)
+        await self._journal.write(thread_commands.save, owner, update.thread_id, saved)
+        return saved.checkpoint_id or ""

@@ -1,0 +1,65 @@
+"""Files that callers hand over are in the store before anything that names them is committed: those in messages, and
+those that are uploaded to a thread.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from uuid import NAMESPACE_OID, uuid5
+
+from canonical.event import ArtifactAdded
+from canonical.fault import FaultCode, FaultError
+from canonical.fold import Fold
+from canonical.message import FilePart, Message
+from canonical.thread import Artifact
+from gateway.ids import new_id
+from gateway.runs import thread_commands
+from gateway.storage.blobs import Blobs
+from gateway.storage.journal import Journal
+from gateway.storage.reads import Reads
+
+
+async def keep_messages(blobs: Blobs, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages with ids, and with their files in the store."""
+    if not messages:
+        return ()
+    kept = await blobs.keep_all(messages)
+    return tuple(m if m.message_id else m.replace(message_id=new_id()) for m in kept)
+
+
+class Uploads:
+    def __init__(self, journal: Journal, reads: Reads, blobs: Blobs) -> None:
+        self._journal = journal
+        self._reads = reads
+        self._blobs = blobs
+
+    async def add(self, owner: str, thread_id: str, file: FilePart, folder: str | None, key: str | None) -> Artifact:
+        """`canonical.hub.Hub.upload`."""
+        await self._reads.thread(owner, thread_id)  # before its bytes are stored
+        part = await self._blobs.keep(file)
+        artifact_id = new_id() if key is None else str(uuid5(NAMESPACE_OID, f"{thread_id}/upload/{key}"))
+        added = ArtifactAdded(artifact_id=artifact_id, name=file.name, part=part, origin="caller", folder=folder)
+        before = None
+        if key is not None:
+            fold = await self._reads.snapshot(owner, thread_id, Fold, partial(Fold, thread_id, owner))
+            if artifact_id in fold.artifacts:
+                return _as_before(fold.artifacts[artifact_id], added)
+            before = fold.seq
+        record = await self._journal.write(thread_commands.upload, owner, thread_id, added, after=before)
+        kept = record.event
+        assert isinstance(kept, ArtifactAdded)
+        made = Artifact(
+            artifact_id=kept.artifact_id,
+            name=kept.name,
+            parts=(kept.part,),
+            origin="caller",
+            folder=kept.folder,
+            created_at=record.at,
+        )
+        return made if kept is added else _as_before(made, added)
+
+
+def _as_before(known: Artifact, added: ArtifactAdded) -> Artifact:
+    """What was uploaded before under the key of this upload."""
+    if (known.parts, known.name, known.folder) != ((added.part,), added.name, added.folder):
+        raise FaultError(FaultCode.INVALID, "Another file was uploaded with this key")
+    return known

@@ -1,0 +1,117 @@
+"""Reads (the read model): what can be asked of the gateway without changing anything. What changed lately comes from
+the memory of the event loop, everything else from the database.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from canonical.event import Record, RunCreated
+from canonical.fault import FaultCode, FaultError
+from canonical.history import StateHistory
+from canonical.hub import (
+    RunFilter,
+    Scope,
+    TaskFilter,
+    TaskPage,
+    ThreadFilter,
+    ThreadOrder,
+    ThreadPage,
+    Webhook,
+)
+from canonical.listed import Listed
+from canonical.message import FilePart
+from canonical.thread import Interrupt, Run, Task, Thread, ThreadView
+from gateway.storage import listing, queries
+from gateway.storage.subscription import LogReader
+
+T = TypeVar("T")
+
+
+class Reads(LogReader):
+    """Rows, lists and files beside the logs (`canonical.hub.Reads`)."""
+
+    async def task(self, owner: str, task_id: str) -> Task:
+        return _require_found(await self._journal.row(Task, owner, task_id), f"Task {task_id} not found")
+
+    async def tasks(self, owner: str, where: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
+        places, following, total = await self._journal.query(listing.tasks, owner, where, limit, cursor)
+        tasks = listing.create_listing(self._journal, places, partial(listing.tasks_at, owner=owner))
+        return TaskPage(tasks=tasks, next_cursor=following, total=total)
+
+    async def chain(self, owner: str, task_id: str) -> Sequence[Task]:
+        found = await self._journal.query(queries.chain, owner, task_id)
+        return found or _require_found(None, f"Task {task_id} not found")
+
+    async def open_interrupts(self, owner: str, task_id: str) -> Sequence[Interrupt]:
+        return await self._journal.query(queries.open_interrupts, owner, task_id)
+
+    async def run(self, owner: str, run_id: str) -> Run:
+        return _require_found(await self._journal.row(Run, owner, run_id), f"Run {run_id} not found")
+
+    async def run_input(self, owner: str, run: Run) -> RunCreated:
+        key = await self.key(owner, run.thread_id)
+        for record in await self._journal.page(key, run.first_seq - 1, 1):
+            if isinstance(record.event, RunCreated):
+                return record.event
+        raise FaultError(FaultCode.NOT_FOUND, f"Run {run.run_id} not found")
+
+    async def runs(self, owner: str, where: RunFilter, *, limit: int, offset: int = 0) -> Listed[Run]:
+        places = await self._journal.query(listing.runs, owner, where, limit=limit, offset=offset)
+        return listing.create_listing(self._journal, places, partial(listing.runs_at, owner=owner))
+
+    async def thread(self, owner: str, thread_id: str) -> Thread:
+        return _require_found(await self._journal.row(Thread, owner, thread_id), f"Thread {thread_id} not found")
+
+    async def thread_view(self, owner: str, thread_id: str) -> ThreadView:
+        found = await self._journal.query(listing.thread_view, owner, thread_id)
+        return _require_found(found, f"Thread {thread_id} not found")
+
+    async def threads(
+        self,
+        owner: str,
+        where: ThreadFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        order: ThreadOrder = "created_at",
+        descending: bool = True,
+    ) -> ThreadPage:
+        places, total = await self._journal.query(
+            listing.threads, owner, where, limit=limit, offset=offset, order=order, descending=descending
+        )
+        return ThreadPage(threads=listing.create_listing(self._journal, places, listing.threads_at), total=total)
+
+    async def need_revision(self, owner: str, thread_id: str | None, checkpoint_id: str) -> None:
+        """Raises not_found."""
+        known = _require_found(thread_id, f"Checkpoint {checkpoint_id} not found")
+        history = await self.snapshot(owner, known, StateHistory, partial(StateHistory, known, owner))
+        _require_found(history.get(checkpoint_id), f"Checkpoint {checkpoint_id} not found")
+
+    async def thread_of(self, owner: str, protocol: str, agent: str, alias: str) -> str | None:
+        return await self._journal.query(queries.thread_of, owner, protocol, agent, alias)
+
+    async def aliases(self, owner: str, protocol: str, thread_ids: Sequence[str]) -> Mapping[str, str]:
+        return await self._journal.query(queries.aliases, owner, protocol, thread_ids)
+
+    async def records(self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False) -> Sequence[Record]:
+        return [record async for some in self.log(owner, scope, after, inline=inline) for record in some]
+
+    async def file(self, owner: str, blob: str) -> FilePart:
+        found = await self._journal.query(queries.file, owner, blob)
+        return await self._blobs.load(_require_found(found, "No such file"))
+
+    async def file_pieces(self, owner: str, blob: str) -> tuple[FilePart, AsyncGenerator[bytes]]:
+        found = _require_found(await self._journal.query(queries.file, owner, blob), "No such file")
+        size = await self._blobs.size(blob)
+        return found.replace(size=size), self._blobs.pieces(blob)
+
+    async def webhooks(self, owner: str, task_id: str) -> Sequence[Webhook]:
+        await self.task(owner, task_id)
+        return await self._journal.query(queries.webhooks, owner, task_id)
+
+
+def _require_found(value: T | None, message: str) -> T:
+    if value is None:
+        raise FaultError(FaultCode.NOT_FOUND, message)
+    return value
