@@ -95,3 +95,12 @@ async def test_the_same_name_elsewhere_stays_a_link(gateway: Running, given: str
 async def test_a_path_that_only_looks_like_one_stays_a_link(gateway: Running, tail: str) -> None:
     url = f"{gateway.url}/acp/resources/{'0' * 64}{tail}"
     assert await told(gateway, "ann", "acp", "measure", url) == f"a link: {url}"
+
+
+async def test_what_langgraph_names_by_its_hash_is_a_resource_of_acp_to_its_owner(gateway: Running) -> None:
+    (block,) = await told(gateway, "ann", "langgraph", "draw")
+    for who, status in (("ann", 200), ("bob", 404)):
+        headers = {"Authorization": f"Bearer {KEYS[who]}"}
+        answer = await gateway.http.get(f"/acp/resources/{block['file_id']}", headers=headers)
+        assert answer.status_code == status
+        assert (answer.content == PICTURE) is (who == "ann")

@@ -1,15 +1,17 @@
 """A new input on a busy thread: the four strategies, each alone, and mixed in fifty scripted ways."""
 
+import asyncio
 import random
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import httpx
 import pytest
 
 from canonical import Scope
 from canonical.event import RunEnded, RunStarted
 from tests.adapters.langchain.site import Site, said
-from tests.gateway.hubs import Activation
+from tests.gateway.hubs import Activation, within
 
 BUSY: Final = "Thread is already running a task. Wait for it to finish or choose a different multitask strategy."
 
@@ -84,6 +86,41 @@ async def test_the_agent_protocol_rejects_where_nothing_else_is_asked(site: Site
     answer = await site.post(path.format(t=thread_id), {"agent_id": "echo", "thread_id": thread_id, "input": "x"})
     assert answer.status_code == 409
     going.end()
+
+
+@pytest.mark.parametrize("strategy", ["enqueue", "interrupt"])
+@pytest.mark.parametrize("path", ["/threads/{}/runs/wait", "/agent-protocol/threads/{}/runs/wait"])
+async def test_each_of_two_waits_on_a_thread_is_told_of_its_own_run(site: Site, path: str, strategy: str) -> None:
+    thread_id = await site.thread()
+
+    def wait(text: str) -> asyncio.Future[httpx.Response]:
+        asked = {"assistant_id": "scripted", "input": said(text), "multitask_strategy": strategy}
+        return asyncio.ensure_future(site.post(path.format(thread_id), {**asked, "metadata": {"mark": text}}))
+
+    async def runs() -> list[str]:
+        listed = await site.look(f"/threads/{thread_id}/runs")
+        return [run["run_id"] for run in sorted(listed, key=lambda run: run["metadata"]["mark"])]
+
+    waits = [wait("first")]
+    going = await site.agent.called()
+    waits.append(wait("second"))
+    while len(ids := await runs()) < 2:
+        pass
+    if strategy == "enqueue":
+        going.say("done").end()
+    (await site.agent.called()).say("too").end()
+    one, two = await within(asyncio.gather(*waits), "the end of both")
+    assert [one.headers["babelgate-run"], two.headers["babelgate-run"]] == ids
+    first = ["first", "done"] if strategy == "enqueue" else ["first"]
+    assert _contents(one.json(), ids[0]) == first
+    assert _contents(two.json(), ids[1]) == [*first, "second", "too"]
+
+
+def _contents(body: Any, run_id: str) -> list[str]:
+    if "run" in body:  # the Agent Protocol's
+        assert body["run"]["run_id"] == run_id
+        return [message["content"] for message in body["messages"]]
+    return [message["content"] for message in body["messages"]]
 
 
 # Mixed
