@@ -142,7 +142,7 @@ class EventValidator:
         for record in records:
             self._said += len(encode_event(record.event))
             if isinstance(record.event, _AGENT_EVENTS):
-                self._fill_ids(record.event)
+                self._keep(self._settle(record.event))
 
     def record(self, event: Event) -> tuple[Event, bytes] | None:
         """The event as it goes into the log, and as JSON. None for one that only tells the hub something (RunEnded).
@@ -156,14 +156,12 @@ class EventValidator:
             self.ended = self._end(event)
             return None
         try:
-            settled = self._fill_ids(event)
+            settled = self._settle(event)
         except (AttributeError, TypeError) as error:
             raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a malformed {_kind(event)}") from error
-        try:
-            return self._validate(settled)
-        except FaultError:
-            self._undo(settled)
-            raise
+        entry = self._validate(settled)
+        self._keep(settled)
+        return entry
 
     def _end(self, event: RunEnded) -> RunEnded:
         """The end as the log may hold it. How a run ended is the agent's to say, why it was ended is not."""
@@ -205,8 +203,12 @@ class EventValidator:
         """The event as it will be read from the log, and its JSON. It is read back at once: an event that was changed
         past its model's checks would be stored all the same, and then nobody could read the log."""
         try:
-            _check_event(event)
-            self._check_size(event)
+            if isinstance(event, PartDelta):  # counted already
+                if event.extra:
+                    check_json(dict(event.extra))
+            else:
+                _check_event(event)
+                self._check_size(event)
             body = encode_event(event)
             event = cast("AnyEvent", decode_event(body))
         except msgspec.ValidationError as error:
@@ -229,8 +231,6 @@ class EventValidator:
 
     def _check_size(self, event: Event) -> None:
         """Before it is encoded: that takes longer."""
-        if isinstance(event, PartDelta):  # counted already
-            return
         try:
             check_size(self.limit, event)
         except FaultError as error:
@@ -239,13 +239,13 @@ class EventValidator:
                 f"The agent gave a {event.kind} that is larger than the limit of {self.limit} bytes",
             ) from error
 
-    def _fill_ids(self, event: Event) -> Event:
-        """Fill ids, and keep account of what is open."""
+    def _settle(self, event: Event) -> Event:
+        """The event with its ids, if it may follow what was said so far."""
+        if isinstance(event, PartDelta):  # first: most events of a long answer are deltas
+            return self._delta(event)
         match event:
-            case PartDelta():  # first: most events of a long answer are deltas
-                return self._delta(event)
             case MessageStarted() | PartAdded() | PartEnded() | MessageEnded():
-                return self._check_message_event(event)
+                return self._message_event(event)
             case ToolStarted() | ToolEnded() | StepStarted() | StepEnded():
                 return self._activity(event)
             case ArtifactAdded():
@@ -261,35 +261,28 @@ class EventValidator:
                     FaultCode.AGENT_INVALID, f"The agent gave a {_kind(event)}, which only the gateway may append"
                 )
 
-    def _check_message_event(self, event: MessageStarted | PartAdded | PartEnded | MessageEnded) -> Event:
+    def _message_event(self, event: MessageStarted | PartAdded | PartEnded | MessageEnded) -> Event:
         match event:
             case MessageStarted():
                 message_id = event.message_id or self._new_id()
                 if message_id in self._messages:
                     raise FaultError(FaultCode.AGENT_INVALID, f"The agent opened message {message_id} twice")
-                self._messages[message_id] = _Message(message_id)
                 return event.replace(message_id=message_id, node=event.node or self.node)
             case PartAdded():
                 message = self._message(event.message_id, event.kind)
                 if event.open and event.part.kind not in _GROWING:
                     raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave an open {event.part.kind} part")
-                index = message.parts
-                message.parts += 1
-                if event.open:
-                    message.open_parts[index] = 0
-                return event.replace(message_id=message.message_id, index=index)
+                return event.replace(message_id=message.message_id, index=message.parts)
             case PartEnded():
                 message = self._message(event.message_id, event.kind)
                 index = message.newest if event.index is None else event.index
                 if index is None or index not in message.open_parts:
                     raise FaultError(FaultCode.AGENT_INVALID, "The agent ended a part that is not open")
-                del message.open_parts[index]
                 return event.replace(message_id=message.message_id, index=index)
             case MessageEnded():
                 message = self._message(event.message_id, event.kind)
                 if message.open_parts:
                     raise FaultError(FaultCode.AGENT_INVALID, "The agent ended a message with an open part")
-                del self._messages[message.message_id]
                 return event.replace(message_id=message.message_id)
 
     def _question(self, event: InterruptRaised) -> Event:
@@ -299,29 +292,38 @@ class EventValidator:
         interrupt_id = event.interrupt_id or self._new_id()
         if interrupt_id in self._asked:
             raise FaultError(FaultCode.AGENT_INVALID, f"The agent asked question {interrupt_id} twice")
-        self._asked.add(interrupt_id)
         return event.replace(interrupt_id=interrupt_id, message=message, node=event.node or self.node)
 
-    def _undo(self, event: Event) -> None:
-        """The event does not go into the log after all: what it opened is not open, and what it ended is."""
+    def _keep(self, event: Event) -> None:
+        """Keep account of what is open: the event goes into the log."""
+        if isinstance(event, PartDelta):
+            self._messages[event.message_id or ""].open_parts[event.index or 0] += len(event.text)
+            return
         match event:
             case MessageStarted():
-                del self._messages[event.message_id or ""]
-            case PartAdded() if event.open:
-                del self._messages[event.message_id or ""].open_parts[event.index or 0]
+                message_id = event.message_id or ""
+                self._messages[message_id] = _Message(message_id)
+            case PartAdded():
+                message = self._messages[event.message_id or ""]
+                message.parts += 1
+                if event.open:
+                    message.open_parts[event.index or 0] = 0
             case PartEnded():
-                self._messages[event.message_id or ""].open_parts[event.index or 0] = 0
+                del self._messages[event.message_id or ""].open_parts[event.index or 0]
             case MessageEnded():
-                self._messages[event.message_id or ""] = _Message(event.message_id or "")
-            case ToolStarted() if self._tools[event.call_id or ""] is event:  # else it was open before
-                del self._tools[event.call_id or ""]
+                del self._messages[event.message_id or ""]
+            case ToolStarted():
+                self._tools.setdefault(event.call_id or "", event)
             case ToolEnded():
-                self._tools[event.call_id or ""] = ToolStarted(call_id=event.call_id, name=event.name)
-            case StepStarted() if self._steps[event.step_id or ""] is event:
-                del self._steps[event.step_id or ""]
+                del self._tools[event.call_id or ""]
+            case StepStarted():
+                self._steps.setdefault(event.step_id or "", event)
             case StepEnded():
-                step = StepStarted(step_id=event.step_id, name=event.name, node=event.node, ns=event.ns)
-                self._steps[event.step_id or ""] = step
+                del self._steps[event.step_id or ""]
+            case ArtifactAdded():
+                self._artifacts.add(event.artifact_id or "")
+            case InterruptRaised():
+                self._asked.add(event.interrupt_id or "")
             case _:
                 pass
 
@@ -341,8 +343,7 @@ class EventValidator:
             index = message.newest
         if index is None or index not in message.open_parts:
             raise FaultError(FaultCode.AGENT_INVALID, "The agent gave a part_delta for a part that is not open")
-        message.open_parts[index] += len(event.text)
-        if message.open_parts[index] > self.limit:
+        if message.open_parts[index] + len(event.text) > self.limit:
             raise FaultError(
                 FaultCode.AGENT_INVALID,
                 f"The agent gave a part, piece by piece, that is larger than the limit of {self.limit} bytes",
@@ -352,23 +353,19 @@ class EventValidator:
     def _activity(self, event: ToolStarted | ToolEnded | StepStarted | StepEnded) -> Event:
         match event:
             case ToolStarted():
-                tool = event.replace(call_id=event.call_id or self._new_id(), node=event.node or self.node)
-                self._tools.setdefault(tool.call_id or "", tool)
-                return tool
+                return event.replace(call_id=event.call_id or self._new_id(), node=event.node or self.node)
             case StepStarted():
-                step = event.replace(step_id=event.step_id or self._new_id(), node=event.node or self.node)
-                self._steps.setdefault(step.step_id or "", step)
-                return step
+                return event.replace(step_id=event.step_id or self._new_id(), node=event.node or self.node)
             case ToolEnded():
                 call_id = event.call_id or next((i for i, t in self._tools.items() if t.name == event.name), None)
-                if call_id is None or self._tools.pop(call_id, None) is None:
+                if call_id is None or call_id not in self._tools:
                     raise FaultError(
                         FaultCode.AGENT_INVALID, f"The agent ended tool {event.name}, which it had not started"
                     )
                 return event.replace(call_id=call_id)
             case StepEnded():
                 step_id = event.step_id or next((i for i, s in self._steps.items() if s.name == event.name), None)
-                if step_id is None or self._steps.pop(step_id, None) is None:
+                if step_id is None or step_id not in self._steps:
                     raise FaultError(
                         FaultCode.AGENT_INVALID, f"The agent ended step {event.name}, which it had not started"
                     )
@@ -378,7 +375,6 @@ class EventValidator:
         artifact_id = event.artifact_id or self._new_id()
         if event.append and artifact_id not in self._artifacts:
             raise FaultError(FaultCode.AGENT_INVALID, "The agent appended to an artifact that it had not begun")
-        self._artifacts.add(artifact_id)
         return event.replace(artifact_id=artifact_id, origin="agent")
 
 
@@ -405,8 +401,6 @@ def _check_event(event: Event) -> None:
     """Look into the fields whose types do not say what they hold: what is no JSON would be written as something
     else."""
     match event:
-        case PartDelta():  # first: most events of a long answer are deltas
-            pass
         case PartAdded():
             _check_part(event.part)
         case ArtifactAdded():

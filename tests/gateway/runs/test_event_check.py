@@ -415,6 +415,32 @@ def test_a_refused_event_has_opened_and_ended_nothing(events: Sequence[Event]) -
     legal([*said, *(event for event, _ in mine.close())])
 
 
+def test_a_refused_event_takes_no_number_and_no_id() -> None:
+    mine = recorder()
+    bad: dict[str, Any] = {"extra": {"a": float("nan")}}
+    asked = InterruptRaised(interrupt_id="q", message=Message(message_id="m"))
+    for event in (MessageStarted(), opened(), PartDelta(text="one")):
+        mine.record(event)
+    refused_next: list[Event] = [
+        PartDelta(text="two", **bad),
+        PartAdded(part=TextPart(text="two"), **bad),
+        ArtifactAdded(artifact_id="a", part=TextPart(text="two"), **bad),
+        asked.replace(**bad),
+    ]
+    for event in refused_next:
+        with pytest.raises(FaultError):
+            mine.record(event)
+    taken = mine.record(PartAdded(part=TextPart(text="three")))
+    assert taken is not None
+    assert isinstance(taken[0], PartAdded)
+    assert taken[0].index == 1
+    with pytest.raises(FaultError, match="not begun"):
+        mine.record(ArtifactAdded(artifact_id="a", part=TextPart(text="two"), append=True))
+    with pytest.raises(FaultError, match="no open question"):
+        mine.record(RunEnded(status=RunStatus.PAUSED))
+    assert mine.record(asked) is not None
+
+
 @pytest.mark.parametrize("kind", [ToolStarted, StepStarted])
 def test_what_is_started_twice_under_one_id_is_ended_once(kind: Any) -> None:
     started = kind(name="n", **{"call_id" if kind is ToolStarted else "step_id": "x"})
