@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 from uuid import uuid4
 
 from canonical.agent import AgentInfo, Introspectable
-from canonical.event import TaskChanged
+from canonical.event import PartDelta, TaskChanged
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.history import StateHistory
 from canonical.hub import (
@@ -193,10 +193,14 @@ class Hub:
         return await asyncio.to_thread(self._blobs.sweep, used, older / 1e6)
 
     def _handle_commits(self, published: Sequence[Published]) -> None:
+        thread = 0
         for entry in published:
+            event = entry.record.event
+            if type(event) is PartDelta and entry.pk == thread:
+                continue  # it changes nothing here, and that the thread is at work was told with the one before
+            thread = entry.pk
             self.reads.handle_commit(entry)
             self._expiry.handle_commit(entry)
-            event = entry.record.event
             if self._parking and isinstance(event, TaskChanged) and event.state in TERMINAL:
                 self._forget_paused(entry.owner, entry.record.task_id or "")
         self.reads.trim()

@@ -13,6 +13,7 @@ from canonical.event import (
     Event,
     InterruptAnswered,
     InterruptRaised,
+    PartDelta,
     RunCreated,
     RunEnded,
     RunRemoved,
@@ -136,6 +137,9 @@ def _say(
     owner, task_id, run_id = start.owner, start.task.task_id, start.run.run_id
     for event, body in events:
         said: bytes | None = body
+        if type(event) is PartDelta:  # first: most events of a long answer are deltas
+            tx.append(state, event, task_id=task_id, run_id=run_id, attempt=start.run.attempt, body=body)
+            continue
         if isinstance(event, RunStarted):  # it starts over, and asks again what it has to ask
             close_questions(tx, state, task_id)
         if isinstance(event, InterruptRaised) and tx.has_asked(owner, task_id, event.interrupt_id or ""):

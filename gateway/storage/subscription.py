@@ -39,6 +39,11 @@ _FILES: Final = 4 * 2**20
 """Bytes of files in them."""
 Kind = Literal["task", "run"]
 
+_WITH_FILES: Final = frozenset((PartAdded, ArtifactAdded, RunCreated, InterruptRaised))
+"""Events that may carry some."""
+_ENDS: Final = frozenset((RunEnded, RunRemoved, TaskChanged))
+"""Events that may end what a reader follows."""
+
 
 class LogReader:
     def __init__(self, journal: Journal, blobs: Blobs, inline: int) -> None:
@@ -134,6 +139,8 @@ class LogReader:
 
     async def _fill_files(self, records: Sequence[Record]) -> Sequence[Record]:
         """As many of them as their files allow, with the bytes of these."""
+        if not any(type(record.event) in _WITH_FILES for record in records):
+            return records
         filled: list[Record] = []
         size = 0
         for record in records:
@@ -222,20 +229,22 @@ class LogReader:
 
     async def _select_in_scope(
         self, owner: str, pk: int, scope: Scope, batch: Sequence[Record]
-    ) -> tuple[list[Record], bool]:
+    ) -> tuple[Sequence[Record], bool]:
         """The part of a batch that is in the scope, up to its end, and whether it ends there. What comes after the end
         of a task (the removal of a run of it) is for readers of the thread: one that was there before, and left at the
         end, has not seen it either."""
-        held: list[Record] = []
-        for record in batch:
-            if scope.holds(record):
-                if scope.kind == "task" and isinstance(record.event, RunRemoved):
-                    ended = not self._is_open(pk, scope)
-                    if ended and record.seq > (await self._task(owner, scope)).last_seq:
-                        return held, True
-                held.append(record)
-                if _ends(scope, record):
-                    return held, True
+        held: Sequence[Record] = (
+            batch if scope.kind == "thread" else [record for record in batch if scope.holds(record)]
+        )
+        for place, record in enumerate(held):
+            if type(record.event) not in _ENDS:
+                continue
+            if scope.kind == "task" and isinstance(record.event, RunRemoved):
+                ended = not self._is_open(pk, scope)
+                if ended and record.seq > (await self._task(owner, scope)).last_seq:
+                    return held[:place], True
+            if _ends(scope, record):
+                return held[: place + 1], True
         return held, False
 
     async def key(self, owner: str, thread_id: str) -> int:

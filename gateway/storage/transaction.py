@@ -17,6 +17,7 @@ from canonical.event import (
     Event,
     InterruptAnswered,
     InterruptRaised,
+    PartDelta,
     Record,
     RunCreated,
     RunRemoved,
@@ -328,6 +329,8 @@ class Transaction:
     def _fold(self, state: ThreadState, record: Record) -> None:
         """Apply a record to the snapshots of what is open, and note which rows change."""
         event = record.event
+        if type(event) is PartDelta:  # most events of a long answer, and no row says anything of them
+            return
         thread = thread_after(state.thread, record)
         if thread is not state.thread:
             state.thread = thread
