@@ -106,7 +106,7 @@ class Invocations:
         if created.cause == "answer":
             call = replace(call, answers=_answers(Fold(start.thread_id, start.owner, await past())))
         if not call.opens_thread:
-            runs = await self._journal.query(lifecycle.bound_runs, start.pk, task.agent)
+            runs = await self._bound_runs(start)
             # A branch begins a conversation of its own upstream, unless the agent has revisions to branch from: the one
             # that goes on from the newest revision knows what this one must not.
             forks = created.checkpoint is not None
@@ -117,6 +117,14 @@ class Invocations:
             if info.takes_history and (forks or not info.remembers or _is_first(start, runs)):
                 call = replace(call, history=await self._history(start, created))
         return call
+
+    async def _bound_runs(self, start: Start) -> Sequence[Run]:
+        """Those that know the upstream's ids. Of a thread whose whole log is in memory, and which has this run alone,
+        the database need not be asked."""
+        log = self._journal.channels.get(start.pk).after(0)
+        if log is not None and sum(isinstance(record.event, RunCreated) for record in log) == 1:
+            return (start.run,)
+        return await self._journal.query(lifecycle.bound_runs, start.pk, start.task.agent)
 
     async def _history(self, start: Start, created: RunCreated) -> tuple[Message, ...]:
         """What was said on the thread before the run started. Where callers made revisions or branches, these

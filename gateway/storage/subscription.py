@@ -69,12 +69,13 @@ class LogReader:
 
     def handle_commit(self, entry: Published) -> None:
         event, pk = entry.record.event, entry.pk
-        if self._awaited and entry.record.seq == 1:
-            self._tell(entry.owner, entry.thread_id)
+        if entry.record.seq == 1:
+            self._keys[entry.owner, entry.thread_id] = pk
+            if self._awaited:
+                self._tell(entry.owner, entry.thread_id)
         match event:
             case TaskCreated():
                 self._live.add((pk, "task", event.task_id))
-                self._keys[entry.owner, entry.thread_id] = pk
             case RunCreated():
                 self._live.add((pk, "run", event.run_id))
             case RunEnded():

@@ -89,6 +89,9 @@ class Threads:
             if error.fault.code is not FaultCode.CONFLICT or body.if_exists != "do_nothing" or thread_id is None:
                 raise
             return await self._thread_response(request, thread_id)
+        if not updates:
+            view = ThreadView(thread=thread, status="idle", updated_at=thread.changed_at)
+            return await self._view_response(request, view)
         for update in updates:
             await self._revise(owner, thread.thread_id, update)
         return await self._thread_response(request, thread.thread_id)
@@ -98,11 +101,13 @@ class Threads:
         return await self._thread_response(request, path_id(request, "thread"), ttl="ttl" in include)
 
     async def _thread_response(self, request: AnyRequest, thread_id: str, *, ttl: bool = False) -> Response[Any]:
-        view = await self._view(owner_of(request), thread_id)
+        return await self._view_response(request, await self._view(owner_of(request), thread_id), ttl=ttl)
+
+    async def _view_response(self, request: AnyRequest, view: ThreadView, *, ttl: bool = False) -> Response[Any]:
         body = await self._encode_thread(request, view)
         if ttl and view.thread.ttl is not None:
             body["ttl"] = _encode_ttl(view)
-        return answer(body, headers={"Babelgate-Thread": thread_id})
+        return answer(body, headers={"Babelgate-Thread": view.thread.thread_id})
 
     async def _view(self, owner: str, thread_id: str) -> ThreadView:
         try:
