@@ -144,20 +144,25 @@ def _reasoning_text(block: JsonObject, kind: str) -> str | None:
 
 
 def _decode_text(block: JsonObject) -> list[Part]:
-    cited: Any = block.get("annotations")
-    citations = cited if isinstance(cited, list) and all(_is_citation(each) for each in cited) else None  # pyright: ignore[reportUnknownVariableType]
-    known = {"text"} if citations is None else {"text", "annotations"}
-    parts: list[Part] = [TextPart(text=block["text"], **_about(block, known, marks=_mark(block["type"], "text")))]
-    for each in citations or ():  # pyright: ignore[reportUnknownVariableType]
-        parts.append(_decode_citation(as_object(each)))
-    return parts
+    known, citations = {"text"}, list[JsonObject]()
+    if isinstance(block.get("annotations"), list):
+        citations, others = split_annotations(block["annotations"])
+        if others:  # they stay with the text
+            block = {**block, "annotations": others}
+        else:
+            known.add("annotations")
+    text = TextPart(text=block["text"], **_about(block, known, marks=_mark(block["type"], "text")))
+    return [text, *(decode_citation(each) for each in citations)]
 
 
-def _is_citation(value: Any) -> bool:
-    return as_object(value).get("type") == "citation"
+def split_annotations(annotations: Sequence[Json]) -> tuple[list[JsonObject], list[Json]]:
+    """(citations, others) of a text. langchain-core 1 has `non_standard_annotation` beside them, and providers their
+    own."""
+    citations = [as_object(each) for each in annotations if as_object(each).get("type") == "citation"]
+    return citations, [each for each in annotations if as_object(each).get("type") != "citation"]
 
 
-def _decode_citation(cited: JsonObject) -> AnnotationPart:
+def decode_citation(cited: JsonObject) -> AnnotationPart:
     extras = as_object(cited.get("extras"))
     known = {"url", "title", "start_index", "end_index"}
     description = extras.get("description")
@@ -311,7 +316,7 @@ def encode_content(parts: Sequence[Part], *, blocks: bool = False) -> str | list
     grows = False
     for part in parts:
         if isinstance(part, AnnotationPart):
-            if not made or made[-1]["type"] not in _TEXTS:
+            if not made or made[-1]["type"] not in _TEXTS or not isinstance(made[-1].get("annotations", []), list):
                 made.append({"type": "text", "text": ""})
             made[-1].setdefault("annotations", []).append(encode_citation(part))
             grows = False
@@ -323,6 +328,8 @@ def encode_content(parts: Sequence[Part], *, blocks: bool = False) -> str | list
             made[-1]["text"] += part.text
         else:
             made.append(encode_block(part))
+            if isinstance(made[-1].get("annotations"), list):  # the part's own list does not grow
+                made[-1]["annotations"] = [*made[-1]["annotations"]]
             grows = not blocks and is_plain(part)
     return made
 

@@ -6,9 +6,15 @@ conversation, is told on the way.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from adapters.langchain.codec.content import arguments_text, as_object, decode_content
+from adapters.langchain.codec.content import (
+    arguments_text,
+    as_object,
+    decode_citation,
+    decode_content,
+    split_annotations,
+)
 from adapters.langchain.codec.message import ROLES, decode_message
 from canonical import (
     DataPart,
@@ -21,7 +27,8 @@ from canonical import (
     TextPart,
     ToolCallPart,
 )
-from canonical.event import MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
+from canonical.event import LossNoted, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
+from canonical.feature import Feature
 from canonical.message import text_of
 from canonical.value import Json, JsonObject
 
@@ -42,6 +49,7 @@ _CALLS: Final = frozenset(
 _TOLD: Final = ("langgraph_node", "langgraph_step", "langgraph_triggers", "langgraph_path", "langgraph_checkpoint_ns")
 _CUT_SHORT: Final = frozenset({"length", "max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length"})
 _DEEPEST: Final = 8
+_NOT_CITED: Final = "annotations that are no citations, and came in pieces"
 
 Place = tuple[str, ...]
 
@@ -256,10 +264,16 @@ class MessageDecoder:
             events += self._begin(said, {"type": kind, kind: text, **rest}, kind, number)
         else:
             events += self._grow(said, kind, text, number)
-        if isinstance(cited, list) and cited:
-            found = _parts({"type": "text", "text": "", "annotations": cited})
-            events += [*self._settle(said), *(self._add(said, part) for part in found if part.kind == "annotation")]
+        if cited:
+            events += self._cite(said, cited)
         return events
+
+    def _cite(self, said: _Open, annotations: Any) -> list[Event]:
+        """Citations are parts. Others would belong to the text, which is told already."""
+        listed = cast("list[Any]", annotations) if isinstance(annotations, list) else [annotations]
+        citations, others = split_annotations(listed)
+        events = [*self._settle(said), *(self._add(said, decode_citation(each)) for each in citations)]
+        return [*events, LossNoted(feature=Feature.CITATION, how=_NOT_CITED)] if others else events
 
     def _continues(self, said: _Open, kind: str, number: Any) -> bool:
         if said.grows is None or said.grows[0] != kind:

@@ -245,11 +245,24 @@ def test_an_agent_protocol_message_is_a_role_and_a_content() -> None:
             "content": [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL_64}"}}],
         },
         {"type": "ai", "content": [{"type": "text", "text": "a", "annotations": [{"type": "url_citation", "u": 1}]}]},
+        {
+            "type": "ai",
+            "content": [{"type": "text", "text": "a", "annotations": [{"u": 1}, {"type": "citation", "url": "x"}]}],
+        },
     ],
 )
 def test_what_canonical_has_no_word_for_survives_the_way_through(wire: dict[str, Any]) -> None:
     shown = encode_message(decode_message(again(wire)))
     assert {key: shown[key] for key in wire} == wire
+
+
+def test_a_citation_beside_an_annotation_that_is_none_is_a_citation() -> None:
+    notes: list[Any] = [{"type": "citation", "url": "x"}, {"type": "non_standard_annotation"}, 1]
+    message = decode_message({"type": "ai", "content": [{"type": "text", "text": "a", "annotations": notes}]})
+    assert [part for part in message.parts if isinstance(part, AnnotationPart)] == [AnnotationPart(url="x")]
+    for _ in range(2):  # and it is shown as often as it is asked for
+        (block,) = encode_message(message)["content"]
+        assert block["annotations"] == [*notes[1:], notes[0]]
 
 
 def test_unknown_fields_cannot_replace_known_ones() -> None:

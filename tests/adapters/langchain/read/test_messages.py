@@ -7,7 +7,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, Huma
 
 from adapters.langchain.read.messages import MessageDecoder, add_usage
 from canonical import AnnotationPart, Event, Message, ReasoningPart, RefusalPart, TextPart, ToolCallPart
-from canonical.event import MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded, Record
+from canonical.event import LossNoted, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded, Record
 from canonical.fold import Fold
 from canonical.message import ToolResultPart
 from gateway.agents.langgraph.jsonable import plain_object
@@ -158,6 +158,16 @@ def test_a_removal_is_no_message() -> None:
 def test_more_pieces_of_a_message_that_has_ended_are_nothing() -> None:
     events = heard(piece("a", **LAST), piece("", **LAST))
     assert sum(isinstance(event, MessageStarted) for event in events) == 1
+
+
+@pytest.mark.parametrize("other", [{"type": "non_standard_annotation", "value": {"a": 1}}, {"no": "type"}, 1, None])
+def test_of_annotations_in_pieces_the_citations_are_kept_and_the_loss_of_others_is_noted(other: Any) -> None:
+    cited = {"type": "citation", "url": "https://example.com"}
+    notes = [[cited, other], [other, cited], [other]]
+    events = heard(piece("So"), *(piece([{"type": "text", "text": "", "annotations": each}]) for each in notes))
+    (message,) = told(events)
+    assert message.parts == (TextPart(text="So"), *[AnnotationPart(url="https://example.com")] * 2)
+    assert {event.feature for event in events if isinstance(event, LossNoted)} == {"citation"}
 
 
 def test_a_refusal_in_pieces_is_one_part_and_a_citation_is_a_part_of_its_own() -> None:
