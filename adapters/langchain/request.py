@@ -135,7 +135,8 @@ def encode_answers(call: Invocation, past: Sequence[Record]) -> JsonObject:
 
 
 def _is_map(value: Json) -> bool:
-    """Whether it would be taken for answers by id."""
+    """Whether it would be taken for answers by id: langgraph 1.2.22 does if all names look like ids of interrupts
+    (`pregel/_loop.py`, is_xxh3_128_hexdigest)."""
     return isinstance(value, dict) and (not value or all(_is_id(name) for name in value))
 
 
@@ -188,7 +189,8 @@ def _metadata(call: Invocation) -> JsonObject:
 
 
 def _encode_config(given: JsonObject) -> JsonObject:
-    """What the caller wants of the run itself. Servers take one of configurable and context, and make it the other."""
+    """What the caller wants of the run itself. langgraph-api 0.16.7 takes one of configurable and context, answers 400
+    to both, and makes it the other."""
     made: JsonObject = {name: given[name] for name in _PASSED if given.get(name)}
     configurable = callers_configurable(as_object(given.get("configurable")))
     context = as_object(given.get("context"))
@@ -201,7 +203,8 @@ def _encode_config(given: JsonObject) -> JsonObject:
 
 
 def callers_configurable(theirs: JsonObject) -> JsonObject:
-    """What callers may not say is what the gateway says itself, and what LangGraph keeps for its own use."""
+    """What callers may not say is what the gateway says itself, and what LangGraph keeps for its own use: `__pregel_…`,
+    and `langgraph_auth_user` of langgraph-api 0.16.7."""
     return {
         name: value
         for name, value in theirs.items()

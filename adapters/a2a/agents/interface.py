@@ -98,7 +98,7 @@ def _entries(card: JsonObject) -> Sequence[JsonObject]:
     entries = _objects(card.get("supportedInterfaces"))
     if isinstance(old, str):
         if not version:
-            # LangGraph's server: it says 1.0 here, and its streams are those of 0.3. It takes the methods of either.
+            # langgraph-api 0.16.7: it says 1.0 here, and its streams are those of 0.3. It takes the methods of either.
             entries = [{**each, "protocolVersion": "0.3"} for each in entries]
         # `protocolVersion` is required in 0.3; a2a-sdk 1.3.0 takes its absence for 0.3.0.
         version = version or "0.3"

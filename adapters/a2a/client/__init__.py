@@ -114,7 +114,8 @@ class _Run(UpstreamRun):
                 if other is not None:
                     self._server.binding = other
                     continue
-                # A server of 0.3 that still tidies up after its question fails without a word, and takes it then.
+                # a2a-sdk 0.3.26 answers -32603 with an empty message (NoTaskQueue) while it still tidies up after its
+                # question, and takes the answer a moment later.
                 if self._call.answers and not has_tried_again and _is_wordless(self._refused):
                     has_tried_again = True
                     continue
@@ -199,8 +200,8 @@ class _Run(UpstreamRun):
             await backoff.wait()
 
     async def _subscribe(self, binding: Binding) -> Stage:
-        """The task's stream. One that does not begin with the task, as those of the official SDK of 0.3, leaves open
-        what was missed before it: then the task is looked at instead."""
+        """The task's stream, which begins with the task (specification 1.0, 3.1.6). One that does not, as those of
+        a2a-sdk 0.3.26, leaves open what was missed before it: then the task is looked at instead."""
         reader, begun = self._reader, False
         assert reader.task_id is not None
         with suppress(FaultError):
@@ -229,8 +230,8 @@ class _Run(UpstreamRun):
 
 
 class _Listener:
-    """The replies of a stream, and the task where it stopped without a word: the official SDK of 0.3 leaves streams of
-    a task open that somebody else cancels. The stream is not given up before: there are servers that take that for a
+    """The replies of a stream, and the task where it stopped without a word: a2a-sdk 0.3.26 leaves streams of a task
+    open that somebody else cancels. The stream is not given up before: there are servers that take that for a
     cancel."""
 
     def __init__(self, reader: EventReader, binding: Binding, replies: Replies) -> None:
@@ -327,8 +328,9 @@ async def _card(upstream: HttpClient, url: str) -> tuple[JsonObject, Interface |
 async def discover(
     url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None, *, card: bool = True
 ) -> list[AgentInfo]:
-    """The agent of an A2A server, as its card describes it: an A2A server has one. `card` = False takes the URL for an
-    endpoint also where there is none. Raises agent_invalid, agent_unreachable, agent_timeout."""
+    """The agent of an A2A server, as its card describes it: one card, one agent (specification 1.0, 4.4.1). `card` =
+    False takes the URL for an endpoint also where there is none. Raises agent_invalid, agent_unreachable,
+    agent_timeout."""
     found = await _card(HttpClient(headers=headers, timeout=10.0, http=http), url)
     if found is not None and found[1] is not None:
         return [describe(found[0])]

@@ -23,6 +23,7 @@ from canonical.value import Json, JsonObject
 
 _JSON: Final = "application/json"
 _STREAM: Final = "text/event-stream, application/json"
+# Specification 1.0, 9.4; 0.3, 7.1 to 7.9.
 _NEW: Final = {
     "send": "SendMessage",
     "stream": "SendStreamingMessage",
@@ -60,6 +61,7 @@ class Replies:
                 raise StopAsyncIteration
             return self._unwrap(await self._upstream.json(self._response))
         async for frame in self._frames:
+            # `[DONE]` is none of A2A: streams in OpenAI's framing end with it.
             if frame.data.strip() not in (b"", b"[DONE]"):
                 return self._unwrap(await parse_answer(frame.data))
         if self._frames.broken is not None:
@@ -99,7 +101,8 @@ class Binding(ABC):
     def open_subscription(self, task_id: str) -> AbstractAsyncContextManager["Replies"]: ...
 
     def instead(self, error: FaultError) -> "Binding | None":
-        """What is left to try where the server does not know the method or the version."""
+        """What is left to try where the server does not know the method or the version (specification 1.0, 3.6.2 and
+        5.4), or has no streams whatever its card says (3.3.4)."""
         reason, status = error.fault.details.get("reason"), error.fault.details.get("status")
         unknown = reason == "METHOD_NOT_FOUND" or (not reason and status in (404, 405, 501))
         if self.interface.version == "1.0" and not self.interface.rest and (unknown or reason == _NO_VERSION):
@@ -127,7 +130,7 @@ class _JsonRpc(Binding):
         self._ids = count(1)
 
     def _request(self, method: str, params: JsonObject) -> bytes:
-        if self.interface.tenant:
+        if self.interface.tenant:  # specification 1.0, 4.4.6: each request names it
             params = {"tenant": self.interface.tenant, **params}
         return to_json({"jsonrpc": "2.0", "id": next(self._ids), "method": self._methods[method], "params": params})
 
@@ -150,7 +153,7 @@ class _JsonRpc(Binding):
             yield replies
 
     def _task(self, task_id: str, context_id: str | None) -> JsonObject:
-        """LangGraph's server wants the context too, and is spoken to in 0.3."""
+        """langgraph-api 0.16.7 wants the context too, and is spoken to in 0.3."""
         old = self.interface.version == "0.3" and context_id
         return {"id": task_id, "contextId": context_id} if old else {"id": task_id}
 
@@ -183,6 +186,7 @@ def _decode_refusal(value: Json) -> FaultError:
 class _Rest(Binding):
     def __init__(self, upstream: HttpClient, interface: Interface, dialect: Dialect) -> None:
         super().__init__(upstream, interface, dialect)
+        # The protocol buffers' annotations: 0.3 has `/v1`, 1.0.1 `/{tenant}`, where the interface names one.
         below = "/v1" if interface.version == "0.3" else f"/{quote(interface.tenant, safe='')}"
         self._base = interface.url.rstrip("/") + below.rstrip("/")
         self.rule = "wrapped" if interface.version == "0.3" else "any"
@@ -219,6 +223,7 @@ class _Rest(Binding):
         await self._call("POST", f"{_path(task_id)}:cancel", {})
 
     def open_subscription(self, task_id: str) -> AbstractAsyncContextManager[Replies]:
+        # GET in the protocol buffers of 0.3 and of 1.0.1, POST in the prose of 1.0 (11.3).
         return self._open("GET", f"{_path(task_id)}:subscribe")
 
 
@@ -227,7 +232,8 @@ def _path(task_id: str) -> str:
 
 
 def _payload(value: Json) -> Json:
-    """Errors come in a stream too; a message is an object, and words of an error are a string."""
+    """Errors come in a stream too: `error` (specification 1.0, 11.6), or words alone (a2a-sdk 0.3.26). As a reply,
+    `message` is an object."""
     if not isinstance(value, dict) or value.get("error") is not None or isinstance(value.get("message"), str):
         raise _decode_refusal(value)
     return value

@@ -42,7 +42,7 @@ def _answer(hub: Hub, request: AnyRequest, agent: str, form: CardForm) -> Respon
     who = caller(request)
     body = to_json(card(form, hub.agent(agent), who.base_url, keyed=who.keyed))
     tag = etag(body)
-    # Specification 1.0, 8: `max-age` and `ETag` SHOULD be there. Caches keep the card by the header that it depends on.
+    # Specification 1.0, 8.6: `max-age` and `ETag` SHOULD be there. Caches keep the card by the header it depends on.
     headers = {"ETag": tag, "Cache-Control": f"public, max-age={MAX_AGE}", "Vary": "A2A-Version"}
     known = [each.strip().removeprefix("W/") for each in request.headers.get("If-None-Match", "").split(",")]
     if tag in known or "*" in known:

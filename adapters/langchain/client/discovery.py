@@ -47,6 +47,7 @@ async def discover(
 
 
 async def _graphs(upstream: HttpClient) -> list[AgentInfo]:
+    # langgraph-api 0.16.7 makes an assistant of each graph, and marks it so.
     listed = await _pages(upstream, "/assistants/search", {"metadata": {"created_by": "system"}})
     listed = listed or await _pages(upstream, "/assistants/search", {})
     with _listing("assistants as LangGraph"):

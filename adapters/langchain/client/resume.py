@@ -1,8 +1,8 @@
 """Resumable SSE streams (reconnect, Last-Event-ID): the frames of one run, each once, over all connections that it
 takes to read them.
 
-Where a stream breaks it is taken up again after the last event that was heard. Ids of events may repeat (LangGraph's
-development server counts them by the millisecond), so it is asked for what follows the last id before, and as many
+Where a stream breaks it is taken up again after the last event that was heard. Ids of events may repeat (langgraph-api
+0.16.7 in memory counts them by the millisecond), so it is asked for what follows the last id before, and as many
 events as were heard of the last one are passed over.
 """
 
@@ -31,9 +31,11 @@ FIRST_WAIT: Final = 0.5
 LAST_WAIT: Final = 5.0
 """Seconds between them."""
 START: Final = "-1"
-"""The id of an event before all others."""
+"""The id of an event before all others: langgraph-api 0.16.7 compares ids as text, and a gateway like this one knows
+it."""
 ACTIVE: Final = frozenset({"pending", "running"})
 NOT_THERE: Final = frozenset({404, 405, 501})
+"""Statuses of a path that a server does not have."""
 
 
 class _Cursor:
@@ -111,6 +113,7 @@ class ResumableStream:
         """Raises agent_invalid for an answer that is no stream."""
         self._answered = True
         if self.route.run_id is None:
+            # langgraph-api 0.16.7, of every stream. OpenAPI 0.1.6 has no such header: the frame `metadata` tells it.
             self.route.run_id = run_id_in(response.headers.get("content-location", ""))
         if not is_stream(response):
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server did not answer with a stream of events")

@@ -214,9 +214,11 @@ class Run(UpstreamRun):
     def _changes_form(self, error: FaultError) -> bool:
         """Whether the server may understand it in another form."""
         status = status_of(error.fault)
+        # OpenAPI 0.1.6 creates runs at `/runs`, the README's layout below their thread.
         if status in (404, 405) and self._work.route.layout == "readme" and self._server.layout is None:
             self._work.route.layout = "openapi"
             return True
+        # A server that does not know the modes `tasks` and `checkpoints` refuses the whole list.
         if status == 422 and self._work.route.layout == "langgraph" and self._server.modes is None:
             self._server.modes = "langgraph-basic"
             return True
@@ -253,6 +255,7 @@ class Run(UpstreamRun):
             thread_id=route.thread_id if route.layout == "openapi" else None,
             checkpoint=self._work.checkpoint,
         )
+        # LangGraph's: without it a run on an unknown thread is not found (langgraph-api 0.16.7).
         return {**body, "if_not_exists": "create"} if self._work.fresh else body
 
     async def _end(self) -> Stage:

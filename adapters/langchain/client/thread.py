@@ -52,7 +52,7 @@ async def _begin(upstream: HttpClient, work: Attempt, call: Invocation) -> None:
     except FaultError as error:
         if status_of(error.fault) not in NOT_THERE:
             raise
-        # Threads are an optional stage of the Agent Protocol.
+        # Threads are an optional stage of the Agent Protocol (its README).
         how = "the agent's server has no threads: it does not remember"
         work.notes.append(LossNoted(feature=Feature.HISTORY, how=how))
 
@@ -67,6 +67,7 @@ async def _going_on(upstream: HttpClient, thread_id: str) -> str | None:
         if status_of(error.fault) == 404:
             return None
         raise
+    # Threads of OpenAPI 0.1.6 have no `interrupts`: there the status alone tells.
     waits = thread.status == "interrupted" and (thread.interrupts is None or bool(thread.interrupts))
     if not waits:
         return thread_id

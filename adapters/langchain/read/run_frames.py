@@ -52,7 +52,7 @@ from canonical.value import Json, JsonObject, same
 
 _INTERRUPT: Final = "__interrupt__"
 _STRUCTURED: Final = "structured_response"
-"""Where LangChain's own agents put their structured output."""
+"""Where agents of langchain 1 (`create_agent`) and of langgraph-prebuilt put their structured output."""
 _TAKEN_BACK: Final = "what a run had said before its server tried it again stays said"
 _TOOL: Final = ["tool"]
 """The triggers by which a gateway like this one tells tools from nodes."""
@@ -553,7 +553,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _result_of(result: Json) -> Json:
-    """Of a task. Servers before 1.0 told it as pairs of member and value."""
+    """Of a task. langgraph before 1.0 told it as pairs of member and value."""
     if isinstance(result, list) and result and all(isinstance(p, list) and len(p) == 2 for p in result):
         made: Json = {str(pair[0]): pair[1] for pair in result if isinstance(pair, list)}
         return made

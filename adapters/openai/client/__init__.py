@@ -34,6 +34,7 @@ COUNT: Final = 2.0
 """Seconds that a server has to count its tokens after the model has stopped."""
 
 _DONE: Final = b"[DONE]"
+"""The end of a stream, of either API to openai-python (`_streaming.py`)."""
 
 
 class Client(DrivenClient[HttpClient]):

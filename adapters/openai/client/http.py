@@ -44,7 +44,8 @@ class HttpClient(Calls):
         error: w.Error | str | None = None
         try:
             answer = await self.json(response, REFUSAL_LIMIT)
-            # Not all wrap it: FastAPI says {"detail"}, and some give the members of the error themselves.
+            # `{"error": {…}}` (docs/guides/error-codes), as openai-python unwraps it. Not all do: FastAPI says
+            # {"detail"}, and some give the members of the error themselves.
             error = validate(w.ErrorBody, answer).error or validate(w.Error, answer)
         except FaultError:  # a proxy's page, say
             pass
