@@ -8,7 +8,6 @@ surrogates that no database stores, a thousand levels that no reader survives. W
 import re
 from enum import Enum
 from functools import partial
-from math import isfinite
 from typing import Any, Final, TypeVar, overload
 
 from litestar import Request
@@ -20,12 +19,12 @@ from pydantic_core import from_json
 from adapters._aside import aside
 from adapters._values import count_values
 from canonical import FaultCode, FaultError
+from canonical.json import MAX_DEPTH, NotJson, TooDeep, check_json
 from canonical.value import Json
 
 DEFAULT_LIMIT: Final = 64 * 1024 * 1024
 DEFAULT_VALUES: Final = 100_000
 """Values of one body. A million of them are two megabytes on the wire, and in memory and in time fifty times that."""
-MAX_DEPTH: Final = 64
 MAX_INTEGER: Final = 10**300
 """Longer integers are legal JSON that Python and databases refuse to print; no protocol has a use for them."""
 
@@ -93,31 +92,21 @@ def parse_json(raw: bytes, values: int = DEFAULT_VALUES) -> Json:
         value: Json = from_json(raw, allow_inf_nan=False)
     except ValueError as error:
         raise FaultError(FaultCode.INVALID, f"The body is not JSON: {error}") from error
-    _check(value)
+    try:
+        check_json(value, most=values, largest=MAX_INTEGER)
+    except TooDeep as error:
+        raise FaultError(FaultCode.INVALID, f"The body is nested deeper than {MAX_DEPTH} levels.") from error
+    except NotJson as error:
+        raise FaultError(FaultCode.INVALID, "The body holds a number that is out of range.") from error
     return value
 
 
-def _check(value: Json) -> None:
-    """One walk, level by level: no recursion, because that is what deep input attacks."""
-    level: list[Any] = [value]
-    for depth in range(MAX_DEPTH + 1):
-        deeper: list[Any] = []
-        for item in level:
-            if isinstance(item, dict | list):
-                if depth == MAX_DEPTH:
-                    raise FaultError(FaultCode.INVALID, f"The body is nested deeper than {MAX_DEPTH} levels.")
-                members: Any = item.values() if isinstance(item, dict) else item  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-                deeper.extend(members)
-            elif isinstance(item, float | int) and not _in_range(item):
-                raise FaultError(FaultCode.INVALID, "The body holds a number that is out of range.")
-        if not deeper:
-            return
-        level = deeper
-
-
-def _in_range(number: float) -> bool:
-    """1e999 is a number in JSON and infinite here."""
-    return isfinite(number) if isinstance(number, float) else -MAX_INTEGER < number < MAX_INTEGER
+def parse_text(text: str) -> Json | Absent:
+    """The JSON in a text, which need not be any: an agent or a model wrote it. ABSENT where it is none."""
+    try:
+        return parse_json(text.encode())
+    except (FaultError, UnicodeEncodeError):
+        return ABSENT
 
 
 @overload

@@ -26,10 +26,11 @@ from canonical.event import (
 )
 from canonical.fault import Fault
 from canonical.fold import Fold
+from canonical.json import is_identical
 from canonical.message import Message
 from canonical.state import RunStatus
 from canonical.thread import Interrupt
-from canonical.value import Json, JsonObject, same
+from canonical.value import Json, JsonObject
 
 _REVISION: Final = 1000
 """Bytes of one without its values."""
@@ -298,7 +299,7 @@ class StateHistory:
         shared: JsonObject = {}
         for name, value in given.items():
             known = before.get(name)
-            if name in before and same(known, value):
+            if name in before and is_identical(known, value):
                 shared[name] = known
             elif isinstance(known, list) and isinstance(value, list):
                 shared[name] = self._share_list(cast("list[Json]", known), cast("list[Json]", value))
@@ -308,7 +309,7 @@ class StateHistory:
         return (None, shared) if whole is None else (shared, delta)
 
     def _share_list(self, before: list[Json], now: list[Json]) -> list[Json]:
-        kept = sum(1 for _ in takewhile(bool, map(same, before, now)))
+        kept = sum(1 for _ in takewhile(bool, map(is_identical, before, now)))
         self._size += len(msgspec.json.encode(now[kept:])) + 8 * kept
         return [*before[:kept], *now[kept:]]
 
@@ -347,7 +348,7 @@ class StateHistory:
         return [self._build_revision(checkpoint_id) for checkpoint_id in found][::-1]
 
     def newest(self, ns: tuple[str, ...] = (), before: int | None = None) -> Iterator[Revision]:
-        """The same, made one by one as they are asked for: those that were made before a seq."""
+        """The is_identical, made one by one as they are asked for: those that were made before a seq."""
         for checkpoint_id, node in reversed(self._nodes.items()):
             if node.made.ns == ns and (before is None or node.made.seq < before) and not self._is_removed(node):
                 yield self._build_revision(checkpoint_id)

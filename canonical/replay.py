@@ -36,8 +36,8 @@ from canonical.event import (
     UpstreamBound,
 )
 from canonical.fault import FaultCode, FaultError
+from canonical.json import to_json
 from canonical.message import Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
-from canonical.value import to_json
 
 _BY_HUB = (ThreadChanged, TaskCreated, RunCreated, RunStarted, TaskChanged, RunEnded, RunRemoved, InterruptAnswered)
 

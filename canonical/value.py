@@ -5,7 +5,7 @@ outside is checked where it is read (the wire models of the adapters, `gateway.r
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, Self, dataclass_transform
 
 import msgspec
 
@@ -64,35 +64,3 @@ class Value(msgspec.Struct, metaclass=_ValueType):
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         """Nobody changes it, nor the data in it, which may be large."""
         return self
-
-
-def to_json(value: Any) -> Any:
-    """A value, or several, as JSON that says every member. What is JSON already is given as it is."""
-    if isinstance(value, Value):
-        return {name: to_json(member) for name, member in value.members().items()}
-    return [to_json(item) for item in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON. To Python 1, 1.0 and True are equal."""
-    if one is other:
-        return True
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict):
-        known = cast("JsonObject", one)
-        return known.keys() == other.keys() and all(same(value, other[name]) for name, value in known.items())
-    if isinstance(one, list):
-        items = cast("list[Any]", one)
-        return len(items) == len(other) and all(map(same, items, other))
-    return one == other
-
-
-def contains(whole: Any, part: Any) -> bool:
-    """Whether the objects of `part` are within those of `whole`, all the way down."""
-    if isinstance(part, dict):
-        members = cast("JsonObject", part)
-        return isinstance(whole, dict) and all(
-            name in whole and contains(whole[name], inner) for name, inner in members.items()
-        )
-    return whole == part and isinstance(whole, bool) == isinstance(part, bool)

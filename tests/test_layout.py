@@ -89,6 +89,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "canonical/store.py": "tests/behaviour/test_hub_owners.py",
     "canonical/listed.py": "tests/limits/test_lists.py",
     "canonical/thread.py": "tests/canonical/test_history.py",
+    "canonical/value.py": "tests/canonical/test_stored.py",
     # Probes and their wire: by scripted servers, every requirement both kept and broken.
     "conformance/protocols/*": "tests/conformance/test_judge.py",
     "conformance/across/*": "tests/conformance/test_across.py",

@@ -13,9 +13,9 @@ from uuid import NAMESPACE_OID, uuid5
 
 from pydantic_core import to_json
 
-from adapters._json import parse_json
+from adapters._json import ABSENT, parse_text
 from adapters.aief.wire import types as w
-from canonical import Artifact, DataPart, FaultError, FilePart, Message, Part, RefusalPart, TextPart
+from canonical import Artifact, DataPart, FilePart, Message, Part, RefusalPart, TextPart
 from canonical.message import ReasoningPart
 from canonical.value import Json, JsonObject
 
@@ -174,8 +174,6 @@ def decode_answer(body: w.RequestBody, schema: JsonObject | None) -> tuple[Json,
     text = body.input or ""
     value: Json = text
     if schema is not None and text.lstrip()[:1] in ("{", "["):
-        try:
-            value = parse_json(text.encode())
-        except FaultError:  # it only begins like JSON
-            value = text
+        parsed = parse_text(text)
+        value = text if parsed is ABSENT else parsed  # text may only begin like JSON
     return value, Message(role="user", parts=(TextPart(text=text), *said))

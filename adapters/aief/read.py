@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from adapters._json import parse_json, validate
+from adapters._json import ABSENT, parse_text, validate
 from adapters.aief.codec import clean_folder, clean_name
 from adapters.aief.wire import replies as w
 from canonical import (
@@ -191,10 +191,8 @@ def _array(value: object) -> list[Any]:
 
 def _json_in(text: str) -> Json:
     """`text` itself if it is no JSON."""
-    try:
-        return parse_json(text.encode())
-    except (FaultError, UnicodeEncodeError):
-        return text
+    value = parse_text(text)
+    return text if value is ABSENT else value
 
 
 def _fault(error: Mapping[str, Any]) -> Fault:

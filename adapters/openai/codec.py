@@ -4,9 +4,9 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, cast
 
-from adapters._json import parse_json
+from adapters._json import ABSENT, parse_text
 from adapters.openai.request.transcript import text_of_json
-from canonical import DataPart, FaultError, Feature, FilePart, Part, RefusalPart, TextPart
+from canonical import DataPart, Feature, FilePart, Part, RefusalPart, TextPart
 from canonical.thread import Loss
 from canonical.value import Json, JsonObject
 
@@ -149,10 +149,8 @@ def format_of(config: JsonObject, schema: JsonObject | None) -> JsonObject | Non
 
 def output_of(text: str) -> Json:
     """Structured output from the text of an answer; None where it is no JSON after all: the text is said anyway."""
-    try:
-        return parse_json(text.encode())
-    except (FaultError, UnicodeEncodeError):
-        return None
+    value = parse_text(text)
+    return None if value is ABSENT else value
 
 
 def decode_usage(usage: JsonObject | None) -> JsonObject:

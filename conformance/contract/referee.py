@@ -27,9 +27,9 @@ from canonical.event import (
     encode_event,
 )
 from canonical.fold import extend_part
+from canonical.json import to_json
 from canonical.state import ENDED
 from canonical.stored import decode_event
-from canonical.value import to_json
 
 _EVENTS = get_args(Event)
 _FREE = (StateSaved, Custom, Native, LossNoted, UpstreamBound)

@@ -20,9 +20,10 @@ from canonical.agent import AGENT_NAME, DEFAULT_OWNER
 from canonical.event import RunEnded
 from canonical.fault import FaultError
 from canonical.hub import TaskFilter
+from canonical.json import to_json
 from canonical.message import text_of
 from canonical.state import TERMINAL, RunStatus
-from canonical.value import Json, to_json
+from canonical.value import Json
 from gateway.agents.python.recording import (
     Pace,
     Recorded,

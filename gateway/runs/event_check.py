@@ -7,8 +7,7 @@ log of a run is legal whatever the agent does.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from math import isfinite
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -35,72 +34,18 @@ from canonical.event import (
     encode_event,
 )
 from canonical.fault import Fault, FaultCode, FaultError
+from canonical.json import NotJson, check_json
 from canonical.message import DataPart, FilePart, Part, ToolResultPart
 from canonical.state import RunReason, RunStatus
 from canonical.stored import decode_event
 from gateway.ids import new_id
-from gateway.storage.size import MAX_VALUES, check_size
+from gateway.storage.size import check_size
 
 AnyEvent = TypeVar("AnyEvent", bound=Event)
 
 _FREE = (LossNoted, UpstreamBound, Custom, Native)
 _GROWING = ("text", "reasoning", "refusal", "tool_call")
 """Parts that deltas can add to."""
-_MAX_DEPTH = 64
-_MAX_BITS = 4096
-"""Of an integer: Python reads none of more than 4300 digits back, and a log that cannot be read is lost."""
-
-
-def check_json(value: object) -> None:
-    """Refuse what JSON cannot say: other types, NaN and infinities, lone surrogates; nesting deeper than any reader
-    takes, and more values than anybody has time for. Raises agent_invalid."""
-    level, count = [value], 1
-    for _ in range(_MAX_DEPTH + 1):
-        deeper: list[Any] = []
-        for item in level:
-            if isinstance(item, dict | list | tuple):
-                count += len(item)  # pyright: ignore[reportUnknownArgumentType]
-                if count > MAX_VALUES:
-                    raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave data of more than {MAX_VALUES} values")
-                deeper += _members(item)  # pyright: ignore[reportUnknownArgumentType]
-            elif item is not None:
-                _check_scalar(item)
-        if not deeper:
-            return
-        level = deeper
-    raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave data nested deeper than {_MAX_DEPTH} levels")
-
-
-def _members(value: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> Iterable[Any]:
-    if not isinstance(value, dict):
-        return value
-    for key in value:
-        if not isinstance(key, str):
-            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave an object with a key {key!r}, not a string")
-        _check_text(key)
-    return value.values()
-
-
-def _check_scalar(value: object) -> None:
-    if isinstance(value, str):
-        _check_text(value)
-    elif isinstance(value, int):
-        if value.bit_length() > _MAX_BITS:
-            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave an integer of more than {_MAX_BITS} bits")
-    elif isinstance(value, float):
-        if not isfinite(value):
-            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave {value}, which is not JSON")
-    else:
-        raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {type(value).__name__}, which is not JSON")
-
-
-def _check_text(text: str) -> None:
-    if text.isascii():
-        return
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise FaultError(FaultCode.AGENT_INVALID, "The agent gave text with a lone surrogate") from None
 
 
 @dataclass(slots=True)
@@ -213,6 +158,8 @@ class EventValidator:
             event = cast("AnyEvent", decode_event(body))
         except msgspec.ValidationError as error:
             raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a malformed {_kind(event)}: {error}") from error
+        except NotJson as error:
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave {error}") from error
         except (RecursionError, ValueError, AttributeError, TypeError) as error:
             words = f"The agent gave a {_kind(event)} that is not whole, or not JSON"
             raise FaultError(FaultCode.AGENT_INVALID, words) from error

@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 
 from canonical.fault import FaultCode, FaultError
+from canonical.json import is_equal, is_text
 from canonical.listed import Listed
 from canonical.store import Item, ItemQuery, NamespaceQuery
 from canonical.value import Json, JsonObject
@@ -168,12 +169,8 @@ def _check_labels(labels: Namespace) -> None:
 
 def _check_text(text: str, name: str) -> None:
     """NUL and lone surrogates are allowed in JSON's strings, and not in a database's. Raises invalid."""
-    try:
-        if b"\0" not in text.encode():
-            return
-    except UnicodeEncodeError:
-        pass
-    raise FaultError(FaultCode.INVALID, f"{name}: must not contain NUL characters or lone surrogates")
+    if "\0" in text or not is_text(text):
+        raise FaultError(FaultCode.INVALID, f"{name}: must not contain NUL characters or lone surrogates")
 
 
 def _check_text_query(text: str | None) -> None:
@@ -289,17 +286,6 @@ def _namespaces(connection: Connection, where: ColumnElement[bool], query: Names
 # Filters
 
 
-def _equal(one: Json, other: Json) -> bool:
-    """As JSON: `true` is no number, and 1 is 1.0."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_equal(one[name], other[name]) for name in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    return one == other
-
-
 def _order_comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Json, Json], bool]:
     """Numbers have an order, and so has text; nothing else, and not the one with the other."""
 
@@ -313,8 +299,8 @@ def _order_comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Json, Js
 
 
 _OPERATORS: Final[dict[str, Callable[[Json, Json], bool]]] = {
-    "$eq": _equal,
-    "$ne": lambda one, other: not _equal(one, other),
+    "$eq": is_equal,
+    "$ne": lambda one, other: not is_equal(one, other),
     "$gt": _order_comparison(operator.gt),
     "$gte": _order_comparison(operator.ge),
     "$lt": _order_comparison(operator.lt),
@@ -346,7 +332,7 @@ def _holds(has: Json, asked: Json) -> bool:
         return isinstance(has, dict) and all(_member(has, name, each) for name, each in asked.items())
     if isinstance(asked, list):
         return isinstance(has, list) and len(has) == len(asked) and all(map(_holds, has, asked))
-    return _equal(has, asked)
+    return is_equal(has, asked)
 
 
 def _member(value: JsonObject, name: str, asked: Json) -> bool:

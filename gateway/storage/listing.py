@@ -16,11 +16,11 @@ from sqlalchemy import ColumnElement, Connection, and_, case, exists, false, fun
 
 from canonical.fault import FaultCode, FaultError
 from canonical.hub import RunFilter, TaskFilter, ThreadFilter, ThreadOrder
+from canonical.json import contains
 from canonical.listed import Listed
 from canonical.state import ERRED, WAITING
 from canonical.stored import decode_snapshot
 from canonical.thread import Run, Task, Thread, ThreadView
-from canonical.value import contains
 from gateway.storage.journal import Journal
 from gateway.storage.statements import table_of
 from gateway.storage.tables import LIVE, OPEN, EventRow, RunRow, TaskRow, ThreadRow

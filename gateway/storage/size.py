@@ -1,13 +1,10 @@
 """Size limit of one submission: it is encoded, stored, folded and sent as one value, and each of these blocks
 others."""
 
-from typing import Any, Final
+from typing import Any
 
 from canonical.fault import FaultCode, FaultError
 from canonical.value import Value
-
-MAX_VALUES: Final = 200_000
-"""Objects, lists and what is in them, in one thing that an agent says."""
 
 
 def check_size(limit: int, *values: object) -> None:

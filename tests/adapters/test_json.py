@@ -10,8 +10,9 @@ from litestar import Litestar, Request, Response, post
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import to_json
 
-from adapters._json import ABSENT, MAX_DEPTH, parse_json, read_bytes, read_json, validate
+from adapters._json import ABSENT, parse_json, parse_text, read_bytes, read_json, validate
 from canonical import FaultCode, FaultError
+from canonical.json import MAX_DEPTH
 from tests.bridge import client
 from tests.strategies import json_values
 
@@ -145,3 +146,9 @@ async def test_a_body_over_a_limit_of_its_own_is_refused_however_it_is_cut() -> 
     async with client(app()) as http:
         assert (await http.post("/bytes", content=pieces())).json() == {"code": "too_large"}
         assert (await http.post("/bytes", content=b"abcde")).text == "5"
+
+
+def test_text_may_be_json_or_none() -> None:
+    assert parse_text('{"a": null}') == {"a": None}
+    assert parse_text("null") is None
+    assert [parse_text(text) for text in ("", "hello", '{"a": ', "NaN", "\ud800")] == [ABSENT] * 5

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from canonical import BLAME, Fault, FaultCode, FaultError
-from canonical.value import to_json
+from canonical.json import to_json
 
 
 @pytest.mark.parametrize("code", FaultCode)

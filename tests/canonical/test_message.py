@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canonical import DataPart, FilePart, Message, Part, ReasoningPart, TextPart
+from canonical.json import to_json
 from canonical.message import text_of
-from canonical.value import to_json
 from tests import strategies
 
 

@@ -9,8 +9,9 @@ from hypothesis import given
 from canonical import Event, Fault, FaultCode, Record, Task, TaskState
 from canonical.event import LossNoted, MessageStarted, RunCreated, RunEnded, encode_event
 from canonical.fold import Fold
+from canonical.json import to_json
 from canonical.stored import UNKNOWN, decode_event, decode_snapshot, encode_snapshot
-from canonical.value import JsonObject, Value, to_json
+from canonical.value import JsonObject, Value
 from tests import strategies
 
 LATER = {"a_later_member": [{"n": 1}]}

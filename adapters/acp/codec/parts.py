@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from adapters._json import parse_json
+from adapters._json import ABSENT, parse_text
 from adapters.acp import wire as w
 from canonical import (
     AnnotationPart,
@@ -202,10 +202,8 @@ def _text_of(data: bytes, media_type: str, extra: Extra) -> str | None:
 
 
 def _arguments(text: str) -> JsonObject:
-    try:
-        return wrap_value(parse_json(text.encode()))
-    except (FaultError, UnicodeEncodeError):  # incomplete, as a model may write it
-        return {"arguments": text}
+    value = parse_text(text)
+    return {"arguments": text} if value is ABSENT else wrap_value(value)  # incomplete, as a model may write it
 
 
 def _bare(media_type: str) -> str:
@@ -313,9 +311,8 @@ def _decode_content(part: w.MessagePart, content: str, content_type: str) -> Par
         data = content.encode()
         return FilePart(name=part.name, media_type=content_type, inline=data, size=len(data))
     if _is_json(content_type):
-        try:
-            data = parse_json(content.encode())
-        except FaultError:  # it says JSON and is not: what it holds is text still
+        data = parse_text(content)
+        if data is ABSENT:  # it says JSON and is not: what it holds is text still
             return TextPart(text=content, media_type=content_type)
         return DataPart(data=data, media_type=_unless(content_type, "application/json"))
     return TextPart(text=content, media_type=_unless(content_type, "text/plain"))

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pydantic_core import to_json
 
-from adapters._json import parse_json
+from adapters._json import parse_text
 from adapters.langchain.carries import TOO_LARGE
 from canonical import (
     AnnotationPart,
@@ -344,10 +344,7 @@ def decode_arguments(text: str) -> JsonObject | None:
     """None for what is no JSON object, as a model may write it."""
     if not text:
         return {}
-    try:
-        args = parse_json(text.encode())
-    except (FaultError, UnicodeEncodeError):
-        return None
+    args = parse_text(text)
     return args if isinstance(args, dict) else None
 
 

@@ -33,7 +33,8 @@ from canonical import (
 )
 from canonical.event import RunCreated
 from canonical.history import members
-from canonical.value import Json, JsonObject, same
+from canonical.json import is_identical
+from canonical.value import Json, JsonObject
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = 253_402_300_799_999_999
@@ -189,7 +190,9 @@ def graph_task_id(checkpoint_id: str, node: str) -> str:
 def result_of(before: Revision | None, after: Revision) -> JsonObject:
     """What the step between two revisions wrote."""
     values = {} if before is None else before.values
-    written = {key: value for key, value in after.values.items() if key not in values or not same(values[key], value)}
+    written = {
+        key: value for key, value in after.values.items() if key not in values or not is_identical(values[key], value)
+    }
     known = set[str | None]() if before is None else {message.message_id for message in before.messages}
     said = [encode_message(message) for message in after.messages if message.message_id not in known]
     return {**written, "messages": said} if said else written

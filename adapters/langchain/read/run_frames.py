@@ -48,7 +48,8 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.value import Json, JsonObject, same
+from canonical.json import is_identical
+from canonical.value import Json, JsonObject
 
 _INTERRUPT: Final = "__interrupt__"
 _STRUCTURED: Final = "structured_response"
@@ -274,7 +275,7 @@ class EventReader:
         is_next = parent_id is not None and parent_id == before_id
         if ns or self._keeps_last or not is_next or not before.keys() <= values.keys():
             return {"values": values}
-        return {"delta": {k: v for k, v in values.items() if k not in before or not same(before[k], v)}}
+        return {"delta": {k: v for k, v in values.items() if k not in before or not is_identical(before[k], v)}}
 
     def _again(self, ns: Place, values: JsonObject, data: Json, shown: bool) -> Sequence[Event]:
         """The state that the run goes on from: it is known, and only LangGraph's own readers are told once more."""

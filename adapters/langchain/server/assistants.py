@@ -16,7 +16,8 @@ from adapters.langchain.server.dialect import both
 from adapters.langchain.server.parameters import AnyRequest, check_selection, flag, read_optional_body, uuid
 from adapters.langchain.wire.requests import Limit, Offset
 from canonical import AgentInfo, FaultCode, FaultError, Hub
-from canonical.value import JsonObject, contains
+from canonical.json import contains
+from canonical.value import JsonObject
 
 _SCHEMAS: Final = ("input_schema", "output_schema", "state_schema", "config_schema")
 _FLAGS: Final = {"true": True, "True": True, "false": False, "False": False}

@@ -28,7 +28,8 @@ from adapters.langchain.server.parameters import (
 from adapters.langchain.wire.requests import MAX_PAGE, Checkpoint, HistorySearch, StateAt, StateUpdate
 from canonical import FaultCode, FaultError, Hub, Revision, StateHistory, Thread
 from canonical.hub import StateUpdate as Revise
-from canonical.value import JsonObject, contains
+from canonical.json import contains
+from canonical.value import JsonObject
 
 _FIELDS: Final = frozenset(
     {

@@ -30,7 +30,8 @@ from adapters.langchain.wire.requests import (
 )
 from canonical import FaultCode, FaultError, Hub, ThreadChange, ThreadFilter, ThreadView
 from canonical.hub import ThreadPage
-from canonical.value import JsonObject, contains
+from canonical.json import contains
+from canonical.value import JsonObject
 
 _FIELDS: Final = frozenset(
     {

@@ -5,7 +5,6 @@ become LangChain's own dicts, models and dataclasses objects, and what JSON has 
 """
 
 import base64
-import math
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import fields, is_dataclass
 from datetime import date, time, timedelta
@@ -16,12 +15,12 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
+from canonical.json import is_number
 from canonical.value import Json, JsonObject
 
 ROOT: Final = "__root__"
 _DEEPEST: Final = 50
 """Levels of nesting that stay: the log takes 64, and what is put around a state takes some."""
-_MAX_BITS: Final = 4096
 _PLAIN: Final = (dict, list)
 _MAX_TEXT: Final = 10_000
 """Characters of an object that is only told by its text."""
@@ -46,9 +45,9 @@ def plain(value: object, depth: int = 0) -> Json:
     if isinstance(value, str):
         return plain_text(value)
     if isinstance(value, int):
-        return int(value) if value.bit_length() <= _MAX_BITS else hex(value)
+        return int(value) if is_number(value) else hex(value)
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
+        return float(value) if is_number(value) else None
     if depth >= _DEEPEST:
         return _text(value)
     try:

@@ -11,9 +11,10 @@ import msgspec
 
 from canonical import AgentInfo, Event, FaultCode, FaultError, FilePart, Invocation, Record
 from canonical.event import RunCreated, RunEnded, UpstreamBound
+from canonical.json import to_json
 from canonical.replay import agent_records
 from canonical.state import RunStatus
-from canonical.value import JsonObject, Value, to_json
+from canonical.value import JsonObject, Value
 
 FORMAT: Final = 2
 """Of the file. A reader refuses a newer one."""

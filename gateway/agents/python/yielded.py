@@ -4,7 +4,6 @@ Tokens go into one open message; what is no token is whole. Everything that is o
 question and at the end, so that the same words make the same events when they are said again.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any, TypeVar, cast, get_args
@@ -33,13 +32,9 @@ from canonical.event import (
     ToolStarted,
     UpstreamBound,
 )
+from canonical.json import MAX_BITS, MAX_DEPTH, MAX_VALUES, is_number, is_text
 from canonical.value import Json, Value
-from gateway.storage.size import MAX_VALUES
 
-MAX_DEPTH = 64
-"""Of nested data: what every reader of JSON takes."""
-MAX_BITS = 4096
-"""Of an integer: Python reads none of more than 4300 digits back from JSON."""
 V = TypeVar("V", bound=Value)
 
 _ENVELOPE = 4
@@ -85,11 +80,8 @@ def _invalid(what: str) -> FaultError:
 
 def check_text(text: str) -> str:
     """Raises agent_invalid."""
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise _invalid("text with a lone surrogate, which is no Unicode") from None
+    if not is_text(text):
+        raise _invalid("text with a lone surrogate, which is no Unicode")
     return text
 
 
@@ -113,12 +105,11 @@ def _check_value(value: V) -> V:
 
 
 def _number(value: float) -> float:
+    if is_number(value):
+        return value
     if isinstance(value, int):
-        if value.bit_length() > MAX_BITS:
-            raise _invalid(f"an integer of more than {MAX_BITS} bits")
-    elif not math.isfinite(value):
-        raise _invalid(f"the float {value}, which is not JSON")
-    return value
+        raise _invalid(f"an integer of more than {MAX_BITS} bits")
+    raise _invalid(f"the float {value}, which is not JSON")
 
 
 class _Copy:

@@ -17,7 +17,7 @@ from adapters.acp.codec.messages import View
 from adapters.acp.read import EventReader, decode_event
 from adapters.acp.write.run_events import EventWriter
 from canonical import FaultError, Record
-from canonical.value import to_json
+from canonical.json import to_json
 from tests.said import event_of, said
 
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -23,8 +23,8 @@ from canonical import (
     TextPart,
 )
 from canonical.event import RunEnded
+from canonical.json import to_json
 from canonical.thread import next_run_id
-from canonical.value import to_json
 from gateway.agents.python.agent import wrap
 from gateway.fronted import Fronted
 from tests.adapters.aief.site import BOUND, NOBODY, OWNER, Site, opened, within

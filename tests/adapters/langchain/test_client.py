@@ -24,7 +24,7 @@ from canonical.event import (
     StateSaved,
     UpstreamBound,
 )
-from canonical.value import to_json
+from canonical.json import to_json
 from tests.adapters.langchain.far import (
     RUN,
     STREAM,

@@ -50,10 +50,11 @@ from canonical.event import (
     UpstreamBound,
     encode_event,
 )
+from canonical.json import check_json
 from canonical.state import TaskState
 from canonical.stored import decode_event
 from gateway.ids import new_id
-from gateway.runs.event_check import EventValidator, check_json, files_of
+from gateway.runs.event_check import EventValidator, files_of
 from tests import strategies
 
 LIMIT = 10_000

@@ -25,7 +25,7 @@ from canonical.event import (
     ToolStarted,
     UpstreamBound,
 )
-from canonical.value import to_json
+from canonical.json import to_json
 from conformance.contract import check_agent
 from gateway import demo
 from gateway.fronted import Fronted

@@ -19,8 +19,8 @@ from langgraph.types import Command, Interrupt, Send
 from pydantic import BaseModel
 
 from adapters.langchain.codec.message import decode_message, encode_message
+from canonical.json import check_json
 from gateway.agents.langgraph.jsonable import plain, plain_object
-from gateway.runs.event_check import check_json
 
 USED: Any = {"input_tokens": 1, "output_tokens": 2, "total_tokens": 3}
 

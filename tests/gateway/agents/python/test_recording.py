@@ -9,7 +9,7 @@ import pytest
 
 from canonical import AgentInfo, FaultError, Invocation, Record, TextPart
 from canonical.event import Event, MessageEnded, MessageStarted, PartAdded, RunCreated, RunEnded
-from canonical.value import to_json
+from canonical.json import to_json
 from gateway.agents.python.recording import FORMAT, Recorded, Recording, RecordingError, read_recording, recording_of
 
 CALL = Invocation(agent="one", thread_id="th", task_id="ta", run_id="new")

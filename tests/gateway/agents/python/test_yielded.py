@@ -37,7 +37,7 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.value import to_json
+from canonical.json import to_json
 from tests import strategies
 from tests.gateway.talk import tell
 

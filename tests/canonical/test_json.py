@@ -1,0 +1,123 @@
+"""What is JSON, and JSON values beside each other."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from canonical.json import (
+    MAX_BITS,
+    MAX_DEPTH,
+    NotJson,
+    TooDeep,
+    check_json,
+    contains,
+    is_equal,
+    is_identical,
+    is_number,
+    is_text,
+)
+from tests.strategies import json_values
+
+
+@given(json_values())
+def test_every_value_is_the_same_as_itself_and_within_itself(value: Any) -> None:
+    assert is_identical(value, value)
+    assert is_equal(value, value)
+    assert contains(value, value)
+    check_json(value)
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, True), (1, 1.0), ([], {}), ({"a": 1}, {"b": 1}), ([1], [1, 2])])
+def test_what_json_tells_apart_is_not_the_same(one: Any, other: Any) -> None:
+    assert not is_identical(one, other)
+
+
+SAME: list[Any] = [(1, 1.0), ([1], [1.0]), ({"a": [{"b": 2}]}, {"a": [{"b": 2.0}]}), (None, None), (True, True)]
+OTHER: list[Any] = [(1, True), (0, False), ([1], [True]), ({"a": 0}, {"a": False}), ([], {}), ("1", 1), ([1], [1, 2])]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_numbers_are_equal_by_their_value(one: Any, other: Any) -> None:
+    assert is_equal(one, other)
+    assert contains({"a": one}, {"a": other})
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER)
+def test_what_is_true_is_no_number(one: Any, other: Any) -> None:
+    assert not is_equal(one, other)
+    assert not is_equal(other, one)
+
+
+WHOLE = {"a": {"b": 1, "c": [1, {"d": 2}]}, "e": None}
+
+
+WITHIN: list[Any] = [{}, {"a": {}}, {"a": {"b": 1}}, {"a": {"b": 1.0}}, {"a": {"c": [1, {"d": 2}]}}, {"e": None}]
+NOT_WITHIN: list[Any] = [{"x": None}, {"a": {"b": True}}, {"a": {"c": [1, {}]}}, {"a": {"c": [1]}}, {"e": {}}, None]
+
+
+@pytest.mark.parametrize("part", WITHIN)
+def test_an_object_contains_its_members_all_the_way_down(part: Any) -> None:
+    assert contains(WHOLE, part)
+
+
+@pytest.mark.parametrize("part", NOT_WITHIN)
+def test_a_list_is_contained_whole_and_what_is_of_another_type_is_not(part: Any) -> None:
+    assert not contains(WHOLE, part)
+
+
+# What is JSON
+
+
+def nested(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+NOT_JSON: list[Any] = [
+    (float("nan"), "nan, which is not JSON"),
+    (float("-inf"), "-inf, which is not JSON"),
+    ({1}, "a set, which is not JSON"),
+    (b"a", "a bytes, which is not JSON"),
+    ("\ud800", "text with a lone surrogate"),
+    ({"\udfff": 1}, "text with a lone surrogate"),
+    ({1: 2}, "an object with a key 1, not a string"),
+    (2**MAX_BITS, "an integer of more than 4096 bits"),
+    (-(2**MAX_BITS), "an integer of more than 4096 bits"),
+    ([1, 2, 3, [4]], "data of more than 5 values"),
+    (nested(MAX_DEPTH + 1), "data nested deeper than 64 levels"),
+]
+
+
+@pytest.mark.parametrize(("value", "words"), NOT_JSON)
+def test_a_check_says_what_is_not_json(value: Any, words: str) -> None:
+    with pytest.raises(NotJson, match=f"^{words}$"):
+        check_json(value, most=5 if "values" in words else 100)
+    with pytest.raises(NotJson):
+        check_json([{"a": (value,)}], most=6)
+
+
+def test_levels_are_counted_whether_or_not_the_last_one_is_empty() -> None:
+    check_json(nested(MAX_DEPTH))
+    with pytest.raises(TooDeep):
+        check_json(nested(MAX_DEPTH + 1))
+
+
+def test_an_integer_has_the_bound_that_is_asked_for() -> None:
+    check_json([10**300 - 1, 1 - 10**300, True], largest=10**300)
+    with pytest.raises(NotJson):
+        check_json([-(10**300)], largest=10**300)
+
+
+def test_a_number_is_finite_and_can_be_printed() -> None:
+    assert is_number(2**MAX_BITS - 1)
+    assert not is_number(2**MAX_BITS)
+    assert is_number(1.5)
+    assert not is_number(float("inf"))
+
+
+def test_text_is_what_utf_8_can_say() -> None:
+    assert is_text("é\0")
+    assert not is_text("a\ud800")
