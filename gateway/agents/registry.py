@@ -9,7 +9,6 @@ import importlib
 import importlib.util
 import inspect
 import logging
-import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
@@ -23,9 +22,9 @@ from uuid import UUID, uuid5
 
 import httpx
 
+from adapters._client.agent_name import legal_name
 from adapters._upstream import Client, Upstream
 from canonical import Agent, AgentInfo, FaultCode, FaultError
-from canonical.agent import AGENT_NAME
 from gateway.agents.detection import Detected, Detector, Undetected
 from gateway.agents.failover import Server, server_pool
 from gateway.agents.langgraph.signature import makes_graphs
@@ -43,12 +42,6 @@ _PAUSE: Final = 5.0
 
 def agent_uuid(name: str) -> str:
     return str(uuid5(_NAMESPACE, name))
-
-
-def agent_name(text: str) -> str:
-    """A legal agent name that is like `text`."""
-    legal = re.sub(r"[^-a-z0-9_.]+", "-", text.lower())[:63].strip("-_.")
-    return legal if AGENT_NAME.fullmatch(legal) else "agent"
 
 
 class Registry:
@@ -213,7 +206,7 @@ async def _front_all(url: str, headers: Mapping[str, str], detector: Detector) -
     try:
         found = await _detect_agents(detector, url, headers, None)
     except _Broken as error:
-        info = AgentInfo(name=agent_name(urlsplit(url).netloc))
+        info = AgentInfo(name=legal_name(urlsplit(url).netloc))
         again = partial(_look_again, partial(_front_all, url, headers))
         return [Fronted(info, None, str(error), instance=error.instance, server=url, again=again)]
     log.info("%s", found.because)

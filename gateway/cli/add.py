@@ -11,9 +11,9 @@ import click
 import yaml
 from pydantic import ValidationError
 
+from adapters._client.agent_name import legal_name
 from conformance.wire.credentials import hide_credentials
 from gateway.agents.detection import Detected, Detector, Undetected
-from gateway.agents.registry import agent_name
 from gateway.cli.errors import USAGE, CliError
 from gateway.cli.target import read_header
 from gateway.settings.load import ConfigError, load, read_file
@@ -90,7 +90,7 @@ def _choose_agents(
         entry: dict[str, Any] = {"url": at, "protocol": upstream.protocol}
         if not upstream.alone:
             entry["agent"] = upstream.name_of(info)
-        chosen.append((name or agent_name(info.name), entry))
+        chosen.append((name or legal_name(info.name), entry))
     return chosen
 
 

@@ -15,6 +15,7 @@ import click
 import httpx
 from rich.console import Console
 
+from adapters._client.agent_name import legal_name
 from conformance.bench.agbenchmark import load_agbenchmark
 from conformance.bench.attempt import Contender
 from conformance.bench.check import title_of
@@ -28,7 +29,6 @@ from conformance.bench.server import Server, reach
 from conformance.bench.session import JOURNAL, Session, begin, conduct, differences
 from conformance.bench.suite import Suite, SuiteError, load_suite
 from conformance.bench.task import task_schema
-from gateway.agents.registry import agent_name
 from gateway.cli.embedded import Embedded, Served, embedded_gateway
 from gateway.cli.errors import FAILED, USAGE, CliError
 from gateway.cli.progress import watching
@@ -236,7 +236,7 @@ async def _abouts(
     if direct:
         url = (agent.url or "").rstrip("/")
         told = await Server(url, http, agent.headers).about()
-        name = agent.name or agent_name(urlsplit(url).netloc)
+        name = agent.name or legal_name(urlsplit(url).netloc)
         about = AgentAbout(name=name, target=agent.text, url=url, fronted=False, because="AIEF /ap/v1, called as it is")
         return [about.model_copy(update={key: told[key] for key in ("version", "description") if key in told})]
     assert gateway is not None

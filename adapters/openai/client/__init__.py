@@ -139,7 +139,7 @@ class _Run(UpstreamRun):
                     yield events
                 if streams:
                     await frames.drain(DRAIN)
-                with self._blaming_the_agent():
+                with self._redacting(), blaming_the_agent():
                     reader.end()
         except FaultError as error:
             if previous is not None and forgot(error.fault, previous):
@@ -162,7 +162,7 @@ class _Run(UpstreamRun):
         """None at the end. `frames` = None: the answer is no stream."""
         if reader.stopped:
             return None
-        with self._blaming_the_agent():
+        with self._redacting(), blaming_the_agent():
             if frames is not None:
                 frame = await anext(frames, None)
                 if frame is None or frame.data.strip() == _DONE:
@@ -187,7 +187,7 @@ class _Run(UpstreamRun):
                 aclosing(FrameStream(response)) as frames,
             ):
                 yield _note_losses(losses)
-                with self._blaming_the_agent():
+                with self._redacting(), blaming_the_agent():
                     if not is_stream(response):
                         yield reader.read(await self._server.upstream.json(response))
                     else:
@@ -214,11 +214,10 @@ class _Run(UpstreamRun):
         return form is not None and form.get("type") in ("json_schema", "json_object")
 
     @contextmanager
-    def _blaming_the_agent(self) -> Generator[None]:
+    def _redacting(self) -> Generator[None]:
         """What a server says of an error may repeat what was sent to it."""
         try:
-            with blaming_the_agent():
-                yield
+            yield
         except FaultError as error:
             raise FaultError.of(self._server.upstream.redact_fault(error.fault)) from error
 

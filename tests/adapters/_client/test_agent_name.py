@@ -12,6 +12,8 @@ from canonical.agent import AGENT_NAME
     ("text", "name"),
     [
         ("Echo Agent", "echo-agent"),
+        ("127.0.0.1:9000", "127.0.0.1-9000"),
+        ("_x_", "x"),
         ("a_b.c", "a_b.c"),
         ("--x--", "x"),
         ("日本", "agent"),

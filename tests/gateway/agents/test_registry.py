@@ -15,7 +15,7 @@ from litestar import Litestar, Request, Response, get, post
 from canonical import FaultCode, FaultError
 from gateway.agents.failover import ServerPool
 from gateway.agents.python.agent import InProcess
-from gateway.agents.registry import Registry, agent_name, agent_uuid, connect
+from gateway.agents.registry import Registry, agent_uuid, connect
 from gateway.fronted import Fronted
 from gateway.settings.model import Settings, Timeout
 from tests.gateway.heard import hearing
@@ -69,20 +69,6 @@ async def test_a_registry_knows_names_uuids_and_nothing_else() -> None:
         assert caught.value.fault.code is FaultCode.NOT_FOUND
     assert registry.default == "echo", "the first one"
     assert [each.info.name for each in registry.all()][:2] == ["echo", "stream"]
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("Weather Man", "weather-man"),
-        ("127.0.0.1:9000", "127.0.0.1-9000"),
-        ("_x_", "x"),
-        ("東京", "agent"),
-        ("", "agent"),
-    ],
-)
-def test_any_text_has_a_legal_name_that_is_like_it(text: str, name: str) -> None:
-    assert agent_name(text) == name
 
 
 def test_the_default_agent_is_the_configured_one() -> None:
