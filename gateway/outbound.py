@@ -37,7 +37,7 @@ _SPECIAL: Final = (
     ipaddress.IPv6Network("2001::/23"),
     ipaddress.IPv6Network("3fff::/20"),
 )
-_OURS: Final = frozenset({"host", "connection", "accept-encoding", "content-length", "transfer-encoding"})
+_CALL_HEADERS: Final = frozenset({"host", "connection", "accept-encoding", "content-length", "transfer-encoding"})
 """Headers that are the call's own, whatever a caller wants to send along."""
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
@@ -177,7 +177,7 @@ class Fetcher:
         if isinstance(body, LargeJson):
             # Otherwise httpx sends chunks, which small servers do not read (those of WSGI, for one).
             own["Content-Length"] = str(await size_of(body))
-        given = {name: value for name, value in headers.items() if name.lower() not in _OURS}
+        given = {name: value for name, value in headers.items() if name.lower() not in _CALL_HEADERS}
         timeouts = {"connect": self._connect_timeout}
         for number, address in enumerate(pinned.addresses, start=1):
             request = httpx.Request(

@@ -75,11 +75,11 @@ async def _cancel(run: UpstreamRun) -> None:
 class DrivenClient(ABC, Generic[C]):
     """An agent behind a URL (`adapters._upstream.Client`)."""
 
-    def __init__(self, upstream: C) -> None:
-        self._upstream = upstream
+    def __init__(self, http: C) -> None:
+        self._http = http
 
     async def aclose(self) -> None:
-        await self._upstream.aclose()
+        await self._http.aclose()
 
     @abstractmethod
     def start(self, call: Invocation) -> UpstreamRun:

@@ -18,7 +18,7 @@ LONGEST: Final = 24 * 60 * 60
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 
 
-def refusal(fault: Fault, response: httpx.Response) -> FaultError:
+def response_error(fault: Fault, response: httpx.Response) -> FaultError:
     """The fault that an answer is, with these `details`: its `status`, which tells a server that fails from one that is
     well and says no, and `retry_after` (seconds), where the server gives a time."""
     details: JsonObject = {**fault.details, "status": response.status_code}

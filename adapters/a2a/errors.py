@@ -71,7 +71,7 @@ _BY_CODE: Final = {
     FaultCode.UNSUPPORTED_TYPE: "CONTENT_TYPE_NOT_SUPPORTED",
     FaultCode.UNAUTHENTICATED: "UNAUTHENTICATED",
     FaultCode.FORBIDDEN: "FORBIDDEN",
-    # Only what is known to be about a task says TASK_NOT_FOUND (`refusal`): this is also an agent, a path, a file.
+    # Only what is known to be about a task says TASK_NOT_FOUND (`a2a_error`): this is also an agent, a path, a file.
     FaultCode.NOT_FOUND: "NOT_FOUND",
     FaultCode.METHOD_NOT_ALLOWED: "METHOD_NOT_ALLOWED",
     FaultCode.CONFLICT: "CONFLICT",
@@ -86,7 +86,7 @@ _BY_CODE: Final = {
 }
 
 
-def refusal(reason: str, message: str) -> FaultError:
+def a2a_error(reason: str, message: str) -> FaultError:
     """An error that A2A has a name of its own for."""
     codes = {"TASK_NOT_FOUND": FaultCode.NOT_FOUND, "TASK_NOT_CANCELABLE": FaultCode.TASK_ENDED}
     code = codes.get(reason, FaultCode.INVALID if REASONS[reason].code <= -32600 else FaultCode.UNSUPPORTED)

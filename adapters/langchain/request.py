@@ -25,7 +25,7 @@ gateway like this one. Others say nothing in `debug` that is read here, and the 
 _TEXTS: Final = ("input", "question", "query", "prompt", "message", "text", "task", "topic", "user_input")
 """Names under which graphs take a text, the likeliest first."""
 _HEX: Final = frozenset("0123456789abcdef")
-_OURS: Final = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map", "run_id", "graph_id"})
+_NOT_CALLERS: Final = frozenset({"thread_id", "checkpoint_id", "checkpoint_ns", "checkpoint_map", "run_id", "graph_id"})
 _PASSED: Final = ("interrupt_before", "interrupt_after", "durability")
 
 
@@ -208,7 +208,7 @@ def callers_configurable(theirs: JsonObject) -> JsonObject:
     return {
         name: value
         for name, value in theirs.items()
-        if name not in _OURS and not name.startswith(("__", "langgraph_auth"))
+        if name not in _NOT_CALLERS and not name.startswith(("__", "langgraph_auth"))
     }
 
 

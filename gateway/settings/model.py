@@ -32,7 +32,7 @@ from canonical.agent import AGENT_NAME
 _UNITS: Final = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """RFC 9110, 5.6.2."""
-_OURS: Final = frozenset(
+_NOT_FORWARDED: Final = frozenset(
     (
         "authorization",
         "x-api-key",
@@ -256,7 +256,7 @@ class AgentSettings(Section):
         for number, name in enumerate(names, 1):
             if not TOKEN.fullmatch(name):
                 raise ValueError(f"entry {number} is not the name of a header")
-            if name.lower() in _OURS:
+            if name.lower() in _NOT_FORWARDED:
                 raise ValueError(f"{name} is the gateway's own: callers' keys, hosts and lengths are not sent on")
         return tuple(name.lower() for name in names)
 

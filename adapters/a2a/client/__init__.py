@@ -47,7 +47,7 @@ class Client(ReattachableClient[HttpClient]):
         self, url: str, agent: str = "", *, interface: Interface | None = None, **connection: Unpack[Connection]
     ) -> None:
         super().__init__(HttpClient(**connection))
-        self._server = _Server(self._upstream, url, agent, interface)
+        self._server = _Server(self._http, url, agent, interface)
 
     def start(self, call: Invocation) -> UpstreamRun:
         return _Run(self._server, call, is_attached=False)
@@ -57,8 +57,8 @@ class Client(ReattachableClient[HttpClient]):
 
 
 class _Server:
-    def __init__(self, upstream: HttpClient, url: str, agent: str, interface: Interface | None) -> None:
-        self._upstream = upstream
+    def __init__(self, http: HttpClient, url: str, agent: str, interface: Interface | None) -> None:
+        self._http = http
         self._url = url
         self._agent = agent
         self._interface = interface
@@ -69,9 +69,9 @@ class _Server:
         if self.binding is None:
             interface = self._interface
             if interface is None:
-                found = await _card(self._upstream, self._url)
+                found = await _card(self._http, self._url)
                 interface = bare(self._url) if found is None else found[1] or bare(self._url)
-            self.binding = create_binding(self._upstream, interface, self._agent)
+            self.binding = create_binding(self._http, interface, self._agent)
         return self.binding
 
 
@@ -144,8 +144,8 @@ class _Run(UpstreamRun):
     async def _begin(self, past: Sequence[Record]) -> Stage:
         self._reader.recall(record for record in past if record.run_id != self._call.run_id)
         if self._call.answers:  # before that there is no task that could be cancelled
-            upstream = self._call.upstream
-            self._reader.task_id, self._reader.context_id = upstream["task"], upstream.get("context")
+            ids = self._call.upstream
+            self._reader.task_id, self._reader.context_id = ids["task"], ids.get("context")
         for feature, how in losses(self._call):
             yield self._reader.note(feature, how)
 
@@ -302,7 +302,7 @@ def _is_wordless(error: FaultError) -> bool:
 # The card
 
 
-async def _card(upstream: HttpClient, url: str) -> tuple[JsonObject, Interface | None] | None:
+async def _card(http: HttpClient, url: str) -> tuple[JsonObject, Interface | None] | None:
     """The agent's card, and how it says that the agent is called; None if there is none. Raises agent_invalid,
     agent_unreachable, agent_timeout."""
     try:
@@ -313,9 +313,9 @@ async def _card(upstream: HttpClient, url: str) -> tuple[JsonObject, Interface |
         try:
             async with (
                 in_time(LOOK_TIMEOUT),
-                upstream.open_response("GET", candidate, accept=_JSON) as response,
+                http.open_response("GET", candidate, accept=_JSON) as response,
             ):
-                card = await upstream.json(response, CARD_LIMIT)
+                card = await http.json(response, CARD_LIMIT)
         except FaultError as error:
             if error.fault.code in _GONE and "status" not in error.fault.details:
                 raise

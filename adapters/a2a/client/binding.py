@@ -44,8 +44,8 @@ class Replies:
     """What a server says to one call: the data of each event of its stream; of an answer that is none, the answer.
     `unwrap` takes the binding's envelope off."""
 
-    def __init__(self, upstream: HttpClient, response: httpx.Response, unwrap: Callable[[Json], Json]) -> None:
-        self._upstream = upstream
+    def __init__(self, http: HttpClient, response: httpx.Response, unwrap: Callable[[Json], Json]) -> None:
+        self._http = http
         self._response = response
         self._is_stream = is_stream(response)
         self._frames = FrameStream(response)
@@ -59,7 +59,7 @@ class Replies:
         if not self._is_stream:
             if self._response.is_stream_consumed:
                 raise StopAsyncIteration
-            return self._unwrap(await self._upstream.json(self._response))
+            return self._unwrap(await self._http.json(self._response))
         async for frame in self._frames:
             # `[DONE]` is none of A2A: streams in OpenAI's framing end with it.
             if frame.data.strip() not in (b"", b"[DONE]"):
@@ -79,10 +79,10 @@ class Replies:
 class Binding(ABC):
     rule: DataRule = "any"
 
-    def __init__(self, upstream: HttpClient, interface: Interface, dialect: Dialect) -> None:
+    def __init__(self, http: HttpClient, interface: Interface, dialect: Dialect) -> None:
         self.interface = interface
         self.dialect = dialect
-        self._upstream = upstream
+        self._http = http
         # Nothing said means 0.3 (specification 1.0, 3.6.2), and servers of 0.3 do not ask.
         self._headers = {"A2A-Version": "1.0"} if interface.version == "1.0" else {}
 
@@ -106,26 +106,26 @@ class Binding(ABC):
         reason, status = error.fault.details.get("reason"), error.fault.details.get("status")
         unknown = reason == "METHOD_NOT_FOUND" or (not reason and status in (404, 405, 501))
         if self.interface.version == "1.0" and not self.interface.rest and (unknown or reason == _NO_VERSION):
-            return create_binding(self._upstream, replace(self.interface, version="0.3"), self.dialect.agent)
+            return create_binding(self._http, replace(self.interface, version="0.3"), self.dialect.agent)
         if self.interface.streams and (unknown or reason == "UNSUPPORTED_OPERATION"):
-            return create_binding(self._upstream, replace(self.interface, streams=False), self.dialect.agent)
+            return create_binding(self._http, replace(self.interface, streams=False), self.dialect.agent)
         return None
 
 
 _NO_VERSION: Final = "VERSION_NOT_SUPPORTED"
 
 
-def create_binding(upstream: HttpClient, interface: Interface, agent: str) -> Binding:
+def create_binding(http: HttpClient, interface: Interface, agent: str) -> Binding:
     if interface.rest:
         dialect = v1_0.Codec if interface.version == "1.0" else v0_3_rest.Codec
-        return _Rest(upstream, interface, dialect("", agent))
+        return _Rest(http, interface, dialect("", agent))
     dialect = v1_0.Codec if interface.version == "1.0" else v0_3.Codec
-    return _JsonRpc(upstream, interface, dialect("", agent))
+    return _JsonRpc(http, interface, dialect("", agent))
 
 
 class _JsonRpc(Binding):
-    def __init__(self, upstream: HttpClient, interface: Interface, dialect: Dialect) -> None:
-        super().__init__(upstream, interface, dialect)
+    def __init__(self, http: HttpClient, interface: Interface, dialect: Dialect) -> None:
+        super().__init__(http, interface, dialect)
         self._methods = _NEW if interface.version == "1.0" else _OLD
         self._ids = count(1)
 
@@ -136,19 +136,19 @@ class _JsonRpc(Binding):
 
     async def _call(self, method: str, params: JsonObject) -> Json:
         body = self._request(method, params)
-        async with self._upstream.open_response(
+        async with self._http.open_response(
             "POST", self.interface.url, accept=_JSON, body=body, headers=self._headers
         ) as response:
-            return _result(await self._upstream.json(response))
+            return _result(await self._http.json(response))
 
     @asynccontextmanager
     async def _open(self, method: str, params: JsonObject, accept: str = _STREAM) -> AsyncGenerator[Replies]:
         body = self._request(method, params)
         async with (
-            self._upstream.open_response(
+            self._http.open_response(
                 "POST", self.interface.url, accept=accept, body=body, headers=self._headers
             ) as response,
-            aclosing(Replies(self._upstream, response, _result)) as replies,
+            aclosing(Replies(self._http, response, _result)) as replies,
         ):
             yield replies
 
@@ -184,8 +184,8 @@ def _decode_refusal(value: Json) -> FaultError:
 
 
 class _Rest(Binding):
-    def __init__(self, upstream: HttpClient, interface: Interface, dialect: Dialect) -> None:
-        super().__init__(upstream, interface, dialect)
+    def __init__(self, http: HttpClient, interface: Interface, dialect: Dialect) -> None:
+        super().__init__(http, interface, dialect)
         # The protocol buffers' annotations: 0.3 has `/v1`, 1.0.1 `/{tenant}`, where the interface names one.
         below = "/v1" if interface.version == "0.3" else f"/{quote(interface.tenant, safe='')}"
         self._base = interface.url.rstrip("/") + below.rstrip("/")
@@ -193,10 +193,10 @@ class _Rest(Binding):
 
     async def _call(self, method: str, path: str, params: JsonObject | None = None) -> Json:
         body = None if params is None else to_json(params)
-        async with self._upstream.open_response(
+        async with self._http.open_response(
             method, self._base + path, accept=_JSON, body=body, headers=self._headers
         ) as response:
-            return _payload(await self._upstream.json(response))
+            return _payload(await self._http.json(response))
 
     @asynccontextmanager
     async def _open(
@@ -204,10 +204,10 @@ class _Rest(Binding):
     ) -> AsyncGenerator[Replies]:
         body = None if params is None else to_json(params)
         async with (
-            self._upstream.open_response(
+            self._http.open_response(
                 method, self._base + path, accept=accept, body=body, headers=self._headers
             ) as response,
-            aclosing(Replies(self._upstream, response, _payload)) as replies,
+            aclosing(Replies(self._http, response, _payload)) as replies,
         ):
             yield replies
 

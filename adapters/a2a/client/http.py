@@ -7,7 +7,7 @@ import httpx
 
 from adapters._client.answers import REFUSAL_LIMIT
 from adapters._client.calls import Calls
-from adapters._client.error_response import refusal
+from adapters._client.error_response import response_error
 from adapters.a2a.errors import decode_error
 from canonical import FaultError
 
@@ -23,4 +23,4 @@ class HttpClient(Calls):
             answer = await self.json(response, REFUSAL_LIMIT)
         except FaultError:  # a proxy's page, say
             answer = None
-        return refusal(decode_error(answer, response.status_code).fault, response)
+        return response_error(decode_error(answer, response.status_code).fault, response)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from adapters.a2a.wire import v1_0 as w
 from adapters.a2a.wire.requests import Get, Listing, Push, PushListing, PushName, Send
-from adapters.a2a.wire.task import PROTOCOL, Artifact, ArtifactUpdate, Snapshot, StatusUpdate, Update, shown_part
+from adapters.a2a.wire.task import PROTOCOL, Artifact, ArtifactUpdate, StatusUpdate, TaskSnapshot, Update, shown_part
 from canonical import DataPart, FaultCode, FaultError, FilePart, Message, TaskState, TextPart
 from canonical.message import Role
 from canonical.value import JsonObject
@@ -281,7 +281,7 @@ class Dialect(ABC):
             encoded["extensions"] = artifact.own["extensions"]
         return {**artifact.own, **encoded} if self.unknown and artifact.own else encoded
 
-    def encode_status(self, view: Snapshot | StatusUpdate) -> JsonObject:
+    def encode_status(self, view: TaskSnapshot | StatusUpdate) -> JsonObject:
         status = view.status
         encoded: JsonObject = {"state": self.states[status.state]}
         if status.message is not None:
@@ -290,7 +290,9 @@ class Dialect(ABC):
         encoded["timestamp"] = timestamp(status.at)
         return encoded
 
-    def encode_task(self, task: Snapshot, history_length: int | None = None, *, artifacts: bool = True) -> JsonObject:
+    def encode_task(
+        self, task: TaskSnapshot, history_length: int | None = None, *, artifacts: bool = True
+    ) -> JsonObject:
         """`history_length` newest messages, None = all; fields that would be empty are left out."""
         encoded: JsonObject = {"kind": "task"} if self.kinds else {}
         encoded["id"] = task.task_id
@@ -311,7 +313,7 @@ class Dialect(ABC):
     def encode_update(self, update: Update, history_length: int | None = None) -> JsonObject:
         """One event of a stream."""
         match update:
-            case Snapshot():
+            case TaskSnapshot():
                 return self.wrap("task", self.encode_task(update, history_length))
             case StatusUpdate():
                 return self.wrap("statusUpdate", self._status_update(update))
@@ -340,7 +342,7 @@ class Dialect(ABC):
         """A payload of several possible ones, under its name."""
         return {name: payload}
 
-    def encode_sent(self, task: Snapshot, history_length: int | None) -> JsonObject:
+    def encode_sent(self, task: TaskSnapshot, history_length: int | None) -> JsonObject:
         return self.wrap("task", self.encode_task(task, history_length))
 
     def encode_reply(self, message: Message, context_id: str) -> JsonObject:
@@ -350,7 +352,7 @@ class Dialect(ABC):
         del encoded["taskId"]
         return self.wrap("message", encoded)
 
-    def encode_page(self, tasks: Sequence[Snapshot], listing: Listing, next_token: str, total: int) -> JsonObject:
+    def encode_page(self, tasks: Sequence[TaskSnapshot], listing: Listing, next_token: str, total: int) -> JsonObject:
         """`nextPageToken` is always there and empty at the end (specification 1.0, 3.1.4)."""
         return {
             "tasks": [self.encode_task(task, listing.history_length, artifacts=listing.artifacts) for task in tasks],

@@ -11,7 +11,7 @@ from adapters._server.caller import Caller, caller, is_uuid
 from adapters._server.encoding import LargeJson
 from adapters._server.fanout import FanoutCache
 from adapters.a2a.codec.dialect import Dialect
-from adapters.a2a.errors import refusal
+from adapters.a2a.errors import a2a_error
 from adapters.a2a.wire.task import PROTOCOL
 from canonical import AgentInfo, FaultCode, FaultError, Hub, Task
 from canonical.value import JsonObject
@@ -79,13 +79,15 @@ def check_version(call: Call, version: str) -> None:
     major = call.version.partition(".")[0]
     if version == "1.0" and major != "1":
         said = f"version {call.version!r}" if call.version else "no version, which means 0.3"
-        raise refusal(
+        raise a2a_error(
             "VERSION_NOT_SUPPORTED",
             f"This is a method of A2A 1.0, and the request says {said}. Send the header A2A-Version: 1.0.",
         )
     # a2a-sdk 1.3.0 answers -32603 here.
     if version == "0.3" and major not in ("", "0"):
-        raise refusal("INVALID_REQUEST", f"This is a method of A2A 0.3, and the request says version {call.version!r}.")
+        raise a2a_error(
+            "INVALID_REQUEST", f"This is a method of A2A 0.3, and the request says version {call.version!r}."
+        )
 
 
 async def find_task(call: Call, task_id: str) -> Task:
@@ -100,7 +102,7 @@ async def find_task(call: Call, task_id: str) -> Task:
         else:
             if task.agent == call.agent.name:
                 return task
-    raise refusal("TASK_NOT_FOUND", "Task not found.")
+    raise a2a_error("TASK_NOT_FOUND", "Task not found.")
 
 
 async def context_of(call: Call, task: Task) -> str:

@@ -14,7 +14,7 @@ from adapters._server.caller import caller
 from adapters._server.listed import Pieces
 from adapters.a2a.agents.card import CardForm, card, etag, versions_of
 from adapters.a2a.codec.dialect import Dialect
-from adapters.a2a.errors import refusal
+from adapters.a2a.errors import a2a_error
 from canonical import FaultCode, FaultError, Hub
 from canonical.value import JsonObject
 
@@ -34,7 +34,7 @@ async def get_extended_card(call: Call, dialect: Dialect, params: JsonObject) ->
     # Specification 1.0, 3.1.11: not declared is UNSUPPORTED_OPERATION; EXTENDED_AGENT_CARD_NOT_CONFIGURED is for one
     # that is declared and missing.
     if not call.caller.keyed:
-        raise refusal("UNSUPPORTED_OPERATION", "The agent declares no extended card.")
+        raise a2a_error("UNSUPPORTED_OPERATION", "The agent declares no extended card.")
     return Answer(card(dialect.version, call.agent, call.caller.base_url, keyed=True))
 
 

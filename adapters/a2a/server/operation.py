@@ -10,7 +10,7 @@ from adapters._server.caller import is_uuid, loss_header, run_headers
 from adapters._server.encoding import LargeJson, encode
 from adapters._server.own_files import resolve_own_files
 from adapters.a2a.codec.dialect import Dialect
-from adapters.a2a.errors import refusal
+from adapters.a2a.errors import a2a_error
 from adapters.a2a.wire.requests import Listing, Send
 from adapters.a2a.wire.task import PROTOCOL
 from adapters.a2a.write.task_events import EventWriter
@@ -194,7 +194,7 @@ async def _continue_task(call: Call, dialect: Dialect, ask: Send, task_id: str) 
 def _task_ended_error(dialect: Dialect) -> FaultError:
     """A terminal task takes no messages: -32004 in 1.0 (3.4.3), where 0.3's own SDK says -32602."""
     message = "The task has ended; send a message without taskId to start another."
-    return refusal("UNSUPPORTED_OPERATION" if dialect.version == "1.0" else "INVALID_PARAMS", message)
+    return a2a_error("UNSUPPORTED_OPERATION" if dialect.version == "1.0" else "INVALID_PARAMS", message)
 
 
 def _resume_answers(message: Message) -> dict[str, Json] | None:
@@ -249,7 +249,7 @@ async def cancel(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
         if error.fault.code is not FaultCode.TASK_ENDED:
             raise
         # Specification 1.0, 3.1.5. 3.3.1 calls a cancel idempotent; a2a-sdk 0.3.26 and 1.3.0 refuse the second one.
-        raise refusal("TASK_NOT_CANCELABLE", "The task has ended and cannot be cancelled.") from error
+        raise a2a_error("TASK_NOT_CANCELABLE", "The task has ended and cannot be cancelled.") from error
     if task.state is TaskState.CANCELLING:
         # A2A has no state for this: what a caller waits for is the end, which comes as soon as the agent has stopped.
         task = await _end_of(call, task)
@@ -301,7 +301,7 @@ async def subscribe(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
     task = await find_task(call, dialect.decode_task_id(params))
     start = _start(call)
     if start is None and task.terminal:
-        raise refusal(
+        raise a2a_error(
             "UNSUPPORTED_OPERATION",
             f"The task has ended; get it, or send the header {REPLAY_HEADER}: 0 to see its events again.",
         )

@@ -8,7 +8,7 @@ from pydantic_core import to_json
 
 from adapters._server.caller import run_headers
 from adapters.a2a.codec.dialect import Dialect
-from adapters.a2a.errors import refusal
+from adapters.a2a.errors import a2a_error
 from adapters.a2a.wire.requests import Push, PushListing
 from canonical import FaultCode, FaultError, Webhook
 from canonical.value import JsonObject
@@ -86,7 +86,7 @@ async def get(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
         if name.config_id in (None, push.config_id):
             return Answer(dialect.encode_push(push), run_headers(task))
     # There is no error of its own: a2a-sdk 1.3.0 answers -32001 for an unknown config, too.
-    raise refusal("TASK_NOT_FOUND", "The task has no such push notification config.")
+    raise a2a_error("TASK_NOT_FOUND", "The task has no such push notification config.")
 
 
 async def list_configs(call: Call, dialect: Dialect, params: JsonObject) -> Answer:

@@ -76,7 +76,7 @@ class Artifact(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TaskSnapshot:
     task_id: str
     context_id: str
     status: Status
@@ -129,7 +129,7 @@ class ArtifactUpdate(msgspec.Struct, frozen=True):
         )
 
 
-Update = Snapshot | StatusUpdate | ArtifactUpdate
+Update = TaskSnapshot | StatusUpdate | ArtifactUpdate
 
 
 def shown_part(part: Part) -> tuple[TextPart | DataPart | FilePart | None, Loss | None]:

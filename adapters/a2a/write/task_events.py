@@ -15,9 +15,9 @@ from adapters.a2a.wire.task import (
     PROTOCOL,
     Artifact,
     ArtifactUpdate,
-    Snapshot,
     Status,
     StatusUpdate,
+    TaskSnapshot,
     Update,
     derived_id,
     is_reply,
@@ -173,8 +173,8 @@ class EventWriter:
         self._saying: dict[str, _Saying] = {}
         self._open: dict[str, InterruptRaised] = {}
 
-    def snapshot(self) -> Snapshot:
-        return Snapshot(
+    def snapshot(self) -> TaskSnapshot:
+        return TaskSnapshot(
             task_id=self.task_id,
             context_id=self.context_id,
             status=self.status,

@@ -42,17 +42,17 @@ class Client(ReattachableClient[HttpClient]):
         self._agent = agent
 
     def start(self, call: Invocation) -> UpstreamRun:
-        return _Run(self._upstream, self._agent, call, is_attached=False)
+        return _Run(self._http, self._agent, call, is_attached=False)
 
     def find(self, call: Invocation) -> UpstreamRun:
-        return _Run(self._upstream, self._agent, call, is_attached=True)
+        return _Run(self._http, self._agent, call, is_attached=True)
 
 
 class _Run(UpstreamRun):
     """A run that is created, resumed or, with `is_attached`, found again."""
 
-    def __init__(self, upstream: HttpClient, agent: str, call: Invocation, *, is_attached: bool) -> None:
-        self._upstream = upstream
+    def __init__(self, http: HttpClient, agent: str, call: Invocation, *, is_attached: bool) -> None:
+        self._http = http
         self._agent = agent
         self._call = call
         self._is_attached = is_attached
@@ -66,7 +66,7 @@ class _Run(UpstreamRun):
 
     async def cancel(self) -> None:
         if self._reader.run_id is not None:
-            await self._upstream.cancel(self._reader.run_id)
+            await self._http.cancel(self._reader.run_id)
 
     async def stages(self) -> AsyncGenerator[Stage]:
         known = self._call.upstream.get("run") if self._is_attached or self._call.answers else None
@@ -82,14 +82,14 @@ class _Run(UpstreamRun):
         reader = self._reader
         path, body = ("/runs", self._create()) if known is None else (run_path(known), self._resume())
         try:
-            async with self._upstream.open_response("POST", path, body) as response:
+            async with self._http.open_response("POST", path, body) as response:
                 if known is None:
                     # Not in the OpenAPI, and sent by SDK 1.0.3: a stream that breaks before its first event leaves an
                     # id to look for.
                     reader.run_id = response.headers.get("run-id")
                 yield self._begin(known)
                 if not is_stream(response):
-                    yield self._snapshot(_run(await self._upstream.json(response)))
+                    yield self._snapshot(_run(await self._http.json(response)))
                     return
                 async with aclosing(FrameStream(response)) as frames:
                     async for frame in frames:
@@ -121,7 +121,7 @@ class _Run(UpstreamRun):
             return False
         with suppress(FaultError):
             # Not by `await_request`: SDK 1.0.3 never clears it.
-            return _run(await self._upstream.get(run_path(run_id))).status != "awaiting"
+            return _run(await self._http.get(run_path(run_id))).status != "awaiting"
         return False
 
     async def _poll(self, known: str | None) -> Stage:
@@ -152,8 +152,8 @@ class _Run(UpstreamRun):
         assert self._reader.run_id is not None
         path = run_path(self._reader.run_id)
         async with in_time(LOOK_TIMEOUT):
-            run = _run(await self._upstream.get(path))
-        answer = await self._upstream.get(f"{path}/events")
+            run = _run(await self._http.get(path))
+        answer = await self._http.get(f"{path}/events")
         listed = answer.get("events") if isinstance(answer, dict) else None
         if not isinstance(listed, list):
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server answered without a list of events")

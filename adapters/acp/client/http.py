@@ -7,7 +7,7 @@ import httpx
 
 from adapters._client.answers import REFUSAL_LIMIT
 from adapters._client.calls import Calls
-from adapters._client.error_response import refusal
+from adapters._client.error_response import response_error
 from adapters._client.status import fault_code
 from adapters._json import validate
 from adapters.acp import wire as w
@@ -44,6 +44,6 @@ class HttpClient(Calls):
         try:
             error = validate(w.Error, await self.json(response, REFUSAL_LIMIT))
         except FaultError:  # a proxy's page, say
-            return refusal(Fault(code=code, message=told), response)
+            return response_error(Fault(code=code, message=told), response)
         details = decode_error(error).details
-        return refusal(Fault(code=code, message=f"{told}: {error.message}", details=details), response)
+        return response_error(Fault(code=code, message=f"{told}: {error.message}", details=details), response)

@@ -67,18 +67,18 @@ class Client(DrivenClient[HttpClient]):
         self._bounds = _Bounds(max_steps, max_seconds, file_limit)
 
     def start(self, call: Invocation) -> UpstreamRun:
-        return _Run(self._upstream, StepReader(asks=self._asks), self._bounds, call)
+        return _Run(self._http, StepReader(asks=self._asks), self._bounds, call)
 
 
 class _Run(UpstreamRun):
     """The steps of a task. Nothing can be cancelled."""
 
-    def __init__(self, upstream: HttpClient, reader: StepReader, bounds: _Bounds, call: Invocation) -> None:
+    def __init__(self, http: HttpClient, reader: StepReader, bounds: _Bounds, call: Invocation) -> None:
         self._reader = reader
         self._bounds = bounds
         self._call = call
         until = asyncio.get_running_loop().time() + bounds.seconds
-        self._task = Task(upstream, reader, until, bounds.file_limit)
+        self._task = Task(http, reader, until, bounds.file_limit)
         self._told: StepEvents | None = None
         """What the last step told."""
 
@@ -161,12 +161,12 @@ class _Run(UpstreamRun):
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
     """The agent of an AIEF server: it is one if it lists tasks. How it is called and described, servers of v2 say;
     `info.upstream_name` tells their own name of it. Raises agent_invalid."""
-    upstream = HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT)
-    listed = await upstream.get("/ap/v1/agent/tasks?current_page=1&page_size=1")
+    client = HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT)
+    listed = await client.get("/ap/v1/agent/tasks?current_page=1&page_size=1")
     if not isinstance(listed, list) and not (isinstance(listed, dict) and isinstance(listed.get("tasks"), list)):
         raise FaultError(FaultCode.AGENT_INVALID, "The server does not list tasks as AIEF does")
     try:
-        told = await upstream.get("/ap/v2/agent/info")
+        told = await client.get("/ap/v2/agent/info")
     except FaultError:
         told = None
     with blaming_the_agent():

@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from adapters._client.answers import REFUSAL_LIMIT, read_answer, read_bytes
 from adapters._client.calls import Calls, Connection
-from adapters._client.error_response import refusal
+from adapters._client.error_response import response_error
 from adapters._client.status import fault_code
 from canonical import Fault, FaultCode, FaultError
 from canonical.value import Json, JsonObject
@@ -58,7 +58,7 @@ class HttpClient(Calls):
         status = response.status_code
         told = f"The agent's server answered {status}"
         words = "" if status in (401, 403) else await _words(response)
-        return refusal(Fault(code=fault_code(status), message=f"{told}: {words}" if words else told), response)
+        return response_error(Fault(code=fault_code(status), message=f"{told}: {words}" if words else told), response)
 
 
 @asynccontextmanager

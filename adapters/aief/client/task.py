@@ -35,10 +35,10 @@ _UNLISTED: Final = "the list of files could not be read"
 
 
 class Task:
-    def __init__(self, upstream: HttpClient, reader: StepReader, until: float, file_limit: int) -> None:
+    def __init__(self, http: HttpClient, reader: StepReader, until: float, file_limit: int) -> None:
         """`until` = when the run must be over, on the loop's clock."""
         self.id = ""
-        self._upstream = upstream
+        self._http = http
         self._reader = reader
         self._until = until
         self._file_limit = file_limit
@@ -57,7 +57,7 @@ class Task:
         return f"{TASKS}/{_segment(self.id)}"
 
     async def create(self, body: JsonObject) -> w.Task:
-        answer = await self._upstream.post(TASKS, body, self._until)
+        answer = await self._http.post(TASKS, body, self._until)
         made = decode_reply(w.Task, answer)
         self.id = made.task_id
         self._known.clear()
@@ -77,13 +77,13 @@ class Task:
 
     async def upload(self, files: Sequence[tuple[str, bytes]]) -> None:
         for name, content in files:
-            answer = await self._upstream.upload(f"{self._path}/artifacts", name, content, self._until)
+            answer = await self._http.upload(f"{self._path}/artifacts", name, content, self._until)
             self._known.add(decode_reply(w.Artifact, answer).artifact_id)
 
     async def step(self, body: JsonObject) -> StepEvents:
         """Have a step done. It is never asked for twice: the first time may have reached the agent."""
         # The answer counts: a GET of the step gives the task's first one on the Python SDK 1.0.2.
-        answer = await self._upstream.post(f"{self._path}/steps", body, self._until)
+        answer = await self._http.post(f"{self._path}/steps", body, self._until)
         with blaming_the_agent():
             return self._reader.read(answer)
 
@@ -109,7 +109,7 @@ class Task:
             self._is_full = True
             return self._reader.note(Feature.ARTIFACT, _TOO_MANY if self._told > MAX_FILES else _TOO_MUCH)
         try:
-            content = await self._upstream.download(
+            content = await self._http.download(
                 f"{self._path}/artifacts/{_segment(artifact.artifact_id)}", self._file_limit, self._until
             )
         except FaultError as error:
@@ -145,7 +145,7 @@ class Task:
         for page in range(1, MAX_PAGES + 1):
             # The Python SDK 1.0.2 ignores both for artifacts, and gives them as a bare array.
             query = f"?current_page={page}&page_size={PAGE_SIZE}"
-            answer = await self._upstream.get(f"{self._path}/{name}{query}", self._until, limit)
+            answer = await self._http.get(f"{self._path}/{name}{query}", self._until, limit)
             items = _items(answer, name)
             new = {str(item.get(key)): kept(item) for item in items if str(item.get(key)) not in found}
             found |= new

@@ -29,7 +29,7 @@ class Client(ReattachableClient[HttpClient]):
         self, url: str, agent: str, *, dialect: Dialect | None = None, **connection: Unpack[Connection]
     ) -> None:
         super().__init__(HttpClient(url, **connection))
-        self._server = Server(self._upstream, agent, dialect)
+        self._server = Server(self._http, agent, dialect)
 
     def start(self, call: Invocation) -> UpstreamRun:
         return Run(self._server, call, is_attached=False)
@@ -43,7 +43,7 @@ class Client(ReattachableClient[HttpClient]):
         """The port of agents with a state of their own (`canonical.agent.Stateful`). Raises unsupported."""
         if await self._server.detect_dialect() != "langgraph":
             raise FaultError(FaultCode.UNSUPPORTED, "The agent's server has no API for the states of threads.")
-        return await update_state(self._upstream, call, removed_ids, as_node)
+        return await update_state(self._http, call, removed_ids, as_node)
 
     # The port of agents that are graphs (`canonical.agent.Introspectable`)
 

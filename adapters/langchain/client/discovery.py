@@ -36,29 +36,29 @@ async def discover(
 ) -> list[AgentInfo]:
     """The agents of a server: the graphs of a LangGraph server, else those of the Agent Protocol.
     `description.upstream_name` tells what it calls them itself."""
-    upstream = HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT)
+    client = HttpClient(url, headers=headers, timeout=10.0, http=http).within(LISTING_LIMIT)
     if dialect != "agent-protocol":
         try:
-            return await _graphs(upstream)
+            return await _graphs(client)
         except FaultError as error:
             if dialect == "langgraph" or status_of(error.fault) not in NOT_THERE:
                 raise
-    return await _agents(upstream)
+    return await _agents(client)
 
 
-async def _graphs(upstream: HttpClient) -> list[AgentInfo]:
+async def _graphs(http: HttpClient) -> list[AgentInfo]:
     # langgraph-api 0.16.7 makes an assistant of each graph, and marks it so.
-    listed = await _pages(upstream, "/assistants/search", {"metadata": {"created_by": "system"}})
-    listed = listed or await _pages(upstream, "/assistants/search", {})
+    listed = await _pages(http, "/assistants/search", {"metadata": {"created_by": "system"}})
+    listed = listed or await _pages(http, "/assistants/search", {})
     with _listing("assistants as LangGraph"):
         found = decode_assistants(listed)
 
-    upstream, gate = upstream.within(SCHEMAS_LIMIT), asyncio.Semaphore(AT_ONCE)
+    http, gate = http.within(SCHEMAS_LIMIT), asyncio.Semaphore(AT_ONCE)
 
     async def add_schemas(called: str, info: AgentInfo) -> AgentInfo:
         try:
             async with gate:
-                schemas = decode_schemas(await upstream.get(f"/assistants/{called}/schemas"))
+                schemas = decode_schemas(await http.get(f"/assistants/{called}/schemas"))
         except FaultError:  # a graph that cannot be drawn can be called all the same
             return info
         return info.replace(schemas=schemas)
@@ -67,16 +67,16 @@ async def _graphs(upstream: HttpClient) -> list[AgentInfo]:
     return [*some, *(info for _, info in found[DESCRIBED:])]
 
 
-async def _agents(upstream: HttpClient) -> list[AgentInfo]:
-    listed = await _pages(upstream, "/agents/search", {})
+async def _agents(http: HttpClient) -> list[AgentInfo]:
+    listed = await _pages(http, "/agents/search", {})
     with _listing("agents as the Agent Protocol"):
         return decode_agents(listed)
 
 
-async def _pages(upstream: HttpClient, path: str, where: JsonObject) -> list[Any]:
+async def _pages(http: HttpClient, path: str, where: JsonObject) -> list[Any]:
     found: list[Any] = []
     while len(found) < MOST:
-        page = await upstream.post(path, {**where, "limit": PAGE, "offset": len(found)})
+        page = await http.post(path, {**where, "limit": PAGE, "offset": len(found)})
         if not isinstance(page, list):
             raise FaultError(FaultCode.AGENT_INVALID, "The server did not answer with a list")
         found += page

@@ -9,7 +9,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from adapters._client.answers import REFUSAL_LIMIT, parse_whole, read_bytes
 from adapters._client.calls import Calls
-from adapters._client.error_response import refusal
+from adapters._client.error_response import response_error
 from adapters.langchain.errors.decode import decode_refusal
 from canonical import FaultCode, FaultError
 from canonical.value import Json
@@ -40,7 +40,7 @@ class HttpClient(Calls):
             answer = await self.json(response, REFUSAL_LIMIT)
         except FaultError:  # a proxy's page, say
             answer = None
-        return refusal(decode_refusal(response.status_code, answer), response)
+        return response_error(decode_refusal(response.status_code, answer), response)
 
 
 def _encode_body(body: Any) -> bytes:

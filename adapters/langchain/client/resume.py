@@ -77,15 +77,13 @@ class ResumableStream:
     """What was heard of a run, over all connections. `ended` = whether the frames have told that nothing more will
     come, `complete` = whether a run that has succeeded was told to its end."""
 
-    def __init__(
-        self, upstream: HttpClient, route: Route, ended: Callable[[], bool], complete: Callable[[], bool]
-    ) -> None:
+    def __init__(self, http: HttpClient, route: Route, ended: Callable[[], bool], complete: Callable[[], bool]) -> None:
         self.route = route
         self.run: w.Run | None = None
         """As it was after the last of its frames, if the server tells."""
         self.missed = False
         """Something may have been said that was not heard."""
-        self._upstream = upstream
+        self._http = http
         self._ended = ended
         self._complete = complete
         self._cursor = _Cursor()
@@ -105,9 +103,9 @@ class ResumableStream:
         """The next connection: to a run that the body creates, or to the one that is known, from where it was left."""
         self._before, self._answered, self._retold = self._cursor.total, False, False
         if body is not None:
-            return self._upstream.open_response("POST", self.route.create, body, streams=True)
+            return self._http.open_response("POST", self.route.create, body, streams=True)
         headers = {"Last-Event-ID": self._cursor.again()}
-        return self._upstream.open_response("GET", self.route.stream, headers=headers, streams=True)
+        return self._http.open_response("GET", self.route.stream, headers=headers, streams=True)
 
     def begin(self, response: httpx.Response) -> None:
         """Raises agent_invalid for an answer that is no stream."""
@@ -170,7 +168,7 @@ class ResumableStream:
     async def _look(self) -> w.Run | None:
         """The run; None where the server does not tell of single runs."""
         try:
-            return decode_reply(w.Run, await self._backoff.insist(partial(self._upstream.get, self.route.run)))
+            return decode_reply(w.Run, await self._backoff.insist(partial(self._http.get, self.route.run)))
         except FaultError as error:
             if status_of(error.fault) in NOT_THERE:
                 return None
@@ -181,7 +179,7 @@ class ResumableStream:
         agent_invalid for what is no object: nobody could tell it from the state."""
         try:
             backoff = Backoff(FIRST_WAIT, LAST_WAIT, MAX_FAILURES)
-            told = await backoff.insist(partial(self._upstream.get, self.route.join))
+            told = await backoff.insist(partial(self._http.get, self.route.join))
         except FaultError as error:
             if status_of(error.fault) in NOT_THERE:
                 return None

@@ -63,14 +63,14 @@ class Run(UpstreamRun):
         if route.run_id is None:
             route.run_id = await self._find_run()
         if route.run_id is not None:
-            await self._server.upstream.post(route.cancel)
+            await self._server.http.post(route.cancel)
 
     async def _find_run(self) -> str | None:
         """The run whose id was not told yet: it is known by the metadata that it was created with."""
         route = self._work.route
         if route.thread_id is None or route.layout == "openapi":
             return None
-        listed = await self._server.upstream.get(route.runs)
+        listed = await self._server.http.get(route.runs)
         for each in listed if isinstance(listed, list) else ():
             run = decode_reply(w.Run, each)
             if (run.metadata or {}).get("gateway_run") == self._call.run_id:
@@ -112,7 +112,7 @@ class Run(UpstreamRun):
         layout: Layout = "langgraph" if dialect == "langgraph" else server.layout or "readme"
         if layout == "readme":
             await server.recognize()
-        await place(server.upstream, work, call, layout)
+        await place(server.http, work, call, layout)
         if any(answer.action == "decline" for answer in call.answers):
             work.notes.append(LossNoted(feature=Feature.QUESTION, how="a refusal to answer is the answer null"))
         base = call.input.checkpoint if work.checkpoint is None else None
@@ -139,7 +139,7 @@ class Run(UpstreamRun):
     def _follow(self) -> ResumableStream:
         work = self._work
         return ResumableStream(
-            self._server.upstream, work.route, lambda: work.reader.has_ended, lambda: work.reader.complete
+            self._server.http, work.route, lambda: work.reader.has_ended, lambda: work.reader.complete
         )
 
     async def _read(self, body: JsonObject | None) -> Stage:
@@ -304,7 +304,7 @@ class Run(UpstreamRun):
         """The state at the end, and the messages where they stand beside it."""
         told = as_object(outcome)
         if outcome is None and self._work.route.thread_id is not None:
-            thread = decode_reply(w.Thread, await self._server.upstream.get(self._work.route.thread))
+            thread = decode_reply(w.Thread, await self._server.http.get(self._work.route.thread))
             return thread.values, thread.messages
         if self._work.route.layout == "langgraph" or "run" not in told:
             return outcome, None
@@ -316,7 +316,7 @@ class Run(UpstreamRun):
         if self._work.route.thread_id is None:
             return
         with suppress(FaultError):
-            state = as_object(await self._server.upstream.get(f"{self._work.route.thread}/state"))
+            state = as_object(await self._server.http.get(f"{self._work.route.thread}/state"))
             with blaming_the_agent():
                 self._work.reader.ask(state.get("interrupts"))
 

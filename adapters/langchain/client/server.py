@@ -20,8 +20,8 @@ from canonical.value import JsonObject
 class Server:
     """With one of its agents."""
 
-    def __init__(self, upstream: HttpClient, agent: str, dialect: Dialect | None) -> None:
-        self.upstream: Final = upstream
+    def __init__(self, http: HttpClient, agent: str, dialect: Dialect | None) -> None:
+        self.http: Final = http
         self.agent: Final = agent
         self.dialect: Dialect | None = dialect
         self.layout: Layout | None = None
@@ -37,7 +37,7 @@ class Server:
         thread_id = call.upstream.get("task")
         if self.layout is None and thread_id is not None:
             try:
-                await self.upstream.get(Route("readme", thread_id, run_id).run)
+                await self.http.get(Route("readme", thread_id, run_id).run)
                 self.layout = "readme"
             except FaultError as error:
                 if status_of(error.fault) not in NOT_THERE:
@@ -48,7 +48,7 @@ class Server:
     async def detect_dialect(self) -> Dialect:
         if self.dialect is None:
             try:
-                await self.upstream.post("/assistants/search", {"limit": 1})
+                await self.http.post("/assistants/search", {"limit": 1})
                 self.dialect = "langgraph"
             except FaultError as error:
                 if status_of(error.fault) not in NOT_THERE:
@@ -62,7 +62,7 @@ class Server:
             return
         path = f"/agents/{quote(self.agent, safe='')}"
         try:
-            async with self.upstream.open_response("GET", path, streams=False) as response:
+            async with self.http.open_response("GET", path, streams=False) as response:
                 self.debugs = "babelgate" in response.headers
         except FaultError as error:  # the run itself tells of it
             if status_of(error.fault) in NOT_THERE:
@@ -73,7 +73,7 @@ class Server:
         if self.shape is not None or self.dialect != "langgraph":
             return
         try:
-            told = decode_schemas(await self.upstream.get(f"/assistants/{self.assistant_id}/schemas"))
+            told = decode_schemas(await self.http.get(f"/assistants/{self.assistant_id}/schemas"))
         except FaultError as error:
             if error.fault.code is FaultCode.AGENT_UNREACHABLE:
                 raise
@@ -88,7 +88,7 @@ class Server:
         if await self.detect_dialect() != "langgraph":
             return None
         try:
-            told = await self.upstream.get(f"/assistants/{self.assistant_id}/{path}")
+            told = await self.http.get(f"/assistants/{self.assistant_id}/{path}")
         except FaultError as error:
             if status_of(error.fault) in (*NOT_THERE, 422):
                 return None

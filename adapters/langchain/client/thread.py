@@ -18,7 +18,7 @@ from canonical.event import LossNoted, StateSaved
 from canonical.feature import Feature
 
 
-async def place(upstream: HttpClient, work: Attempt, call: Invocation, layout: Layout) -> None:
+async def place(http: HttpClient, work: Attempt, call: Invocation, layout: Layout) -> None:
     """Raises agent_invalid."""
     work.route = Route(layout, None)
     if call.answers:
@@ -30,15 +30,15 @@ async def place(upstream: HttpClient, work: Attempt, call: Invocation, layout: L
         return
     known = call.upstream.get("thread")
     if known is not None:
-        work.route.thread_id = await _going_on(upstream, known)
+        work.route.thread_id = await _going_on(http, known)
         if work.route.thread_id is not None:
             work.checkpoint = call.input.checkpoint
             return
         work.notes.append(LossNoted(feature=Feature.HISTORY, how="the agent's server has forgotten the thread"))
-    await _begin(upstream, work, call)
+    await _begin(http, work, call)
 
 
-async def _begin(upstream: HttpClient, work: Attempt, call: Invocation) -> None:
+async def _begin(http: HttpClient, work: Attempt, call: Invocation) -> None:
     """A thread of its own, which is told what was said before."""
     work.history = call.history
     if call.input.checkpoint is not None and work.route.layout == "langgraph":
@@ -48,7 +48,7 @@ async def _begin(upstream: HttpClient, work: Attempt, call: Invocation) -> None:
         work.route.thread_id, work.fresh = str(uuid4()), True
         return
     try:
-        work.route.thread_id = check_id(decode_reply(w.Thread, await upstream.post("/threads", {})).thread_id)
+        work.route.thread_id = check_id(decode_reply(w.Thread, await http.post("/threads", {})).thread_id)
     except FaultError as error:
         if status_of(error.fault) not in NOT_THERE:
             raise
@@ -57,12 +57,12 @@ async def _begin(upstream: HttpClient, work: Attempt, call: Invocation) -> None:
         work.notes.append(LossNoted(feature=Feature.HISTORY, how=how))
 
 
-async def _going_on(upstream: HttpClient, thread_id: str) -> str | None:
+async def _going_on(http: HttpClient, thread_id: str) -> str | None:
     """The thread to go on in; None if the server does not know it any more. One that waits for an answer stays as it
     is, because new input would take its question away: what is new is said to a copy."""
     path = Route("langgraph", thread_id).thread
     try:
-        thread = decode_reply(w.Thread, await upstream.get(path))
+        thread = decode_reply(w.Thread, await http.get(path))
     except FaultError as error:
         if status_of(error.fault) == 404:
             return None
@@ -72,7 +72,7 @@ async def _going_on(upstream: HttpClient, thread_id: str) -> str | None:
     if not waits:
         return thread_id
     try:
-        return check_id(decode_reply(w.Thread, await upstream.post(f"{path}/copy")).thread_id)
+        return check_id(decode_reply(w.Thread, await http.post(f"{path}/copy")).thread_id)
     except FaultError as error:
         if status_of(error.fault) in NOT_THERE:
             return thread_id
@@ -80,7 +80,7 @@ async def _going_on(upstream: HttpClient, thread_id: str) -> str | None:
 
 
 async def update_state(
-    upstream: HttpClient, call: Invocation, removed_ids: Sequence[str], as_node: str | None
+    http: HttpClient, call: Invocation, removed_ids: Sequence[str], as_node: str | None
 ) -> StateSaved:
     """A revision that a caller makes, where the state is kept. Raises unsupported, where it is not known where."""
     thread_id = call.upstream.get("thread")
@@ -91,12 +91,12 @@ async def update_state(
         )
     path = f"{Route('langgraph', thread_id).thread}/state"
     try:
-        await upstream.post(path, encode_update(call, removed_ids, as_node))
+        await http.post(path, encode_update(call, removed_ids, as_node))
     except FaultError as error:
         if status_of(error.fault) in (400, 409, 422):
             raise FaultError(FaultCode.INVALID, error.fault.message) from error
         raise
-    state = as_object(await upstream.get(path))
+    state = as_object(await http.get(path))
     metadata, next_ = as_object(state.get("metadata")), state.get("next")
     step: Any = metadata.get("step")
     return StateSaved(

@@ -58,7 +58,7 @@ def success(command_id: int, result: JsonObject, seq: int = 0, *, camel: bool) -
     }
 
 
-def refusal(command_id: Any, code: str, message: str) -> JsonObject:
+def error_reply(command_id: Any, code: str, message: str) -> JsonObject:
     return {"type": "error", "id": command_id if _is_id(command_id) else None, "error": code, "message": message}
 
 
@@ -98,10 +98,10 @@ class Commands:
                 raise Refused("unknown_command", f"Unknown protocol command: {method[:100]}")
             result, seq = await run(as_object(wire.get("params")))
         except Refused as error:
-            return refusal(command_id, error.code, str(error))
+            return error_reply(command_id, error.code, str(error))
         except FaultError as error:
             code = _CODES.get(error.fault.code, "unknown_error")
-            return refusal(command_id, code, words_of(error.fault))
+            return error_reply(command_id, code, words_of(error.fault))
         return success(command_id, result, seq, camel=self.camel)
 
     # Runs

@@ -26,7 +26,7 @@ from adapters.langchain.codec.subscription import Subscription, get_member, pars
 from adapters.langchain.server.answers import answer
 from adapters.langchain.server.create_run import bad_request
 from adapters.langchain.server.dialect import both, dialect_of
-from adapters.langchain.server.event_commands import Commands, Refused, refusal
+from adapters.langchain.server.event_commands import Commands, Refused, error_reply
 from adapters.langchain.server.parameters import AnyRequest, Connection, owner_of, path_id
 from adapters.langchain.server.stream import stream_response
 from adapters.langchain.write.thread_events import ThreadEvent, ThreadEvents
@@ -95,7 +95,7 @@ class Events:
             return answer(await commands.answer(None if asked is ABSENT else asked, _HELD_BY_CONNECTIONS))
         except Refused as error:
             status = 422 if commands.camel else 400
-            return answer(refusal(as_object(asked).get("id"), error.code, str(error)), status=status)
+            return answer(error_reply(as_object(asked).get("id"), error.code, str(error)), status=status)
 
     async def talk(self, socket: WebSocket[Any, Any, Any]) -> None:
         try:
@@ -226,12 +226,12 @@ class _Talk:
                 }
                 told = await self._commands.answer(command, others)
             except FaultError:
-                told = refusal(None, "invalid_argument", "Protocol commands must be valid JSON.")
+                told = error_reply(None, "invalid_argument", "Protocol commands must be valid JSON.")
             except Refused as error:
-                told = refusal(as_object(command).get("id"), error.code, str(error))
+                told = error_reply(as_object(command).get("id"), error.code, str(error))
             except Exception:  # over HTTP it would be a 500: the conversation goes on
                 log.exception("a command over a WebSocket failed")
-                told = refusal(as_object(command).get("id"), "unknown_error", "The gateway failed to answer this.")
+                told = error_reply(as_object(command).get("id"), "unknown_error", "The gateway failed to answer this.")
             await self._send((await as_bytes(encode(told))).decode())
             for subscription in replays:
                 async with aclosing(self._replay_events(subscription)) as texts:

@@ -51,7 +51,7 @@ class Client(DrivenClient[HttpClient]):
         **connection: Unpack[Connection],
     ) -> None:
         super().__init__(HttpClient(url, **connection))
-        self._server = _Server(self._upstream, agent, api, schema)
+        self._server = _Server(self._http, agent, api, schema)
 
     def start(self, call: Invocation) -> UpstreamRun:
         return _Run(self._server, call)
@@ -61,7 +61,7 @@ class Client(DrivenClient[HttpClient]):
 class _Server:
     """What is known of a server, and found out by the runs that it is asked for."""
 
-    upstream: HttpClient
+    http: HttpClient
     model: str | None
     api: Literal["chat", "responses"] | None
     schema: JsonObject | None
@@ -72,7 +72,7 @@ class _Server:
 
     async def find_model(self) -> str:
         if self.model is None:
-            models = _models(await self.upstream.get("/models"))
+            models = _models(await self.http.get("/models"))
             if not models:
                 raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's server has no models")
             self.model = upstream_name(models[0])
@@ -122,7 +122,7 @@ class _Run(UpstreamRun):
         reader = ResponseReader(structured=self._is_structured)
         try:
             async with (
-                self._server.upstream.open_response("POST", "/responses", body) as response,
+                self._server.http.open_response("POST", "/responses", body) as response,
                 aclosing(FrameStream(response)) as frames,
             ):
                 streams = is_stream(response)
@@ -170,7 +170,7 @@ class _Run(UpstreamRun):
                 return reader.read(await parse_answer(frame.data))
             if response.is_stream_consumed:
                 return None
-            answer = await self._server.upstream.json(response)
+            answer = await self._server.http.json(response)
             return reader.whole(answer) if _is_response(answer) else reader.read(answer)
 
     async def _read_completion(self, *, counts: bool) -> Stage:
@@ -183,13 +183,13 @@ class _Run(UpstreamRun):
         reader = ChatReader(call.run_id, structured=self._is_structured)
         try:
             async with (
-                self._server.upstream.open_response("POST", "/chat/completions", body) as response,
+                self._server.http.open_response("POST", "/chat/completions", body) as response,
                 aclosing(FrameStream(response)) as frames,
             ):
                 yield _note_losses(losses)
                 with self._redacting(), blaming_the_agent():
                     if not is_stream(response):
-                        yield reader.read(await self._server.upstream.json(response))
+                        yield reader.read(await self._server.http.json(response))
                     else:
                         until: float | None = None
                         while (frame := await _next(frames, until)) is not None:
@@ -219,7 +219,7 @@ class _Run(UpstreamRun):
         try:
             yield
         except FaultError as error:
-            raise FaultError.of(self._server.upstream.redact_fault(error.fault)) from error
+            raise FaultError.of(self._server.http.redact_fault(error.fault)) from error
 
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:

@@ -9,7 +9,7 @@ import httpx
 
 from adapters._client.answers import REFUSAL_LIMIT
 from adapters._client.calls import Calls, Connection
-from adapters._client.error_response import refusal
+from adapters._client.error_response import response_error
 from adapters._json import validate
 from adapters.openai import wire as w
 from adapters.openai.errors import decode_refusal, without
@@ -49,7 +49,7 @@ class HttpClient(Calls):
             error = validate(w.ErrorBody, answer).error or validate(w.Error, answer)
         except FaultError:  # a proxy's page, say
             pass
-        return refusal(self.redact_fault(decode_refusal(response.status_code, error)), response)
+        return response_error(self.redact_fault(decode_refusal(response.status_code, error)), response)
 
     def redact_fault(self, fault: Fault) -> Fault:
         """In words that hold nothing of what was sent to be let in."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters._client.error_response import LONGEST, refusal, retry_after
+from adapters._client.error_response import LONGEST, response_error, retry_after
 from canonical import Fault, FaultCode
 
 NOW = 784111777.0
@@ -46,9 +46,9 @@ def test_any_text_is_within_the_bound_or_left_out(value: str) -> None:
 
 def test_the_status_and_the_time_stand_beside_what_else_is_known() -> None:
     fault = Fault(code=FaultCode.AGENT_FAILED, message="No.", details={"said": "no"})
-    plain = refusal(fault, httpx.Response(400)).fault
+    plain = response_error(fault, httpx.Response(400)).fault
     assert (plain.code, plain.message, plain.details) == (fault.code, "No.", {"said": "no", "status": 400})
-    later = refusal(fault, httpx.Response(429, headers={"Retry-After": "3"})).fault
+    later = response_error(fault, httpx.Response(429, headers={"Retry-After": "3"})).fault
     assert later.details == {"said": "no", "status": 429, "retry_after": 3}
-    dated = refusal(fault, httpx.Response(503, headers={"Retry-After": formatdate(usegmt=True)})).fault
+    dated = response_error(fault, httpx.Response(503, headers={"Retry-After": formatdate(usegmt=True)})).fault
     assert dated.details["retry_after"] in (0, 1)

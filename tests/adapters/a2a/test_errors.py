@@ -1,6 +1,6 @@
 import pytest
 
-from adapters.a2a.errors import REASONS, error_object, reason_of, refusal, rest_error, rest_error_0_3
+from adapters.a2a.errors import REASONS, a2a_error, error_object, reason_of, rest_error, rest_error_0_3
 from canonical import Fault, FaultCode
 from tests.adapters.a2a.schema import check
 
@@ -21,7 +21,7 @@ TABLE = {
 @pytest.mark.parametrize("name", TABLE)
 def test_each_error_of_the_specification_has_its_code_status_and_reason(name: str) -> None:
     code, status, rpc = TABLE[name]
-    fault = refusal(name, "No.").fault
+    fault = a2a_error(name, "No.").fault
     assert error_object(fault, "1.0")["code"] == code
     error = check("rest-error", "1.0", rest_error(fault))["error"]
     assert (error["code"], error["status"]) == (status, rpc)
@@ -60,7 +60,7 @@ def test_only_what_is_known_to_be_a_task_is_a_task_that_is_not_found() -> None:
 
 
 def test_a_rest_error_of_0_3_names_its_type_as_the_official_client_knows_it() -> None:
-    assert rest_error_0_3(refusal("TASK_NOT_FOUND", "No.").fault) == {
+    assert rest_error_0_3(a2a_error("TASK_NOT_FOUND", "No.").fault) == {
         "message": "No.",
         "type": "TaskNotFoundError",
         "code": -32001,

@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from adapters._client.answers import LISTING_LIMIT, REFUSAL_LIMIT, read_answer
 from adapters._client.calls import Calls
-from adapters._client.error_response import refusal
+from adapters._client.error_response import response_error
 from adapters._client.status import fault_code
 from adapters._json import validate
 from canonical import AgentInfo, Event, Fault, FaultCode, FaultError, Invocation, TextPart
@@ -50,15 +50,15 @@ class Client:
         timeout: httpx.Timeout | float | None = None,
         http: httpx.AsyncClient | None = None,
     ) -> None:
-        self._upstream = _Upstream(url, headers=headers, timeout=timeout, http=http)
+        self._http = _HttpClient(url, headers=headers, timeout=timeout, http=http)
         self._path = f"/{quote(agent, safe='')}"
 
     async def aclose(self) -> None:
-        await self._upstream.aclose()
+        await self._http.aclose()
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event]:
-        async with self._upstream.request("POST", self._path, _JSON, body=to_json({"text": call.text})) as response:
-            answer = _read(Answer, await self._upstream.json(response))
+        async with self._http.request("POST", self._path, _JSON, body=to_json({"text": call.text})) as response:
+            answer = _read(Answer, await self._http.json(response))
         yield UpstreamBound(protocol="toy", ids={"run": answer.id})
         if answer.text:
             for event in (MessageStarted(), PartAdded(part=TextPart(text=answer.text)), MessageEnded()):
@@ -68,19 +68,19 @@ class Client:
 
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:
-    upstream = _Upstream(url, headers=headers, timeout=10.0, http=http)
+    upstream = _HttpClient(url, headers=headers, timeout=10.0, http=http)
     async with upstream.request("GET", "", _JSON) as response:
         listing = _read(Listing, await upstream.json(response, LISTING_LIMIT))
     return [AgentInfo(name=each.name, description=each.description) for each in listing.agents]
 
 
-class _Upstream(Calls):
+class _HttpClient(Calls):
     async def read_refusal(self, response: httpx.Response) -> FaultError:
         words = f"The agent's server answered {response.status_code}"
         with suppress(FaultError, KeyError, TypeError):
             told = cast("Any", await read_answer(response, REFUSAL_LIMIT))
             words = f"{words}: {told['oops']['words']}"
-        return refusal(Fault(code=fault_code(response.status_code), message=words), response)
+        return response_error(Fault(code=fault_code(response.status_code), message=words), response)
 
 
 def _read(model: type[M], answer: Json) -> M:

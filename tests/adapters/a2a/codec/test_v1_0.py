@@ -12,7 +12,7 @@ from adapters.a2a.codec.dialect import decode_message, timestamp
 from adapters.a2a.codec.v1_0 import Codec
 from adapters.a2a.wire import v1_0 as w
 from adapters.a2a.wire.requests import Push
-from adapters.a2a.wire.task import Snapshot, Status
+from adapters.a2a.wire.task import Status, TaskSnapshot
 from canonical import DataPart, FaultCode, FaultError, Feature, FilePart, Message, TaskState
 from tests.adapters.a2a.schema import check
 from tests.strategies import json_objects, json_values, messages, texts
@@ -171,7 +171,7 @@ def test_a_context_id_that_cannot_be_kept_is_rejected_and_not_replaced() -> None
 
 
 HISTORY = tuple(Message.of(str(n), "user").replace(message_id=str(n)) for n in range(4))
-TASK = Snapshot("t", "c", Status(TaskState.WORKING, 0), (), HISTORY, {})
+TASK = TaskSnapshot("t", "c", Status(TaskState.WORKING, 0), (), HISTORY, {})
 
 
 def test_history_length_is_a_number_of_newest_messages_zero_is_none_and_unset_is_all() -> None:

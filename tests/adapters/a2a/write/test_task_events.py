@@ -9,7 +9,7 @@ from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.codec.v0_3 import Codec as Codec_0_3
 from adapters.a2a.codec.v0_3_rest import Codec as RestCodec
 from adapters.a2a.codec.v1_0 import Codec
-from adapters.a2a.wire.task import Artifact, ArtifactUpdate, Snapshot, StatusUpdate, Update
+from adapters.a2a.wire.task import Artifact, ArtifactUpdate, StatusUpdate, TaskSnapshot, Update
 from adapters.a2a.write.task_events import EventWriter
 from canonical import (
     DataPart,
@@ -199,7 +199,7 @@ def test_the_task_carries_the_ids_of_the_other_sides() -> None:
 # Properties
 
 
-def folded(updates: Sequence[Update], first: Snapshot) -> dict[str, str]:
+def folded(updates: Sequence[Update], first: TaskSnapshot) -> dict[str, str]:
     """What a client has in the end: the text and data of each artifact, pieced together."""
     artifacts: dict[str, list[Part]] = {
         artifact.artifact_id or "": list(artifact.parts) for artifact in first.artifacts
