@@ -7,50 +7,93 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from litestar import Response
-from sse_starlette.sse import EventSourceResponse, SendTimeoutError
+from sse_starlette.sse import EventSourceResponse
 
 from adapters._aside import Turns
 from adapters._client.answers import ANSWER_LIMIT
 from adapters._server.encoding import LargeJson
+from adapters._server.heartbeat import Monitor
 from canonical import FaultCode, FaultError
 
 HEARTBEAT: Final = b": heartbeat\n\n"
-SEND_TIMEOUT: Final = 60.0
-"""Seconds for which a reader may refuse to take one chunk before it is cut off."""
 
 
 class _Source(EventSourceResponse):
+    """The library's response and its headers, sent by one task beside the handler's own. The library has four a stream,
+    in groups, and a cancel scope a chunk: an idle stream of A2A took 70 kB, and takes 52. It would also poll for a
+    stopping uvicorn, for ever, and cut streams at once: the hub ends every reading when the gateway shuts down, so
+    streams end by themselves, with a last frame if they like."""
+
     frames: Any
     """The iterator itself, to close it also where it was never begun."""
 
-    async def _listen_for_exit_signal_with_grace(self) -> None:
-        # The library would poll every half second for a stopping uvicorn, for ever, and cut streams at once. The hub
-        # ends every reading when the gateway shuts down: so streams end by themselves, with a last frame if they like.
-        await asyncio.Event().wait()
-
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        is_within = False
+        del scope
+        sending = _Sending(asyncio.current_task(), send, self.ping_interval or None)
+        leaving = asyncio.get_running_loop().create_task(sending.await_disconnect(receive))
+        sending.monitor.open()
+        try:
+            async with aclosing(self.frames):
+                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                async for data in self.frames:
+                    await sending.send(data)
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except asyncio.CancelledError:
+            # Returning without the end of the body makes the server cut the connection.
+            if not sending.is_over or (sending.task is not None and sending.task.uncancel()):
+                raise
+        finally:
+            sending.close()
+            leaving.cancel()
 
-        async def send_between(message: Any) -> None:
-            """Without the heartbeats that come while a frame is sent in pieces: they would be part of it."""
-            nonlocal is_within
-            body: bytes = message.get("body", b"")
-            if is_within and body == HEARTBEAT:
-                return
-            if body:
-                is_within = not body.endswith(b"\n\n")
-            await send(message)
 
-        async with aclosing(self.frames):
-            try:
-                await super().__call__(scope, receive, send_between)
-            except (
-                SendTimeoutError
-            ):  # nobody reads: returning without the end of the body makes the server cut the connection
-                return
+class _Sending:
+    """What is sent of a stream, until its reader leaves or takes nothing any more."""
+
+    __slots__ = ("_beating", "_is_within", "_send", "is_over", "monitor", "task")
+
+    def __init__(self, task: "asyncio.Task[Any] | None", send: Any, ping: float | None) -> None:
+        self.task = task
+        self.is_over = False
+        """Nobody reads any more."""
+        self.monitor = Monitor(ping, self._beat, self._stop)
+        self._send = send
+        self._is_within = False
+        """A frame is sent in pieces: a heartbeat would be part of it."""
+        self._beating: asyncio.Task[None] | None = None
+
+    async def send(self, data: bytes) -> None:
+        if not data:
+            return
+        self._is_within = not data.endswith(b"\n\n")
+        self.monitor.begin_send()
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        self.monitor.end_send()
+
+    async def await_disconnect(self, receive: Any) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._stop()
+
+    def close(self) -> None:
+        self.monitor.close()
+        if self._beating is not None:
+            self._beating.cancel()
+
+    def _stop(self) -> None:
+        if self.task is not None and not self.is_over:
+            self.is_over = True
+            self.task.cancel()
+
+    def _beat(self) -> None:
+        if not self._is_within and (self._beating is None or self._beating.done()):
+            self._beating = asyncio.get_running_loop().create_task(self._send_heartbeat())
+
+    async def _send_heartbeat(self) -> None:
+        await self._send({"type": "http.response.body", "body": HEARTBEAT, "more_body": True})
 
 
 class EventStream(Response[AsyncIterator[bytes]]):
@@ -69,10 +112,6 @@ class EventStream(Response[AsyncIterator[bytes]]):
             status_code=self.status_code or 200,
             headers={**(headers or {}), **self.headers},
             ping=self.ping or 0,
-            ping_message_factory=cast(
-                "Any", lambda: HEARTBEAT
-            ),  # bytes pass through, though the library says otherwise
-            send_timeout=SEND_TIMEOUT,
         )
         source.frames = self.frames
         return source

@@ -24,12 +24,15 @@ class Connection:
             return await self._reader.readexactly(length)
         return b"".join([piece async for piece in self._chunks()])
 
-    async def first_event(self, path: str, body: bytes, headers: str = "") -> bytes:
-        """The first bytes of a stream's body; the connection is of no use afterwards."""
+    async def read_until(self, path: str, body: bytes, headers: str, wanted: bytes) -> None:
+        """Read a stream until something was said; the connection is of no use afterwards."""
         self._send(path, body, headers)
         if await self._head(path) is not None:
             raise SystemExit(f"{path}: not a stream")
-        return await anext(self._chunks())
+        async for piece in self._chunks():
+            if wanted in piece:
+                return
+        raise SystemExit(f"{path}: the stream ended before {wanted.decode()}")
 
     def close(self) -> None:
         self._writer.close()

@@ -10,10 +10,10 @@ Job = Callable[[Connection, int], Awaitable[None]]
 """(connection, its number among the jobs)"""
 
 TOKENS: Final = " ".join(f"token{number:03}" for number in range(200))
-_A2A: Final = "A2A-Version: 1.0\r\n"
+A2A: Final = "A2A-Version: 1.0\r\n"
 
 
-def _json(value: Any) -> bytes:
+def encode(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
@@ -26,7 +26,7 @@ def posted(path: str, body: Callable[[int], Any], wanted: bytes, headers: str = 
     """One POST, whose answer holds `wanted`; a stream is read to its end."""
 
     async def job(connection: Connection, number: int) -> None:
-        _expect(await connection.post(path, _json(body(number)), headers), wanted, path)
+        _expect(await connection.post(path, encode(body(number)), headers), wanted, path)
 
     return job
 
@@ -43,7 +43,7 @@ def a2a_message(method: str, text: str = "Hello") -> Callable[[int], Any]:
 
 
 def a2a_1_0(path: str = "/a2a/echo") -> Job:
-    return posted(path, a2a_message("SendMessage"), b"TASK_STATE_COMPLETED", _A2A)
+    return posted(path, a2a_message("SendMessage"), b"TASK_STATE_COMPLETED", A2A)
 
 
 def a2a_0_3(path: str = "/a2a/echo") -> Job:
@@ -52,17 +52,21 @@ def a2a_0_3(path: str = "/a2a/echo") -> Job:
 
 def a2a_stream(path: str = "/a2a/stream", method: str = "SendStreamingMessage") -> Job:
     """An agent that says what it is told, word by word."""
-    headers = _A2A if method[0].isupper() else ""
+    headers = A2A if method[0].isupper() else ""
     return posted(path, a2a_message(method, TOKENS), b"token199", headers)
 
 
 def acp(path: str = "/acp/runs", agent: str = "echo") -> Job:
-    said = {"agent_name": agent, "input": [{"role": "user", "parts": [{"content": "Hello"}]}]}
+    said = acp_run(agent)
     return posted(path, lambda _: said, b'"completed"')
 
 
+def acp_run(agent: str, text: str = "Hello") -> Mapping[str, Any]:
+    return {"agent_name": agent, "input": [{"role": "user", "parts": [{"content": text}]}]}
+
+
 def acp_stream(path: str = "/acp/runs", agent: str = "stream") -> Job:
-    said = {"agent_name": agent, "mode": "stream", "input": [{"role": "user", "parts": [{"content": TOKENS}]}]}
+    said = {**acp_run(agent, TOKENS), "mode": "stream"}
     return posted(path, lambda _: said, b"run.completed")
 
 
@@ -77,7 +81,7 @@ def aief(tasks: str = "/agent/echo/ap/v1/agent/tasks") -> Job:
 
 
 def langgraph_wait(assistant: str = "echo") -> Job:
-    return posted("/runs/wait", lambda _: _run(assistant, "Hello"), b"Hello")
+    return posted("/runs/wait", lambda _: langgraph_run(assistant, "Hello"), b"Hello")
 
 
 def langgraph_thread(assistant: str = "echo") -> Job:
@@ -86,22 +90,22 @@ def langgraph_thread(assistant: str = "echo") -> Job:
     async def job(connection: Connection, number: int) -> None:
         thread = json.loads(await connection.post("/threads", b"{}"))["thread_id"]
         path = f"/threads/{thread}/runs/wait"
-        _expect(await connection.post(path, _json(_run(assistant, "Hello"))), b"Hello", path)
+        _expect(await connection.post(path, encode(langgraph_run(assistant, "Hello"))), b"Hello", path)
 
     return job
 
 
 def langgraph_stream(assistant: str = "stream") -> Job:
-    run = {**_run(assistant, TOKENS), "stream_mode": ["messages-tuple"]}
+    run = {**langgraph_run(assistant, TOKENS), "stream_mode": ["messages-tuple"]}
     return posted("/runs/stream", lambda _: run, b"token199")
 
 
-def _run(assistant: str, text: str) -> Mapping[str, Any]:
+def langgraph_run(assistant: str, text: str = "Hello") -> Mapping[str, Any]:
     return {"assistant_id": assistant, "input": {"messages": [{"role": "user", "content": text}]}}
 
 
 def bare() -> Job:
-    said = {"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": "Hello"}]}]}
+    said = acp_run("echo")
     return posted("/", lambda _: said, b"input")
 
 

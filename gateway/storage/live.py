@@ -88,15 +88,17 @@ class Channels:
     def __init__(self, ring: int = 512, idle: int = 256) -> None:
         self._ring = ring
         self._idle = idle
+        self._most = 2 * idle
+        """Channels at which some are looked for that can go."""
         self._channels: OrderedDict[int, Channel] = OrderedDict()
         self._closed = False
 
     def get(self, pk: int) -> Channel:
         channel = self._channels.get(pk)
         if channel is None:
+            self._evict()  # before there is a new one, which nobody reads as yet: it would go
             channel = self._channels[pk] = Channel(self._ring)
             channel.closed = self._closed
-            self._evict()
         else:
             self._channels.move_to_end(pk)
         return channel
@@ -116,8 +118,10 @@ class Channels:
 
     def _evict(self) -> None:
         """Now and then, drop the least recently used channels that nobody reads and nothing runs on."""
-        if len(self._channels) < 2 * self._idle:
+        if len(self._channels) < self._most:
             return
         surplus = len(self._channels) - self._idle
         for pk in [pk for pk, channel in self._channels.items() if not (channel.readers or channel.pinned)][:surplus]:
             del self._channels[pk]
+        # Where most are in use, all of them are not looked at again for each new one.
+        self._most = max(2 * self._idle, len(self._channels) + self._idle)

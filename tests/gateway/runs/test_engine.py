@@ -10,6 +10,7 @@ from canonical import (
     Event,
     FaultCode,
     Invocation,
+    Receipt,
     RunReason,
     RunStatus,
     Scope,
@@ -281,3 +282,24 @@ async def test_nothing_may_be_said_after_the_end(hubs: House) -> None:
     (await agent.called()).say(RunEnded()).say("more").end()
     task = await ends(hub, receipt)
     assert task.fault is not None and task.fault.code is FaultCode.AGENT_INVALID
+
+
+async def test_more_threads_are_followed_at_once_than_channels_are_kept_for(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipts = [await submit(hub, "a", str(number)) for number in range(530)]
+    going = [await agent.called() for _ in receipts]
+
+    async def hear(receipt: Receipt) -> None:
+        await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
+
+    async with asyncio.TaskGroup() as readers:
+        for receipt in receipts:
+            readers.create_task(hear(receipt))
+        await asyncio.sleep(0)
+        for each in going:
+            each.open("a word")
+    for each in going:
+        each.end()
+    for receipt in receipts:
+        await ends(hub, receipt)

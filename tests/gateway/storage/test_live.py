@@ -128,3 +128,22 @@ def test_a_closed_channel_makes_room_for_another() -> None:
     assert gone.closed
     assert not channels.get(1).closed
     channels.close(2)  # nobody ever read it
+
+
+def test_a_new_channel_stays_also_where_all_others_are_in_use() -> None:
+    channels = Channels(idle=4)
+    used = [channels.get(pk) for pk in range(1, 8)]
+    for pk, channel in enumerate(used, 1):
+        assert channels.get(pk) is channel
+        channel.readers += 1
+    for pk in range(8, 30):
+        channel = channels.get(pk)
+        assert channels.get(pk) is channel, f"the channel of thread {pk} went before anybody could read it"
+        channel.readers += 1
+        used.append(channel)
+    assert [channels.get(pk) for pk in range(1, 30)] == used
+    for channel in used:
+        channel.readers -= 1
+    for pk in range(30, 80):
+        channels.get(pk)
+    assert channels.get(1) is not used[0], "a channel that nobody reads is kept"

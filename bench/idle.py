@@ -1,0 +1,80 @@
+"""What an idle stream costs: the memory of the gateway's process for each stream of an agent that has said one word and
+goes on thinking.
+
+    .venv/bin/python -m bench.idle [--streams 1000] [--only A2A]
+"""
+
+import argparse
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any
+
+from bench import server, work
+from bench.client import Connection
+from bench.server import Server
+
+Request = tuple[str, bytes, str]
+"""Path, body, headers."""
+
+STREAMS: Mapping[str, Request] = {
+    "A2A 1.0": ("/a2a/think", work.encode(work.a2a_message("SendStreamingMessage")(1)), work.A2A),
+    "ACP": ("/acp/runs", work.encode({**work.acp_run("think"), "mode": "stream"}), ""),
+    "LangGraph": ("/runs/stream", work.encode({**work.langgraph_run("think"), "stream_mode": ["messages-tuple"]}), ""),
+}
+
+
+async def think(text: str) -> AsyncGenerator[str]:
+    yield "Well…"
+    await asyncio.Event().wait()
+
+
+async def open_streams(port: int, request: Request, count: int) -> list[Connection]:
+    """Until each has had its first event and the word of its agent."""
+    connections: list[Connection] = []
+
+    async def open_one() -> None:
+        connection = await Connection.open(port)
+        connections.append(connection)
+        await connection.read_until(*request, "Well…".encode())
+
+    for begun in range(0, count, 50):
+        await asyncio.gather(*(open_one() for _ in range(begun, min(count, begun + 50))))
+    return connections
+
+
+def resident(target: Server) -> int:
+    """Bytes."""
+    return int(Path(f"/proc/{target.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+async def measure(target: Server, request: Request, count: int) -> float:
+    """Bytes a stream, after as many have been opened and closed before, so that what is kept of them is there."""
+    for connection in await open_streams(target.port, request, 100):
+        connection.close()
+    before = resident(target)
+    connections = await open_streams(target.port, request, count)
+    used = resident(target) - before
+    for connection in connections:
+        connection.close()
+    return used / count
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--streams", type=int, default=1000)
+    parser.add_argument("--only", default="", help="protocols whose name holds this")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, request in STREAMS.items():
+            if options.only not in name:
+                continue
+            with server.running(server.gateway("think=bench.idle:think"), Path(folder, name)) as gateway:
+                used: Any = asyncio.run(measure(gateway, request, options.streams))
+            print(f"{name:12}{used / 1024:>8.1f} KiB a stream", flush=True)
+
+
+if __name__ == "__main__":
+    main()
