@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Final
 from uuid import uuid4
 
-from conformance.across.driver import Broken, Driver, Live, Told, check_stream, decode_base64, read_success
+from conformance.across.driver import Broken, Driver, Live, Observation, check_stream, decode_base64, read_success
 from conformance.across.model import File, Handle, Input, Meaning, Question
 from conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
 from conformance.wire.http import Stream
@@ -77,7 +77,7 @@ class _A2A(Driver):
         about = {"method": "POST", "url": self.place.of(agent), "sends": None, "receives": None}
         return {**about, "body": body, "headers": headers}
 
-    async def _call(self, agent: str, operation: str, params: Any) -> Told:
+    async def _call(self, agent: str, operation: str, params: Any) -> Observation:
         exchange = await self.wire.request(**self._request(agent, operation, params))
         answer = read_success(exchange)
         _check_error(answer, exchange)
@@ -87,17 +87,17 @@ class _A2A(Driver):
             return _read_task(agent, told or result, exchange)
         return _read_task(agent, _task_of(told), exchange)
 
-    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Told:
+    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
         message = self._message(list(self._parts(said)), contextId=after.thread if after else "")
         return await self._call(agent, "send", {"message": message, "configuration": {**self.configuration}})
 
-    async def look(self, handle: Handle) -> Told:
+    async def look(self, handle: Handle) -> Observation:
         return await self._call(handle.agent, "get", {"id": handle.task})
 
     async def cancel(self, handle: Handle) -> None:
         await self._call(handle.agent, "cancel", {"id": handle.task})
 
-    async def answer_once(self, asked: Told, answer: Any) -> Told:
+    async def answer_once(self, asked: Observation, answer: Any) -> Observation:
         """One answer is said as it is; of several, each names its question."""
         questions = asked.meaning.questions
         if len(questions) > 1:
@@ -207,7 +207,7 @@ class _Live(Live):
             artifacts = [*artifacts[:at], piece, *artifacts[at + 1 :]]
         self._task["artifacts"] = artifacts
 
-    def read_so_far(self) -> Told:
+    def read_so_far(self) -> Observation:
         return _read_task(self.agent, self._task, self.stream.exchange)
 
 
@@ -240,7 +240,7 @@ def _state(task: Any) -> str:
     return _STATES.get(told.removeprefix("TASK_STATE_").upper().replace("-", "_"), told)
 
 
-def _read_task(agent: str, task: Any, exchange: Exchange) -> Told:
+def _read_task(agent: str, task: Any, exchange: Exchange) -> Observation:
     state = _state(task)
     said = as_list(dig(task, "status", "message", "parts"))
     texts, data, files = list[str](), list[Any](), list[File]()
@@ -265,7 +265,7 @@ def _read_task(agent: str, task: Any, exchange: Exchange) -> Told:
         tuple(_questions(said)) if state == "asks" else (),
         "".join(str(dig(each, "text") or "") for each in said) if state == "failed" else "",
     )
-    return Told(meaning, Handle(agent, str(dig(task, "contextId") or ""), str(dig(task, "id") or "")), exchange)
+    return Observation(meaning, Handle(agent, str(dig(task, "contextId") or ""), str(dig(task, "id") or "")), exchange)
 
 
 def _value(part: Any, name: str, exchange: Exchange) -> tuple[str, Any]:

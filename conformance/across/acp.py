@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
-from conformance.across.driver import Driver, Live, Told, check_stream, decode_base64, read_success
+from conformance.across.driver import Driver, Live, Observation, check_stream, decode_base64, read_success
 from conformance.across.model import File, Handle, Input, Meaning, Question
 from conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig, parse_json
 from conformance.wire.http import Stream
@@ -38,16 +38,16 @@ class Acp(Driver):
     async def _ask(self, method: str, *path: str, body: Any = None) -> Exchange:
         return await self.wire.request(method, self._url(*path), sends=None, receives=None, body=body)
 
-    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Told:
+    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
         return self._read_run(agent, await self._ask("POST", "runs", body=self._body(agent, said, after, "sync")))
 
-    async def look(self, handle: Handle) -> Told:
+    async def look(self, handle: Handle) -> Observation:
         return self._read_run(handle.agent, await self._ask("GET", "runs", handle.task))
 
     async def cancel(self, handle: Handle) -> None:
         read_success(await self._ask("POST", "runs", handle.task, "cancel"))
 
-    async def answer_once(self, asked: Told, answer: Any) -> Told:
+    async def answer_once(self, asked: Observation, answer: Any) -> Observation:
         """One question is open at a time."""
         said = Input(answer) if isinstance(answer, str) else Input("", data=answer)
         resume = {"type": "message", "message": _message(said)}
@@ -63,7 +63,7 @@ class Acp(Driver):
             check_stream(stream.exchange)
             yield _Live(stream, agent)
 
-    def _read_run(self, agent: str, exchange: Exchange) -> Told:
+    def _read_run(self, agent: str, exchange: Exchange) -> Observation:
         return _read_run(agent, read_success(exchange), exchange)
 
 
@@ -90,7 +90,7 @@ class _Live(Live):
             case _:
                 pass
 
-    def read_so_far(self) -> Told:
+    def read_so_far(self) -> Observation:
         """What was said in messages, and not what the last event repeats of it."""
         output = [*self._done, {"parts": self._open}] if self._open else self._done
         return _read_run(self.agent, {**(as_object(self._run) or {}), "output": output}, self.stream.exchange)
@@ -116,7 +116,7 @@ def _parts(said: Input) -> Iterator[Mapping[str, Any]]:
         yield {"name": file.name, "content_type": kind, "content": content, "content_encoding": "base64"}
 
 
-def _read_run(agent: str, run: Any, exchange: Exchange) -> Told:
+def _read_run(agent: str, run: Any, exchange: Exchange) -> Observation:
     texts, data, files = list[str](), list[Any](), list[File]()
     for message in as_list(dig(run, "output")):
         parts = [each for each in as_list(dig(message, "parts")) if not _is_aside(each)]
@@ -132,7 +132,9 @@ def _read_run(agent: str, run: Any, exchange: Exchange) -> Told:
         (_question(dig(run, "await_request")),) if state == "asks" else (),
         str(dig(run, "error", "message") or ""),
     )
-    return Told(meaning, Handle(agent, str(dig(run, "session_id") or ""), str(dig(run, "run_id") or "")), exchange)
+    return Observation(
+        meaning, Handle(agent, str(dig(run, "session_id") or ""), str(dig(run, "run_id") or "")), exchange
+    )
 
 
 def _is_aside(part: Any) -> bool:

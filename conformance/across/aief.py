@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote
 from uuid import uuid4
 
-from conformance.across.driver import Broken, Driver, Told, read_success
+from conformance.across.driver import Broken, Driver, Observation, read_success
 from conformance.across.model import File, Handle, Input, Meaning, Question
 from conformance.wire.exchange import Exchange, NotJson, as_list, dig, parse_json
 
@@ -26,7 +26,7 @@ class Aief(Driver):
         url = self._url(agent, *path) + query
         return await self.wire.request(method, url, sends=None, receives=None, body=body)
 
-    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Told:
+    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
         if after is None:
             made = read_success(await self._ask(agent, "POST", body=_body(said)))
             thread, body = str(dig(made, "task_id")), {}
@@ -45,18 +45,18 @@ class Aief(Driver):
         url = self._url(agent, thread, "artifacts")
         read_success(await self.wire.request("POST", url, sends=None, receives=None, content=content, headers=headers))
 
-    async def _work(self, agent: str, thread: str, body: Any) -> Told:
+    async def _work(self, agent: str, thread: str, body: Any) -> Observation:
         """Steps, up to one that asks or is the last."""
         steps: list[Any] = []
         for _ in range(_STEPS):
             exchange = await self._ask(agent, "POST", thread, "steps", body=body)
             steps.append(read_success(exchange))
             if _state(steps[-1]) != "working":
-                return Told(await self._meaning(agent, thread, steps), Handle(agent, thread), exchange)
+                return Observation(await self._meaning(agent, thread, steps), Handle(agent, thread), exchange)
             body = {}
         raise Broken(f"no last step among {_STEPS}")
 
-    async def look(self, handle: Handle) -> Told:
+    async def look(self, handle: Handle) -> Observation:
         """A task may be several of the server's, one after the other."""
         exchange = await self._ask(handle.agent, "GET", handle.thread, "steps", query=f"?page_size={_PAGE}")
         listed = read_success(exchange)
@@ -70,9 +70,9 @@ class Aief(Driver):
             raise Broken("no step of the run", exchange)
         for step in ours[-1:]:  # what is lost is told of a step that is asked for
             await self._ask(handle.agent, "GET", handle.thread, "steps", str(dig(step, "step_id")))
-        return Told(await self._meaning(handle.agent, handle.thread, ours), handle, exchange)
+        return Observation(await self._meaning(handle.agent, handle.thread, ours), handle, exchange)
 
-    async def answer_once(self, asked: Told, answer: Any) -> Told:
+    async def answer_once(self, asked: Observation, answer: Any) -> Observation:
         """One question is answered at a time, and a step tells what is new."""
         body = {"input": answer} if isinstance(answer, str) else {"additional_input": answer}
         told = await self._work(asked.handle.agent, asked.handle.thread, body)

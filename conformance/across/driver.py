@@ -37,7 +37,7 @@ class Broken(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Observation:
     meaning: Meaning
     handle: Handle
     exchange: Exchange | None = None
@@ -68,7 +68,7 @@ class Live(ABC):
     def read(self, frame: Frame) -> None: ...
 
     @abstractmethod
-    def read_so_far(self) -> Told: ...
+    def read_so_far(self) -> Observation: ...
 
     async def next(self) -> bool:
         frame = await self.stream.next()
@@ -80,15 +80,15 @@ class Live(ABC):
             raise Broken(f"an event is no JSON ({error})", self.stream.exchange) from None
         return True
 
-    async def rest(self) -> Told:
+    async def rest(self) -> Observation:
         while await self.next():
             pass
         return self.now()
 
-    def now(self) -> Told:
+    def now(self) -> Observation:
         """What it has told so far, with the states in their order."""
         told = self.read_so_far()
-        return Told(replace(told.meaning, states=tuple(self.states)), told.handle, self.stream.exchange)
+        return Observation(replace(told.meaning, states=tuple(self.states)), told.handle, self.stream.exchange)
 
     def at(self, state: str) -> None:
         """A state was told. That nothing is done yet is no news: not every protocol says so."""
@@ -108,18 +108,18 @@ class Driver(ABC):
         self.place = place
 
     @abstractmethod
-    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Told:
+    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
         """A run that is waited for; `after`: of the same conversation."""
 
     @abstractmethod
-    async def look(self, handle: Handle) -> Told:
+    async def look(self, handle: Handle) -> Observation:
         """The run as it is."""
 
     @abstractmethod
-    async def answer_once(self, asked: Told, answer: Any) -> Told:
+    async def answer_once(self, asked: Observation, answer: Any) -> Observation:
         """To the questions that are open, or the first of them."""
 
-    async def answer(self, asked: Told, answer: Any) -> Told:
+    async def answer(self, asked: Observation, answer: Any) -> Observation:
         """The same answer to each question that is open, or that follows from an answer."""
         told = asked
         for _ in range(_QUESTIONS):
@@ -128,7 +128,7 @@ class Driver(ABC):
             told = await self.answer_once(told, answer)
         return told
 
-    async def fetch_files(self, told: Told) -> Told:
+    async def fetch_files(self, told: Observation) -> Observation:
         """Those of the server's own, of which it has told the URLs alone; a URL of elsewhere is what such a file is.
         Raises Broken."""
         files = [await self._fetch(file) if file.url else file for file in told.meaning.files]
@@ -148,14 +148,14 @@ class Driver(ABC):
     async def cancel(self, handle: Handle) -> None:
         raise Broken(self.lacks["cancel"])
 
-    async def tell(self, agent: str, said: Input) -> Told:
+    async def tell(self, agent: str, said: Input) -> Observation:
         """All that is told of a run, by a stream where the protocol has streams."""
         if "stream" in self.lacks:
             return await self.send(agent, said)
         async with self.stream(agent, said) as live:
             return await live.rest()
 
-    async def wait_for_end(self, handle: Handle) -> Told:
+    async def wait_for_end(self, handle: Handle) -> Observation:
         """The run once it has ended or asks. Raises Broken if it does not within the time that an answer may take."""
         deadline = time.monotonic() + self.wire.timeout
         while True:

@@ -10,7 +10,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
-from conformance.across.driver import LOOK_EVERY, Broken, Driver, Live, Told, check_stream, decode_base64, read_success
+from conformance.across.driver import (
+    LOOK_EVERY,
+    Broken,
+    Driver,
+    Live,
+    Observation,
+    check_stream,
+    decode_base64,
+    read_success,
+)
 from conformance.across.model import File, Handle, Input, Meaning, Question
 from conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
 from conformance.wire.http import Stream
@@ -27,7 +36,7 @@ _STATES: Final = {
 
 
 @dataclass
-class Said:
+class MessageContents:
     """What messages of the agent say, whole or in pieces, and what stands beside them."""
 
     by_message: dict[str, str] = field(default_factory=dict[str, str])
@@ -104,11 +113,11 @@ class Threads(Driver):
         made = read_success(await self._ask("POST", self._url("threads"), {}))
         return Handle(agent, thread=str(dig(made, "thread_id")))
 
-    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Told:
+    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
         handle = await self._thread(agent, after)
         return await self._wait(handle, self._body(handle, said))
 
-    async def _wait(self, handle: Handle, body: Any) -> Told:
+    async def _wait(self, handle: Handle, body: Any) -> Observation:
         exchange = await self._ask("POST", self._runs(handle, "wait"), body)
         ending = await self._with_messages(handle, read_success(exchange))
         handle = Handle(handle.agent, handle.thread)
@@ -116,7 +125,7 @@ class Threads(Driver):
         handle = replace(handle, run=str(dig(run, "run_id")))
         # Headers go before a run that is waited for has ended: what it lost is told to who joins it afterwards.
         await self._ask("GET", self._run(handle, self.path_of_end))
-        return Told(self._meaning(str(dig(run, "status")), ending), handle, exchange)
+        return Observation(self._meaning(str(dig(run, "status")), ending), handle, exchange)
 
     async def _find_run(self, handle: Handle) -> Any:
         """The run, or the newest one of the thread, or of the task if the server tells tasks."""
@@ -127,12 +136,12 @@ class Threads(Driver):
             raise Broken("no run on the thread", exchange)
         return max(runs, key=lambda run: str(dig(run, "created_at")))
 
-    async def look(self, handle: Handle) -> Told:
+    async def look(self, handle: Handle) -> Observation:
         run = await self._find_run(handle)
         handle = replace(handle, run=str(dig(run, "run_id")))
         exchange = await self._ask("GET", self._run(handle, self.path_of_end))
         ending = await self._with_messages(handle, read_success(exchange))
-        return Told(self._meaning(str(dig(run, "status")), ending), handle, exchange)
+        return Observation(self._meaning(str(dig(run, "status")), ending), handle, exchange)
 
     async def _with_messages(self, handle: Handle, ending: Any) -> Any:
         """A run that failed ends with its error alone. What was said until then is in the state of the thread."""
@@ -141,7 +150,7 @@ class Threads(Driver):
         state = read_success(await self._ask("GET", self._url("threads", handle.thread, "state")))
         return {**(as_object(dig(state, "values")) or {}), **ending}
 
-    async def answer_once(self, asked: Told, answer: Any) -> Told:
+    async def answer_once(self, asked: Observation, answer: Any) -> Observation:
         """One answer is bare; of several, each names its question."""
         questions = asked.meaning.questions
         resume = {each.id: answer for each in questions} if len(questions) > 1 else answer
@@ -160,11 +169,11 @@ class Threads(Driver):
             check_stream(stream.exchange)
             yield _Live(stream, self, handle)
 
-    async def tell(self, agent: str, said: Input) -> Told:
+    async def tell(self, agent: str, said: Input) -> Observation:
         async with self.stream(agent, said) as live:
             return await self._with_end(await live.rest())
 
-    async def _with_end(self, told: Told) -> Told:
+    async def _with_end(self, told: Observation) -> Observation:
         """A stream does not say how its run has ended: its client asks then."""
         status = str(dig(await self._find_run(told.handle), "status"))
         deadline = time.monotonic() + self.wire.timeout
@@ -173,12 +182,12 @@ class Threads(Driver):
             status = str(dig(await self._find_run(told.handle), "status"))
         state = "asks" if told.meaning.questions else _STATES.get(status, status)
         states = (*(told.meaning.states or ()), state)
-        return Told(replace(told.meaning, state=state, states=states), told.handle, told.exchange)
+        return Observation(replace(told.meaning, state=state, states=states), told.handle, told.exchange)
 
     def _meaning(self, status: str, ending: Any) -> Meaning:
         """Of a run by its status and what it ended with, or of one that is at work."""
         members, messages = self._values(ending)
-        said = Said()
+        said = MessageContents()
         for message in self._answers(messages):
             said.add(message)
         questions = tuple(map(question_of, as_list(dig(ending, "__interrupt__"))))
@@ -210,7 +219,7 @@ class _Live(Live):
         self._driver = driver
         self._handle = handle
         self._run = ""
-        self._said = Said()
+        self._said = MessageContents()
         self._values: Any = None
         self._error = ""
 
@@ -235,7 +244,7 @@ class _Live(Live):
             case _:
                 pass
 
-    def read_so_far(self) -> Told:
+    def read_so_far(self) -> Observation:
         questions = tuple(map(question_of, as_list(dig(self._values, "__interrupt__"))))
         meaning = Meaning(
             "working",
@@ -245,7 +254,7 @@ class _Live(Live):
             questions,
             self._error,
         )
-        return Told(meaning, Handle(self.agent, self._handle.thread, run=self._run))
+        return Observation(meaning, Handle(self.agent, self._handle.thread, run=self._run))
 
 
 class LangGraph(Threads):

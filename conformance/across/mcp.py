@@ -3,7 +3,7 @@
 import itertools
 from typing import Any, ClassVar, Final
 
-from conformance.across.driver import Broken, Driver, Told, decode_base64
+from conformance.across.driver import Broken, Driver, Observation, decode_base64
 from conformance.across.model import File, Handle, Input, Meaning
 from conformance.protocols.mcp.target import HELLO, VERSION, Reply, Session
 from conformance.wire.exchange import Exchange, NotJson, as_list, as_object, dig, parse_json
@@ -42,11 +42,11 @@ class Mcp(Driver):
         await session.tell("notifications/initialized")
         return session
 
-    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Told:
+    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
         session = await self._enter()
         name, tool = await self._tool(session, agent or self.place.agent)
         reply = await session.ask("tools/call", {"name": name, "arguments": _arguments(tool, said)})
-        return Told(_read_result(reply), Handle(agent), reply.exchange)
+        return Observation(_read_result(reply), Handle(agent), reply.exchange)
 
     async def _tool(self, session: Session, name: str) -> tuple[str, Any]:
         """The tool of a name, or the first. Raises Broken."""
@@ -58,10 +58,10 @@ class Mcp(Driver):
             raise Broken(f"no tool is called {name}" if name else "there are no tools")
         return name, self._tools[name]
 
-    async def look(self, handle: Handle) -> Told:
+    async def look(self, handle: Handle) -> Observation:
         raise Broken(self.lacks["look"])
 
-    async def answer_once(self, asked: Told, answer: Any) -> Told:
+    async def answer_once(self, asked: Observation, answer: Any) -> Observation:
         raise Broken(_ASKS)
 
 

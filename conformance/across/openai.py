@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote
 from uuid import uuid4
 
-from conformance.across.driver import Broken, Driver, Live, Told, check_stream, read_success
+from conformance.across.driver import Broken, Driver, Live, Observation, check_stream, read_success
 from conformance.across.model import Handle, Input, Meaning
 from conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
 from conformance.wire.http import Stream
@@ -44,7 +44,7 @@ class _OpenAi(Driver):
                 check_stream(stream.exchange)
             yield stream
 
-    async def answer_once(self, asked: Told, answer: Any) -> Told:
+    async def answer_once(self, asked: Observation, answer: Any) -> Observation:
         raise Broken(_ASKS)
 
 
@@ -68,22 +68,22 @@ class Chat(_OpenAi):
     def _body(self, agent: str, messages: Sequence[Any]) -> dict[str, Any]:
         return {"model": self._model(agent), "messages": list(messages)}
 
-    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Told:
+    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
         before = self._turns[after.thread] if after is not None else ()
         messages = (*before, {"role": "user", "content": _text_of(said)})
         exchange = await self._post(self._body(agent, messages))
         handle = Handle(agent, after.thread if after is not None else uuid4().hex)
         if error := _failure(exchange):
-            return Told(Meaning("failed", error=error), handle, exchange)
+            return Observation(Meaning("failed", error=error), handle, exchange)
         choice = dig(read_success(exchange), "choices", 0)
         if as_object(dig(choice, "message")) is None:
             raise Broken("an answer without a message", exchange)
         content = dig(choice, "message", "content")
         texts = (content,) if isinstance(content, str) and content else ()
         self._turns[handle.thread] = (*messages, {"role": "assistant", "content": content})
-        return Told(Meaning(_finished(dig(choice, "finish_reason")), texts), handle, exchange)
+        return Observation(Meaning(_finished(dig(choice, "finish_reason")), texts), handle, exchange)
 
-    async def look(self, handle: Handle) -> Told:
+    async def look(self, handle: Handle) -> Observation:
         raise Broken(self.lacks["look"])
 
     @asynccontextmanager
@@ -111,11 +111,11 @@ class _LiveChat(Live):
             if reason is not None and self._state == "working":
                 self._state = _finished(reason)
 
-    def read_so_far(self) -> Told:
+    def read_so_far(self) -> Observation:
         texts = (self._text,) if self._text else ()
-        return Told(Meaning(self._state, texts, error=self._error), Handle(self.agent))
+        return Observation(Meaning(self._state, texts, error=self._error), Handle(self.agent))
 
-    def now(self) -> Told:
+    def now(self) -> Observation:
         """Its stream tells no states."""
         told = super().now()
         return replace(told, meaning=replace(told.meaning, states=None))
@@ -135,13 +135,13 @@ class Responses(_OpenAi):
         earlier = {"previous_response_id": after.run} if after is not None else {}
         return {"model": self._model(agent), "input": _text_of(said), "store": True, **earlier}
 
-    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Told:
+    async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
         exchange = await self._post(self._body(agent, said, after))
         if error := _failure(exchange):
-            return Told(Meaning("failed", error=error), Handle(agent), exchange)
+            return Observation(Meaning("failed", error=error), Handle(agent), exchange)
         return _read_response(agent, read_success(exchange), exchange, after)
 
-    async def look(self, handle: Handle) -> Told:
+    async def look(self, handle: Handle) -> Observation:
         exchange = await self.wire.request("GET", self._url(handle.run), sends=None, receives=None)
         if exchange.status == 404:  # to keep responses is left to the server
             raise Broken("the response is not kept", exchange, is_declined=True)
@@ -177,7 +177,7 @@ class _LiveResponse(Live):
             case _:
                 pass
 
-    def read_so_far(self) -> Told:
+    def read_so_far(self) -> Observation:
         """What was said in pieces, and not what the last event repeats of it."""
         told = _read_response(self.agent, self._response, self.stream.exchange)
         texts: dict[str, str] = {}
@@ -215,7 +215,7 @@ def _state(response: Any) -> str:
     return {"queued": "submitted", "in_progress": "working"}.get(status, status)
 
 
-def _read_response(agent: str, response: Any, exchange: Exchange, after: Handle | None = None) -> Told:
+def _read_response(agent: str, response: Any, exchange: Exchange, after: Handle | None = None) -> Observation:
     id = str(dig(response, "id") or "")
     texts = [
         "".join(str(dig(part, "text") or dig(part, "refusal") or "") for part in as_list(dig(item, "content")))
@@ -225,4 +225,4 @@ def _read_response(agent: str, response: Any, exchange: Exchange, after: Handle 
     is_next = after is not None and dig(response, "previous_response_id") == after.run
     thread = after.thread if after is not None and is_next else id
     meaning = Meaning(_state(response), tuple(filter(None, texts)), error=_said(dig(response, "error")))
-    return Told(meaning, Handle(agent, thread, run=id), exchange)
+    return Observation(meaning, Handle(agent, thread, run=id), exchange)

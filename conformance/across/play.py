@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from importlib.metadata import version
 from typing import Final
 
-from conformance.across.driver import Broken, Driver, Told, find_shared_ids, losses_of
+from conformance.across.driver import Broken, Driver, Observation, find_shared_ids, losses_of
 from conformance.across.find import Found, find
 from conformance.across.model import Handle, Shot
 from conformance.across.scenario import SCENARIOS, Moment, Scenario
@@ -157,7 +157,7 @@ async def _look_through(driver: Driver, handle: Handle) -> Shot:
         EXCHANGES.reset(token)
 
 
-def _take_shot(driver: Driver, told: Told, exchanges: Sequence[Exchange]) -> Shot:
+def _take_shot(driver: Driver, told: Observation, exchanges: Sequence[Exchange]) -> Shot:
     kept = list(exchanges)
     return Shot(
         driver.name, told.meaning, kept, told.exchange, losses_of(kept), shared=find_shared_ids(told.handle.agent, kept)

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from conformance.across.driver import Driver, Told
+from conformance.across.driver import Driver, Observation
 from conformance.across.model import File, Input
 from conformance.trigger import Trigger
 from conformance.wire.http import Unanswered
@@ -16,7 +16,7 @@ _FILE: Final = File("across.bin", b"\x00\x01\xfe\xff across\r\n", "application/o
 @dataclass(frozen=True, slots=True)
 class Moment:
     name: str
-    told: Told
+    told: Observation
     is_at_rest: bool = True
     """Nothing changes until the scenario goes on, so other protocols can be asked for the same run."""
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from conformance.bench.suite import Asked, Suite, SuiteError, Upload
+from conformance.bench.suite import LoadedTask, Suite, SuiteError, Upload
 from conformance.bench.task import FILE_LIMIT, Check, Task
 
 _IGNORED: Final = ("deprecated", "library")
@@ -178,7 +178,7 @@ def _refuse_circles(source: str, needs: Mapping[str, Sequence[str]]) -> None:
         raise SuiteError(f"{source}: these challenges depend on each other in a circle: {said}") from None
 
 
-def _build_task(found: _Found, needs: Sequence[str]) -> Asked:
+def _build_task(found: _Found, needs: Sequence[str]) -> LoadedTask:
     challenge, ground = found.challenge, found.challenge.ground
     hidden = dict(_files(found.path.parent / "custom_python"))
     arguments = (ground.eval.type, ground.files, ground.should_contain, ground.should_not_contain)
@@ -201,7 +201,7 @@ def _build_task(found: _Found, needs: Sequence[str]) -> Asked:
         checks=(check,),
     )
     uploads = tuple(Upload(name, None, data) for name, data in _files(found.path.parent / "artifacts_in"))
-    return Asked(task, str(found.path), uploads, hidden)
+    return LoadedTask(task, str(found.path), uploads, hidden)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -13,7 +13,7 @@ from conformance.bench.price import Prices, add_usages, normal
 from conformance.bench.result import Attempt, Outcome, VerdictRecord
 from conformance.bench.sandbox import Matcher
 from conformance.bench.server import Artifact, Server, ServerError, Step
-from conformance.bench.suite import Asked
+from conformance.bench.suite import LoadedTask
 
 _KEPT: Final = 4000
 """Characters of an output that go into the record."""
@@ -67,7 +67,7 @@ class _Over(Exception):
 
 
 async def attempt(
-    contender: Contender, asked: Asked, repetition: int, seed: int, matcher: Matcher, prices: Prices
+    contender: Contender, asked: LoadedTask, repetition: int, seed: int, matcher: Matcher, prices: Prices
 ) -> Attempt:
     """Never raises for what an agent or its server does."""
     task, seen = asked.task, _Seen()
@@ -101,7 +101,7 @@ async def attempt(
     )
 
 
-async def _perform(server: Server, asked: Asked, seed: int, seen: _Seen) -> None:
+async def _perform(server: Server, asked: LoadedTask, seed: int, seen: _Seen) -> None:
     task = asked.task
     more = {**task.additional_input, **({"seed": seed} if task.seed else {})}
     try:
@@ -120,7 +120,7 @@ async def _perform(server: Server, asked: Asked, seed: int, seen: _Seen) -> None
         raise _Over("unreachable", str(error)) from None
 
 
-async def _steps(server: Server, asked: Asked, seen: _Seen) -> None:
+async def _steps(server: Server, asked: LoadedTask, seen: _Seen) -> None:
     task, begun = asked.task, time.monotonic()
     while len(seen.steps) < task.steps:
         number = len(seen.steps) - 1
@@ -151,7 +151,7 @@ async def _files(server: Server, seen: _Seen) -> None:
             seen.files[artifact.path] = data
 
 
-async def _judge_attempt(asked: Asked, seen: _Seen, seed: int, matcher: Matcher) -> Sequence[Verdict]:
+async def _judge_attempt(asked: LoadedTask, seen: _Seen, seed: int, matcher: Matcher) -> Sequence[Verdict]:
     evidence = Evidence(
         task=asked.task.name,
         input=asked.task.input,
@@ -165,7 +165,7 @@ async def _judge_attempt(asked: Asked, seen: _Seen, seed: int, matcher: Matcher)
     return [await judge(check, evidence, asked.resources, matcher) for check in asked.task.checks]
 
 
-def _outcome(asked: Asked, verdicts: Sequence[Verdict], error: str | None) -> tuple[Outcome, str]:
+def _outcome(asked: LoadedTask, verdicts: Sequence[Verdict], error: str | None) -> tuple[Outcome, str]:
     broken = next((each for each in verdicts if each.broken), None)
     if broken is not None:
         return "broken", f"{broken.check}: {broken.why}"

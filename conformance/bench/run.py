@@ -12,7 +12,7 @@ from conformance.bench.attempt import Contender, attempt, seed_of
 from conformance.bench.price import Prices
 from conformance.bench.result import Attempt, Settings
 from conformance.bench.sandbox import Matcher
-from conformance.bench.suite import Asked, Suite
+from conformance.bench.suite import LoadedTask, Suite
 
 Place = tuple[str, str, int]
 """Of an attempt in a bench: agent, task, repetition."""
@@ -54,7 +54,7 @@ class Unit:
     """An attempt that is to be made."""
 
     contender: Contender
-    asked: Asked
+    asked: LoadedTask
     repetition: int
 
     @property

@@ -45,7 +45,7 @@ class Upload:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LoadedTask:
     """A task with the contents of its files."""
 
     task: Task
@@ -74,7 +74,7 @@ class Suite:
     name: str
     source: str
     """What it was asked for by."""
-    tasks: tuple[Asked, ...]
+    tasks: tuple[LoadedTask, ...]
     description: str = ""
     notes: tuple[str, ...] = ()
 
@@ -226,7 +226,7 @@ def _model_in(annotation: Any) -> Any:
 # The files of its tasks
 
 
-def _read_tasks(file: SuiteFile, document: Document, root: Path, problems: list[str]) -> Iterator[Asked]:
+def _read_tasks(file: SuiteFile, document: Document, root: Path, problems: list[str]) -> Iterator[LoadedTask]:
     for index, task in enumerate(file.tasks):
         loc = ("tasks", str(index))
         files = _Files(document, root, loc, problems)
@@ -245,7 +245,7 @@ def _read_tasks(file: SuiteFile, document: Document, root: Path, problems: list[
             for key, path in _named_files(check):
                 resources[path] = files.read(path, "checks", number, key)
         _compile(task, resources, document, loc, problems)
-        yield Asked(task, document.where(loc), tuple(uploads), resources)
+        yield LoadedTask(task, document.where(loc), tuple(uploads), resources)
 
 
 def _named_files(check: Check) -> Iterator[tuple[str, str]]:
@@ -300,8 +300,8 @@ def _compile(
 # Their graph
 
 
-def _graph_problems(tasks: Sequence[Asked]) -> Iterator[str]:
-    known: dict[str, Asked] = {}
+def _graph_problems(tasks: Sequence[LoadedTask]) -> Iterator[str]:
+    known: dict[str, LoadedTask] = {}
     for asked in tasks:
         name = asked.task.name
         if name in known:

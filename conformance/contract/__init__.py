@@ -5,7 +5,7 @@ raises `Broken`, with the rule that was broken, at the first thing that no hub c
 """
 
 from conformance.contract.dialogue import Dialogue
-from conformance.contract.referee import Broken, Heard
+from conformance.contract.referee import Broken, Transcript
 from conformance.contract.trial import check_agent
 
-__all__ = ("Broken", "Dialogue", "Heard", "check_agent")
+__all__ = ("Broken", "Dialogue", "Transcript", "check_agent")

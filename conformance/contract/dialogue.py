@@ -22,7 +22,7 @@ from canonical import (
 )
 from canonical.event import Cause, InterruptAnswered, InterruptRaised, RunCreated, RunEnded, RunStarted, TaskCreated
 from canonical.value import Json
-from conformance.contract.referee import Broken, Heard, Referee
+from conformance.contract.referee import Broken, Referee, Transcript
 
 Action = Literal["answer", "decline"]
 
@@ -42,18 +42,18 @@ class Dialogue:
         self.history: list[Message] = []
         self._record(TaskCreated(task_id=self.task_id, agent="agent"), None)
 
-    async def say(self, said: str | Message | dict[str, Any], cause: Cause = "input") -> Heard:
+    async def say(self, said: str | Message | dict[str, Any], cause: Cause = "input") -> Transcript:
         """One run of new input: a text, a message, or data that is no message."""
         return await self.play(self.call(said, cause))
 
-    async def answer(self, *values: Json) -> Heard:
+    async def answer(self, *values: Json) -> Transcript:
         """Answer all open questions, in order."""
         return await self.reply(*(_reply("answer", value) for value in values))
 
-    async def decline(self) -> Heard:
+    async def decline(self) -> Transcript:
         return await self.reply(*(_reply("decline") for _ in self.questions))
 
-    async def reply(self, *replies: tuple[Action, Json]) -> Heard:
+    async def reply(self, *replies: tuple[Action, Json]) -> Transcript:
         call = self.call(Message.of(" ".join(str(value) for _, value in replies), "user"), "answer")
         answers = tuple(
             InterruptAnswered(interrupt_id=question.interrupt_id or "", action=action, value=value)
@@ -88,7 +88,7 @@ class Dialogue:
     async def past(self) -> Sequence[Record]:
         return tuple(self.records)
 
-    async def play(self, call: Invocation) -> Heard:
+    async def play(self, call: Invocation) -> Transcript:
         self._record(RunStarted(), call.run_id)
         referee = Referee()
         heard = referee.heard
@@ -136,7 +136,7 @@ def _exception_fault(error: Exception) -> Fault:
     return Fault(code=FaultCode.AGENT_FAILED, message=f"{type(error).__name__}: {error}")
 
 
-def _ending(heard: Heard) -> RunEnded:
+def _ending(heard: Transcript) -> RunEnded:
     if heard.fault is not None:
         return RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=heard.fault)
     if heard.questions:

@@ -57,7 +57,7 @@ class Broken(AssertionError):
 
 
 @dataclass
-class Heard:
+class Transcript:
     """What one run said, with ids filled in."""
 
     events: list[Event] = field(default_factory=list[Event])
@@ -120,7 +120,7 @@ class Referee:
     """Follows one run and refuses what may not follow. Fills ids as the hub does."""
 
     def __init__(self) -> None:
-        self.heard = Heard()
+        self.heard = Transcript()
         self._open: dict[str, dict[int, bool]] = {}
         """Message → part index → open."""
         self._active: dict[tuple[str, str], str] = {}

@@ -10,7 +10,7 @@ from typing import Any
 from canonical import Agent, Event, Message
 from canonical.value import Json
 from conformance.contract.dialogue import Dialogue, start_run
-from conformance.contract.referee import Broken, Heard
+from conformance.contract.referee import Broken, Transcript
 
 STRANGE: tuple[str | Message | dict[str, Any], ...] = (
     "",
@@ -85,7 +85,7 @@ class _Trial:
     def dialogue(self, agent: Agent | None = None) -> Dialogue:
         return Dialogue(agent or self.make(), bound=self.bound)
 
-    async def play(self, text: str, agent: Agent | None = None) -> list[Heard]:
+    async def play(self, text: str, agent: Agent | None = None) -> list[Transcript]:
         """A task from its input to its end, over all questions."""
         dialogue = self.dialogue(agent)
         heard = [await dialogue.say(text)]

@@ -27,7 +27,7 @@ EXCHANGES: Final = 1000
 class WireRecorder:
     def __init__(self) -> None:
         self._began = time.monotonic()
-        self._made: dict[httpx.Request, _Heard] = {}
+        self._made: dict[httpx.Request, _RecordedExchange] = {}
         """In the order of the requests."""
         self._missed = 0
 
@@ -43,7 +43,7 @@ class WireRecorder:
         if len(self._made) == EXCHANGES:
             self._missed += 1
             return
-        self._made[request] = _Heard(request, await request.aread(), self._began)
+        self._made[request] = _RecordedExchange(request, await request.aread(), self._began)
 
     async def _answer(self, response: httpx.Response) -> None:
         heard = self._made.get(response.request)
@@ -83,7 +83,7 @@ class _Hide:
         return text[: -self._longest or None] if is_cut else text
 
 
-class _Heard:
+class _RecordedExchange:
     """One exchange."""
 
     def __init__(self, request: httpx.Request, body: bytes, began: float) -> None:
@@ -162,7 +162,7 @@ def _decode(content: bytes) -> str:
 
 
 class _Overheard(httpx.AsyncByteStream):
-    def __init__(self, stream: httpx.AsyncByteStream, heard: _Heard) -> None:
+    def __init__(self, stream: httpx.AsyncByteStream, heard: _RecordedExchange) -> None:
         self._stream = stream
         self._heard = heard
 

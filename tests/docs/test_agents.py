@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from canonical import DataPart
-from conformance.contract import Dialogue, Heard, check_agent
+from conformance.contract import Dialogue, Transcript, check_agent
 from gateway.agents.python.agent import wrap
 
 PAGE = Path(__file__).parents[2] / "docs" / "agents.md"
@@ -32,7 +32,7 @@ class Example:
 EXAMPLES = [Example(code, talk.splitlines()) for code, talk in BLOCK.findall(PAGE.read_text("utf-8"))]
 
 
-def said(heard: Heard) -> list[str]:
+def said(heard: Transcript) -> list[str]:
     if heard.fault is not None:
         return [f"! {heard.fault.message}"]
     if heard.questions:

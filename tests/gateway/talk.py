@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from canonical import Message
-from conformance.contract import Dialogue, Heard
+from conformance.contract import Dialogue, Transcript
 from gateway.agents.python.agent import InProcess, wrap
 
 T = TypeVar("T")
@@ -17,7 +17,7 @@ def agent(target: object, **options: Any) -> InProcess:
     return made
 
 
-async def tell(target: object, said: str | Message | dict[str, Any] = "hi") -> Heard:
+async def tell(target: object, said: str | Message | dict[str, Any] = "hi") -> Transcript:
     return await Dialogue(agent(target)).say(said)
 
 

@@ -17,7 +17,7 @@ from canonical.event import (
     ToolStarted,
 )
 from canonical.replay import agent_events
-from conformance.contract import Dialogue, Heard, check_agent
+from conformance.contract import Dialogue, Transcript, check_agent
 from conformance.contract.trial import STRANGE
 from gateway import demo
 from gateway.agents.python.agent import wrap
@@ -28,7 +28,7 @@ def dialogue(name: str) -> Dialogue:
     return Dialogue(wrap(getattr(demo, name), name)[1])
 
 
-async def tell(name: str, said: str | Message | dict[str, Any]) -> Heard:
+async def tell(name: str, said: str | Message | dict[str, Any]) -> Transcript:
     heard = await dialogue(name).say(said)
     assert heard.fault is None
     return heard

@@ -14,7 +14,7 @@ import pytest_asyncio
 from adapters.aief import Client, discover
 from canonical import FaultCode, FilePart, Message, TextPart
 from canonical.event import ArtifactAdded, StepStarted, UpstreamBound
-from conformance.contract import Heard, check_agent
+from conformance.contract import Transcript, check_agent
 from gateway.fronted import Fronted
 from tests import loopback
 from tests.adapters.a2a.talk import Reminded, Talk
@@ -40,7 +40,7 @@ def talk(server: OfficialServer, http: httpx.AsyncClient, steps: Literal["contin
     return Talk(Client(server.url, http=http, steps=steps), bound=BOUND)
 
 
-def contexts(heard: Heard) -> list[str]:
+def contexts(heard: Transcript) -> list[str]:
     bound = [event.ids for event in heard.events if isinstance(event, UpstreamBound)]
     return [ids["context"] for ids in bound if ids.get("context")]
 

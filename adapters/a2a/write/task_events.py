@@ -76,7 +76,7 @@ class _Origin:
 
 
 @dataclass(slots=True)
-class _Growing:
+class _OpenArtifact:
     """An artifact while its pieces arrive. Text is gathered in lists and joined when somebody looks."""
 
     artifact: Artifact
@@ -100,14 +100,14 @@ class _Growing:
 
 
 @dataclass(slots=True)
-class _Saying:
+class _OpenMessage:
     """A message of the agent while it is open."""
 
     started: MessageStarted
     origin: _Origin
     parts: list[Part] = field(default_factory=list[Part])
     deltas: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
-    artifact: _Growing | None = None
+    artifact: _OpenArtifact | None = None
     """Where it shows, from its first piece on; None for what is no answer."""
     places: dict[int, int] = field(default_factory=dict[int, int])
     """Index of a part in the message → in the artifact."""
@@ -165,12 +165,12 @@ class EventWriter:
         """Of its message."""
         self._status_place = 0
         """Where in the history the status's message belongs once another status follows."""
-        self._artifacts: dict[str, _Growing] = {}
+        self._artifacts: dict[str, _OpenArtifact] = {}
         self._answers = 0
         self._outputs = 0
         self._data: list[Json] = []
         """Data that the current run said in messages: an output that only repeats it is not shown again."""
-        self._saying: dict[str, _Saying] = {}
+        self._saying: dict[str, _OpenMessage] = {}
         self._open: dict[str, InterruptRaised] = {}
 
     def snapshot(self) -> TaskSnapshot:
@@ -199,7 +199,7 @@ class EventWriter:
         """Records that change what is known, and show nothing by themselves."""
         match event:
             case MessageStarted():
-                self._saying[event.message_id or ""] = _Saying(event, _Origin(record.run_id, event.message_id))
+                self._saying[event.message_id or ""] = _OpenMessage(event, _Origin(record.run_id, event.message_id))
             case TaskCreated():
                 self.status = Status(TaskState.SUBMITTED, record.at)
                 self._metadata = event.metadata
@@ -377,7 +377,7 @@ class EventWriter:
             self._history.append((saying.message(), saying.origin))
         return updates
 
-    def _finish_artifact(self, saying: _Saying, event: MessageEnded) -> Sequence[Update]:
+    def _finish_artifact(self, saying: _OpenMessage, event: MessageEnded) -> Sequence[Update]:
         """The last piece says that it is the last: some clients show a streamed artifact only then. Text has been sent
         by then, so its last piece is empty: an artifact must have a part (specification 1.0, 4.1.7). Pieces of another
         server's have said it themselves, or never do."""
@@ -391,17 +391,17 @@ class EventWriter:
         return (self._artifact_update(growing.piece(_EMPTY), append=append, last=True),)
 
     @staticmethod
-    def _is_answer(saying: _Saying) -> bool:
+    def _is_answer(saying: _OpenMessage) -> bool:
         return saying.started.phase == "answer" and saying.started.role == "agent"
 
-    def _flush(self, saying: _Saying, *, last: bool = False) -> Sequence[Update]:
+    def _flush(self, saying: _OpenMessage, *, last: bool = False) -> Sequence[Update]:
         if saying.held is None:
             return ()
         index, part = saying.held
         saying.held = None
         return (self._piece(saying, index, part, last=last),)
 
-    def _growing(self, saying: _Saying) -> tuple[_Growing, bool]:
+    def _growing(self, saying: _OpenMessage) -> tuple[_OpenArtifact, bool]:
         """The artifact of this message, and whether it was begun before."""
         if saying.artifact is not None:
             return saying.artifact, True
@@ -416,16 +416,16 @@ class EventWriter:
             metadata=saying.started.metadata,
             own=own,
         )
-        saying.artifact = self._artifacts[artifact.artifact_id] = _Growing(artifact, saying.origin, is_answer=True)
+        saying.artifact = self._artifacts[artifact.artifact_id] = _OpenArtifact(artifact, saying.origin, is_answer=True)
         return saying.artifact, False
 
-    def _piece(self, saying: _Saying, index: int, part: Part, *, last: bool = False) -> ArtifactUpdate:
+    def _piece(self, saying: _OpenMessage, index: int, part: Part, *, last: bool = False) -> ArtifactUpdate:
         growing, append = self._growing(saying)
         self._grow(growing, saying, index, part)
         return self._artifact_update(growing.piece(part), append=append, last=last)
 
     @staticmethod
-    def _grow(growing: _Growing, saying: _Saying, index: int, part: Part) -> None:
+    def _grow(growing: _OpenArtifact, saying: _OpenMessage, index: int, part: Part) -> None:
         place = saying.places.get(index)
         if place is None:
             saying.places[index] = len(growing.parts)
@@ -433,7 +433,7 @@ class EventWriter:
         elif isinstance(part, TextPart):
             growing.deltas.setdefault(place, []).append(part.text)
 
-    def _as_it_came(self, saying: _Saying, index: int, part: Part, mark: JsonObject) -> Sequence[ArtifactUpdate]:
+    def _as_it_came(self, saying: _OpenMessage, index: int, part: Part, mark: JsonObject) -> Sequence[ArtifactUpdate]:
         """A piece of another server's artifact: all its parts, once they are there."""
         saying.gathered.append((index, part))
         if not mark:
@@ -472,7 +472,7 @@ class EventWriter:
                 metadata=event.metadata,
                 own=_own(event.extra),
             )
-            growing = self._artifacts[artifact_id] = _Growing(artifact, _Origin(record.run_id))
+            growing = self._artifacts[artifact_id] = _OpenArtifact(artifact, _Origin(record.run_id))
         mark = _mark(event)
         if mark is None:
             growing.parts.append(part)
@@ -491,7 +491,7 @@ class EventWriter:
             return ()
         self._outputs += 1
         artifact_id = f"output-{self._outputs}"
-        growing = self._artifacts[artifact_id] = _Growing(
+        growing = self._artifacts[artifact_id] = _OpenArtifact(
             # A2A has no structured output: an artifact with a data part.
             Artifact(artifact_id=artifact_id, name="output"),
             _Origin(record.run_id),

@@ -75,7 +75,7 @@ class ThreadEvent(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Said:
+class _OpenMessage:
     """A message that is being said."""
 
     started: MessageStarted
@@ -92,7 +92,7 @@ class ThreadEvents(EventWriter):
         self.places = Places()
         self._wanted_by = wanted
         self._events: list[ThreadEvent] = []
-        self._said: dict[str, _Said] = {}
+        self._said: dict[str, _OpenMessage] = {}
         self._tools_told: set[str] = set()
         """Ids of the calls that have begun in the run."""
 
@@ -306,7 +306,7 @@ class ThreadEvents(EventWriter):
             self._tell("updates", lambda: self._update({node: {"messages": [whole()]}}), said.started.ns)
 
     def _begin(self, message_id: str, event: MessageStarted, *, stateful: bool) -> None:
-        said = self._said[message_id] = _Said(event)
+        said = self._said[message_id] = _OpenMessage(event)
         if event.role == "tool" or self._is_aside(event):
             return
         start = {"event": "message-start", "role": TYPES[event.role], **self._from(event)}
@@ -315,7 +315,7 @@ class ThreadEvents(EventWriter):
         else:
             self._say(event, start)
 
-    def _go_on(self, said: _Said, event: PartAdded | PartDelta | PartEnded | MessageEnded) -> None:
+    def _go_on(self, said: _OpenMessage, event: PartAdded | PartDelta | PartEnded | MessageEnded) -> None:
         match event:
             case PartAdded():
                 told = said.blocks.add(event)
@@ -337,7 +337,7 @@ class ThreadEvents(EventWriter):
         for data in told:
             self._say(said.started, data)
 
-    def _finish(self, said: _Said, event: MessageEnded) -> None:
+    def _finish(self, said: _OpenMessage, event: MessageEnded) -> None:
         if said.started.role == "tool" or said.held is not None:
             return
         usage = encode_usage(event.usage)

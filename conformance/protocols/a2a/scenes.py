@@ -144,7 +144,7 @@ async def stream_message(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AnsweredQuestion:
     """A task that asked its caller something, and went on with the answer."""
 
     agent: Agent
@@ -152,14 +152,14 @@ class Asked:
     answer: Reply
 
 
-async def answer_question(ctx: Ctx, binding: str, behaviour: str) -> Asked:
+async def answer_question(ctx: Ctx, binding: str, behaviour: str) -> AnsweredQuestion:
     """A question and its answer; whether the answer was taken is for the probes to say."""
     agent = await agent_for(ctx, behaviour)
     question = await ctx.once(final_reply, binding, behaviour)
     if question.task is None:
         raise Failed("a task that waits for its caller", question.result, question.exchange)
     answer = follow_up(question.task, str(ctx.triggers[behaviour].answer))
-    return Asked(agent, question, await agent[binding].call("SendMessage", {"message": answer}))
+    return AnsweredQuestion(agent, question, await agent[binding].call("SendMessage", {"message": answer}))
 
 
 def follow_up(task: Mapping[str, Any], text: str, **members: Any) -> dict[str, Any]:

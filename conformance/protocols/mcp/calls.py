@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator, SchemaError, ValidationError
 
 from conformance.leak import find_leak
 from conformance.probe import Probes
-from conformance.protocols.mcp.scenes import Called, call_of, called, said, text_of
+from conformance.protocols.mcp.scenes import Called, call_of, call_plainly, call_tool, text_of
 from conformance.protocols.mcp.target import Ctx, Server, request
 from conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite, check
 from conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
@@ -24,19 +24,19 @@ _QUIET: Final = 1.0
 
 @probes.add
 async def tool_is_called(ctx: Ctx) -> None:
-    await ctx.subject(called)
+    await ctx.subject(call_plainly)
 
 
 @probes.add
 async def result_has_content(ctx: Ctx) -> None:
-    done = await ctx.once(called)
+    done = await ctx.once(call_plainly)
     content = as_list(dig(done.reply.result, "content"))
     check(bool(content), "content", done.reply.result, done.reply.exchange)
 
 
 @probes.add
 async def result_is_no_error(ctx: Ctx) -> None:
-    done = await ctx.once(called)
+    done = await ctx.once(call_plainly)
     check(dig(done.reply.result, "isError") is not True, "no isError", done.reply.result, done.reply.exchange)
 
 
@@ -67,8 +67,8 @@ async def structured_content_is_told_as_text(ctx: Ctx) -> None:
 
 @probes.add
 async def calls_at_once_are_answered_each(ctx: Ctx) -> None:
-    await ctx.once(called)
-    done = await asyncio.gather(*(said(ctx, "plain") for _ in range(5)))
+    await ctx.once(call_plainly)
+    done = await asyncio.gather(*(call_tool(ctx, "plain") for _ in range(5)))
     for each in done:
         got = dig(each.reply.response, "id")
         check(got == each.reply.id, f"the id {each.reply.id}", each.reply.response, each.reply.exchange)
@@ -78,7 +78,7 @@ async def calls_at_once_are_answered_each(ctx: Ctx) -> None:
 
 @probes.add
 async def unknown_tool_is_no_success(ctx: Ctx) -> None:
-    await ctx.once(called)
+    await ctx.once(call_plainly)
     reply = await ctx.target.ask("tools/call", {"name": "no-such-tool-here", "arguments": {}})
     is_failed = reply.error is not None or dig(reply.result, "isError") is True
     check(is_failed, "an error", reply.response, reply.exchange)
@@ -86,14 +86,14 @@ async def unknown_tool_is_no_success(ctx: Ctx) -> None:
 
 @probes.add
 async def unknown_tool_is_a_protocol_error(ctx: Ctx) -> None:
-    await ctx.once(called)
+    await ctx.once(call_plainly)
     reply = await ctx.target.ask("tools/call", {"name": "no-such-tool-here", "arguments": {}})
     check(reply.code == -32602, "the code -32602", reply.response, reply.exchange)
 
 
 @probes.add
 async def call_without_a_name_is_refused(ctx: Ctx) -> None:
-    await ctx.once(called)
+    await ctx.once(call_plainly)
     reply = await ctx.target.ask("tools/call", {"arguments": {}}, is_valid=False)
     is_refused = reply.error is not None or (reply.exchange.status or 0) >= 400
     check(is_refused, "an error", reply.messages, reply.exchange)
@@ -115,7 +115,7 @@ async def wrong_arguments_are_an_error_of_the_tool(ctx: Ctx) -> None:
 
 @probes.add
 async def failure_is_an_error_of_the_tool(ctx: Ctx) -> None:
-    await ctx.once(called)
+    await ctx.once(call_plainly)
     done = await ctx.once(_failed)
     check(dig(done.reply.result, "isError") is True, "isError", done.reply.response, done.reply.exchange)
 
@@ -159,7 +159,7 @@ async def progress_is_over_with_the_response(ctx: Ctx) -> None:
 
 @probes.add
 async def progress_is_told_if_asked(ctx: Ctx) -> None:
-    done = await said(ctx, "steps", reads_all=True)
+    done = await call_tool(ctx, "steps", reads_all=True)
     told = done.reply.notifications("notifications/progress")
     check(not told, "no progress that nobody asked for", told, done.reply.exchange)
 
@@ -181,7 +181,7 @@ async def cancelled_call_is_not_answered(ctx: Ctx) -> None:
 
 @probes.add
 async def cancel_of_nothing_is_ignored(ctx: Ctx) -> None:
-    await ctx.once(called)
+    await ctx.once(call_plainly)
     exchange = await ctx.target.tell("notifications/cancelled", {"requestId": "nobody-asked-this"})
     check(exchange.status == 202, "the status 202", exchange.status, exchange)
     reply = await ctx.target.ask("ping")
@@ -189,19 +189,19 @@ async def cancel_of_nothing_is_ignored(ctx: Ctx) -> None:
 
 
 async def _structured(ctx: Ctx) -> Called:
-    done = await ctx.once(called)
+    done = await ctx.once(call_plainly)
     if as_object(dig(done.tool, "outputSchema")) is None:
         raise NotApplicable("the tool has no outputSchema")
     return done
 
 
 async def _failed(ctx: Ctx) -> Called:
-    return await said(ctx, "fail")
+    return await call_tool(ctx, "fail")
 
 
 async def _mistaken(ctx: Ctx) -> Called:
     """A call in which a member that the tool needs is of another type."""
-    await ctx.once(called)
+    await ctx.once(call_plainly)
     tool, params = await call_of(ctx, "plain")
     needed = as_list(dig(tool, "inputSchema", "required"))
     wrong = next((name for name in needed if dig(tool, "inputSchema", "properties", name, "type") == "string"), None)

@@ -15,7 +15,7 @@ class Called:
     reply: Reply
 
 
-async def listed(ctx: Ctx) -> list[Any]:
+async def list_tools(ctx: Ctx) -> list[Any]:
     """The tools of all pages."""
     tools: list[Any] = []
     cursor: Any = None
@@ -38,7 +38,7 @@ async def tool_named(ctx: Ctx, behaviour: str) -> Any:
         raise NotApplicable("its owner says that no tool does it")
     if not trigger.is_given and behaviour != "plain":
         raise NotObserved("nobody said which tool does it", behaviour)
-    tools = await ctx.once(listed)
+    tools = await ctx.once(list_tools)
     if not trigger.agent:
         return tools[0]
     found = next((each for each in tools if dig(each, "name") == trigger.agent), None)
@@ -62,15 +62,15 @@ async def call_of(ctx: Ctx, behaviour: str) -> tuple[Any, dict[str, Any]]:
     return tool, {"name": dig(tool, "name"), "arguments": arguments_for(ctx, behaviour, tool)}
 
 
-async def said(ctx: Ctx, behaviour: str, **options: Any) -> Called:
+async def call_tool(ctx: Ctx, behaviour: str, **options: Any) -> Called:
     tool, params = await call_of(ctx, behaviour)
     reply = await ctx.target.ask("tools/call", params, **options)
     check(as_object(reply.result) is not None, "a result", reply.response, reply.exchange)
     return Called(tool, params["arguments"], reply)
 
 
-async def called(ctx: Ctx) -> Called:
-    return await said(ctx, "plain")
+async def call_plainly(ctx: Ctx) -> Called:
+    return await call_tool(ctx, "plain")
 
 
 def text_of(result: Any) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Final
 from jsonschema import Draft7Validator, Draft202012Validator, SchemaError
 
 from conformance.probe import Probes
-from conformance.protocols.mcp.scenes import listed
+from conformance.protocols.mcp.scenes import list_tools
 from conformance.protocols.mcp.target import Ctx, Server
 from conformance.verdict import Failed, NotApplicable, check
 from conformance.wire.exchange import as_list, as_object, dig
@@ -18,25 +18,25 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 @probes.add
 async def tools_are_listed(ctx: Ctx) -> None:
-    await ctx.subject(listed)
+    await ctx.subject(list_tools)
 
 
 @probes.add
 async def names_of_tools_are_unique(ctx: Ctx) -> None:
-    names = [str(dig(each, "name")) for each in await ctx.once(listed)]
+    names = [str(dig(each, "name")) for each in await ctx.once(list_tools)]
     check(len(names) == len(set(names)), "each name once", names)
 
 
 @probes.add
 async def names_of_tools_are_plain(ctx: Ctx) -> None:
-    names = [str(dig(each, "name")) for each in await ctx.once(listed)]
+    names = [str(dig(each, "name")) for each in await ctx.once(list_tools)]
     odd = [each for each in names if not _NAME.fullmatch(each)]
     check(not odd, "names of ASCII letters, digits, _ - and .", odd)
 
 
 @probes.add
 async def schemas_of_tools_are_schemas(ctx: Ctx) -> None:
-    for tool in await ctx.once(listed):
+    for tool in await ctx.once(list_tools):
         for member in ("inputSchema", "outputSchema"):
             schema = as_object(dig(tool, member))
             if schema is None:
@@ -47,8 +47,8 @@ async def schemas_of_tools_are_schemas(ctx: Ctx) -> None:
 
 @probes.add
 async def list_is_the_same_again(ctx: Ctx) -> None:
-    tools = await ctx.once(listed)
-    again = await listed(ctx)
+    tools = await ctx.once(list_tools)
+    again = await list_tools(ctx)
     names = [[dig(each, "name") for each in page] for page in (tools, again)]
     check(names[0] == names[1], "the same tools in the same order", names)
 
@@ -67,7 +67,7 @@ async def pages_hold_every_tool_once(ctx: Ctx) -> None:
 
 @probes.add
 async def unknown_cursor_is_refused(ctx: Ctx) -> None:
-    await ctx.once(listed)
+    await ctx.once(list_tools)
     reply = await ctx.target.ask("tools/list", {"cursor": "no-such-cursor"})
     check(reply.code == -32602, "the code -32602", reply.response, reply.exchange)
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from conformance.leak import find_leak
 from conformance.probe import Probes
-from conformance.protocols.mcp.scenes import listed
+from conformance.protocols.mcp.scenes import list_tools
 from conformance.protocols.mcp.target import Ctx, Reply, Server, request
 from conformance.verdict import NotApplicable, check
 from conformance.wire.exchange import dig
@@ -168,7 +168,7 @@ async def _pinged(ctx: Ctx) -> Reply:
 
 async def _listed_whole(ctx: Ctx) -> Reply:
     """The answer to its end."""
-    await ctx.once(listed)
+    await ctx.once(list_tools)
     return await ctx.target.ask("tools/list", reads_all=True)
 
 

@@ -6,7 +6,7 @@ import time
 from typing import Any, Final
 
 from conformance.probe import Probes
-from conformance.protocols.openai.chat.scenes import answered, body_of, check_sum, said, text_of, user
+from conformance.protocols.openai.chat.scenes import answer_plainly, body_of, check_sum, complete, text_of, user
 from conformance.protocols.openai.target import PARAMETERS, Ctx, Server
 from conformance.verdict import check
 from conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
@@ -19,39 +19,39 @@ _CLOCKS: Final = 3600
 
 @probes.add
 async def chat_is_answered(ctx: Ctx) -> None:
-    await ctx.subject(answered)
+    await ctx.subject(answer_plainly)
 
 
 @probes.add
 async def answer_has_one_choice(ctx: Ctx) -> None:
-    exchange = await ctx.once(answered)
+    exchange = await ctx.once(answer_plainly)
     indices = [dig(each, "index") for each in as_list(dig(exchange.json, "choices"))]
     check(indices == [0], "one choice, of index 0", indices, exchange)
 
 
 @probes.add
 async def answer_has_text(ctx: Ctx) -> None:
-    exchange = await ctx.once(answered)
+    exchange = await ctx.once(answer_plainly)
     check(bool(text_of(exchange)), "content with text", exchange.json, exchange)
 
 
 @probes.add
 async def answer_stops(ctx: Ctx) -> None:
-    exchange = await ctx.once(answered)
+    exchange = await ctx.once(answer_plainly)
     reason = dig(exchange.json, "choices", 0, "finish_reason")
     check(reason == "stop", "the finish_reason stop", reason, exchange)
 
 
 @probes.add
 async def answers_have_ids_of_their_own(ctx: Ctx) -> None:
-    first, second = await ctx.once(answered), await said(ctx, body_of(ctx))
+    first, second = await ctx.once(answer_plainly), await complete(ctx, body_of(ctx))
     ids = [dig(each.json, "id") for each in (first, second)]
     check(ids[0] != ids[1] and all(ids), "two answers with two ids", ids, second)
 
 
 @probes.add
 async def created_is_in_seconds(ctx: Ctx) -> None:
-    exchange = await ctx.once(answered)
+    exchange = await ctx.once(answer_plainly)
     created = dig(exchange.json, "created")
     is_now = isinstance(created, int) and abs(created - time.time()) < _CLOCKS
     check(is_now, "the time of now as Unix seconds", created, exchange)
@@ -59,13 +59,13 @@ async def created_is_in_seconds(ctx: Ctx) -> None:
 
 @probes.add
 async def usage_is_told(ctx: Ctx) -> None:
-    exchange = await ctx.once(answered)
+    exchange = await ctx.once(answer_plainly)
     check(as_object(dig(exchange.json, "usage")) is not None, "usage", exchange.json, exchange)
 
 
 @probes.add
 async def total_is_the_sum(ctx: Ctx) -> None:
-    exchange = await ctx.once(answered)
+    exchange = await ctx.once(answer_plainly)
     usage = dig(exchange.json, "usage")
     if usage is not None:
         check_sum(usage, exchange)
@@ -73,8 +73,8 @@ async def total_is_the_sum(ctx: Ctx) -> None:
 
 @probes.add
 async def answers_at_once_are_answers_of_their_own(ctx: Ctx) -> None:
-    await ctx.once(answered)
-    found = await asyncio.gather(*(said(ctx, body_of(ctx)) for _ in range(5)))
+    await ctx.once(answer_plainly)
+    found = await asyncio.gather(*(complete(ctx, body_of(ctx)) for _ in range(5)))
     ids = {str(dig(each.json, "id")) for each in found}
     check(len(ids) == len(found), "five answers with five ids", sorted(ids), found[0])
 
@@ -108,36 +108,36 @@ async def history_may_have_calls(ctx: Ctx) -> None:
 
 @probes.add
 async def content_may_be_parts(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     body = body_of(ctx)
     text = body["messages"][0]["content"]
     body["messages"] = [user([{"type": "text", "text": text}, {"type": "text", "text": "Thank you."}])]
-    await said(ctx, body)
+    await complete(ctx, body)
 
 
 @probes.add
 async def options_may_be_null(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     names = ("temperature", "top_p", "n", "stop", "max_completion_tokens", "stream", "metadata")
-    await said(ctx, body_of(ctx, **dict.fromkeys(names)))
+    await complete(ctx, body_of(ctx, **dict.fromkeys(names)))
 
 
 @probes.add
 async def usual_options_are_taken(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     options: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_completion_tokens": 500, "n": 1, "seed": 7}
-    await said(ctx, body_of(ctx, **options, stop=["\n\n\n"], user="judge"))
+    await complete(ctx, body_of(ctx, **options, stop=["\n\n\n"], user="judge"))
 
 
 @probes.add
 async def metadata_is_taken(ctx: Ctx) -> None:
-    await ctx.once(answered)
-    await said(ctx, body_of(ctx, metadata={"run": "1"}))
+    await ctx.once(answer_plainly)
+    await complete(ctx, body_of(ctx, metadata={"run": "1"}))
 
 
 @probes.add
 async def several_choices_are_given_or_refused(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     exchange = await ctx.target.post(body_of(ctx, n=2))
     indices = sorted(str(dig(each, "index")) for each in as_list(dig(exchange.json, "choices")))
     is_refused = exchange.status == 400
@@ -146,14 +146,14 @@ async def several_choices_are_given_or_refused(ctx: Ctx) -> None:
 
 @probes.add
 async def no_stream_unless_asked(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     exchange = await ctx.target.post(body_of(ctx, stream=False), headers={"Accept": "text/event-stream"})
     check(exchange.status == 200 and not exchange.is_stream, "an answer as JSON", exchange.media_type, exchange)
 
 
 @probes.add
 async def answers_are_called_json(ctx: Ctx) -> None:
-    exchange = await ctx.once(answered)
+    exchange = await ctx.once(answer_plainly)
     check(exchange.media_type == "application/json", "application/json", exchange.media_type, exchange)
 
 
@@ -161,7 +161,7 @@ async def answers_are_called_json(ctx: Ctx) -> None:
 async def schema_is_kept(ctx: Ctx) -> None:
     named = {"name": "weather", "schema": PARAMETERS, "strict": True}
     body = body_of(ctx, "data", response_format={"type": "json_schema", "json_schema": named})
-    exchange = await said(ctx, body)
+    exchange = await complete(ctx, body)
     text = text_of(exchange)
     try:
         value = parse_json(text)
@@ -173,7 +173,7 @@ async def schema_is_kept(ctx: Ctx) -> None:
 
 async def _after(ctx: Ctx, *before: Any) -> None:
     """A chat that goes on after these messages is answered."""
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     body = body_of(ctx)
     body["messages"] = [*before, *body["messages"]]
-    await said(ctx, body)
+    await complete(ctx, body)

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from conformance.probe import Probes
-from conformance.protocols.openai.chat.scenes import TOOL, body_of, called, offer, said, streamed_call
+from conformance.protocols.openai.chat.scenes import TOOL, answer_with_call, body_of, complete, offer, streamed_call
 from conformance.protocols.openai.target import TOOL_NAME, Ctx, Server
 from conformance.verdict import Failed, check
 from conformance.wire.exchange import Exchange, NotJson, as_list, as_object, dig, parse_json
@@ -13,27 +13,27 @@ probes: Final = Probes[Server]()
 
 @probes.add
 async def tool_is_called(ctx: Ctx) -> None:
-    exchange = await ctx.subject(called)
+    exchange = await ctx.subject(answer_with_call)
     check(bool(_calls(exchange)), "a message with tool_calls", exchange.json, exchange)
 
 
 @probes.add
 async def call_ends_the_answer(ctx: Ctx) -> None:
-    exchange = await ctx.once(called)
+    exchange = await ctx.once(answer_with_call)
     reason = dig(exchange.json, "choices", 0, "finish_reason")
     check(reason == "tool_calls", "the finish_reason tool_calls", reason, exchange)
 
 
 @probes.add
 async def call_names_an_offered_tool(ctx: Ctx) -> None:
-    exchange = await ctx.once(called)
+    exchange = await ctx.once(answer_with_call)
     names = {str(dig(each, "function", "name")) for each in _calls(exchange)}
     check(names == {TOOL_NAME}, f"calls of {TOOL_NAME}", sorted(names), exchange)
 
 
 @probes.add
 async def arguments_are_json(ctx: Ctx) -> None:
-    exchange = await ctx.once(called)
+    exchange = await ctx.once(answer_with_call)
     calls = _calls(exchange)
     check(bool(calls), "a call", exchange.json, exchange)
     for each in calls:
@@ -42,36 +42,36 @@ async def arguments_are_json(ctx: Ctx) -> None:
 
 @probes.add
 async def calls_have_ids_of_their_own(ctx: Ctx) -> None:
-    first, second = await ctx.once(called), await said(ctx, offer(ctx))
+    first, second = await ctx.once(answer_with_call), await complete(ctx, offer(ctx))
     ids = [dig(each, "id") for exchange in (first, second) for each in _calls(exchange)]
     check(bool(ids) and all(ids) and len(ids) == len(set(map(str, ids))), "each call with an id", ids, second)
 
 
 @probes.add
 async def result_goes_on(ctx: Ctx) -> None:
-    exchange = await ctx.once(called)
+    exchange = await ctx.once(answer_with_call)
     body = offer(ctx)
     calls = _calls(exchange)
     check(bool(calls), "a call", exchange.json, exchange)
     asked = dig(exchange.json, "choices", 0, "message")
     results = [{"role": "tool", "tool_call_id": dig(each, "id"), "content": "Sunny."} for each in calls]
     body["messages"] += [{"role": "assistant", "content": None, "tool_calls": dig(asked, "tool_calls")}, *results]
-    answer = await said(ctx, body)
+    answer = await complete(ctx, body)
     check(bool(dig(answer.json, "choices", 0, "message", "content")), "an answer with text", answer.json, answer)
 
 
 @probes.add
 async def nothing_is_called_if_forbidden(ctx: Ctx) -> None:
-    await ctx.once(called)
-    exchange = await said(ctx, offer(ctx, tool_choice="none"))
+    await ctx.once(answer_with_call)
+    exchange = await complete(ctx, offer(ctx, tool_choice="none"))
     check(not _calls(exchange), "no tool_calls", exchange.json, exchange)
 
 
 @probes.add
 async def named_tool_is_called(ctx: Ctx) -> None:
-    await ctx.once(called)
+    await ctx.once(answer_with_call)
     choice = {"type": "function", "function": {"name": TOOL_NAME}}
-    exchange = await said(ctx, body_of(ctx, tools=[TOOL], tool_choice=choice))
+    exchange = await complete(ctx, body_of(ctx, tools=[TOOL], tool_choice=choice))
     names = [dig(each, "function", "name") for each in _calls(exchange)]
     check(names == [TOOL_NAME], f"a call of {TOOL_NAME}", exchange.json, exchange)
 

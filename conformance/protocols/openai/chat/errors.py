@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from conformance.probe import Probes
-from conformance.protocols.openai.chat.scenes import answered, body_of, streamed, user
+from conformance.protocols.openai.chat.scenes import answer_plainly, body_of, stream_plainly, user
 from conformance.protocols.openai.target import Ctx, Server, events_of, refused
 from conformance.verdict import check
 from conformance.wire.exchange import as_list, as_object, dig
@@ -53,13 +53,13 @@ async def temperature_has_a_most(ctx: Ctx) -> None:
 
 @probes.add
 async def unknown_model_is_refused(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     refused(await ctx.target.post(body_of(ctx, model="no-such-model-here")), 404)
 
 
 @probes.add
 async def unknown_model_is_called_so(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     exchange = await ctx.target.post(body_of(ctx, model="no-such-model-here"))
     code = dig(exchange.json, "error", "code")
     check(code == "model_not_found", "the code model_not_found", exchange.json, exchange)
@@ -67,7 +67,7 @@ async def unknown_model_is_called_so(ctx: Ctx) -> None:
 
 @probes.add
 async def refusal_names_the_parameter(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     exchange = await ctx.target.post(body_of(ctx, messages="Hello"), is_valid=False)
     param = dig(exchange.json, "error", "param")
     check(str(param).startswith("messages"), "the param messages", exchange.json, exchange)
@@ -75,7 +75,7 @@ async def refusal_names_the_parameter(ctx: Ctx) -> None:
 
 @probes.add
 async def refusal_is_called_an_invalid_request(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     exchange = await ctx.target.post(body_of(ctx, messages="Hello"), is_valid=False)
     got = dig(exchange.json, "error", "type")
     check(got == "invalid_request_error", "the type invalid_request_error", exchange.json, exchange)
@@ -83,7 +83,7 @@ async def refusal_is_called_an_invalid_request(ctx: Ctx) -> None:
 
 @probes.add
 async def failure_is_an_error(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     exchange = await ctx.target.post(body_of(ctx, "fail"))
     check((exchange.status or 0) >= 500, "a 5xx", exchange.status, exchange)
     check(as_object(dig(exchange.json, "error")) is not None, "an error object", exchange.json, exchange)
@@ -91,7 +91,7 @@ async def failure_is_an_error(ctx: Ctx) -> None:
 
 @probes.add
 async def failure_of_a_stream_is_told(ctx: Ctx) -> None:
-    await ctx.once(streamed)
+    await ctx.once(stream_plainly)
     async with ctx.target.stream(body_of(ctx, "fail")) as stream:
         exchange = stream.exchange
         await stream.rest_of_it()
@@ -107,7 +107,7 @@ async def failure_of_a_stream_is_told(ctx: Ctx) -> None:
 
 @probes.add
 async def deep_json_kills_nobody(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     deep: object = 1
     for _ in range(900):
         deep = [deep]
@@ -117,6 +117,6 @@ async def deep_json_kills_nobody(ctx: Ctx) -> None:
 
 async def _refused(ctx: Ctx, **members: Any) -> None:
     """A request with a member that is wrong, or missing (None)."""
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     body = {name: value for name, value in body_of(ctx, **members).items() if value is not None}
     refused(await ctx.target.post(body, is_valid=False), 400, 422)

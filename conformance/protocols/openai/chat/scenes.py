@@ -53,7 +53,7 @@ def offer(ctx: Ctx, **members: Any) -> dict[str, Any]:
     return body_of(ctx, "calls", tools=[TOOL], **members)
 
 
-async def said(ctx: Ctx, body: Any) -> Exchange:
+async def complete(ctx: Ctx, body: Any) -> Exchange:
     """An answer with a choice. Raises Failed."""
     exchange = await ctx.target.post(body)
     check(exchange.status == 200, "an answer with status 200", exchange.status, exchange)
@@ -62,12 +62,12 @@ async def said(ctx: Ctx, body: Any) -> Exchange:
     return exchange
 
 
-async def answered(ctx: Ctx) -> Exchange:
-    return await said(ctx, body_of(ctx))
+async def answer_plainly(ctx: Ctx) -> Exchange:
+    return await complete(ctx, body_of(ctx))
 
 
-async def called(ctx: Ctx) -> Exchange:
-    return await said(ctx, offer(ctx))
+async def answer_with_call(ctx: Ctx) -> Exchange:
+    return await complete(ctx, offer(ctx))
 
 
 async def _stream(ctx: Ctx, body: Any) -> Streamed:
@@ -76,7 +76,7 @@ async def _stream(ctx: Ctx, body: Any) -> Streamed:
         return Streamed(stream.exchange, chunks, stream.exchange.is_ended and not stream.rest)
 
 
-async def streamed(ctx: Ctx, with_usage: bool = False) -> Streamed:
+async def stream_plainly(ctx: Ctx, with_usage: bool = False) -> Streamed:
     more: dict[str, Any] = {"stream_options": {"include_usage": True}} if with_usage else {}
     return await _stream(ctx, body_of(ctx, **more))
 

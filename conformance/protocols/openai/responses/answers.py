@@ -8,11 +8,11 @@ from typing import Any, Final
 from conformance.probe import Probes
 from conformance.protocols.openai.responses.scenes import (
     TOOL,
-    answered,
+    answer_plainly,
     body_of,
     message,
     messages_of,
-    said,
+    respond,
     text_of,
 )
 from conformance.protocols.openai.target import PARAMETERS, Ctx, Server
@@ -31,53 +31,53 @@ _PIXEL: Final = (
 
 @probes.add
 async def request_is_answered(ctx: Ctx) -> None:
-    await ctx.subject(answered)
+    await ctx.subject(answer_plainly)
 
 
 @probes.add
 async def response_is_completed(ctx: Ctx) -> None:
-    exchange = await ctx.once(answered)
+    exchange = await ctx.once(answer_plainly)
     status = dig(exchange.json, "status")
     check(status == "completed", "the status completed", status, exchange)
 
 
 @probes.add
 async def output_has_text(ctx: Ctx) -> None:
-    exchange = await ctx.once(answered)
+    exchange = await ctx.once(answer_plainly)
     check(bool(text_of(exchange.json)), "a message with output_text", dig(exchange.json, "output"), exchange)
 
 
 @probes.add
 async def output_is_the_assistants(ctx: Ctx) -> None:
-    exchange = await ctx.once(answered)
+    exchange = await ctx.once(answer_plainly)
     roles = {str(dig(each, "role")) for each in messages_of(exchange.json)}
     check(roles == {"assistant"}, "messages of the assistant", sorted(roles), exchange)
 
 
 @probes.add
 async def items_are_completed(ctx: Ctx) -> None:
-    exchange = await ctx.once(answered)
+    exchange = await ctx.once(answer_plainly)
     statuses = {str(dig(each, "status")) for each in messages_of(exchange.json)}
     check(statuses == {"completed"}, "messages of status completed", sorted(statuses), exchange)
 
 
 @probes.add
 async def responses_have_ids_of_their_own(ctx: Ctx) -> None:
-    first, second = await ctx.once(answered), await said(ctx, body_of(ctx))
+    first, second = await ctx.once(answer_plainly), await respond(ctx, body_of(ctx))
     ids = [dig(each.json, "id") for each in (first, second)]
     check(ids[0] != ids[1], "two responses with two ids", ids, second)
 
 
 @probes.add
 async def items_have_ids_of_their_own(ctx: Ctx) -> None:
-    first, second = await ctx.once(answered), await said(ctx, body_of(ctx))
+    first, second = await ctx.once(answer_plainly), await respond(ctx, body_of(ctx))
     ids = [dig(item, "id") for each in (first, second) for item in as_list(dig(each.json, "output"))]
     check(bool(ids) and len(ids) == len(set(map(str, ids))), "each item with an id of its own", ids, second)
 
 
 @probes.add
 async def created_at_is_in_seconds(ctx: Ctx) -> None:
-    exchange = await ctx.once(answered)
+    exchange = await ctx.once(answer_plainly)
     created = dig(exchange.json, "created_at")
     is_now = isinstance(created, int | float) and abs(created - time.time()) < _CLOCKS
     check(is_now, "the time of now as Unix seconds", created, exchange)
@@ -85,7 +85,7 @@ async def created_at_is_in_seconds(ctx: Ctx) -> None:
 
 @probes.add
 async def completed_response_tells_when(ctx: Ctx) -> None:
-    exchange = await ctx.once(answered)
+    exchange = await ctx.once(answer_plainly)
     created, completed = dig(exchange.json, "created_at"), dig(exchange.json, "completed_at")
     is_right = isinstance(created, int | float) and isinstance(completed, int | float) and completed >= int(created)
     check(is_right, "a completed_at that is not before created_at", [created, completed], exchange)
@@ -93,14 +93,14 @@ async def completed_response_tells_when(ctx: Ctx) -> None:
 
 @probes.add
 async def completed_response_has_no_error(ctx: Ctx) -> None:
-    exchange = await ctx.once(answered)
+    exchange = await ctx.once(answer_plainly)
     for name in ("error", "incomplete_details"):
         check(dig(exchange.json, name) is None, f"{name} is null", dig(exchange.json, name), exchange)
 
 
 @probes.add
 async def total_is_the_sum(ctx: Ctx) -> None:
-    exchange = await ctx.once(answered)
+    exchange = await ctx.once(answer_plainly)
     usage = dig(exchange.json, "usage")
     parts = [dig(usage, name) for name in ("input_tokens", "output_tokens")]
     is_sum = all(isinstance(each, int) for each in parts) and sum(parts) == dig(usage, "total_tokens")
@@ -109,8 +109,8 @@ async def total_is_the_sum(ctx: Ctx) -> None:
 
 @probes.add
 async def responses_at_once_are_responses_of_their_own(ctx: Ctx) -> None:
-    await ctx.once(answered)
-    found = await asyncio.gather(*(said(ctx, body_of(ctx)) for _ in range(5)))
+    await ctx.once(answer_plainly)
+    found = await asyncio.gather(*(respond(ctx, body_of(ctx)) for _ in range(5)))
     ids = {str(dig(each.json, "id")) for each in found}
     check(len(ids) == len(found), "five responses with five ids", sorted(ids), found[0])
 
@@ -159,16 +159,16 @@ async def image_is_taken(ctx: Ctx) -> None:
 
 @probes.add
 async def options_may_be_null(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     names = ("instructions", "temperature", "max_output_tokens", "previous_response_id", "metadata", "stream")
-    await said(ctx, body_of(ctx, **dict.fromkeys(names)))
+    await respond(ctx, body_of(ctx, **dict.fromkeys(names)))
 
 
 @probes.add
 async def settings_are_told(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     given: dict[str, Any] = {"temperature": 0.5, "top_p": 0.9, "max_output_tokens": 500, "instructions": "Be brief."}
-    exchange = await said(ctx, body_of(ctx, **given))
+    exchange = await respond(ctx, body_of(ctx, **given))
     for name, value in given.items():
         got = dig(exchange.json, name)
         check(got == value, f"{name} as it was sent", got, exchange)
@@ -176,16 +176,16 @@ async def settings_are_told(ctx: Ctx) -> None:
 
 @probes.add
 async def metadata_are_told(ctx: Ctx) -> None:
-    await ctx.once(answered)
-    exchange = await said(ctx, body_of(ctx, metadata={"run": "1"}))
+    await ctx.once(answer_plainly)
+    exchange = await respond(ctx, body_of(ctx, metadata={"run": "1"}))
     got = dig(exchange.json, "metadata")
     check(got == {"run": "1"}, "metadata as they were sent", got, exchange)
 
 
 @probes.add
 async def tools_are_told(ctx: Ctx) -> None:
-    await ctx.once(answered)
-    exchange = await said(ctx, body_of(ctx, tools=[TOOL], tool_choice="auto"))
+    await ctx.once(answer_plainly)
+    exchange = await respond(ctx, body_of(ctx, tools=[TOOL], tool_choice="auto"))
     names = [dig(each, "name") for each in as_list(dig(exchange.json, "tools"))]
     check(names == [TOOL["name"]], "the tool that was offered", dig(exchange.json, "tools"), exchange)
     check(dig(exchange.json, "tool_choice") == "auto", "the tool_choice auto", exchange.json, exchange)
@@ -193,21 +193,21 @@ async def tools_are_told(ctx: Ctx) -> None:
 
 @probes.add
 async def no_stream_unless_asked(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     exchange = await ctx.target.post(body_of(ctx, stream=False), headers={"Accept": "text/event-stream"})
     check(exchange.status == 200 and not exchange.is_stream, "an answer as JSON", exchange.media_type, exchange)
 
 
 @probes.add
 async def answers_are_called_json(ctx: Ctx) -> None:
-    exchange = await ctx.once(answered)
+    exchange = await ctx.once(answer_plainly)
     check(exchange.media_type == "application/json", "application/json", exchange.media_type, exchange)
 
 
 @probes.add
 async def schema_is_kept(ctx: Ctx) -> None:
     named = {"type": "json_schema", "name": "weather", "schema": PARAMETERS, "strict": True}
-    exchange = await said(ctx, body_of(ctx, "data", text={"format": named}))
+    exchange = await respond(ctx, body_of(ctx, "data", text={"format": named}))
     text = text_of(exchange.json)
     try:
         value = parse_json(text)
@@ -218,7 +218,7 @@ async def schema_is_kept(ctx: Ctx) -> None:
 
 
 async def _taken(ctx: Ctx, *items: Any) -> None:
-    await ctx.once(answered)
-    exchange = await said(ctx, body_of(ctx, input=list(items)))
+    await ctx.once(answer_plainly)
+    exchange = await respond(ctx, body_of(ctx, input=list(items)))
     status = dig(exchange.json, "status")
     check(status == "completed", "the status completed", status, exchange)

@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 from conformance.probe import Probes
-from conformance.protocols.openai.responses.scenes import answered, body_of, text_of
+from conformance.protocols.openai.responses.scenes import answer_plainly, body_of, text_of
 from conformance.protocols.openai.target import Ctx, Server, refused
 from conformance.verdict import NotApplicable, check
 from conformance.wire.exchange import Exchange, dig
@@ -52,12 +52,12 @@ async def background_is_cancelled_twice(ctx: Ctx) -> None:
 @probes.add
 async def foreground_is_not_cancelled(ctx: Ctx) -> None:
     await ctx.once(_begun)
-    first = await ctx.once(answered)
+    first = await ctx.once(answer_plainly)
     refused(await _cancel(ctx, str(dig(first.json, "id"))))
 
 
 async def _begun(ctx: Ctx, behaviour: str = "plain") -> Exchange:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     exchange = await ctx.target.post(body_of(ctx, behaviour, background=True))
     if 400 <= (exchange.status or 0) < 500:
         raise NotApplicable("the server makes no response in the background")

@@ -5,11 +5,11 @@ from typing import Any, Final
 from conformance.probe import Probes
 from conformance.protocols.openai.responses.scenes import (
     TOOL,
+    answer_with_call,
     body_of,
-    called,
     calls_of,
     offer,
-    said,
+    respond,
     streamed_call,
     text_of,
 )
@@ -22,20 +22,20 @@ probes: Final = Probes[Server]()
 
 @probes.add
 async def tool_is_called(ctx: Ctx) -> None:
-    exchange = await ctx.subject(called)
+    exchange = await ctx.subject(answer_with_call)
     check(bool(calls_of(exchange.json)), "an item function_call", dig(exchange.json, "output"), exchange)
 
 
 @probes.add
 async def call_names_an_offered_tool(ctx: Ctx) -> None:
-    exchange = await ctx.once(called)
+    exchange = await ctx.once(answer_with_call)
     names = {str(dig(each, "name")) for each in calls_of(exchange.json)}
     check(names == {TOOL_NAME}, f"calls of {TOOL_NAME}", sorted(names), exchange)
 
 
 @probes.add
 async def arguments_are_json(ctx: Ctx) -> None:
-    exchange = await ctx.once(called)
+    exchange = await ctx.once(answer_with_call)
     calls = calls_of(exchange.json)
     check(bool(calls), "a call", exchange.json, exchange)
     for each in calls:
@@ -44,48 +44,48 @@ async def arguments_are_json(ctx: Ctx) -> None:
 
 @probes.add
 async def calls_have_ids_of_their_own(ctx: Ctx) -> None:
-    first, second = await ctx.once(called), await said(ctx, offer(ctx))
+    first, second = await ctx.once(answer_with_call), await respond(ctx, offer(ctx))
     ids = [dig(each, "call_id") for exchange in (first, second) for each in calls_of(exchange.json)]
     check(bool(ids) and len(ids) == len(set(map(str, ids))), "each call with a call_id of its own", ids, second)
 
 
 @probes.add
 async def result_goes_on(ctx: Ctx) -> None:
-    exchange = await ctx.once(called)
+    exchange = await ctx.once(answer_with_call)
     calls = calls_of(exchange.json)
     check(bool(calls), "a call", exchange.json, exchange)
     asked = offer(ctx)
     results = [{"type": "function_call_output", "call_id": dig(each, "call_id"), "output": "Sunny."} for each in calls]
     given = [{"type": "message", "role": "user", "content": asked["input"]}, *calls, *results]
-    answer = await said(ctx, {**asked, "input": given})
+    answer = await respond(ctx, {**asked, "input": given})
     check(bool(text_of(answer.json)), "a response with text", dig(answer.json, "output"), answer)
 
 
 @probes.add
 async def nothing_is_called_if_forbidden(ctx: Ctx) -> None:
-    await ctx.once(called)
-    exchange = await said(ctx, offer(ctx, tool_choice="none"))
+    await ctx.once(answer_with_call)
+    exchange = await respond(ctx, offer(ctx, tool_choice="none"))
     check(not calls_of(exchange.json), "no function_call", dig(exchange.json, "output"), exchange)
 
 
 @probes.add
 async def something_is_called_if_required(ctx: Ctx) -> None:
-    await ctx.once(called)
-    exchange = await said(ctx, body_of(ctx, tools=[TOOL], tool_choice="required"))
+    await ctx.once(answer_with_call)
+    exchange = await respond(ctx, body_of(ctx, tools=[TOOL], tool_choice="required"))
     check(bool(calls_of(exchange.json)), "a function_call", dig(exchange.json, "output"), exchange)
 
 
 @probes.add
 async def named_tool_is_called(ctx: Ctx) -> None:
-    await ctx.once(called)
-    exchange = await said(ctx, body_of(ctx, tools=[TOOL], tool_choice={"type": "function", "name": TOOL_NAME}))
+    await ctx.once(answer_with_call)
+    exchange = await respond(ctx, body_of(ctx, tools=[TOOL], tool_choice={"type": "function", "name": TOOL_NAME}))
     names = [dig(each, "name") for each in calls_of(exchange.json)]
     check(names == [TOOL_NAME], f"a call of {TOOL_NAME}", dig(exchange.json, "output"), exchange)
 
 
 @probes.add
 async def result_of_an_unknown_call_is_refused(ctx: Ctx) -> None:
-    await ctx.once(called)
+    await ctx.once(answer_with_call)
     result = {"type": "function_call_output", "call_id": "call_nobody_made", "output": "x"}
     refused(await ctx.target.post(body_of(ctx, input=[result])))
 

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from conformance.probe import Probes
-from conformance.protocols.openai.responses.scenes import Streamed, answered, body_of, message, streamed
+from conformance.protocols.openai.responses.scenes import Streamed, answer_plainly, body_of, message, stream_plainly
 from conformance.protocols.openai.target import Ctx, Server, events_of, refused
 from conformance.verdict import check
 from conformance.wire.exchange import as_object, dig
@@ -43,13 +43,13 @@ async def temperature_has_a_most(ctx: Ctx) -> None:
 
 @probes.add
 async def unknown_model_is_refused(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     refused(await ctx.target.post(body_of(ctx, model="no-such-model-here")), 400, 404)
 
 
 @probes.add
 async def failure_is_told(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     exchange = await ctx.target.post(body_of(ctx, "fail"))
     error = as_object(dig(exchange.json, "error"))
     is_failed = exchange.status == 200 and dig(exchange.json, "status") == "failed"
@@ -59,7 +59,7 @@ async def failure_is_told(ctx: Ctx) -> None:
 
 @probes.add
 async def failure_of_a_stream_is_told(ctx: Ctx) -> None:
-    await ctx.once(streamed)
+    await ctx.once(stream_plainly)
     async with ctx.target.stream(body_of(ctx, "fail")) as stream:
         exchange = stream.exchange
         await stream.rest_of_it()
@@ -75,7 +75,7 @@ async def failure_of_a_stream_is_told(ctx: Ctx) -> None:
 
 @probes.add
 async def ids_of_responses_lead_nowhere(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     for odd in ("../../etc/passwd", "0" * 2000, "' OR 1=1 --"):
         exchange = await ctx.wire.request("GET", ctx.target.below("responses", odd), sends=None, receives=None)
         refused(exchange)
@@ -83,6 +83,6 @@ async def ids_of_responses_lead_nowhere(ctx: Ctx) -> None:
 
 async def _refused(ctx: Ctx, **members: Any) -> None:
     """A request with a member that is wrong, or missing (None)."""
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     body = {name: value for name, value in body_of(ctx, **members).items() if value is not None}
     refused(await ctx.target.post(body, is_valid=False), 400, 422)

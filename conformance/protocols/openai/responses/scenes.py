@@ -51,7 +51,7 @@ def offer(ctx: Ctx, **members: Any) -> dict[str, Any]:
     return body_of(ctx, "calls", tools=[TOOL], **members)
 
 
-async def said(ctx: Ctx, body: Any) -> Exchange:
+async def respond(ctx: Ctx, body: Any) -> Exchange:
     """A response. Raises Failed."""
     exchange = await ctx.target.post(body)
     check(exchange.status == 200, "a response with status 200", exchange.status, exchange)
@@ -59,12 +59,12 @@ async def said(ctx: Ctx, body: Any) -> Exchange:
     return exchange
 
 
-async def answered(ctx: Ctx) -> Exchange:
-    return await said(ctx, body_of(ctx))
+async def answer_plainly(ctx: Ctx) -> Exchange:
+    return await respond(ctx, body_of(ctx))
 
 
-async def called(ctx: Ctx) -> Exchange:
-    return await said(ctx, offer(ctx))
+async def answer_with_call(ctx: Ctx) -> Exchange:
+    return await respond(ctx, offer(ctx))
 
 
 async def _stream(ctx: Ctx, body: Any) -> Streamed:
@@ -73,7 +73,7 @@ async def _stream(ctx: Ctx, body: Any) -> Streamed:
         return Streamed(stream.exchange, events, stream.exchange.is_ended and not stream.rest)
 
 
-async def streamed(ctx: Ctx) -> Streamed:
+async def stream_plainly(ctx: Ctx) -> Streamed:
     return await _stream(ctx, body_of(ctx))
 
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from conformance.probe import Probes
-from conformance.protocols.openai.responses.scenes import answered, body_of, said, streamed
+from conformance.protocols.openai.responses.scenes import answer_plainly, body_of, respond, stream_plainly
 from conformance.protocols.openai.target import Ctx, Server, events_of, refused
 from conformance.verdict import check
 from conformance.wire.exchange import Exchange, as_list, dig
@@ -15,9 +15,9 @@ _UNKNOWN: Final = "resp_00000000000000000000000000000000"
 
 @probes.add
 async def response_goes_on_from_another(ctx: Ctx) -> None:
-    first = await ctx.once(answered)
+    first = await ctx.once(answer_plainly)
     id = dig(first.json, "id")
-    exchange = await said(ctx, body_of(ctx, previous_response_id=id))
+    exchange = await respond(ctx, body_of(ctx, previous_response_id=id))
     got = dig(exchange.json, "previous_response_id")
     check(got == id, f"the previous_response_id {id}", got, exchange)
     check(dig(exchange.json, "id") != id, "a response of its own", exchange.json, exchange)
@@ -25,13 +25,13 @@ async def response_goes_on_from_another(ctx: Ctx) -> None:
 
 @probes.add
 async def unknown_response_is_not_gone_on_from(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     refused(await ctx.target.post(body_of(ctx, previous_response_id=_UNKNOWN)))
 
 
 @probes.add
 async def unknown_response_is_called_so(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     exchange = await ctx.target.post(body_of(ctx, previous_response_id=_UNKNOWN))
     code = dig(exchange.json, "error", "code")
     check(code == "previous_response_not_found", "the code previous_response_not_found", exchange.json, exchange)
@@ -39,7 +39,7 @@ async def unknown_response_is_called_so(ctx: Ctx) -> None:
 
 @probes.add
 async def response_is_kept(ctx: Ctx) -> None:
-    first = await ctx.once(answered)
+    first = await ctx.once(answer_plainly)
     exchange = await _get(ctx, dig(first.json, "id"))
     check(exchange.status == 200, "the status 200", exchange.status, exchange)
     for name in ("id", "status", "output", "created_at"):
@@ -49,7 +49,7 @@ async def response_is_kept(ctx: Ctx) -> None:
 
 @probes.add
 async def streamed_response_is_kept(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     exchange = await _get(ctx, dig(done.last, "id"))
     check(exchange.status == 200, "the status 200", exchange.status, exchange)
     got = dig(exchange.json, "output")
@@ -58,22 +58,22 @@ async def streamed_response_is_kept(ctx: Ctx) -> None:
 
 @probes.add
 async def unstored_response_is_not_kept(ctx: Ctx) -> None:
-    await ctx.once(answered)
-    made = await said(ctx, body_of(ctx, store=False))
+    await ctx.once(answer_plainly)
+    made = await respond(ctx, body_of(ctx, store=False))
     check(dig(made.json, "store") is False, "store is false", dig(made.json, "store"), made)
     refused(await _get(ctx, dig(made.json, "id")), 404)
 
 
 @probes.add
 async def unknown_response_is_not_found(ctx: Ctx) -> None:
-    await ctx.once(answered)
+    await ctx.once(answer_plainly)
     refused(await _get(ctx, _UNKNOWN), 404)
 
 
 @probes.add
 async def deleted_response_is_gone(ctx: Ctx) -> None:
-    await ctx.once(answered)
-    made = await said(ctx, body_of(ctx))
+    await ctx.once(answer_plainly)
+    made = await respond(ctx, body_of(ctx))
     id = str(dig(made.json, "id"))
     exchange = await ctx.wire.request("DELETE", ctx.target.below("responses", id), sends=None, receives=None)
     check(exchange.status in (200, 204), "the status 200", exchange.status, exchange)
@@ -82,7 +82,7 @@ async def deleted_response_is_gone(ctx: Ctx) -> None:
 
 @probes.add
 async def input_is_kept(ctx: Ctx) -> None:
-    first = await ctx.once(answered)
+    first = await ctx.once(answer_plainly)
     url = ctx.target.below("responses", str(dig(first.json, "id")), "input_items")
     exchange = await ctx.target.get(url, None)
     check(exchange.status == 200, "the status 200", exchange.status, exchange)
@@ -92,7 +92,7 @@ async def input_is_kept(ctx: Ctx) -> None:
 
 @probes.add
 async def stream_is_told_again(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     numbers, exchange = await _replayed(ctx, str(dig(done.last, "id")), "")
     want = [dig(event, "sequence_number") for event in done.events]
     check(numbers == want, "every event of the stream", numbers, exchange)
@@ -100,7 +100,7 @@ async def stream_is_told_again(ctx: Ctx) -> None:
 
 @probes.add
 async def stream_goes_on_after_a_number(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     want = [dig(event, "sequence_number") for event in done.events]
     numbers, exchange = await _replayed(ctx, str(dig(done.last, "id")), f"&starting_after={want[2]}")
     check(numbers == want[3:], f"the events after {want[2]}", numbers, exchange)
@@ -108,7 +108,7 @@ async def stream_goes_on_after_a_number(ctx: Ctx) -> None:
 
 @probes.add
 async def response_of_another_caller_is_not_found(ctx: Ctx) -> None:
-    first = await ctx.once(answered)
+    first = await ctx.once(answer_plainly)
     other = dict(ctx.options.other_headers)
     exchange = await ctx.target.get(
         ctx.target.below("responses", str(dig(first.json, "id"))), None, headers=other, is_anonymous=True
@@ -118,7 +118,7 @@ async def response_of_another_caller_is_not_found(ctx: Ctx) -> None:
 
 @probes.add
 async def response_of_another_caller_is_not_gone_on_from(ctx: Ctx) -> None:
-    first = await ctx.once(answered)
+    first = await ctx.once(answer_plainly)
     body = body_of(ctx, previous_response_id=dig(first.json, "id"))
     refused(await ctx.target.post(body, headers=dict(ctx.options.other_headers), is_anonymous=True))
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from conformance.probe import Probes
-from conformance.protocols.openai.responses.scenes import TERMINAL, Streamed, ends_with_done, streamed, text_of
+from conformance.protocols.openai.responses.scenes import TERMINAL, Streamed, ends_with_done, stream_plainly, text_of
 from conformance.protocols.openai.target import DONE, Ctx, Server
 from conformance.verdict import check
 from conformance.wire.exchange import as_list, dig
@@ -14,24 +14,24 @@ probes: Final = Probes[Server]()
 
 @probes.add
 async def response_is_streamed(ctx: Ctx) -> None:
-    await ctx.subject(streamed)
+    await ctx.subject(stream_plainly)
 
 
 @probes.add
 async def stream_ends_with_its_mark(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     check(ends_with_done(done.exchange), f"{DONE} last, once", done.exchange.frames[-1].data, done.exchange)
 
 
 @probes.add
 async def stream_is_closed_by_the_server(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     check(done.is_whole, "a stream that ends, with no event left open", done.exchange.error, done.exchange)
 
 
 @probes.add
 async def event_line_is_the_type(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     for frame in done.exchange.frames:
         if frame.data != DONE:
             kind = dig(frame.json, "type")
@@ -40,27 +40,27 @@ async def event_line_is_the_type(ctx: Ctx) -> None:
 
 @probes.add
 async def events_have_no_ids(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     ids = [frame.id for frame in done.exchange.frames if frame.id]
     check(not ids, "no id lines", ids, done.exchange)
 
 
 @probes.add
 async def stream_begins_with_the_created_response(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     check(done.types[0] == "response.created", "response.created first", done.types, done.exchange)
 
 
 @probes.add
 async def response_is_in_progress_before_it_speaks(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     types = [each for each in done.types if each not in ("response.created", "response.queued")]
     check(types[:1] == ["response.in_progress"], "response.in_progress before any item", done.types, done.exchange)
 
 
 @probes.add
 async def created_response_is_empty(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     first = dig(done.events[0], "response")
     is_new = dig(first, "status") in ("in_progress", "queued") and dig(first, "output") == []
     check(is_new, "a response in progress without output", first, done.exchange)
@@ -68,7 +68,7 @@ async def created_response_is_empty(ctx: Ctx) -> None:
 
 @probes.add
 async def numbers_grow(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     numbers = [dig(event, "sequence_number") for event in done.events]
     is_right = all(isinstance(each, int) for each in numbers)
     is_right = is_right and all(a < b for a, b in pairwise(numbers))
@@ -77,34 +77,34 @@ async def numbers_grow(ctx: Ctx) -> None:
 
 @probes.add
 async def stream_ends_with_the_response(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     check(done.types[-1] == "response.completed", "response.completed last", done.types, done.exchange)
     check(dig(done.last, "status") == "completed", "its status completed", done.last, done.exchange)
 
 
 @probes.add
 async def stream_has_one_end(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     ends = done.of(*TERMINAL)
     check(len(ends) == 1, "one event that ends the response", done.types, done.exchange)
 
 
 @probes.add
 async def events_are_of_one_response(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     ids = {str(dig(event, "response", "id")) for event in done.events if dig(event, "response") is not None}
     check(len(ids) == 1, "one id in all events", sorted(ids), done.exchange)
 
 
 @probes.add
 async def item_is_added_before_anything_of_it(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     _check_open(done, "response.output_item.added", "response.output_item.done", ("output_index",))
 
 
 @probes.add
 async def part_is_added_before_anything_of_it(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     texts = done.of("response.output_text.delta", "response.output_text.done")
     check(bool(texts), "events of a text", done.types, done.exchange)
     _check_open(done, "response.content_part.added", "response.content_part.done", ("output_index", "content_index"))
@@ -112,7 +112,7 @@ async def part_is_added_before_anything_of_it(ctx: Ctx) -> None:
 
 @probes.add
 async def events_name_their_item(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     added = {dig(each, "output_index"): dig(each, "item", "id") for each in done.of("response.output_item.added")}
     check(bool(added), "response.output_item.added", done.types, done.exchange)
     for event in done.events:
@@ -123,7 +123,7 @@ async def events_name_their_item(ctx: Ctx) -> None:
 
 @probes.add
 async def text_is_that_of_its_deltas(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     said = "".join(str(dig(each, "delta")) for each in done.of("response.output_text.delta"))
     told = "".join(str(dig(each, "text")) for each in done.of("response.output_text.done"))
     check(bool(said) and said == told, "deltas that make up the text", {"deltas": said, "done": told}, done.exchange)
@@ -131,7 +131,7 @@ async def text_is_that_of_its_deltas(ctx: Ctx) -> None:
 
 @probes.add
 async def part_is_that_of_its_text(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     texts = [dig(each, "text") for each in done.of("response.output_text.done")]
     parts = [dig(each, "part", "text") for each in done.of("response.content_part.done")]
     check(bool(texts) and texts == parts, "parts with the texts that were told", parts, done.exchange)
@@ -139,7 +139,7 @@ async def part_is_that_of_its_text(ctx: Ctx) -> None:
 
 @probes.add
 async def item_is_that_of_its_parts(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     parts = [dig(each, "part", "text") for each in done.of("response.content_part.done")]
     items = [dig(each, "item") for each in done.of("response.output_item.done")]
     found = [dig(part, "text") for item in items for part in as_list(dig(item, "content"))]
@@ -148,7 +148,7 @@ async def item_is_that_of_its_parts(ctx: Ctx) -> None:
 
 @probes.add
 async def output_is_that_of_its_items(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     items = [dig(each, "item") for each in done.of("response.output_item.done")]
     output = as_list(dig(done.last, "output"))
     check(bool(items) and output == items, "the items of the stream as the output", output, done.exchange)
@@ -156,7 +156,7 @@ async def output_is_that_of_its_items(ctx: Ctx) -> None:
 
 @probes.add
 async def streamed_response_has_text_and_usage(ctx: Ctx) -> None:
-    done = await ctx.once(streamed)
+    done = await ctx.once(stream_plainly)
     check(bool(text_of(done.last)), "a message with output_text", done.last, done.exchange)
     check(dig(done.last, "usage", "total_tokens") is not None, "usage", dig(done.last, "usage"), done.exchange)
 

@@ -21,7 +21,7 @@ from canonical.event import (
     UpstreamBound,
 )
 from canonical.replay import standing
-from conformance.contract import Heard
+from conformance.contract import Transcript
 from conformance.contract.referee import Referee
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ def read(*replies: Any, reader: EventReader | None = None) -> list[Event]:
     return [event for reply in replies for event in reader.read(reply)]
 
 
-def heard(events: Sequence[Event]) -> Heard:
+def heard(events: Sequence[Event]) -> Transcript:
     """As a hub takes them: whatever breaks the contract of agents fails here."""
     referee = Referee()
     for event in events:

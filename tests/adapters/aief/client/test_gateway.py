@@ -12,7 +12,7 @@ import pytest
 from adapters.aief import Client, discover, upstream_name
 from canonical import FaultCode
 from canonical.event import ArtifactAdded, LossNoted, PartAdded, StepStarted, UpstreamBound
-from conformance.contract import Dialogue, Heard
+from conformance.contract import Dialogue, Transcript
 from gateway.fronted import Fronted
 from tests import loopback
 from tests.adapters.a2a.talk import Talk
@@ -36,7 +36,7 @@ def talk(far: Site, http: httpx.AsyncClient, name: str) -> Dialogue:
     return Talk(Client(f"{far.url}/agent/{name}", name, http=http), bound=BOUND)
 
 
-def ids(heard: Heard) -> dict[str, str]:
+def ids(heard: Transcript) -> dict[str, str]:
     found: dict[str, str] = {}
     for event in heard.events:
         if isinstance(event, UpstreamBound):

@@ -11,13 +11,13 @@ from adapters.openai.read.chat import ChatReader
 from adapters.openai.read.responses import ResponseReader
 from canonical import Event, FaultCode, FaultError, ReasoningPart, RunStatus, TextPart
 from canonical.event import InterruptRaised, LossNoted, PartAdded, PartDelta, RunEnded
-from conformance.contract.referee import Heard, Referee
+from conformance.contract.referee import Referee, Transcript
 from tests.adapters.openai.model import Answer, Call, Response, chunks, completion
 
 RUN = "22222222-2222-4222-8222-222222222222"
 
 
-def judged(events: Iterator[Event] | Sequence[Event]) -> Heard:
+def judged(events: Iterator[Event] | Sequence[Event]) -> Transcript:
     """What a hub would hear; every event is legal, or this fails."""
     referee = Referee()
     for event in events:
@@ -25,7 +25,7 @@ def judged(events: Iterator[Event] | Sequence[Event]) -> Heard:
     return referee.heard
 
 
-def read_chat(*values: Any, done: bool = False) -> Heard:
+def read_chat(*values: Any, done: bool = False) -> Transcript:
     def events() -> Iterator[Event]:
         reader = ChatReader(RUN)
         for value in values:
@@ -35,7 +35,7 @@ def read_chat(*values: Any, done: bool = False) -> Heard:
     return judged(events())
 
 
-def read_response(*values: Any) -> Heard:
+def read_response(*values: Any) -> Transcript:
     def events() -> Iterator[Event]:
         reader = ResponseReader()
         for value in values:
@@ -49,7 +49,7 @@ def delta(finish: str | None = None, **said: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": said, "finish_reason": finish}]}
 
 
-def calls_of(heard: Heard) -> list[Any]:
+def calls_of(heard: Transcript) -> list[Any]:
     return [event.value for event in heard.events if isinstance(event, InterruptRaised)]
 
 
@@ -230,7 +230,7 @@ ANSWERS = st.builds(
 )
 
 
-def heard_of(heard: Heard) -> Any:
+def heard_of(heard: Transcript) -> Any:
     ended = [event for event in heard.events if event.kind == "message_ended"]
     return (
         [(part.kind, getattr(part, "text", None)) for message in heard.messages for part in message.parts],
