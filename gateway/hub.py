@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
-from typing import Literal, TypeVar
+from typing import Literal
 from uuid import uuid4
 
 from canonical.agent import AgentInfo, Introspectable
@@ -15,7 +15,6 @@ from canonical.history import StateHistory
 from canonical.hub import (
     Answers,
     Receipt,
-    Snapshot,
     StateUpdate,
     Submission,
     ThreadChange,
@@ -52,12 +51,8 @@ from gateway.storage.reads import Reads
 from gateway.storage.size import check_size
 from gateway.storage.transaction import Published, Transaction, read_meta, write_meta
 
-T = TypeVar("T")
-S = TypeVar("S", bound=Snapshot)
-
 _SWEEP = 3600
 """Seconds between sweeps of the artifact store, and how old an unnamed file must be to go."""
-
 
 _LATEST = 2**62
 """Microseconds that a start may be delayed by: with the time of the day, it is a number that a database can hold."""
@@ -287,13 +282,10 @@ class Hub:
             ask = replace(ask, history=await keep_messages(self._blobs, ask.history))
         ids = Ids(new_id(), new_id(), new_id(), new_id())
         reserved = self.engine.slots.reserve(agent)
-        return await self._submit(
-            owner,
-            agent,
-            ask.webhook,
-            reserved,
-            lambda tx: command.submit(tx, owner, ask, ids, self._limits, may_start=reserved, stateful=info.stateful),
+        done = self.journal.write(
+            command.submit, owner, ask, ids, self._limits, may_start=reserved, stateful=info.stateful
         )
+        return await self._see_through(owner, agent, ask.webhook, reserved, done)
 
     async def answer(self, owner: str, answers: Answers) -> Receipt:
         check_size(self._limits.input, answers.input.messages, answers.input.config)
@@ -305,19 +297,13 @@ class Hub:
         given = replace(answers, input=await self._keep_input(self._find_agent(task.agent), answers.input))
         ids = Ids(new_id(), new_id(), new_id(), new_id())
         reserved = self.engine.slots.reserve(task.agent)
-        return await self._submit(
-            owner,
-            task.agent,
-            given.webhook,
-            reserved,
-            lambda tx: command.answer(tx, owner, given, ids, self._limits, may_start=reserved),
-        )
+        done = self.journal.write(command.answer, owner, given, ids, self._limits, may_start=reserved)
+        return await self._see_through(owner, task.agent, given.webhook, reserved, done)
 
-    async def _submit(
-        self, owner: str, agent: str, webhook: Webhook | None, reserved: bool, run: Callable[[Transaction], Submitted]
+    async def _see_through(
+        self, owner: str, agent: str, webhook: Webhook | None, reserved: bool, done: "asyncio.Future[Submitted]"
     ) -> Receipt:
-        """Commit, and see to it that what was committed runs, whatever becomes of the caller meanwhile."""
-        done = self.journal.write(run)
+        """What is committed runs, whatever becomes of the caller meanwhile."""
         done.add_done_callback(partial(self._dispatch, owner, agent, webhook, reserved))
         return (await asyncio.shield(done)).receipt
 
