@@ -215,7 +215,7 @@ class _FailoverRun:
         while self._events is None or self._server is None:
             server, pause, run = next(self._tries, (None, 0.0, None))
             if server is None or run is None:
-                raise self._failed or self._resting()
+                raise self._failed or self._resting_error()
             if pause and server.breaker.admits:
                 await asyncio.sleep(pause)
             FORWARDED.set(self._call.input.headers)
@@ -224,7 +224,7 @@ class _FailoverRun:
                 self._server, self._events = server, run(self._call)
         return self._server, self._events
 
-    def _resting(self) -> FaultError:
+    def _resting_error(self) -> FaultError:
         wait = min(server.breaker.wait for server in self._servers)
         return FaultError(
             FaultCode.AGENT_UNREACHABLE,

@@ -31,7 +31,7 @@ from conformance.bench.suite import Suite, SuiteError, load_suite
 from conformance.bench.task import task_schema
 from gateway.cli.embedded import Embedded, Served, embedded_gateway
 from gateway.cli.errors import FAILED, USAGE, CliError
-from gateway.cli.progress import watching
+from gateway.cli.progress import show_progress
 from gateway.cli.target import AgentTarget, configured_agents, read_agent
 
 INCOMPLETE: Final = 3
@@ -210,7 +210,7 @@ async def _run(plan: _Plan, header: Header | None) -> Report:
             str(plan.options.baseline or ""),
             [secret for each in plan.agents for secret in each.secrets],
         )
-        with watching() as tell:
+        with show_progress() as tell:
             return await conduct(session, tell)
 
 

@@ -13,7 +13,7 @@ from conformance.bench.run import Progress
 
 
 @contextmanager
-def watching() -> Generator[Callable[[Progress], None]]:
+def show_progress() -> Generator[Callable[[Progress], None]]:
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _line

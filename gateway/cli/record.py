@@ -40,7 +40,7 @@ from gateway.cli.errors import FAILED, USAGE, CliError
 from gateway.cli.line import ClientConversation
 from gateway.cli.listener import bind
 from gateway.cli.log import set_up_logging
-from gateway.cli.run import ask_person, reading
+from gateway.cli.run import ask_person, prompt_for
 from gateway.cli.serve import Gateway, leave, open_gateway, serve_until_stopped, server_of
 from gateway.cli.target import AgentTarget, configured_agents, read_agent
 from gateway.cli.wire import WireRecorder
@@ -128,7 +128,7 @@ async def _record(agent: AgentTarget, message: Message, options: RecordOptions, 
                 if options.protocol is None:
                     scope = await _converse(gateway.hub, found[0].name, message, answers)
                 else:
-                    async with _listening(gateway, listener):
+                    async with _serve_here(gateway, listener):
                         line = ClientConversation(options.protocol, gateway.url, found[0].name, None)
                         scope = await _call(gateway.hub, line, message, answers)
                 records = await gateway.hub.reads.records(DEFAULT_OWNER, scope, inline=True)
@@ -148,7 +148,7 @@ async def _converse(hub: Hub, name: str, message: Message, answers: Iterator[str
 
 
 @asynccontextmanager
-async def _listening(gateway: Gateway, listener: socket.socket) -> AsyncGenerator[None]:
+async def _serve_here(gateway: Gateway, listener: socket.socket) -> AsyncGenerator[None]:
     ready = asyncio.Event()
     server = server_of(gateway, listener, ready.set)
     serving = Tasks().spawn(server.serve(sockets=[listener]), "gateway that is recorded")
@@ -206,7 +206,7 @@ def _answer(question: Question, answers: Iterator[str]) -> Json:
     if given is None:
         return ask_person(question)
     try:
-        return reading(question.schema)[1](given)
+        return prompt_for(question.schema)[1](given)
     except ValueError as error:
         raise CliError(f"--answer {given}: {question.text} {error}", code=USAGE) from None
 

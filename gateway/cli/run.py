@@ -64,7 +64,7 @@ async def _show(output: AsyncGenerator[Output]) -> list[OpenQuestion]:
 def ask_person(question: OpenQuestion) -> Json:
     """Raises CliError where nobody answers."""
     click.echo(click.style(question.text or "The agent awaits an answer.", bold=True), err=True)
-    hint, read = reading(question.schema)
+    hint, read = prompt_for(question.schema)
     while True:
         click.echo(f"{hint}> ", nl=False, err=True)
         line = sys.stdin.readline()
@@ -78,7 +78,7 @@ def ask_person(question: OpenQuestion) -> Json:
             click.echo(str(error), err=True)
 
 
-def reading(schema: JsonObject | None) -> tuple[str, Callable[[str], Json]]:
+def prompt_for(schema: JsonObject | None) -> tuple[str, Callable[[str], Json]]:
     """How an answer of this schema is asked for, and how a line becomes one."""
     kind = (schema or {}).get("type")
     properties: Any = (schema or {}).get("properties")
@@ -88,7 +88,7 @@ def reading(schema: JsonObject | None) -> tuple[str, Callable[[str], Json]]:
         return "[y/n] ", _yes_no
     if kind == "object" and isinstance(properties, dict) and len(cast("JsonObject", properties)) == 1:
         ((name, inner),) = cast("JsonObject", properties).items()
-        hint, read = reading(cast("JsonObject", inner) if isinstance(inner, dict) else None)
+        hint, read = prompt_for(cast("JsonObject", inner) if isinstance(inner, dict) else None)
         return hint or f"[{name}] ", lambda text: _object(text) or {name: read(text)}
     return f"[JSON: {json.dumps(schema)}] ", _json
 

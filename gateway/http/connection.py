@@ -339,7 +339,7 @@ class HttpConnection(HttpToolsProtocol):
             self._timer = self.loop.call_later(self._limits.body_timeout, self._late_body)
 
     def _late_head(self) -> None:
-        if self._answering() is not None:
+        if self._open_cycle() is not None:
             self._timer = self.loop.call_later(self._limits.head_timeout, self._late_head)
         elif self._framing:
             self.refuse(HTTPStatus.REQUEST_TIMEOUT, "The headers of the request did not come in time.")
@@ -359,7 +359,7 @@ class HttpConnection(HttpToolsProtocol):
         else:
             self.refuse(HTTPStatus.REQUEST_TIMEOUT, "The body of the request did not come in time.")
 
-    def _answering(self) -> RequestResponseCycle | None:
+    def _open_cycle(self) -> RequestResponseCycle | None:
         """The newest request, if it has no whole answer yet."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         return cycle if cycle is not None and not cycle.response_complete else None
@@ -372,7 +372,7 @@ class HttpConnection(HttpToolsProtocol):
             return
         self._refused = True
         self._stop_timers()
-        cycle = self._answering()
+        cycle = self._open_cycle()
         is_amid = False
         if cycle is not None:
             is_amid = cycle.response_started or bool(self.pipeline)

@@ -208,7 +208,7 @@ def _followed_task(state: ThreadState, ask: Submission) -> Task | None:
 
 
 def _make_room(tx: Transaction, state: ThreadState, ask: Submission) -> Stop | None:
-    """Do with active runs what the submission says; returns the running run that has to stop."""
+    """Apply `multitask_strategy` to the active runs; returns the running run that has to stop."""
     active = list(state.runs.values())
     if active and ask.strategy == "reject":
         raise FaultError(FaultCode.CONFLICT, "The thread is busy: a run on it has not ended", reason=BUSY)

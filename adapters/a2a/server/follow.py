@@ -56,7 +56,7 @@ class _Begin:
         return self._answer and isinstance(event, TaskChanged)
 
 
-def _reading(hub: Hub, owner: str, task: Task, after: int) -> aclosing[AsyncGenerator[Sequence[Record]]]:
+def _open_records(hub: Hub, owner: str, task: Task, after: int) -> aclosing[AsyncGenerator[Sequence[Record]]]:
     """The task's records from `after` on; the reader is closed as soon as nobody follows it."""
     return aclosing(hub.reads.follow(owner, Scope.task(task), after, inline=True))
 
@@ -84,7 +84,7 @@ async def wait_for_stop(
     """Read the task until it stops after a submission, or the gateway does; or until some record is there before."""
     due = _Begin(receipt.run_id)
     begun = False
-    async with _reading(hub, owner, receipt.task, receipt.task.first_seq - 1) as batches:
+    async with _open_records(hub, owner, receipt.task, receipt.task.first_seq - 1) as batches:
         async for batch in batches:
             for record in batch:
                 writer.write(record)
@@ -189,7 +189,7 @@ class TaskStream:
         encoder = self._fresh()
         seen: deque[Record] = deque(maxlen=SEEN)
         follower: Follower | None = None
-        async with _reading(self.hub, self.owner, self.task, self.task.first_seq - 1) as batches:
+        async with _open_records(self.hub, self.owner, self.task, self.task.first_seq - 1) as batches:
             async for batch in batches:
                 ready: list[bytes | LargeJson] = []
                 for record in batch:
@@ -244,7 +244,7 @@ class TaskStream:
         seen.clear()
         if over:
             return
-        async with _reading(self.hub, self.owner, self.task, last) as batches:
+        async with _open_records(self.hub, self.owner, self.task, last) as batches:
             async for batch in batches:
                 ready = []
                 for record in batch:

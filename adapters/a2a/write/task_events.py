@@ -208,7 +208,7 @@ class EventWriter:
             case RunCreated():
                 self.run_id = event.run_id
                 self._data.clear()
-                self._history += [(self._referring(message), _Origin()) for message in event.messages]
+                self._history += [(self._add_references(message), _Origin()) for message in event.messages]
                 self._references = ()
             case InterruptRaised():
                 self._open[event.interrupt_id or ""] = event
@@ -226,7 +226,7 @@ class EventWriter:
                 pass
         return ()
 
-    def _referring(self, message: Message) -> Message:
+    def _add_references(self, message: Message) -> Message:
         """The first input of a task that goes on from others names them (specification 1.0, 3.4.3)."""
         own: JsonObject = message.extra.get(PROTOCOL, {})
         if not self._references or own.get("referenceTaskIds"):
@@ -387,7 +387,7 @@ class EventWriter:
             return self._flush(saying, last=True)
         if saying.artifact is None and any(shown_part(part)[0] is None for part in saying.parts):
             return ()  # nothing of it can be shown
-        growing, append = self._growing(saying)
+        growing, append = self._open_artifact(saying)
         return (self._artifact_update(growing.piece(_EMPTY), append=append, last=True),)
 
     @staticmethod
@@ -401,7 +401,7 @@ class EventWriter:
         saying.held = None
         return (self._piece(saying, index, part, last=last),)
 
-    def _growing(self, saying: _OpenMessage) -> tuple[_OpenArtifact, bool]:
+    def _open_artifact(self, saying: _OpenMessage) -> tuple[_OpenArtifact, bool]:
         """The artifact of this message, and whether it was begun before."""
         if saying.artifact is not None:
             return saying.artifact, True
@@ -420,7 +420,7 @@ class EventWriter:
         return saying.artifact, False
 
     def _piece(self, saying: _OpenMessage, index: int, part: Part, *, last: bool = False) -> ArtifactUpdate:
-        growing, append = self._growing(saying)
+        growing, append = self._open_artifact(saying)
         self._grow(growing, saying, index, part)
         return self._artifact_update(growing.piece(part), append=append, last=last)
 
@@ -438,7 +438,7 @@ class EventWriter:
         saying.gathered.append((index, part))
         if not mark:
             return ()
-        growing, _ = self._growing(saying)
+        growing, _ = self._open_artifact(saying)
         gathered, saying.gathered = saying.gathered, []
         for place, each in gathered:
             self._grow(growing, saying, place, each)

@@ -132,7 +132,7 @@ class Server:
         except FaultError as error:
             ours = self._labels().get(name)
             if error.fault.code is not FaultCode.NOT_FOUND or ours is None:
-                raise _missing(error, f"Agent {name} not found") from error
+                raise _not_found(error, f"Agent {name} not found") from error
             return self._hub.agent(ours)
 
     def _labels(self) -> Mapping[str, str]:
@@ -296,7 +296,7 @@ class Server:
         try:
             chain = await self._hub.reads.chain(who.owner, task_id)
         except FaultError as error:
-            raise _missing(error, f"Run {task_id} not found") from error
+            raise _not_found(error, f"Run {task_id} not found") from error
         tasks = chain if len(chain) > 1 and self._continuable(chain[0].agent) else chain[:1]
         return tasks, self._view(who, tasks[0])
 
@@ -318,7 +318,7 @@ class Server:
             await self._hub.reads.thread(who.owner, thread_id)
         except FaultError as error:
             # The Python client asks for its own new id first, and goes on only if the code is not_found.
-            raise _missing(error, f"Session {thread_id} not found") from error
+            raise _not_found(error, f"Session {thread_id} not found") from error
         entries = (await self._transcript(who, Scope(thread_id))).entries()
         # `state` stays null: an agent's state is its own, and nothing that runs elsewhere could read it.
         return _json(w.Session(id=thread_id, history=[entry.url for entry in entries]))
@@ -448,7 +448,7 @@ def _uuid(text: str, what: str) -> str:
         raise FaultError(FaultCode.INVALID, f"{what}: it is not a UUID") from error
 
 
-def _missing(error: FaultError, words: str) -> FaultError:
+def _not_found(error: FaultError, words: str) -> FaultError:
     return FaultError(FaultCode.NOT_FOUND, words) if error.fault.code is FaultCode.NOT_FOUND else error
 
 

@@ -84,7 +84,7 @@ class RunStream:
         """The records of the tasks that the newest one continues."""
         return self._log(self._tasks[:-1])
 
-    def _reading(self) -> aclosing[AsyncGenerator[Sequence[Record]]]:
+    def _open_records(self) -> aclosing[AsyncGenerator[Sequence[Record]]]:
         last = self._tasks[-1]
         return aclosing(self._hub.reads.follow(self._owner, Scope.task(last), last.first_seq - 1, inline=True))
 
@@ -106,7 +106,7 @@ class RunStream:
         view = (self._owner, self.writer.view, self._tasks[0].created_at, len(self._tasks))
         follower = lines.join(view, encoder, seen, self._again)
         seen.clear()
-        async with self._reading() as batches:
+        async with self._open_records() as batches:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
                 for record in batch:
@@ -141,7 +141,7 @@ class RunStream:
         """Wait until the run stops, or the gateway does: then the run is as it was left."""
         async for record in self._before():
             self.writer.write(record)
-        async with self._reading() as batches:
+        async with self._open_records() as batches:
             async for batch in batches:
                 for record in batch:
                     self.writer.write(record)

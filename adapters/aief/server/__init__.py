@@ -153,7 +153,7 @@ class Server:
     async def list_tasks(self, request: AnyRequest) -> Response[Any]:
         who = caller(request)
         agent = self._agent(who)
-        page, size = _paging(request)
+        page, size = _page_and_size(request)
         where = ThreadFilter(agent=agent, protocol="aief")
         # The newest first: clients read one page, and are after the tasks that they have just made.
         found = await self._hub.reads.threads(who.owner, where, limit=size, offset=(page - 1) * size)
@@ -180,7 +180,7 @@ class Server:
         who = caller(request)
         task_id: str = request.path_params["task_id"]
         if not is_uuid(task_id):
-            raise _missing("task", task_id)
+            raise _not_found("task", task_id)
         return who, str(UUID(task_id)), self._agent(who)
 
     async def _find(self, request: AnyRequest) -> TaskView:
@@ -190,9 +190,9 @@ class Server:
         try:
             view = await self._unchecked_view(who, thread_id, agent)
         except FaultError as error:
-            raise _missing("task", thread_id) if error.fault.code is FaultCode.NOT_FOUND else error from error
+            raise _not_found("task", thread_id) if error.fault.code is FaultCode.NOT_FOUND else error from error
         if not view.visible:
-            raise _missing("task", thread_id)
+            raise _not_found("task", thread_id)
         return view
 
     async def _unchecked_view(self, who: Caller, thread_id: str, agent: str) -> TaskView:
@@ -202,7 +202,7 @@ class Server:
     # Steps
 
     async def list_steps(self, request: AnyRequest) -> Response[Any]:
-        page, size = _paging(request)
+        page, size = _page_and_size(request)
         view = await self._find(request)
         places = view.places()
         shell = w.TaskStepsListResponse(steps=[], pagination=page_of(len(places), page, size))
@@ -218,7 +218,7 @@ class Server:
         place = next((place for place in view.places() if place.step_id == wanted.lower()), None)
         if place is None:
             # OpenAPI v1: 404. The Python SDK 1.0.2 answers the task's first step.
-            raise _missing("step", wanted)
+            raise _not_found("step", wanted)
         return self._step(view, view.at(place), place.run_id)
 
     def _step(self, view: TaskView, step: w.Step, run_id: str | None, *more: Loss) -> Response[Any]:
@@ -326,9 +326,9 @@ class Server:
     # Artifacts
 
     async def list_artifacts(self, request: AnyRequest) -> Response[Any]:
-        page, size = _paging(request)
+        page, size = _page_and_size(request)
         view = await self._find(request)
-        artifacts = view.existing()
+        artifacts = view.current_artifacts()
         shell = w.TaskArtifactsListResponse(artifacts=[], pagination=page_of(len(artifacts), page, size))
         shown = (encode(encode_artifact(one)) for one in artifacts[(page - 1) * size : page * size])
         return await list_response(
@@ -350,7 +350,7 @@ class Server:
         wanted: str = request.path_params["artifact_id"]
         artifact = view.artifact(wanted)
         if artifact is None:
-            raise _missing("artifact", wanted)
+            raise _not_found("artifact", wanted)
         headers = {
             "Content-Disposition": disposition(encode_artifact(artifact).file_name),
             # Its type is the agent's word: shown as a page it would speak in the gateway's name.
@@ -385,11 +385,11 @@ def _input_extra(text: str | None, more: Mapping[str, Any]) -> dict[str, Any]:
     return {"aief": {"input": text, "additional_input": dict(more)}}
 
 
-def _missing(what: str, wanted: str) -> FaultError:
+def _not_found(what: str, wanted: str) -> FaultError:
     return FaultError(FaultCode.NOT_FOUND, f"{what.capitalize()} with {wanted[:100]} not found.")
 
 
-def _paging(request: AnyRequest) -> tuple[int, int]:
+def _page_and_size(request: AnyRequest) -> tuple[int, int]:
     page, size = _number(request, "current_page", 1), _number(request, "page_size", PAGE_SIZE)
     # Not refused: OpenAPI v1 names a least page_size and no largest.
     return page, min(size, _PAGE_MOST)

@@ -79,13 +79,13 @@ class Segment:
 
     def take_back(self, start: RunStarted) -> None:
         """What is void of it."""
-        self._said = _standing(self._said, start)
-        self._reasoning = _standing(self._reasoning, start)
-        self._progress = _standing(self._progress, start)
-        self._data = _standing(self._data, start)
-        self._citations = _standing(self._citations, start)
-        self._tools = _standing(self._tools, start)
-        self._artifacts = _standing(self._artifacts, start)
+        self._said = _without_voided(self._said, start)
+        self._reasoning = _without_voided(self._reasoning, start)
+        self._progress = _without_voided(self._progress, start)
+        self._data = _without_voided(self._data, start)
+        self._citations = _without_voided(self._citations, start)
+        self._tools = _without_voided(self._tools, start)
+        self._artifacts = _without_voided(self._artifacts, start)
 
     @property
     def output(self) -> str:
@@ -121,7 +121,7 @@ class Segment:
         return {name: value for name, value in told.items() if value}
 
 
-def _standing(told: _By[T], start: RunStarted) -> _By[T]:
+def _without_voided(told: _By[T], start: RunStarted) -> _By[T]:
     return [each for each in told if not start.voids(each[0])]
 
 

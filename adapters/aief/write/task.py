@@ -173,21 +173,21 @@ class TaskView:
 
     # Artifacts
 
-    def _existing(self) -> dict[str, Artifact]:
+    def _current_artifacts(self) -> dict[str, Artifact]:
         found: dict[str, Artifact] = {}
         for (run_id, _), artifact in self._artifacts.items():
             if not run_id or not self.fold.runs[run_id].removed:
                 found[artifact_id(artifact)] = artifact
         return found
 
-    def existing(self) -> list[Artifact]:
-        return list(self._existing().values())
+    def current_artifacts(self) -> list[Artifact]:
+        return list(self._current_artifacts().values())
 
     def artifacts(self) -> list[w.Artifact]:
-        return [encode_artifact(artifact) for artifact in self._existing().values()]
+        return [encode_artifact(artifact) for artifact in self._current_artifacts().values()]
 
     def artifact(self, wire_id: str) -> Artifact | None:
-        return self._existing().get(wire_id)
+        return self._current_artifacts().get(wire_id)
 
     # What is there to do
 
@@ -233,7 +233,7 @@ class TaskView:
         stepped = self._stepped_run_id()
         if stepped is not None and self.revealed_steps(stepped) < len(self._works[stepped].segments):
             return Next(reveal=(stepped, self.revealed_steps(stepped)))
-        for _, task in self._waiting():
+        for _, task in self._waiting_tasks():
             return Next(answer=task)
         # Also after the last step: the protocol's Postman collection posts one more, and wants 200.
         return Next(run_id=self._first_id() if next(self._visible_runs(), None) is None else None)
@@ -244,7 +244,7 @@ class TaskView:
             run_id = next_run_id(run_id)
         return run_id
 
-    def _waiting(self) -> list[tuple[Run, Task]]:
+    def _waiting_tasks(self) -> list[tuple[Run, Task]]:
         """Tasks that wait for an answer, each with the run that paused last; the one that has waited longest first."""
         newest: dict[str, Run] = {}
         for run, _ in self._visible_runs():
@@ -264,7 +264,7 @@ class TaskView:
         ]
         if not made:
             made.append(Place(self._first_id()))
-        return [*made, *(Place(next_run_id(run.run_id), after=run.run_id) for run, _ in self._waiting())]
+        return [*made, *(Place(next_run_id(run.run_id), after=run.run_id) for run, _ in self._waiting_tasks())]
 
     def at(self, place: Place) -> w.Step:
         if place.run_id is not None:

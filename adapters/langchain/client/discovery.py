@@ -50,7 +50,7 @@ async def _graphs(http: HttpClient) -> list[AgentInfo]:
     # langgraph-api 0.16.7 makes an assistant of each graph, and marks it so.
     listed = await _pages(http, "/assistants/search", {"metadata": {"created_by": "system"}})
     listed = listed or await _pages(http, "/assistants/search", {})
-    with _listing("assistants as LangGraph"):
+    with _check_listing("assistants as LangGraph"):
         found = decode_assistants(listed)
 
     http, gate = http.within(SCHEMAS_LIMIT), asyncio.Semaphore(AT_ONCE)
@@ -69,7 +69,7 @@ async def _graphs(http: HttpClient) -> list[AgentInfo]:
 
 async def _agents(http: HttpClient) -> list[AgentInfo]:
     listed = await _pages(http, "/agents/search", {})
-    with _listing("agents as the Agent Protocol"):
+    with _check_listing("agents as the Agent Protocol"):
         return decode_agents(listed)
 
 
@@ -86,7 +86,7 @@ async def _pages(http: HttpClient, path: str, where: JsonObject) -> list[Any]:
 
 
 @contextmanager
-def _listing(what: str) -> Generator[None]:
+def _check_listing(what: str) -> Generator[None]:
     try:
         yield
     except FaultError as error:

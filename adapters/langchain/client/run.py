@@ -281,10 +281,10 @@ class Run(UpstreamRun):
             await self._questions()
         self._work.over = True
         with blaming_the_agent():
-            events = self._ending(reader, run, status)
+            events = self._end_events(reader, run, status)
         yield events
 
-    def _ending(self, reader: EventReader, run: w.Run | None, status: str) -> Sequence[Event]:
+    def _end_events(self, reader: EventReader, run: w.Run | None, status: str) -> Sequence[Event]:
         noted = [] if run is None else list(reader.account(run.metadata))
         match status:
             case "success":

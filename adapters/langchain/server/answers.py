@@ -18,7 +18,7 @@ def answer(value: Any, *, status: int = 200, headers: Mapping[str, str] | None =
     return Response(to_json(value), status_code=status, media_type="application/json", headers=dict(headers or {}))
 
 
-def nothing(status: int, headers: Mapping[str, str] | None = None) -> Response[Any]:
+def empty_answer(status: int, headers: Mapping[str, str] | None = None) -> Response[Any]:
     """An answer without a body."""
     return Response(b"", status_code=status, media_type="application/json", headers=dict(headers or {}))
 

@@ -7,9 +7,9 @@ from litestar import Response, delete, post
 from litestar.types import ControllerRouterHandler
 
 from adapters._server.listed import Pieces
-from adapters.langchain.server.answers import ids, nothing, run_paths
+from adapters.langchain.server.answers import empty_answer, ids, run_paths
 from adapters.langchain.server.dialect import both, dialect_of
-from adapters.langchain.server.lookup import find_path_run, find_run, missing
+from adapters.langchain.server.lookup import find_path_run, find_run, not_found
 from adapters.langchain.server.parameters import AnyRequest, flag, owner_of, read_body, uuid
 from adapters.langchain.server.wait import keep_alive, result
 from adapters.langchain.wire.requests import MAX_PAGE, RunsCancel
@@ -50,16 +50,16 @@ class Cancels:
         try:
             run = await find_path_run(self._hub, request)
         except FaultError as error:
-            raise missing(error, _NONE_FOUND) from error
+            raise not_found(error, _NONE_FOUND) from error
         cancelled = await self._cancel(owner, run.run_id, rollback=rollback)
         if not platform:
             if waits:
                 await self._end(owner, cancelled)
             # OpenAPI 0.1.6, /runs/{run_id}/cancel: 204, whether or not it waits.
-            return nothing(204, ids(run))
+            return empty_answer(204, ids(run))
         if not waits:
             # langgraph-api 0.16.7: 202, and no body.
-            return nothing(202, ids(run))
+            return empty_answer(202, ids(run))
         pieces = keep_alive(lambda: self._end(owner, cancelled))
         return Pieces(pieces, ids(run) | run_paths(run.thread_id, run.run_id, "join"))
 
@@ -101,7 +101,7 @@ class Cancels:
                 cancelled += 1
         if not cancelled:
             raise FaultError(FaultCode.NOT_FOUND, _NONE_MATCHES if run_ids else _NONE_FOUND)
-        return nothing(204)
+        return empty_answer(204)
 
     async def _find_runs(self, owner: str, thread_id: str, run_ids: Sequence[str]) -> Sequence[str]:
         """Those that are there, on that thread."""
@@ -132,7 +132,7 @@ class Cancels:
         run = await find_path_run(self._hub, request)
         if run.has_ended:
             await self._remove(owner, run)
-            return nothing(204)
+            return empty_answer(204)
         # The README: "Delete a finished run. A pending run needs to be cancelled first."
         if dialect_of(request) == "agent-protocol":
             raise FaultError(FaultCode.CONFLICT, f"Run {run.run_id} is {run.status}: cancel it first.")
@@ -140,11 +140,11 @@ class Cancels:
             await self._end(owner, await self._hub.cancel_run(owner, run.run_id, rollback=True))
         except FaultError as error:
             if error.fault.code is not FaultCode.TASK_ENDED:  # it has, just now
-                raise missing(error, "Run not found") from error
+                raise not_found(error, "Run not found") from error
         run = await self._hub.reads.run(owner, run.run_id)
         if not run.removed:  # somebody else was cancelling it already, or it was quicker
             await self._remove(owner, run)
-        return nothing(204)
+        return empty_answer(204)
 
     async def _remove(self, owner: str, run: Run) -> None:
         task = await self._hub.reads.task(owner, run.task_id)
@@ -157,7 +157,7 @@ class Cancels:
         try:
             await self._hub.remove_run(owner, run.run_id)
         except FaultError as error:
-            raise missing(error, "Run not found") from error
+            raise not_found(error, "Run not found") from error
 
 
 def _rollback(request: AnyRequest, *, strict: bool) -> bool:

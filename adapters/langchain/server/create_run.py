@@ -18,7 +18,7 @@ from adapters.langchain.codec.stream_modes import Dialect, parse_modes
 from adapters.langchain.errors.encode import BAD_REQUEST
 from adapters.langchain.server.answers import ids
 from adapters.langchain.server.dialect import dialect_of
-from adapters.langchain.server.lookup import find_agent, thread_missing
+from adapters.langchain.server.lookup import find_agent, thread_not_found
 from adapters.langchain.server.parameters import Connection, checkpoint_of, uuid
 from adapters.langchain.wire.requests import RunCreate
 from canonical import (
@@ -103,7 +103,7 @@ class PreparedRun:
         try:
             receipt = await self.hub.submit(self.owner, self.ask)
         except FaultError as error:
-            raise thread_missing(error, self.ask.thread_id or "") from error
+            raise thread_not_found(error, self.ask.thread_id or "") from error
         return Started(receipt, self)
 
     async def _answer(self, answers: Answers) -> Receipt:
@@ -304,7 +304,7 @@ async def _resume_answers(common: _Common, command: JsonObject) -> tuple[Answers
         try:
             await common.hub.reads.thread(common.owner, thread_id)
         except FaultError as error:
-            raise thread_missing(error, thread_id) from error
+            raise thread_not_found(error, thread_id) from error
         raise FaultError(FaultCode.CONFLICT, "The thread has no open interrupt to resume.")
     # aegra 0.11.0 drops the member, and runs both at once.
     if (body.multitask_strategy or _MULTITASK[common.dialect]) == "reject":

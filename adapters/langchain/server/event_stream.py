@@ -108,7 +108,7 @@ class Events:
             await _Talk(self._hub, socket, view).run()
         except Exception:  # nobody above tells of it
             log.exception("a WebSocket failed")
-            with suppress(_Left), _leaving():
+            with suppress(_Left), _detect_leaving():
                 await socket.close(_FAILED, "The gateway failed.")
 
 
@@ -155,7 +155,7 @@ class _Left(Exception):
 
 
 @contextmanager
-def _leaving() -> Generator[None]:
+def _detect_leaving() -> Generator[None]:
     """What Litestar and the server below it raise then."""
     try:
         yield
@@ -196,11 +196,11 @@ class _Talk:
                             for event in self._events.tell(record):
                                 await self._send(await _text(event))
                             self._read = record.seq
-            with _leaving():
+            with _detect_leaving():
                 await self._socket.close(_GOING_AWAY, "The thread was deleted, or the gateway stops.")
 
     async def _send(self, text: str) -> None:
-        with _leaving():
+        with _detect_leaving():
             await self._socket.send_data(text)
 
     def _takes(self, seq: int, channel: str, ns: Sequence[str], name: str) -> bool:

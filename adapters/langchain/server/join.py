@@ -13,7 +13,7 @@ from adapters._sse import frame
 from adapters.langchain.codec.stream_modes import Dialect, View, parse_event_id, parse_modes, parse_thread_modes
 from adapters.langchain.server.answers import answer, ids, run_paths
 from adapters.langchain.server.dialect import both, dialect_of
-from adapters.langchain.server.lookup import find_path_run, thread_missing
+from adapters.langchain.server.lookup import find_path_run, thread_not_found
 from adapters.langchain.server.parameters import AnyRequest, flag, owner_of, path_id, words
 from adapters.langchain.server.stream import DisconnectNotifier, EventId, RunStream, canceller, stream_response
 from adapters.langchain.server.wait import error_body, keep_alive, outcome, result
@@ -124,7 +124,7 @@ class Joins:
         try:
             thread = await self._hub.reads.thread(owner, thread_id)
         except FaultError as error:
-            raise thread_missing(error, thread_id) from error
+            raise thread_not_found(error, thread_id) from error
         view = View(
             thread_id=thread_id,
             owner=owner,

@@ -8,13 +8,13 @@ from adapters.langchain.server.parameters import AnyRequest, owner_of, path_id
 from canonical import AgentInfo, FaultCode, FaultError, Hub, Run, RunStatus, StateHistory, TaskState
 
 
-def missing(error: FaultError, message: str) -> FaultError:
+def not_found(error: FaultError, message: str) -> FaultError:
     """A not-found in the protocol's words."""
     return FaultError(FaultCode.NOT_FOUND, message) if error.fault.code is FaultCode.NOT_FOUND else error
 
 
-def thread_missing(error: FaultError, thread_id: str) -> FaultError:
-    return missing(error, f"Thread with ID {thread_id} not found")
+def thread_not_found(error: FaultError, thread_id: str) -> FaultError:
+    return not_found(error, f"Thread with ID {thread_id} not found")
 
 
 def find_agent(hub: Hub, text: str, dialect: Dialect = "langgraph") -> AgentInfo:
@@ -43,7 +43,7 @@ async def find_run(hub: Hub, owner: str, run_id: str, thread_id: str | None = No
     try:
         run = await hub.reads.run(owner, run_id)
     except FaultError as error:
-        raise missing(error, "Run not found") from error
+        raise not_found(error, "Run not found") from error
     if run.removed or thread_id not in (None, run.thread_id):
         raise FaultError(FaultCode.NOT_FOUND, "Run not found")
     return run
@@ -75,4 +75,4 @@ async def read_history(hub: Hub, owner: str, thread_id: str, until: int | None =
             owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner), until=until, inline=True
         )
     except FaultError as error:
-        raise thread_missing(error, thread_id) from error
+        raise thread_not_found(error, thread_id) from error

@@ -22,7 +22,7 @@ from adapters.langchain.codec.stream_modes import Dialect, View
 from adapters.langchain.server.answers import answer, ids, pagination, run_paths, select_members
 from adapters.langchain.server.create_run import Started, prepare
 from adapters.langchain.server.dialect import both, dialect_of
-from adapters.langchain.server.lookup import apply_task_cancel, find_agent, find_path_run, find_run, thread_missing
+from adapters.langchain.server.lookup import apply_task_cancel, find_agent, find_path_run, find_run, thread_not_found
 from adapters.langchain.server.parameters import (
     AnyRequest,
     check_selection,
@@ -165,7 +165,7 @@ class Runs:
         try:
             await self._hub.reads.thread(owner, thread_id)
         except FaultError as error:
-            raise thread_missing(error, thread_id) from error
+            raise thread_not_found(error, thread_id) from error
         return await self._page(request, where, limit, offset, names, {"Babelgate-Thread": thread_id})
 
     async def search(self, request: AnyRequest) -> Response[Any]:

@@ -14,7 +14,7 @@ from adapters.langchain.codec import state as codec
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.server.answers import answer, select_members
 from adapters.langchain.server.dialect import both, dialect_of
-from adapters.langchain.server.lookup import read_history, thread_missing
+from adapters.langchain.server.lookup import read_history, thread_not_found
 from adapters.langchain.server.parameters import (
     AnyRequest,
     check_selection,
@@ -106,7 +106,7 @@ class States:
         try:
             checkpoint_id = await self._hub.update_state(owner, decode_update(thread, history, body))
         except FaultError as error:
-            raise thread_missing(error, thread_id) from error
+            raise thread_not_found(error, thread_id) from error
         # Three times the same, as langgraph-api 0.16.7 answers.
         made = {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
         return answer(

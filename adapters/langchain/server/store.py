@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from adapters._server.encoding import LargeJson, encode
 from adapters._server.listed import list_response
 from adapters.langchain.codec.state import format_time
-from adapters.langchain.server.answers import answer, nothing
+from adapters.langchain.server.answers import answer, empty_answer
 from adapters.langchain.server.dialect import both, dialect_of
 from adapters.langchain.server.parameters import AnyRequest, flag, owner_of, read_body, read_optional_body
 from adapters.langchain.wire.requests import Limit, Minutes, Offset
@@ -75,7 +75,7 @@ class Memory:
         # Minutes in LangGraph.
         ttl = None if body.ttl is None else ceil(body.ttl * 60)
         await self._hub.store.put(owner_of(request), tuple(body.namespace), body.key, body.value, ttl)
-        return nothing(204)
+        return empty_answer(204)
 
     async def get(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found."""
@@ -97,7 +97,7 @@ class Memory:
         # OpenAPI 0.1.6: 404. langgraph-api 0.16.7: 204, whatever there was.
         if not there and dialect_of(request) == "agent-protocol":
             raise FaultError(FaultCode.NOT_FOUND, "Item not found")
-        return nothing(204)
+        return empty_answer(204)
 
     async def search(self, request: AnyRequest) -> Response[Any]:
         owner, body = owner_of(request), await read_optional_body(request, _Search)

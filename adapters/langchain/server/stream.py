@@ -69,7 +69,7 @@ class RunStream:
                 seen.append(record)
         last = seen[-1].seq if seen else self.begins
         follower = self.lines.join(self.view, encoder, seen, self._again, begins=self.begins)
-        return _nothing() if encoder.writer.done else self._frames(follower, last, (last, 0))
+        return _no_frames() if encoder.writer.done else self._frames(follower, last, (last, 0))
 
     async def _encoder(self) -> _Encoder:
         """One that stands where the run begins."""
@@ -119,7 +119,7 @@ class RunStream:
         return encoder
 
 
-async def _nothing() -> AsyncGenerator[bytes]:
+async def _no_frames() -> AsyncGenerator[bytes]:
     return
     yield
 

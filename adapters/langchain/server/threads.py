@@ -13,9 +13,9 @@ from litestar.types import ControllerRouterHandler
 from adapters._server.encoding import LargeJson, encode
 from adapters._server.listed import list_response
 from adapters.langchain.codec import agent_protocol, state
-from adapters.langchain.server.answers import answer, nothing, pagination, select_members
+from adapters.langchain.server.answers import answer, empty_answer, pagination, select_members
 from adapters.langchain.server.dialect import both, dialect_of
-from adapters.langchain.server.lookup import read_history, thread_missing
+from adapters.langchain.server.lookup import read_history, thread_not_found
 from adapters.langchain.server.parameters import AnyRequest, check_selection, owner_of, path_id, read_body, uuid, words
 from adapters.langchain.server.state import decode_update
 from adapters.langchain.wire.requests import (
@@ -114,7 +114,7 @@ class Threads:
         try:
             return await self._hub.reads.thread_view(owner, thread_id)
         except FaultError as error:
-            raise thread_missing(error, thread_id) from error
+            raise thread_not_found(error, thread_id) from error
 
     async def _encode_thread(self, request: AnyRequest, view: ThreadView) -> JsonObject:
         history = await read_history(self._hub, owner_of(request), view.thread.thread_id)
@@ -137,10 +137,10 @@ class Threads:
             try:
                 await self._hub.change_thread(owner, thread_id, ThreadChange(metadata=body.metadata or {}, ttl=ttl))
             except FaultError as error:
-                raise thread_missing(error, thread_id) from error
+                raise thread_not_found(error, thread_id) from error
         # RFC 7240, 4.2, as langgraph-api 0.16.7 answers it.
         if "return=minimal" in request.headers.get("prefer", "").replace(" ", ""):
-            return nothing(204, {"Preference-Applied": "return=minimal"})
+            return empty_answer(204, {"Preference-Applied": "return=minimal"})
         return await self._thread_response(request, thread_id)
 
     async def _revise(self, owner: str, thread_id: str, update: StateUpdate, messages: Any = None) -> None:
@@ -157,8 +157,8 @@ class Threads:
         try:
             await self._hub.delete_thread(owner_of(request), thread_id)
         except FaultError as error:
-            raise thread_missing(error, thread_id) from error
-        return nothing(204)
+            raise thread_not_found(error, thread_id) from error
+        return empty_answer(204)
 
     async def copy(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid, not_found."""
@@ -166,7 +166,7 @@ class Threads:
         try:
             made = await self._hub.copy_thread(owner_of(request), thread_id)
         except FaultError as error:
-            raise thread_missing(error, thread_id) from error
+            raise thread_not_found(error, thread_id) from error
         return await self._thread_response(request, made.thread_id)
 
     async def prune(self, request: AnyRequest) -> Response[Any]:
@@ -196,7 +196,7 @@ class Threads:
         paths = {name: _path(path) for name, path in (body.extract or {}).items()}
         where = _thread_filter(body, body.ids)
         if body.values:
-            found = await self._holding(request, where, body, most=body.limit + 1)
+            found = await self._find_by_values(request, where, body, most=body.limit + 1)
             count, views = len(found), self._again(owner_of(request), found[: body.limit])
         else:
             page = await self._page(request, where, body, body.limit + 1, body.offset)
@@ -213,7 +213,7 @@ class Threads:
             owner_of(request), where, limit=limit, offset=offset, order=body.order, descending=descending
         )
 
-    async def _holding(
+    async def _find_by_values(
         self, request: AnyRequest, where: ThreadFilter, body: ThreadSearch, *, most: int
     ) -> Sequence[str]:
         """Threads that have the values, from the page's offset on. Values are in no row: threads are looked into, one
@@ -293,9 +293,8 @@ class Threads:
         if not body.values:
             page = await self._hub.reads.threads(owner_of(request), _thread_filter(body), limit=1)
             return answer(page.total)
-        return answer(
-            len(await self._holding(request, _thread_filter(body), ThreadSearch(values=body.values), most=sys.maxsize))
-        )
+        search = ThreadSearch(values=body.values)
+        return answer(len(await self._find_by_values(request, _thread_filter(body), search, most=sys.maxsize)))
 
 
 def _thread_filter(body: ThreadCount, ids: list[str] | None = None) -> ThreadFilter:

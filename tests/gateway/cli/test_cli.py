@@ -25,7 +25,7 @@ from adapters import ADAPTERS
 from gateway.cli import babelgate as program
 from gateway.cli import main
 from gateway.cli.errors import CliError
-from gateway.cli.run import reading
+from gateway.cli.run import prompt_for
 from gateway.cli.target import read_targets
 from tests.empty import make_database
 from tests.gateway.command import BOUND, PROGRAM, ROOT, Served, babelgate, bound_socket, served
@@ -489,7 +489,7 @@ def test_a_gateway_that_does_not_run_is_one_line(here: Here, protocol: str) -> N
     ],
 )
 def test_a_typed_line_becomes_what_the_question_asks_for(schema: Any, typed: str, value: object) -> None:
-    assert reading(schema)[1](typed) == value
+    assert prompt_for(schema)[1](typed) == value
 
 
 # validate

@@ -5,7 +5,7 @@ from typing import Any
 from litestar import Response
 
 from adapters._server.listed import Pieces
-from adapters.langchain.server.answers import answer, ids, nothing, pagination, run_paths, select_members
+from adapters.langchain.server.answers import answer, empty_answer, ids, pagination, run_paths, select_members
 from canonical import Run, RunStatus
 from canonical.feature import Feature
 from canonical.thread import Loss
@@ -22,7 +22,7 @@ def test_an_answer_is_json_whatever_its_status() -> None:
 
 
 def test_an_answer_without_a_body_has_none() -> None:
-    assert shown(nothing(204, {"X": "y"})) == (204, b"", {"X": "y"})
+    assert shown(empty_answer(204, {"X": "y"})) == (204, b"", {"X": "y"})
 
 
 def test_a_run_is_named_by_the_ids_of_the_gateway_and_with_what_got_lost() -> None:

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from adapters.langchain.server.lookup import apply_task_cancel, find_agent, find_run, missing, read_history
+from adapters.langchain.server.lookup import apply_task_cancel, find_agent, find_run, not_found, read_history
 from canonical import Fault, FaultCode, FaultError, RunStatus, TaskState
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, asked, ends, fronted, reaches, submit
 
@@ -63,7 +63,7 @@ async def test_the_history_of_a_thread_is_that_of_a_seq_and_an_unknown_thread_is
 
 def test_only_what_is_not_found_gets_other_words() -> None:
     busy = FaultError(FaultCode.CONFLICT, "It is busy.")
-    assert missing(busy, "Run not found") is busy
-    assert missing(FaultError(FaultCode.NOT_FOUND, "no"), "Run not found").fault == Fault(
+    assert not_found(busy, "Run not found") is busy
+    assert not_found(FaultError(FaultCode.NOT_FOUND, "no"), "Run not found").fault == Fault(
         code=FaultCode.NOT_FOUND, message="Run not found"
     )
