@@ -131,7 +131,7 @@ def _decode_data(part: w.Part, field: str, rule: "DataRule") -> DataPart:
     if rule != "any" and not _is_object(value):
         raise invalid(f"{field}.data", "The data of a part must be an object in A2A 0.x.")
     if metadata.get("data_part_compat") is True and _is_only(value, "value"):
-        # 0.x has only objects as data: the official SDK's conversion of other values, undone.
+        # 0.x has only objects as data: a2a-sdk 1.3.0's conversion of other values, undone.
         value = value["value"]
         del metadata["data_part_compat"]
     return DataPart(data=value, media_type=part.mediaType or None, metadata=metadata, extra=_unknown(part, drop="kind"))

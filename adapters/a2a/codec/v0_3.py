@@ -28,7 +28,7 @@ STATES: Final = {
 
 def object_data(part: DataPart) -> tuple[JsonObject, JsonObject]:
     """Data and metadata of a data part: data is an object in 0.x, so anything else is wrapped, and says so in the words
-    of the official SDK's own conversion."""
+    of a2a-sdk 1.3.0's conversion between the versions."""
     if isinstance(part.data, dict):
         return part.data, {}
     return {"value": part.data}, {"data_part_compat": True}
@@ -136,7 +136,7 @@ class Codec(Dialect):
 
 
 def _history(length: int | None) -> int | None:
-    """0 is unlimited: the protocol buffer says so, and the official SDK does it for JSON-RPC too. Raises invalid."""
+    """0 is unlimited: the protocol buffer says so, and a2a-sdk 0.3.26 does it for JSON-RPC too. Raises invalid."""
     if length is not None and length < 0:
         raise invalid("historyLength", "The number of messages must not be negative.")
     # `a2a.v1`, SendMessageConfiguration.history_length: 0 is unlimited. a2a-sdk 0.3.26 takes negative numbers so, too.

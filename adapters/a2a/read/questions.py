@@ -1,7 +1,7 @@
 """What another A2A server asks, as questions, and what it is answered.
 
-A question has a name where a data part `{"id", "value", "schema"?}` says so: LangGraph's server and gateways like this
-one write that, and take `{"resume": [{"id", "value"}, …]}` as answers.
+A question has a name where a data part `{"id", "value", "schema"?}` says so: langgraph-api 0.16.7 and gateways like
+this one write that, and take `{"resume": [{"id", "value"}, …]}` as answers.
 """
 
 from collections.abc import Mapping, Sequence

@@ -46,7 +46,7 @@ from canonical.state import TERMINAL, WAITING
 from canonical.value import Extra, Json, JsonObject
 
 _INTERRUPT: Final = "Interrupt"
-"""The artifact in which LangGraph's server puts what it asks."""
+"""The artifact in which langgraph-api 0.16.7 puts what it asks."""
 _UNKNOWN_EVENT: Final = "an event of a form that A2A does not have"
 _UNKNOWN_PART: Final = "a part of a form that A2A does not have"
 _SAID_ANEW: Final = "an answer that was replaced stays said, and is said again"

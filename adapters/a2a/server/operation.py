@@ -198,7 +198,7 @@ def _task_ended_error(dialect: Dialect) -> FaultError:
 
 
 def _resume_answers(message: Message) -> dict[str, Json] | None:
-    """Answers by question: `{"resume": [{"id": …, "value": …}, …]}` in a data part, as LangGraph's A2A endpoint takes
+    """Answers by question: `{"resume": [{"id": …, "value": …}, …]}` in a data part, as langgraph-api 0.16.7 takes
     them. Any other data is not of that form."""
     for part in message.parts:
         resume = part.data.get("resume") if isinstance(part, DataPart) and isinstance(part.data, dict) else None

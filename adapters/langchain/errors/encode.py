@@ -38,7 +38,7 @@ _STATUSES: Final[Mapping[FaultCode, int]] = {
 
 
 _BUSY: Final = "Thread is already running a task. Wait for it to finish or choose a different multitask strategy."
-"""As LangGraph Platform says it: its clients look for it."""
+"""As langgraph-api 0.16.7 says it: clients look for it."""
 
 
 def words_of(fault: Fault) -> str:

@@ -115,7 +115,7 @@ class Joins:
     async def stream_thread(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid."""
         owner, thread_id = owner_of(request), path_id(request, "thread")
-        # The parameter's documented name, and the one that the SDK sends.
+        # The parameter's documented name, and the one that langgraph-sdk 0.4.14 sends.
         modes = parse_thread_modes([*words(request, "stream_modes"), *words(request, "stream_mode")])
         after = _last_event_id(request)
         # langgraph-api 0.16.7: 422 on a thread's stream, and an empty stream of a run.
@@ -140,7 +140,7 @@ class Joins:
 
 
 def _cancels(request: AnyRequest) -> bool:
-    """Whether the run ends with the request, as `cancel_on_disconnect` of LangGraph's SDK asks for."""
+    """Whether the run ends with the request, as `cancel_on_disconnect` of langgraph-sdk 0.4.14 asks for."""
     return flag(request, "cancel_on_disconnect") and not caller(request).reads_only
 
 

@@ -168,7 +168,7 @@ def decode_update(thread: Thread, history: StateHistory, ask: StateUpdate) -> Re
         removed_ids=update.removed_ids,
         checkpoint=checkpoint_id,
         as_node=ask.as_node,
-        # LangGraph's clients mark with it for which graph a thread was made.
+        # langgraph-sdk 0.4.14 marks with it for which graph a thread is made (`threads.create`, graph_id).
         agent=graph if isinstance(graph, str) else None,
     )
 

@@ -203,7 +203,7 @@ class ThreadEvents(EventWriter):
     def _ask(self, question: Interrupt) -> None:
         asked = encode_interrupts([question])[0]
         wire_id, value = asked.pop("id"), asked["value"]
-        # The protocol has `payload`; LangGraph's own Python client reads `value`.
+        # CDDL 0.0.13 has `payload`; langgraph-sdk 0.4.14 reads `value` (`_sync/stream.py`, _apply_lifecycle_event).
         data = {"interrupt_id": wire_id, "payload": value, **asked}
         self._tell("input", lambda: data, question.ns, method="input.requested", node=question.node)
 

@@ -48,6 +48,14 @@ async def test_the_end_of_a_run_is_told_with_the_threads_values(site: Site) -> N
         assert receiver.got.empty()
 
 
+async def test_large_values_are_told_whole(site: Site) -> None:
+    thread_id, words = await site.thread(), "é" * 2**20
+    async with receiving() as (url, receiver):
+        await site.run(thread_id, "echo", said(words), webhook=url)
+        told = await receiver.next()
+    assert [message["content"] for message in told["values"]["messages"]] == [words, words]
+
+
 async def test_a_failure_is_told_with_its_error(site: Site) -> None:
     async with receiving() as (url, receiver):
         await site.post("/runs", {"assistant_id": "fail", "input": "boom", "webhook": url})
