@@ -92,6 +92,7 @@ class Hub:
             cancel_grace=limits.cancel_grace,
             event_limit=limits.event,
             output_limit=limits.output,
+            window=limits.window,
         )
         self._deliverer = Deliverer(self.journal, self.reads, fetcher, writers, webhook_protocols)
         self._uploads = Uploads(self.journal, self.reads, blobs)

@@ -21,6 +21,7 @@ from gateway.runs.lifecycle import Later, Outcome, Start
 from gateway.runs.output_schema import schema_error
 from gateway.runs.pump import Pump, RunKey, close_events
 from gateway.runs.slots import Slots
+from gateway.runs.window import Window
 from gateway.storage.blobs import Blobs
 from gateway.storage.journal import Journal, Unstored
 from gateway.storage.subscription import LogReader
@@ -44,6 +45,7 @@ class Engine:
         cancel_grace: float = 5,
         event_limit: int = 8 * 2**20,
         output_limit: int = 64 * 2**20,
+        window: float = 0,
     ) -> None:
         self._journal = journal
         self._blobs = blobs
@@ -54,6 +56,7 @@ class Engine:
         self._grace = cancel_grace
         self._event_limit = event_limit
         self._output_limit = output_limit
+        self._window = Window(window)
         self.slots = Slots(find, self._start_next)
         self._pumps: dict[RunKey, Pump] = {}
         self._tasks = Tasks()
@@ -92,7 +95,7 @@ class Engine:
 
     def begin(self, start: Start, past: Past | None = None) -> None:
         """Run the agent; the slot is taken already. `past`, if it is to say again what it has said."""
-        pump = Pump(self._journal, self._blobs, start, self._journal.channels.get(start.pk))
+        pump = Pump(self._journal, self._blobs, start, self._journal.channels.get(start.pk), window=self._window)
         pump.channel.pinned += 1
         self._pumps[pump.key] = pump
         task = asyncio.get_running_loop().create_task(self._drive(pump, past), name=f"run {start.run.run_id}")

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from canonical.agent import DETACH
-from canonical.event import ArtifactAdded, Event, InterruptRaised, PartAdded
+from canonical.event import ArtifactAdded, Event, InterruptRaised, PartAdded, PartDelta
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.message import FilePart
 from canonical.state import RunReason, RunStatus
@@ -19,6 +19,7 @@ from gateway.runs import lifecycle
 from gateway.runs.attempt import Attempt, Entry
 from gateway.runs.event_check import files_of
 from gateway.runs.lifecycle import Outcome, Start
+from gateway.runs.window import Window
 from gateway.storage.blobs import Blobs
 from gateway.storage.journal import Journal, Unstored
 from gateway.storage.live import Channel
@@ -52,8 +53,15 @@ class Pump:
     size: int = 0
     """Bytes of what is in the buffer."""
     files: list[FilePart] = field(default_factory=list[FilePart])
+    window: Window = field(default_factory=lambda: Window(0))
     flushing: bool = False
     """A flush is due as soon as the agent waits for something."""
+    delayed: bool = False
+    """A flush is due at the end of the commit window."""
+    urgent: bool = False
+    """Something else than deltas is in the buffer: it does not wait for that."""
+    flushed_at: float = 0.0
+    """On the loop's clock."""
     storing: "asyncio.Future[None] | None" = None
     """The append on its way. There is one at a time: if it is refused, nothing that was said after it is stored."""
     refused: FaultError | None = None
@@ -102,11 +110,7 @@ class Pump:
             elif self.full:
                 await self._room()
             elif not self.flushing:
-                # Runs as soon as the agent waits for something: what it said before goes out together. One turn of the
-                # loop later, because then an agent that has ended by now is known to have: all goes with the end.
-                self.flushing = True
-                loop = asyncio.get_running_loop()
-                loop.call_soon(loop.call_soon, self._flush_soon)
+                self._schedule(may_wait=type(event) is PartDelta)
         self._put(attempt.end())
 
     async def take_rest(self) -> tuple[list[Entry], list[FilePart]] | None:
@@ -119,6 +123,25 @@ class Pump:
         closing = self.buffer + (self.attempt.close() if self.attempt is not None else [])
         files, self.buffer, self.size, self.files = self.files, [], 0, []
         return closing, files
+
+    def _schedule(self, *, may_wait: bool) -> None:
+        """Have what is in the buffer stored: soon, or at the end of the window if nothing but deltas is in it and the
+        last was stored in this one."""
+        self.urgent = self.urgent or not may_wait
+        if not self.urgent and (self.delayed or self.window.is_open(self.flushed_at)):
+            if not self.delayed:
+                self.delayed = True
+                self.window.call_at_end(self._end_window)
+            return
+        # Runs as soon as the agent waits for something: what it said before goes out together. One turn of the loop
+        # later, because then an agent that has ended by now is known to have: all goes with the end.
+        self.flushing = True
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, self._flush_soon)
+
+    def _end_window(self) -> None:
+        self.delayed = False
+        self._flush_soon()
 
     def _put(self, entries: Iterable[Entry]) -> bool:
         """What is to be stored; whether there was any."""
@@ -162,6 +185,7 @@ class Pump:
             self._flush()
 
     def _flush(self) -> None:
+        self.urgent, self.flushed_at = False, asyncio.get_running_loop().time()
         events, self.buffer, self.size = self.buffer, [], 0
         files, self.files = self.files, []
         self.storing = self.journal.write(lifecycle.append, start=self.start, events=events, files=files)
@@ -171,7 +195,8 @@ class Pump:
         self.storing = None
         error = done.exception()
         if error is None:
-            self._flush_soon()
+            if self.urgent or not self.delayed:
+                self._flush_soon()
             return
         self.refused = error if isinstance(error, FaultError) else Unstored()
         if self.reason is None and self.task is not None:
