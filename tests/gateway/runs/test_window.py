@@ -1,0 +1,109 @@
+"""The commit window: tokens that come one by one are stored some at a time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from canonical import Event, Invocation, Scope
+from canonical.event import Custom, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
+from canonical.message import TextPart
+from gateway.hub import Hub
+from gateway.runs import lifecycle
+from gateway.runs.window import Window
+from gateway.settings.model import Limits
+from tests.gateway.hubs import House, ends, follow, fronted, submit, within
+
+TOKENS = 40
+
+
+class Trickle:
+    """Says its tokens one by one, and with `marks` something else after each; before the next, what was to be stored by
+    then is stored."""
+
+    def __init__(self, *, marks: bool = False) -> None:
+        self.marks = marks
+        self.hub: Hub | None = None
+
+    async def run(self, call: Invocation) -> AsyncIterator[Event]:
+        yield MessageStarted()
+        yield PartAdded(part=TextPart(text=""), open=True)
+        await self._await_storage()
+        for number in range(TOKENS):
+            yield PartDelta(text=f"{number} ")
+            await self._await_storage()
+            if self.marks:
+                yield Custom(name="mark")
+                await self._await_storage()
+        yield PartEnded()
+        yield MessageEnded()
+
+    async def _stored(self) -> None:
+        assert self.hub is not None
+        for _ in range(4):  # turns of the loop until what was said at once is on its way
+            await asyncio.sleep(0)
+        await self.hub.journal.write(lambda _: None)
+
+
+@pytest.fixture
+def appends(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The kinds of events of each append."""
+    found: list[list[str]] = []
+    append = lifecycle.append
+
+    def note(tx: Any, start: Any, events: Any, files: Any) -> None:
+        found.append([event.kind for event, _ in events])
+        append(tx, start, events, files)
+
+    monkeypatch.setattr(lifecycle, "append", note)
+    return found
+
+
+@pytest.mark.parametrize("window", [0.0, 1.0])
+async def test_tokens_of_a_window_are_stored_together(hubs: House, appends: list[list[str]], window: float) -> None:
+    agent = Trickle()
+    agent.hub = hub = await hubs.start(fronted("a", agent), limits=Limits(window=window))
+    receipt = await submit(hub, "a")
+    await ends(hub, receipt)
+    records = await follow(hub, Scope.task(receipt.task))
+    said = [record.event.text for record in records if isinstance(record.event, PartDelta)]
+    assert said == [f"{number} " for number in range(TOKENS)]
+    assert appends[0] == ["message_started", "part_added"], "what is no token waited"
+    if window:
+        assert len(appends) <= 4, "the window did not gather"
+    else:
+        assert appends[1:] == [["part_delta"]] * TOKENS
+
+
+async def test_what_is_no_token_takes_those_before_it_along(hubs: House, appends: list[list[str]]) -> None:
+    agent = Trickle(marks=True)
+    agent.hub = hub = await hubs.start(fronted("a", agent), limits=Limits(window=1.0))
+    await ends(hub, await submit(hub, "a"))
+    assert appends[1:] == [["part_delta", "custom"]] * TOKENS
+
+
+async def test_all_runs_have_the_same_windows() -> None:
+    window = Window(0.01)
+    loop = asyncio.get_running_loop()
+    assert not window.is_open(loop.time() - 1)
+    assert window.is_open(loop.time())
+    assert not Window(0).is_open(loop.time())
+    ended: list[int] = []
+    over = asyncio.Event()
+
+    def end(number: int) -> Callable[[], None]:
+        def note() -> None:
+            ended.append(number)
+            over.set()
+
+        return note
+
+    for number in range(3):
+        window.call_at_end(end(number))
+    await within(over.wait())
+    assert ended == [0, 1, 2]
+    over.clear()
+    window.call_at_end(end(3))
+    await within(over.wait())
+    assert ended == [0, 1, 2, 3]
