@@ -39,7 +39,7 @@ class Trickle:
         yield PartEnded()
         yield MessageEnded()
 
-    async def _stored(self) -> None:
+    async def _await_storage(self) -> None:
         assert self.hub is not None
         for _ in range(4):  # turns of the loop until what was said at once is on its way
             await asyncio.sleep(0)
