@@ -54,8 +54,8 @@ def gateway(*arguments: str) -> list[str]:
     return [PYTHON, "-m", "gateway", "serve", *arguments, "--log-level", "warning", "--port", "{port}"]
 
 
-def uvicorn(app: str) -> list[str]:
-    return [PYTHON, "-m", "uvicorn", app, "--log-level", "critical", "--port", "{port}"]
+def uvicorn(app: str, python: str = PYTHON, *arguments: str) -> list[str]:
+    return [python, "-m", "uvicorn", app, *arguments, "--log-level", "critical", "--no-access-log", "--port", "{port}"]
 
 
 @contextmanager

@@ -1,0 +1,278 @@
+"""The gateway beside the official server of each protocol, in one run: the same work, asked by the same client.
+
+Each server is one process with an agent that says what it is told, pinned to a core of its own; the client has another.
+The gateway is as it is by default, so that what it has answered is on the disk; the official servers keep everything in
+memory. A round visits every work on every server once, in turn, so that what else the machine does hits all alike.
+"""
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from bench import server, work
+from bench.chart import draw
+from bench.comparison import BARE, BARE_WORK, GATEWAY, Comparison, Measured, load, report, rows, save, tables
+from bench.server import Figures, Server
+from bench.work import Job
+
+EXAMPLE: Final = """example:
+  .venv/bin/python -m bench.compare --json compare.json --svg charts
+  .venv/bin/python -m bench.compare --rounds 1 --seconds 0.5 --only ACP
+  .venv/bin/python -m bench.compare --read compare.json --svg charts
+
+The official servers run in the environments of the tests: `python -m tests.interop.peers` makes them."""
+
+PEERS: Final = Path(__file__).parent.parent / ".peers"
+REFERENCE: Final = Path(__file__).parent / "reference"
+CALLS: Final = "One piece of work"
+STREAMS: Final = "Stream of 200 tokens"
+
+NOWHERE: Final = "http://127.0.0.1:9"
+"""Nothing listens there: what a server would fetch from the network fails at once."""
+OFFLINE: Final = {
+    **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"), NOWHERE),
+    **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
+    "LANGGRAPH_CLI_NO_ANALYTICS": "1",
+    "LANGGRAPH_NO_VERSION_CHECK": "true",
+    "LANGSMITH_TRACING": "false",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An official server."""
+
+    peer: str
+    """The folder of its environment."""
+    package: str
+    app: str = ""
+    """In `bench/reference`, for uvicorn; the development server of LangGraph brings its own."""
+
+    def command(self, connections: int) -> list[str]:
+        python = PEERS / self.peer / "bin" / "python"
+        if self.app:
+            return server.uvicorn(self.app, str(python), "--app-dir", str(REFERENCE))
+        dev = [str(python.parent / "langgraph"), "dev", "--no-browser", "--no-reload", "--host", "127.0.0.1"]
+        return [*dev, "--port", "{port}", "--server-log-level", "ERROR", "--n-jobs-per-worker", str(connections)]
+
+
+REFERENCES: Final[Mapping[str, Reference]] = {
+    "a2a-sdk 1.3": Reference("a2a-1.0", "a2a-sdk", "a2a_1_0:app"),
+    "a2a-sdk 0.3": Reference("a2a-0.3", "a2a-sdk", "a2a_0_3:app"),
+    "acp-sdk": Reference("acp", "acp-sdk", "acp:app"),
+    "agent-protocol": Reference("aief", "agent-protocol", "aief:app"),
+    "langgraph dev": Reference("langgraph", "langgraph-api"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    table: str
+    name: str
+    gateway: Job
+    server: str
+    reference: Job
+
+
+WORKS: Final = (
+    Work(CALLS, "A2A 1.0 SendMessage", work.a2a_1_0(), "a2a-sdk 1.3", work.a2a_1_0("/echo")),
+    Work(CALLS, "A2A 0.3 message/send", work.a2a_0_3(), "a2a-sdk 0.3", work.a2a_0_3("/echo/")),
+    Work(CALLS, "ACP run", work.acp(), "acp-sdk", work.acp("/runs")),
+    Work(CALLS, "AIEF task + step", work.aief(), "agent-protocol", work.aief("/ap/v1/agent/tasks")),
+    Work(CALLS, "LangGraph wait", work.langgraph_wait(), "langgraph dev", work.langgraph_wait()),
+    Work(CALLS, "LangGraph thread + wait", work.langgraph_thread(), "langgraph dev", work.langgraph_thread()),
+    Work(STREAMS, "A2A 1.0 stream", work.a2a_stream(), "a2a-sdk 1.3", work.a2a_stream("/stream")),
+    Work(
+        STREAMS,
+        "A2A 0.3 stream",
+        work.a2a_stream(method="message/stream"),
+        "a2a-sdk 0.3",
+        work.a2a_stream("/stream/", "message/stream"),
+    ),
+)
+
+
+@dataclass(slots=True)
+class Target:
+    server: Server
+    job: Job
+    jobs: int
+    rounds: list[Figures] = field(default_factory=list[Figures])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = _options(arguments)
+    comparison = load(options.read) if options.read else compare(options)
+    if options.json:
+        save(comparison, options.json)
+    if options.svg:
+        write_charts(comparison, options.svg)
+    print(report(comparison))
+
+
+def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.compare",
+        description=__doc__,
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--seconds", type=float, default=2, help="about how long one measurement takes (2)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="works whose name holds this")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure, the versions and the machine")
+    parser.add_argument("--svg", type=Path, metavar="FOLDER", help="write a bar chart for each table")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: show what --json has written")
+    return parser.parse_args(arguments)
+
+
+def compare(options: argparse.Namespace) -> Comparison:
+    works = [each for each in WORKS if options.only in each.name]
+    comparison = Comparison(
+        datetime.now(UTC).isoformat(timespec="seconds"), machine(), {GATEWAY: _own_version()}, options.connections
+    )
+    server.pin_client()
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        started = start(Path(folder), {each.server for each in works}, options.connections, stack, comparison)
+        targets = _targets(works, started, options)
+        for number in range(options.rounds):
+            for (_, name, on), target in targets.items():
+                _say(f"round {number + 1} of {options.rounds}: {name}, {on}")
+                target.rounds.append(server.measure(target.server, target.job, target.jobs, options.connections))
+    for (table, name, on), target in targets.items():
+        comparison.measured.append(Measured(table, name, on, target.jobs, target.rounds))
+    return comparison
+
+
+def start(
+    home: Path, wanted: set[str], connections: int, stack: ExitStack, comparison: Comparison
+) -> Mapping[str, Server]:
+    """By name, one after the other. What cannot be started is left out, and the comparison says why."""
+    found = {
+        BARE: stack.enter_context(server.running(server.uvicorn("bench.bare:app"), home / "bare")),
+        GATEWAY: stack.enter_context(server.running(server.gateway(), home / "gateway")),
+    }
+    lent = _lend(home / "lent")
+    for name in [each for each in REFERENCES if each in wanted]:
+        reference = REFERENCES[name]
+        if not (PEERS / reference.peer / "bin" / "python").is_file():
+            comparison.missing[name] = f"no environment .peers/{reference.peer}"
+            continue
+        _say(f"start: {name}")
+        folder = home / reference.peer
+        if not reference.app:
+            shutil.copytree(REFERENCE / "langgraph", folder)
+        environment = OFFLINE | {"PYTHONPATH": str(lent) if reference.app else ""}
+        try:
+            found[name] = stack.enter_context(
+                server.running(reference.command(connections), folder, environment=environment)
+            )
+        except SystemExit as error:
+            comparison.missing[name] = str(error).strip()
+        else:
+            comparison.versions[name] = _version(reference)
+    return found
+
+
+def _targets(
+    works: Sequence[Work], started: Mapping[str, Server], options: argparse.Namespace
+) -> dict[tuple[str, str, str], Target]:
+    """By table, work and server, warm, each with as many jobs as take about the seconds that were asked for."""
+    jobs: dict[tuple[str, str, str], Job] = {(CALLS, BARE_WORK, BARE): work.bare()}
+    for each in works:
+        jobs[each.table, each.name, GATEWAY] = each.gateway
+        jobs[each.table, each.name, each.server] = each.reference
+    targets: dict[tuple[str, str, str], Target] = {}
+    for (table, name, on), job in jobs.items():
+        if on in started:
+            _say(f"warm up: {name}, {on}")
+            count = options.connections
+            for share in (1 / 4, 1):  # what is imported and compiled late costs the first
+                rate = server.measure(started[on], job, count, options.connections).rate
+                count = choose_jobs(rate, options.seconds * share, options.connections)
+            targets[table, name, on] = Target(started[on], job, count)
+    return targets
+
+
+def choose_jobs(rate: float, seconds: float, connections: int) -> int:
+    """The same number for each connection, one at least."""
+    return max(1, round(rate * seconds / connections)) * connections
+
+
+def write_charts(comparison: Comparison, folder: Path) -> None:
+    """One for each table. The bare server is not drawn: beside its bar, all others would be too short to compare."""
+    folder.mkdir(parents=True, exist_ok=True)
+    note = f"Jobs a second at {comparison.connections} connections, server on one core: longer is better"
+    for name, each in tables(rows(comparison)).items():
+        drawn = [row for row in each if row.server != BARE]
+        if drawn:
+            file = re.sub(r"\W+", "-", name.lower()) + ".svg"
+            (folder / file).write_text(draw(name, note, drawn), encoding="utf-8")
+
+
+def machine() -> dict[str, str | int]:
+    return {
+        "cores": len(server.CORES) or os.cpu_count() or 1,
+        "processor": _processor(),
+        "Python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+    }
+
+
+def _processor() -> str:
+    try:
+        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return found[1] if found else platform.machine()
+
+
+def _own_version() -> str:
+    """With the commit, where this is a checkout."""
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=REFERENCE, capture_output=True, text=True, check=False
+    )
+    return f"{importlib.metadata.version('babelgate')} {done.stdout.strip()}".strip()
+
+
+def _version(reference: Reference) -> str:
+    """Of the package and of the uvicorn below it."""
+    code = (
+        "import sys; from importlib.metadata import version; print(', '.join(f'{each} {version(each)}' for each in "
+        f"({reference.package!r}, 'uvicorn')), f'on Python {{sys.version.split()[0]}}')"
+    )
+    python = str(PEERS / reference.peer / "bin" / "python")
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _lend(folder: Path) -> Path:
+    """The event loop and the HTTP parser of the gateway, for servers whose SDK does not ask for them: what is compared
+    is not uvicorn with them and uvicorn without."""
+    folder.mkdir(parents=True)
+    for name in ("httptools", "uvloop"):
+        spec = find_spec(name)
+        if spec and spec.origin:
+            (folder / name).symlink_to(Path(spec.origin).parent, target_is_directory=True)
+    return folder
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

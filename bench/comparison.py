@@ -1,0 +1,142 @@
+"""What a comparison with the official servers has measured: as a file, and as tables."""
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from bench.server import Figures, median
+
+GATEWAY: Final = "gateway"
+BARE: Final = "bare Litestar"
+BARE_WORK: Final = "POST echo"
+"""The work of the bare server, which is no protocol's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One work on one server."""
+
+    table: str
+    work: str
+    server: str
+    jobs: int
+    """Of each round."""
+    rounds: list[Figures] = field(default_factory=list[Figures])
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    date: str
+    """UTC, ISO 8601."""
+    machine: Mapping[str, str | int]
+    versions: dict[str, str]
+    """By server."""
+    connections: int
+    measured: list[Measured] = field(default_factory=list[Measured])
+    """The gateway and the reference of one work stand together."""
+    missing: dict[str, str] = field(default_factory=dict[str, str])
+    """By server that was left out: why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Medians over the rounds; ratios are taken round by round."""
+
+    table: str
+    work: str
+    server: str
+    figures: Figures
+    bare: float | None
+    """CPU a job, in multiples of the bare server's."""
+    rate_ratio: float | None
+    """Jobs a second of the gateway, in multiples of this server's; None where there is nothing to compare."""
+    cpu_ratio: float | None
+    """CPU a job of the gateway, in multiples of this server's."""
+
+
+def load(path: Path) -> Comparison:
+    return msgspec.json.decode(path.read_bytes(), type=Comparison)
+
+
+def save(comparison: Comparison, path: Path) -> None:
+    """Every round, and the rows that follow from them, so that nobody has to compute them again."""
+    content = msgspec.to_builtins(comparison) | {"rows": msgspec.to_builtins(rows(comparison))}
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
+
+
+def rows(comparison: Comparison) -> list[Row]:
+    bare = next((each.rounds for each in comparison.measured if each.server == BARE), None)
+    gateway = {each.work: each.rounds for each in comparison.measured if each.server == GATEWAY}
+    found: list[Row] = []
+    for each in comparison.measured:
+        ours = None if each.server in (GATEWAY, BARE) else gateway.get(each.work)
+        found.append(
+            Row(
+                each.table,
+                each.work,
+                each.server,
+                median(each.rounds),
+                _ratio(each.rounds, bare, _cpu),
+                _ratio(ours, each.rounds, _rate),
+                _ratio(ours, each.rounds, _cpu),
+            )
+        )
+    return found
+
+
+def tables(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """By name of the table, in the order of the rows."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.table, []).append(row)
+    return found
+
+
+def report(comparison: Comparison) -> str:
+    return "\n".join(_lines(comparison))
+
+
+def _lines(comparison: Comparison) -> Iterator[str]:
+    machine = ", ".join(f"{name} {value}" for name, value in comparison.machine.items())
+    yield f"{comparison.date}; {machine}"
+    yield "; ".join(f"{server}: {version}" for server, version in comparison.versions.items())
+    count = max((len(each.rounds) for each in comparison.measured), default=0)
+    yield f"{comparison.connections} connections, medians of {count} rounds"
+    for server, reason in comparison.missing.items():
+        yield f"left out: {server}, {reason}"
+    for name, each in tables(rows(comparison)).items():
+        yield ""
+        yield f"{'':43}{'':8}{'CPU':>9}{'CPU':>8}{'median':>10}{'gateway / reference':>22}"
+        yield f"{name:25}{'server':18}{'jobs/s':>8}{'ms/job':>9}{'x bare':>8}{'ms':>10}{'jobs/s':>12}{'CPU':>10}"
+        work = ""
+        for row in each:
+            yield (
+                f"{row.work if row.work != work else '':25}{row.server:18}{row.figures.rate:>8.0f}"
+                f"{row.figures.cpu:>9.3f}{_factor(row.bare):>8}{row.figures.latency:>10.1f}"
+                f"{_factor(row.rate_ratio):>12}{_factor(row.cpu_ratio):>10}"
+            ).rstrip()
+            work = row.work
+
+
+def _factor(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}" if value < 10 else f"{value:.0f}"
+
+
+def _ratio(
+    first: Sequence[Figures] | None, second: Sequence[Figures] | None, of: Callable[[Figures], float]
+) -> float | None:
+    """None where one of them was not measured, or took less CPU time than the system's clock can see."""
+    pairs = [(of(one), of(other)) for one, other in zip(first or (), second or (), strict=bool(first and second))]
+    return statistics.median(one / other for one, other in pairs) if pairs and all(b for _, b in pairs) else None
+
+
+def _rate(figures: Figures) -> float:
+    return figures.rate
+
+
+def _cpu(figures: Figures) -> float:
+    return figures.cpu

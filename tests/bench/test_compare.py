@@ -1,0 +1,80 @@
+"""What a comparison shows of its figures. The servers are measured by hand: figures are no assertion."""
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from bench.chart import draw
+from bench.compare import choose_jobs, main
+from bench.comparison import BARE, BARE_WORK, GATEWAY, Comparison, Measured, load, report, rows, save
+from bench.server import Figures
+
+SVG: Final = "{http://www.w3.org/2000/svg}"
+
+COMPARISON: Final = Comparison(
+    date="2026-01-02T03:04:05+00:00",
+    machine={"cores": 2, "Python": "3.11.7"},
+    versions={GATEWAY: "0.1.0", "acp-sdk": "acp-sdk 1.0.3"},
+    connections=16,
+    measured=[
+        Measured("Calls", BARE_WORK, BARE, 4000, [Figures(2000, 0.25, 4), Figures(4000, 0.25, 2)]),
+        Measured("Calls", "ACP run", GATEWAY, 400, [Figures(200, 1, 50), Figures(600, 2, 30)]),
+        Measured("Calls", "ACP run", "acp-sdk", 200, [Figures(100, 4, 90), Figures(200, 4, 70)]),
+        Measured("Streams", "A <stream>", GATEWAY, 16, [Figures(50, 8, 300), Figures(50, 8, 300)]),
+    ],
+    missing={"langgraph dev": "no environment .peers/langgraph"},
+)
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    bare, gateway, acp, stream = rows(COMPARISON)
+    assert (bare.bare, bare.rate_ratio, bare.cpu_ratio) == (1, None, None)
+    assert (gateway.figures, gateway.bare) == (Figures(400, 1.5, 40), 6)
+    assert (gateway.rate_ratio, gateway.cpu_ratio) == (None, None)
+    assert (acp.rate_ratio, acp.cpu_ratio) == (2.5, 0.375)
+    assert (stream.bare, stream.rate_ratio) == (32, None)
+
+
+def test_a_file_of_figures_is_read_as_it_was_written(tmp_path: Path) -> None:
+    save(COMPARISON, tmp_path / "compare.json")
+    assert load(tmp_path / "compare.json") == COMPARISON
+    content = msgspec.json.decode((tmp_path / "compare.json").read_bytes())
+    assert [row["server"] for row in content["rows"]] == [BARE, GATEWAY, "acp-sdk", GATEWAY]
+
+
+def test_the_report_has_a_table_of_each_kind_and_says_what_was_left_out() -> None:
+    assert report(COMPARISON) == (Path(__file__).parent / "report.txt").read_text(encoding="utf-8")
+
+
+def test_cpu_time_that_the_clock_did_not_see_has_no_ratio() -> None:
+    measured = [Measured("T", "w", GATEWAY, 1, [Figures(1, 1, 1)]), Measured("T", "w", "other", 1, [Figures(1, 0, 1)])]
+    assert rows(Comparison("", {}, {}, 1, measured))[1].cpu_ratio is None
+
+
+def test_a_chart_has_a_bar_for_each_row_on_one_scale() -> None:
+    drawn = [row for row in rows(COMPARISON) if row.server != BARE]
+    svg = ElementTree.fromstring(draw('Calls & "streams"', "a < b", drawn))
+    bars = [(each.get("class"), float(each.get("width", ""))) for each in svg.iter(f"{SVG}rect")]
+    assert [colour for colour, _ in bars] == ["gateway", "reference", "gateway"]
+    assert [width / bars[0][1] for _, width in bars] == pytest.approx([1, 150 / 400, 50 / 400], abs=0.001)
+    texts = [each.text for each in svg.iter(f"{SVG}text")]
+    assert texts[:2] == ['Calls & "streams"', "a < b"]
+    assert "A <stream>" in texts and "400/s, 1.50 ms CPU" in texts
+    bottom = max(float(each.get("y", "")) + float(each.get("height", "")) for each in svg.iter(f"{SVG}rect"))
+    assert bottom < float(svg.get("height", ""))
+
+
+def test_figures_that_were_kept_are_shown_and_drawn_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(COMPARISON, tmp_path / "compare.json")
+    main(["--read", str(tmp_path / "compare.json"), "--svg", str(tmp_path / "charts")])
+    assert capsys.readouterr().out == f"{report(COMPARISON)}\n"
+    assert {each.name for each in (tmp_path / "charts").iterdir()} == {"calls.svg", "streams.svg"}
+    assert BARE not in (tmp_path / "charts" / "calls.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("rate", "seconds", "jobs"), [(0.1, 1, 16), (100, 2, 192), (1000, 2, 2000)])
+def test_each_connection_has_as_many_jobs(rate: float, seconds: float, jobs: int) -> None:
+    assert choose_jobs(rate, seconds, 16) == jobs
