@@ -283,6 +283,18 @@ async def test_a_body_that_is_made_while_it_is_sent_has_its_length_told() -> Non
     assert "transfer-encoding" not in head.lower()
 
 
+async def test_a_receiver_that_hangs_up_in_the_middle_of_such_a_body_is_an_os_error() -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.abort()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with server, asyncio.timeout(BOUND):
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        with pytest.raises(ConnectionError):
+            await Fetcher(LOOPBACK).post(url, {}, encode({"texts": ["x" * 2**20] * 32}))
+
+
 async def test_cookies_are_not_kept_for_the_next_call() -> None:
     fetcher = Fetcher(LOOPBACK)
     async with peer(saying(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n")) as server:
