@@ -4,7 +4,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -293,6 +293,34 @@ async def test_a_receiver_that_hangs_up_in_the_middle_of_such_a_body_is_an_os_er
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
         with pytest.raises(ConnectionError):
             await Fetcher(LOOPBACK).post(url, {}, encode({"texts": ["x" * 2**20] * 32}))
+
+
+async def test_whenever_a_call_is_cancelled_its_connection_is_closed() -> None:
+    opened, closed = 0, asyncio.Semaphore(0)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal opened
+        opened += 1
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+            await reader.read()
+        closed.release()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    fetcher = Fetcher(LOOPBACK)
+    async with server, asyncio.timeout(BOUND):
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        await fetcher.post(url, {}, b"{}")
+        for turns in range(200):
+            call = asyncio.ensure_future(fetcher.post(url, {}, b"{}"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            call.cancel()
+            await asyncio.wait((call,))
+        for _ in range(opened):
+            await closed.acquire()
 
 
 async def test_cookies_are_not_kept_for_the_next_call() -> None:
