@@ -50,6 +50,8 @@ class Row:
     work: str
     server: str
     figures: Figures
+    drift: tuple[float, float]
+    """Milliseconds of CPU a job in the first and in the last round: some servers get slower with what they keep."""
     bare: float | None
     """CPU a job, in multiples of the bare server's."""
     rate_ratio: float | None
@@ -80,6 +82,7 @@ def rows(comparison: Comparison) -> list[Row]:
                 each.work,
                 each.server,
                 median(each.rounds),
+                (each.rounds[0].cpu, each.rounds[-1].cpu),
                 _ratio(each.rounds, bare, _cpu),
                 _ratio(ours, each.rounds, _rate),
                 _ratio(ours, each.rounds, _cpu),
@@ -110,13 +113,15 @@ def _lines(comparison: Comparison) -> Iterator[str]:
         yield f"left out: {server}, {reason}"
     for name, each in tables(rows(comparison)).items():
         yield ""
-        yield f"{'':43}{'':8}{'CPU':>9}{'CPU':>8}{'median':>10}{'gateway / reference':>22}"
-        yield f"{name:25}{'server':18}{'jobs/s':>8}{'ms/job':>9}{'x bare':>8}{'ms':>10}{'jobs/s':>12}{'CPU':>10}"
+        yield f"{'':43}{'':8}{'CPU':>9}{'first - last':>15}{'CPU':>8}{'median':>9}{'gateway / reference':>22}"
+        units = f"{'jobs/s':>8}{'ms/job':>9}{'round':>15}{'x bare':>8}{'ms':>9}"
+        yield f"{name:25}{'server':18}{units}{'jobs/s':>12}{'CPU':>10}"
         work = ""
         for row in each:
             yield (
                 f"{row.work if row.work != work else '':25}{row.server:18}{row.figures.rate:>8.0f}"
-                f"{row.figures.cpu:>9.3f}{_factor(row.bare):>8}{row.figures.latency:>10.1f}"
+                f"{row.figures.cpu:>9.3f}{f'{row.drift[0]:.2f} - {row.drift[1]:.2f}':>15}"
+                f"{_factor(row.bare):>8}{row.figures.latency:>9.1f}"
                 f"{_factor(row.rate_ratio):>12}{_factor(row.cpu_ratio):>10}"
             ).rstrip()
             work = row.work

@@ -33,6 +33,7 @@ def test_ratios_are_taken_round_by_round() -> None:
     bare, gateway, acp, stream = rows(COMPARISON)
     assert (bare.bare, bare.rate_ratio, bare.cpu_ratio) == (1, None, None)
     assert (gateway.figures, gateway.bare) == (Figures(400, 1.5, 40), 6)
+    assert gateway.drift == (1, 2)
     assert (gateway.rate_ratio, gateway.cpu_ratio) == (None, None)
     assert (acp.rate_ratio, acp.cpu_ratio) == (2.5, 0.375)
     assert (stream.bare, stream.rate_ratio) == (32, None)
