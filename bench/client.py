@@ -16,9 +16,16 @@ class Connection:
     async def open(cls, port: int, host: str = "127.0.0.1") -> Self:
         return cls(*await asyncio.open_connection(host, port, limit=2**22))
 
+    async def get(self, path: str) -> bytes:
+        self._writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        return await self._read(path)
+
     async def post(self, path: str, body: bytes, headers: str = "") -> bytes:
         """The body of the answer. `headers`: lines, each ended by CR LF. Exits where the answer is no success."""
         self._send(path, body, headers)
+        return await self._read(path)
+
+    async def _read(self, path: str) -> bytes:
         length = await self._head(path)
         if length is not None:
             return await self._reader.readexactly(length)
@@ -53,7 +60,7 @@ class Connection:
                 length = int(line[15:])
         if not head.startswith(b"HTTP/1.1 2"):
             content = await self._reader.readexactly(length or 0)
-            raise SystemExit(f"POST {path}: {head.decode()}{content.decode()}")
+            raise SystemExit(f"{path}: {head.decode()}{content.decode()}")
         return length
 
     async def _chunks(self) -> AsyncGenerator[bytes]:

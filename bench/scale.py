@@ -1,0 +1,127 @@
+"""What a gateway is like when its database is full: the same work on a database of few runs and of many.
+
+    .venv/bin/python -m bench.scale [--runs 1000 100000] [--jobs 1000]
+
+Each size is a gateway and a database of its own, filled over A2A. Shown are the CPU of one run, the 95th percentile of
+a search of threads, a list of tasks and the state of one thread out of the middle, the resident memory after the
+filling, the bytes on disk of one run, and the seconds from the start to the first answer.
+"""
+
+import argparse
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import server, work
+from bench.client import Connection
+from bench.idle import resident
+from bench.server import Server
+
+_FILLERS = 32
+"""Connections that fill a database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    runs: int
+    cpu: float
+    """Milliseconds a run."""
+    search: float
+    """Milliseconds, as the two after it."""
+    tasks: float
+    state: float
+    memory: float
+    """MB."""
+    disk: float
+    """Bytes of a run."""
+    start: float
+    """Seconds."""
+
+
+async def fill(port: int, runs: int) -> list[str]:
+    """Some thread ids, in the order of their making."""
+    body = work.encode(work.a2a_message("SendMessage")(1))
+    threads: list[str] = []
+    left = iter(range(runs))
+
+    async def filler() -> None:
+        connection = await Connection.open(port)
+        for number in left:
+            answer = await connection.post("/a2a/echo", body, work.A2A)
+            if number % 100 == 0:
+                threads.append(json.loads(answer)["result"]["task"]["metadata"]["babelgate"]["threadId"])
+        connection.close()
+
+    await asyncio.gather(*(filler() for _ in range(_FILLERS)))
+    return threads
+
+
+async def p95(port: int, ask: Callable[[Connection], Awaitable[bytes]], jobs: int) -> float:
+    """Milliseconds, at one connection."""
+    connection = await Connection.open(port)
+    times: list[float] = []
+    for _ in range(jobs):
+        begun = time.perf_counter()
+        await ask(connection)
+        times.append((time.perf_counter() - begun) * 1000)
+    connection.close()
+    return statistics.quantiles(times, n=20)[-1]
+
+
+def first_answer(folder: Path) -> float:
+    """Seconds from the start of a gateway on this database to its first answer."""
+    begun = time.perf_counter()
+    with server.running(server.gateway(), folder) as gateway:
+
+        async def ask() -> None:
+            connection = await Connection.open(gateway.port)
+            await work.acp()(connection, 0)
+            connection.close()
+
+        asyncio.run(ask())
+        return time.perf_counter() - begun
+
+
+def measure(folder: Path, runs: int, jobs: int) -> Row:
+    with server.running(server.gateway(), folder) as gateway:
+        threads = asyncio.run(fill(gateway.port, runs))
+        memory = resident(gateway)
+        found = _measure(gateway, threads, jobs)
+    size = sum(each.stat().st_size for each in folder.iterdir() if each.name.startswith("babelgate.db"))
+    return Row(runs, *found, memory / 1e6, size / runs, first_answer(folder))
+
+
+def _measure(gateway: Server, threads: Sequence[str], jobs: int) -> tuple[float, float, float, float]:
+    middle = threads[len(threads) // 2]
+    listing = work.encode({"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {"pageSize": 50}})
+    server.measure(gateway, work.a2a_1_0(), max(16, jobs // 4), 16)  # warms up
+    cpu = min(server.measure(gateway, work.a2a_1_0(), jobs, 16).cpu for _ in range(3))
+    port, count = gateway.port, max(40, jobs // 10)
+    search = asyncio.run(p95(port, lambda http: http.post("/threads/search", b'{"limit":10}'), count))
+    tasks = asyncio.run(p95(port, lambda http: http.post("/a2a/echo", listing, work.A2A), count))
+    state = asyncio.run(p95(port, lambda http: http.get(f"/threads/{middle}/state"), count))
+    return cpu, search, tasks, state
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--runs", type=int, nargs="*", default=[1000, 100_000])
+    parser.add_argument("--jobs", type=int, default=1000)
+    options = parser.parse_args()
+    server.pin_client()
+    print(f"{'runs':>8}{'CPU ms/run':>12}{'search ms':>11}{'tasks ms':>10}{'state ms':>10}", end="")
+    print(f"{'memory MB':>11}{'bytes/run':>11}{'start s':>9}")
+    for runs in options.runs:
+        with tempfile.TemporaryDirectory() as folder:
+            row = measure(Path(folder), runs, options.jobs)
+        print(f"{row.runs:>8}{row.cpu:>12.3f}{row.search:>11.2f}{row.tasks:>10.2f}{row.state:>10.2f}", end="")
+        print(f"{row.memory:>11.1f}{row.disk:>11.0f}{row.start:>9.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
