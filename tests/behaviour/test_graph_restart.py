@@ -1,17 +1,22 @@
 """Graphs that a restart cuts off: they go on from what they kept, and do again what they had not finished."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from langchain_core.outputs import ChatGenerationChunk
 from langgraph.graph import START  # pyright: ignore[reportMissingTypeStubs]
 
+from canonical import Event, Scope
+from canonical.event import StepEnded
 from gateway.agents.langgraph.agent import front
 from gateway.fronted import Fronted
 from tests.gateway.graphs import Model, State, new, words
-from tests.gateway.hubs import within
+from tests.gateway.hubs import follow, within
 from tests.pairs.a2a import JsonRpc03, JsonRpc10
 from tests.pairs.acp import Acp
 from tests.pairs.aief import Aief
@@ -80,3 +85,70 @@ async def test_of_a_graph_that_goes_on_after_a_restart_only_the_node_that_was_cu
                 assert sorted((await whole.end()).text) == sorted(seen.text)
         aief = Aief(gateway.http, "draft")
         assert sorted((await aief.look(task_id)).text.split()) == SAID
+
+
+class After(Model):
+    """Says its pieces once something has happened."""
+
+    go_on: Any = None
+
+    async def _astream(self, *args: Any, **kwargs: Any) -> AsyncIterator[ChatGenerationChunk]:
+        await self.go_on.wait()
+        async for piece in super()._astream(*args, **kwargs):
+            yield piece
+
+
+def looking(go_on: asyncio.Event, begun: asyncio.Event) -> dict[str, Fronted]:
+    """Looks up while it writes: what it has found is kept before the step is over."""
+
+    def says(model: Model) -> Any:
+        async def node(state: State) -> Any:
+            return {"messages": [await model.ainvoke(state["messages"])]}
+
+        return node
+
+    made = new(State)
+    made.add_node("look", says(After(answers=[words("A look. ")], go_on=begun)))
+    made.add_node("write", says(Held(answers=[words("one ", "two ")], go_on=go_on, begun=begun)))
+    for node in ("look", "write"):
+        made.add_edge(START, node)
+    return {"draft": Fronted(*front(made, "draft"), idempotent=True)}
+
+
+def is_end(event: Event, name: str) -> bool:
+    return isinstance(event, StepEnded) and event.name == name
+
+
+def forget_end(database: Path, task_id: str, kind: str, words: str) -> None:
+    """Cut the log of a gateway that has stopped as if it had been killed before it stored the last event of a kind that
+    says so, and what followed."""
+    with closing(sqlite3.connect(database)) as connection, connection:
+        ((thread,),) = connection.execute("SELECT thread_pk FROM task WHERE task_id = ?", (task_id,))
+        (last,) = connection.execute(
+            "SELECT max(seq) FROM event WHERE thread_pk = ? AND CAST(body AS TEXT) LIKE ?",
+            (thread, f'%"kind":"{kind}"%{words}%'),
+        ).fetchone()
+        assert last is not None, f"there is no {kind} of {words}"
+        connection.execute("DELETE FROM event WHERE thread_pk = ? AND seq >= ?", (thread, last))
+
+
+@pytest.mark.parametrize("kind", ["step_ended", "message_started"])
+async def test_what_a_node_said_is_not_lost_where_the_graph_kept_it_and_the_log_did_not(
+    tmp_path: Path, kind: str
+) -> None:
+    go_on, begun = asyncio.Event(), asyncio.Event()
+    async with running(tmp_path, fronted=looking(go_on, begun)) as gateway:
+        caller = LangGraph(gateway.http, "draft")
+        async with caller.stream("go") as feed:
+            await feed.until(lambda seen: "A look." in seen.text and "one" in seen.text)
+        task = await gateway.hub.reads.task("default", feed.ids.task)
+        await follow(gateway.hub, Scope.task(task), until=lambda each: is_end(each.event, "look"), owner="default")
+    forget_end(tmp_path / "gateway.db", task.task_id, kind, "look")
+    go_on.set()
+    async with running(tmp_path, fronted=looking(go_on, begun)) as gateway:
+        for protocol in (LangGraph, Acp, JsonRpc10, JsonRpc03, AgentProtocol):
+            other = protocol(gateway.http, "draft")
+            async with other.replay(task.task_id) as whole:
+                await whole.end()
+            seen = await other.look(task.task_id)
+            assert sorted(seen.text.split()) == sorted(("A", "look.", "one", "two")), protocol.name

@@ -81,7 +81,6 @@ class _OpenArtifact:
 
     artifact: Artifact
     origin: _Origin
-    is_answer: bool = False
     void: bool = False
     parts: list[Part] = field(default_factory=list[Part])
     deltas: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
@@ -256,7 +255,7 @@ class EventWriter:
             # An artifact cannot be taken back, only replaced: an update without `append` (specification 1.0, 4.2.2).
             growing.parts, growing.deltas, growing.void = [_EMPTY], {}, True
             updates.append(self._artifact_update(growing.value(), append=False, last=True))
-        self._answers = sum(each.is_answer and not each.void for each in self._artifacts.values())
+        self._answers = 0  # what is said anew takes the places of what is void
         return updates
 
     # Status
@@ -408,6 +407,8 @@ class EventWriter:
         # Results belong in artifacts (specification 1.0, 3.7). Numbered from the first piece on, so that a message of
         # which nothing can be shown leaves no hole.
         self._answers += 1
+        while (known := self._artifacts.get(f"answer-{self._answers}")) is not None and not known.void:
+            self._answers += 1
         own = _own(saying.started.extra)
         artifact = Artifact(
             artifact_id=f"answer-{self._answers}",
@@ -416,7 +417,7 @@ class EventWriter:
             metadata=saying.started.metadata,
             own=own,
         )
-        saying.artifact = self._artifacts[artifact.artifact_id] = _OpenArtifact(artifact, saying.origin, is_answer=True)
+        saying.artifact = self._artifacts[artifact.artifact_id] = _OpenArtifact(artifact, saying.origin)
         return saying.artifact, False
 
     def _piece(self, saying: _OpenMessage, index: int, part: Part, *, last: bool = False) -> ArtifactUpdate:

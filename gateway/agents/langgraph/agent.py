@@ -24,7 +24,7 @@ from canonical.store import Store
 from canonical.value import Json, JsonObject
 from gateway.agents.langgraph.checkpointer import Saver
 from gateway.agents.langgraph.factory import Access, Factory, GraphAccess, Maker, NoGraphError, Ready, compile_graph
-from gateway.agents.langgraph.frames import MODES, GraphStreamReader, ResumedRun
+from gateway.agents.langgraph.frames import MODES, GraphStreamReader, PendingWrites, ResumedRun
 from gateway.agents.langgraph.inputs import (
     InputSchema,
     command_of,
@@ -166,8 +166,9 @@ class Graph:
     async def _run(
         self, known: _Known, call: Invocation, base: Stored | None, saver: Saver, occasion: GraphAccess
     ) -> AsyncGenerator[Event]:
-        resumed = ResumedRun.of(await call.past(), call.run_id) if _has_begun(call, base) else None
-        if resumed is not None:
+        resumed: ResumedRun | None = None
+        if base is not None and _has_begun(call, base):
+            resumed = ResumedRun.of(await call.past(), call.run_id, PendingWrites.of(saver.pending_writes(base)))
             yield RunStarted(attempt=call.attempt, void=resumed.void)
         telling = GraphStreamReader(
             saver.loaded,
@@ -182,6 +183,8 @@ class Graph:
             subgraphs=True,
             **options(call, known.context),
         )
+        for event in telling.read_unsaid():
+            yield event
         failed: Exception | None = None
         try:
             async with aclosing(stream):

@@ -102,11 +102,14 @@ class Saver(BaseCheckpointSaver[int]):
             checkpoint=kept["checkpoint"],
             metadata=kept["metadata"],
             parent_config=parent,
-            pending_writes=[
-                (write.task_id, write.channel, self.serde.loads_typed((write.form, write.body)))
-                for write in found.writes
-            ],
+            pending_writes=self.pending_writes(found),
         )
+
+    def pending_writes(self, found: Stored) -> list[tuple[str, str, Any]]:
+        """What tasks that start from the checkpoint have written: task id, channel, value."""
+        return [
+            (write.task_id, write.channel, self.serde.loads_typed((write.form, write.body))) for write in found.writes
+        ]
 
     # Writing
 

@@ -27,6 +27,31 @@ _ABOUT: Final = "langgraph_"
 Namespace = tuple[str, ...]
 
 
+_UNFINISHED: Final = ("__error__", "__interrupt__", "__resume__")
+"""Channels of what a task writes that is done again (langgraph 1.2, `PregelLoop`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingWrites:
+    """What tasks of the step that a run goes on with have written: those that finished are not done again, and say
+    nothing of it a second time."""
+
+    tasks: frozenset[str]
+    """Ids of those that finished."""
+    messages: Sequence[AIMessage]
+    """What they said."""
+
+    @classmethod
+    def of(cls, writes: Iterable[tuple[str, str, Any]]) -> "PendingWrites":
+        """`writes` = (task id, channel, value)."""
+        finished = [(task, channel, value) for task, channel, value in writes if channel not in _UNFINISHED]
+        said: list[AIMessage] = []
+        for _, channel, value in finished:
+            values: Sequence[Any] = value if isinstance(value, list | tuple) else (value,)
+            said += [each for each in values if channel == "messages" and isinstance(each, AIMessage)]
+        return cls(frozenset(task for task, _, _ in finished), said)
+
+
 @dataclass(slots=True)
 class ResumedRun:
     """What the log tells of a run that a graph goes on with."""
@@ -35,9 +60,11 @@ class ResumedRun:
     """Ids of the messages of tasks that were cut off: the graph does these again."""
     told: set[str]
     """Ids of the checkpoints and of the messages that it holds."""
+    unsaid: Sequence[AIMessage] = ()
+    """Of tasks that finished, what the log does not hold."""
 
     @classmethod
-    def of(cls, records: Sequence[Record], run_id: str) -> "ResumedRun":
+    def of(cls, records: Sequence[Record], run_id: str, pending: PendingWrites) -> "ResumedRun":
         """`records` = of the run's task."""
         tasks: set[str] = set()
         places: dict[str, str] = {}
@@ -62,8 +89,10 @@ class ResumedRun:
                     saved = True
                 case _:
                     pass
+        tasks -= pending.tasks
         void = {name for name, place in places.items() if name not in told or place.rpartition(":")[2] in tasks}
-        return cls(tuple(sorted(void)), told - void)
+        unsaid = [each for each in pending.messages if each.id not in told]
+        return cls(tuple(sorted(void)), told - void | {str(each.id) for each in unsaid}, unsaid)
 
 
 class GraphStreamReader:
@@ -122,6 +151,11 @@ class GraphStreamReader:
             else:
                 events += self._read_unrecorded(resumed, data["values"])
         return [*events, *self._read(ns, "checkpoints", _encode_checkpoint(data))]
+
+    def read_unsaid(self) -> Iterable[Event]:
+        """What tasks of the run said that finished, and the log does not hold: the gateway ended just then."""
+        unsaid = () if self._resumed is None else self._resumed.unsaid
+        return [event for each in unsaid for event in self._message((), each, {})]
 
     def _read_unrecorded(self, resumed: ResumedRun, values: Any) -> Iterable[Event]:
         """What the agent says in a state that was kept so shortly before the gateway ended that the log has neither."""
