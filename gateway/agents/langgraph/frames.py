@@ -6,7 +6,7 @@ A graph in this process and one behind a URL are read by the same reader.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from langchain_core.messages import AIMessage, BaseMessage
 
@@ -47,7 +47,7 @@ class PendingWrites:
         finished = [(task, channel, value) for task, channel, value in writes if channel not in _UNFINISHED]
         said: list[AIMessage] = []
         for _, channel, value in finished:
-            values: Sequence[Any] = value if isinstance(value, list | tuple) else (value,)
+            values = cast("Sequence[object]", value if isinstance(value, list | tuple) else (value,))
             said += [each for each in values if channel == "messages" and isinstance(each, AIMessage)]
         return cls(frozenset(task for task, _, _ in finished), said)
 
