@@ -74,7 +74,7 @@ _MARK: Final = uuid4().hex
 
 class TextTemplate:
     """The JSON of values that differ in one text only, such as the tokens of an answer: what is around the text is
-    encoded once. A token of A2A took 16 µs, and takes 5."""
+    encoded once. A token of A2A took 10.5 µs, and takes 3.8."""
 
     __slots__ = ("_after", "_before")
 
