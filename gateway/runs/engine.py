@@ -95,7 +95,7 @@ class Engine:
 
     def begin(self, start: Start, past: Past | None = None) -> None:
         """Run the agent; the slot is taken already. `past`, if it is to say again what it has said."""
-        pump = Pump(self._journal, self._blobs, start, self._journal.channels.get(start.pk), window=self._window)
+        pump = Pump(self._journal, self._blobs, start, self._journal.channels.get(start.pk))
         pump.channel.pinned += 1
         self._pumps[pump.key] = pump
         task = asyncio.get_running_loop().create_task(self._drive(pump, past), name=f"run {start.run.run_id}")
@@ -136,6 +136,8 @@ class Engine:
             fronted = await self._reach(start.task.agent)
             if fronted.agent is None:
                 raise FaultError(FaultCode.AGENT_UNREACHABLE, f"Agent {fronted.info.name}: {fronted.broken}")
+            if not fronted.info.stateful:  # one with a state of its own may keep what it said before it is in the log
+                pump.window = self._window
             seconds = fronted.timeout.total or self._run_timeout
             pump.timer = asyncio.get_running_loop().call_later(seconds, self._expire, pump, seconds)
             call = await self._invocations.make(start, fronted.info)
