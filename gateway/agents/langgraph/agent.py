@@ -168,7 +168,8 @@ class Graph:
     ) -> AsyncGenerator[Event]:
         resumed: ResumedRun | None = None
         if base is not None and _has_begun(call, base):
-            resumed = ResumedRun.of(await call.past(), call.run_id, PendingWrites.of(saver.pending_writes(base)))
+            pending = PendingWrites.of(saver.pending_writes(base))
+            resumed = ResumedRun.of(await call.past(), call.run_id, base.checkpoint_id, pending)
             yield RunStarted(attempt=call.attempt, void=resumed.void)
         telling = GraphStreamReader(
             saver.loaded,

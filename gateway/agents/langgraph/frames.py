@@ -64,12 +64,15 @@ class ResumedRun:
     """Of tasks that finished, what the log does not hold."""
 
     @classmethod
-    def of(cls, records: Sequence[Record], run_id: str, pending: PendingWrites) -> "ResumedRun":
-        """`records` = of the run's task."""
+    def of(cls, records: Sequence[Record], run_id: str, checkpoint_id: str, pending: PendingWrites) -> "ResumedRun":
+        """`records` = of the run's task; `checkpoint_id` = of what the graph goes on from, which may be older than the
+        newest that the log has: graphs keep their checkpoints in the background."""
         tasks: set[str] = set()
         places: dict[str, str] = {}
         told: set[str] = set()
-        saved = False
+        redone: set[str] = set()
+        """What was said after that checkpoint."""
+        saved = is_after = False
         for event in (record.event for record in records if record.run_id == run_id):
             match event:
                 case StepStarted():
@@ -79,18 +82,26 @@ class ResumedRun:
                 case MessageStarted():
                     own = as_object(event.extra.get("langgraph"))
                     places[event.message_id or ""] = str(own.get("langgraph_checkpoint_ns", ""))
+                    if is_after:
+                        redone.add(event.message_id or "")
                 case MessageEnded():
                     told.add(event.message_id or "")
                 case StateSaved(ns=()):
                     told.add(event.checkpoint_id or "")
+                    is_after = is_after or event.checkpoint_id == checkpoint_id
                     if not saved:  # what the run began with
                         messages: Any = (event.values or {}).get("messages")
                         told |= {str(as_object(each).get("id")) for each in messages or ()}
                     saved = True
                 case _:
                     pass
-        tasks -= pending.tasks
-        void = {name for name, place in places.items() if name not in told or place.rpartition(":")[2] in tasks}
+
+        def is_void(name: str, place: str) -> bool:
+            if name in told and place.partition("|")[0].rpartition(":")[2] in pending.tasks:
+                return False
+            return name not in told or name in redone or place.rpartition(":")[2] in tasks
+
+        void = {name for name, place in places.items() if is_void(name, place)}
         unsaid = [each for each in pending.messages if each.id not in told]
         return cls(tuple(sorted(void)), told - void | {str(each.id) for each in unsaid}, unsaid)
 
