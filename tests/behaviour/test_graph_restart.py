@@ -138,13 +138,13 @@ def forget_end(database: Path, task_id: str, kind: str, words: str) -> None:
         ((thread,),) = connection.execute("SELECT thread_pk FROM task WHERE task_id = ?", (task_id,))
         (last,) = connection.execute(
             "SELECT max(seq) FROM event WHERE thread_pk = ? AND CAST(body AS TEXT) LIKE ?",
-            (thread, f'%"kind":"{kind}"%{words}%'),
+            (thread, f'%"kind":"{kind}"%{"" if kind == "message_ended" else words}%'),
         ).fetchone()
         assert last is not None, f"there is no {kind} of {words}"
         connection.execute("DELETE FROM event WHERE thread_pk = ? AND seq >= ?", (thread, last))
 
 
-@pytest.mark.parametrize("kind", ["step_ended", "message_started"])
+@pytest.mark.parametrize("kind", ["step_ended", "message_ended", "message_started"])
 async def test_what_a_node_said_is_not_lost_where_the_graph_kept_it_and_the_log_did_not(
     tmp_path: Path, kind: str
 ) -> None:

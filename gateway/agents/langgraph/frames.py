@@ -13,7 +13,8 @@ from langchain_core.messages import AIMessage, BaseMessage
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.read.run_frames import EventReader
 from canonical import Event, Record
-from canonical.event import MessageEnded, MessageStarted, StateSaved, StepEnded, StepStarted
+from canonical.event import MessageEnded, MessageStarted, PartAdded, PartDelta, StateSaved, StepEnded, StepStarted
+from canonical.message import TextPart
 from canonical.value import Json, JsonObject
 from gateway.agents.langgraph.jsonable import plain, plain_object
 
@@ -70,6 +71,7 @@ class ResumedRun:
         tasks: set[str] = set()
         places: dict[str, str] = {}
         told: set[str] = set()
+        texts: dict[str, str] = {}
         redone: set[str] = set()
         """What was said after that checkpoint."""
         saved = is_after = False
@@ -84,6 +86,8 @@ class ResumedRun:
                     places[event.message_id or ""] = str(own.get("langgraph_checkpoint_ns", ""))
                     if is_after:
                         redone.add(event.message_id or "")
+                case PartAdded(part=TextPart(text=text)) | PartDelta(text=text):
+                    texts[event.message_id or ""] = texts.get(event.message_id or "", "") + text
                 case MessageEnded():
                     told.add(event.message_id or "")
                 case StateSaved(ns=()):
@@ -96,7 +100,15 @@ class ResumedRun:
                 case _:
                     pass
 
+        # Of a message that was said to its last word, only the end may be missing: the hub says that.
+        whole = {
+            each.id or "" for each in pending.messages if each.id in told or texts.get(each.id or "") == each.content
+        }
+        told |= whole
+
         def is_void(name: str, place: str) -> bool:
+            if name in whole:
+                return False
             if name in told and place.partition("|")[0].rpartition(":")[2] in pending.tasks:
                 return False
             return name not in told or name in redone or place.rpartition(":")[2] in tasks
