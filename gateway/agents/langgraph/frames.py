@@ -71,7 +71,7 @@ class ResumedRun:
         tasks: set[str] = set()
         places: dict[str, str] = {}
         told: set[str] = set()
-        texts: dict[str, str] = {}
+        texts: dict[str, list[str]] = {}
         redone: set[str] = set()
         """What was said after that checkpoint."""
         saved = is_after = False
@@ -84,10 +84,11 @@ class ResumedRun:
                 case MessageStarted():
                     own = as_object(event.extra.get("langgraph"))
                     places[event.message_id or ""] = str(own.get("langgraph_checkpoint_ns", ""))
+                    texts[event.message_id or ""] = []  # of an id that was void, only what was said anew
                     if is_after:
                         redone.add(event.message_id or "")
                 case PartAdded(part=TextPart(text=text)) | PartDelta(text=text):
-                    texts[event.message_id or ""] = texts.get(event.message_id or "", "") + text
+                    texts.setdefault(event.message_id or "", []).append(text)
                 case MessageEnded():
                     told.add(event.message_id or "")
                 case StateSaved(ns=()):
@@ -101,9 +102,8 @@ class ResumedRun:
                     pass
 
         # Of a message that was said to its last word, only the end may be missing: the hub says that.
-        whole = {
-            each.id or "" for each in pending.messages if each.id in told or texts.get(each.id or "") == each.content
-        }
+        contents = {each.id or "": each.content for each in pending.messages}
+        whole = {name for name, text in contents.items() if name in told or "".join(texts.get(name, ())) == text}
         told |= whole
 
         def is_void(name: str, place: str) -> bool:
