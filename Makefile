@@ -1,18 +1,19 @@
-# serve: set up and start the gateway.  test, check: what a change must pass.  quick: the tests that open no connection.  crash-test: gateways that are killed, ROUNDS times.
+# serve: set up and start the gateway.  test, check: what a change must pass.  quick: the tests that open no connection.  crash-test: gateways that are killed, ROUNDS times.  mutate-test: REQUESTS that chance has changed.
 # fix, accept, docs, lock: rewrite what can be.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
-# One more than there are cores: tests wait, too.
+# One more than there are cores: tests wait, too. With two more, what tests/limits measures is the other tests.
 PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
 
 # Each process of the tests imports them all: what is compiled is kept, even where PYTHONDONTWRITEBYTECODE is set.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
 
 ROUNDS ?= 60
+REQUESTS ?= 10000
 SEED ?= 1
 
-.PHONY: serve test quick crash-test check lint fix accept docs lock
+.PHONY: serve test quick crash-test mutate-test check lint fix accept docs lock
 
 serve: .venv/serve.stamp
 	@exec $(BIN)/babelgate serve $(if $(PORT),--port $(PORT))
@@ -23,6 +24,8 @@ quick: .venv/dev.stamp
 	@$(PYTEST) -q --quick -n $(PROCESSES) --dist loadfile --durations 10 --durations-min 1
 crash-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.crash --rounds $(ROUNDS) --seed $(SEED)
+mutate-test: .venv/dev.stamp
+	@$(BIN)/python -m tests.mutate --requests $(REQUESTS) --seed $(SEED)
 check: lint test
 lint: .venv/dev.stamp
 	$(BIN)/ruff format --check .

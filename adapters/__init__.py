@@ -11,7 +11,7 @@ from adapters._upstream import Upstream
 
 __all__ = ("ADAPTERS", "UPSTREAMS")
 
-_ADAPTERS: Final = (acp.adapter, a2a.adapter, aief.adapter, langchain.adapter)
+_ADAPTERS: Final = (acp.adapter, a2a.adapter, aief.adapter, langchain.adapter, openai.adapter)
 
 _UPSTREAMS: Final = (
     langchain.upstream,

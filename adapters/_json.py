@@ -5,7 +5,6 @@ Web frameworks and JSON libraries each let something through that breaks later: 
 surrogates that no database stores, a thousand levels that no reader survives. Whatever passes here is plain JSON.
 """
 
-import re
 from enum import Enum
 from functools import partial
 from typing import Any, Final, TypeVar, overload
@@ -31,8 +30,11 @@ MAX_INTEGER: Final = 10**300
 _SMALL: Final = 64 * 1024
 """Bytes that are parsed in less time than it takes to hand them to another thread."""
 
-_CLASS: Final = re.compile(r" or instance of \w+$")
-"""A name of ours, which is nothing to a caller."""
+_PLAIN: Final = {
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type", "mapping_type"), "Input should be an object"),
+    **dict.fromkeys(("list_type", "tuple_type", "set_type"), "Input should be a list"),
+}
+"""By pydantic's type of an error. Its own words are of Python, and may name a class of ours."""
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -125,7 +127,7 @@ def validate(model: type[BaseModel] | TypeAdapter[Any], value: object) -> Any:
         return model.validate_python(value) if isinstance(model, TypeAdapter) else model.model_validate(value)
     except ValidationError as error:
         errors = [
-            {"field": ".".join(str(step) for step in each["loc"]), "description": _CLASS.sub("", each["msg"])}
+            {"field": ".".join(str(step) for step in each["loc"]), "description": _PLAIN.get(each["type"], each["msg"])}
             for each in error.errors(include_url=False, include_context=False, include_input=False)[:20]
         ]
         message = "; ".join(

@@ -38,8 +38,13 @@ class _Source(EventSourceResponse):
         try:
             async with aclosing(self.frames):
                 await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-                async for data in self.frames:
-                    await sending.send(data)
+                try:
+                    async for data in self.frames:
+                        await sending.send(data)
+                except FaultError as error:
+                    # Erased since the answer began: the stream ends, as one of what is erased while it is read.
+                    if error.fault.code is not FaultCode.NOT_FOUND:
+                        raise
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         except asyncio.CancelledError:
             # Returning without the end of the body makes the server cut the connection.
@@ -197,6 +202,8 @@ def _head(id: str | None, event: str | None) -> bytes:
 
 
 def _escape(data: bytes) -> bytes:
+    if data.isascii():
+        return data
     for raw, escaped in _ESCAPES:
         if raw in data:
             data = data.replace(raw, escaped)

@@ -1,6 +1,7 @@
 """A client of HTTP/1.1 on bare sockets: a client library would cost more than what is measured."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from typing import Self
 
@@ -11,6 +12,9 @@ class Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self.waited = 0.0
+        """Seconds from the last request to the first bytes of its answer's body, where that came in chunks."""
+        self._sent_at = 0.0
 
     @classmethod
     async def open(cls, port: int, host: str = "127.0.0.1") -> Self:
@@ -49,6 +53,7 @@ class Connection:
             f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{headers}"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
+        self._sent_at = time.perf_counter()
         self._writer.write(head.encode() + body)
 
     async def _head(self, path: str) -> int | None:
@@ -64,6 +69,8 @@ class Connection:
         return length
 
     async def _chunks(self) -> AsyncGenerator[bytes]:
+        self.waited = 0.0
         while size := int(await self._reader.readline(), 16):
+            self.waited = self.waited or time.perf_counter() - self._sent_at
             yield (await self._reader.readexactly(size + 2))[:-2]
         await self._reader.readexactly(2)

@@ -1,71 +1,158 @@
-"""What the gateway adds to a call of an agent behind it: an echo agent on a server without delay, called directly and
-through the gateway, over the same protocol (ACP).
+"""What a proxy adds to a call of an agent behind it: an echo agent on a server without delay, called over A2A 1.0
+directly, through the gateway, and through others.
 
-    .venv/bin/python -m bench.proxy [--jobs 2000] [--connections 1 16] [--rounds 3] [--httpx]
-
-With --httpx, also through a gateway whose calls go over httpx's own transport. A round visits every target once, in
-turn, so that what else the machine does hits all alike; figures are medians over the rounds, and so are ratios, which
-are taken in each.
+The floor is the least that a proxy can be (`bench.floor`). A round visits every target once, in turn, so that what else
+the machine does hits all alike; figures are medians over the rounds, and so are ratios, which are taken in each.
 """
 
 import argparse
+import json
 import statistics
 import tempfile
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import Final
 
 from bench import server, work
 from bench.server import Figures, Server
 from bench.work import Job
 
-PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-OURS = ("env", *(f"--unset={name}" for name in PROXIES))
-HTTPX = (*OURS, "all_proxy=http://127.0.0.1:9", "no_proxy=127.0.0.1")
+EXAMPLE: Final = """example:
+  .venv/bin/python -m bench.proxy
+  .venv/bin/python -m bench.proxy --floor other/bin/python --litellm other/bin/python --rounds 5
+
+The environment `other` is made with:
+  python -m venv other
+  other/bin/pip install litestar uvicorn[standard] pydantic httpx-aiohttp 'litellm[proxy]' 'a2a-sdk<2'"""
+
+NO_PROXY: Final = (
+    "env",
+    *(f"--unset={name}" for name in ("http_proxy", "https_proxy", "all_proxy")),
+    *(f"--unset={name}" for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")),
+)
+HTTPX: Final = (*NO_PROXY, "all_proxy=http://127.0.0.1:9", "no_proxy=127.0.0.1")
 """Where there is a proxy for anything, calls are httpx's own from end to end; for this address there is none."""
+
+DIRECT: Final = "direct"
+GATEWAY: Final = "gateway"
+KEY: Final = "sk-4fK9vQ2mZ7xW1bT8"
+"""LiteLLM starts with no weak one. Its server ends with the measurement."""
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.proxy",
+        description=__doc__,
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--jobs", type=int, default=2000)
     parser.add_argument("--connections", type=int, nargs="*", default=[1, 16])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--httpx", action="store_true", help="compare with httpx's own transport")
+    parser.add_argument("--httpx", action="store_true", help="also a gateway whose calls go over httpx's own transport")
+    parser.add_argument("--floor", metavar="PYTHON", help="an environment with litestar, uvicorn and httpx-aiohttp")
+    parser.add_argument("--litellm", metavar="PYTHON", help="an environment with litellm[proxy] and a2a-sdk")
     options = parser.parse_args()
     server.pin_client()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as servers:
         home = Path(folder)
-        far = servers.enter_context(server.running(server.uvicorn("bench.upstream:app"), home / "upstream"))
-        targets: dict[str, tuple[Server, Job]] = {"direct": (far, work.acp("/runs"))}
-        for name, environment in (("through", OURS), ("by httpx", HTTPX))[: 2 if options.httpx else 1]:
-            serve = [*environment, *server.gateway(f"echo=http://127.0.0.1:{far.port}")]
-            targets[name] = servers.enter_context(server.running(serve, home / name)), work.acp()
+        # Longer than a round: nobody's connection is closed while another is measured.
+        upstream = [*server.uvicorn("bench.upstream:app"), "--timeout-keep-alive", "600"]
+        far = servers.enter_context(server.running(upstream, home / DIRECT, environment={"BENCH_DELAY": "0"}))
+        targets = {DIRECT: (far, _jobs("/a2a"))} | _targets(options, servers, home, far)
         print(f"{options.jobs} jobs a round, medians of {options.rounds} rounds")
-        print(f"{'':12}{'connections':>12}{'jobs/s':>10}{'CPU ms/job':>12}{'median ms':>11}{'added ms':>10}")
-        for connections in options.connections:
-            rounds: dict[str, list[Figures]] = {name: [] for name in targets}
-            for number in range(options.rounds + 1):
-                jobs = options.jobs if number else max(connections, options.jobs // 8)  # the first warms up
-                for name, (target, job) in targets.items():
-                    found = server.measure(target, job, jobs, connections)
-                    if number:
-                        rounds[name].append(found)
-            report(connections, rounds)
+        for index, name in enumerate(("A2A SendMessage", "A2A stream of 200 tokens")):
+            for connections in options.connections:
+                print(f"\n{name}, {connections} connections")
+                print(f"{'':12}{'jobs/s':>10}{'CPU ms/job':>12}{'median ms':>11}{'added ms':>10}{'gateway/it':>12}")
+                count = max(connections, options.jobs // (20 if index else 1))
+                _measure({each: (at, jobs[index]) for each, (at, jobs) in targets.items()}, count, connections, options)
 
 
-def report(connections: int, rounds: Mapping[str, list[Figures]]) -> None:
-    direct = rounds["direct"]
+def _jobs(path: str, headers: str = "") -> tuple[Job, Job]:
+    """A call and a stream."""
+    headers = work.A2A + headers
+    return (
+        work.posted(path, work.a2a_message("SendMessage"), b"TASK_STATE_COMPLETED", headers),
+        work.posted(path, work.a2a_message("SendStreamingMessage", work.TOKENS), b"token199", headers),
+    )
+
+
+def _targets(
+    options: argparse.Namespace, servers: ExitStack, home: Path, far: Server
+) -> dict[str, tuple[Server, tuple[Job, Job]]]:
+    url = f"http://127.0.0.1:{far.port}/a2a"
+    found: dict[str, tuple[Server, tuple[Job, Job]]] = {}
+    serve = server.gateway(f"echo=http://127.0.0.1:{far.port}")
+    for name, environment in ((GATEWAY, NO_PROXY), ("by httpx", HTTPX))[: 2 if options.httpx else 1]:
+        at = servers.enter_context(server.running([*environment, *serve], home / name))
+        found[name] = at, _jobs("/a2a/echo")
+    if options.floor:
+        command = [*NO_PROXY, *server.uvicorn("bench.floor:app", options.floor)]
+        at = servers.enter_context(server.running(command, home / "floor", environment={"BENCH_UPSTREAM": url}))
+        found["floor"] = at, _jobs("/a2a")
+    if options.litellm:
+        at = servers.enter_context(_litellm(options.litellm, home / "LiteLLM", url))
+        found["LiteLLM"] = at, _jobs("/a2a/echo", f"Authorization: Bearer {KEY}\r\n")
+    return found
+
+
+def _litellm(python: str, home: Path, url: str) -> AbstractContextManager[Server]:
+    home.mkdir()
+    card = {
+        "name": "echo",
+        "description": "Echo.",
+        "version": "1",
+        "protocolVersion": "1.0",
+        "url": url,
+        "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
+        "capabilities": {"streaming": True},
+        "defaultInputModes": ["text/plain"],
+        "defaultOutputModes": ["text/plain"],
+        "skills": [],
+    }
+    config = {
+        "model_list": [],
+        "agents": [{"agent_name": "echo", "agent_card_params": card}],
+        "general_settings": {"master_key": KEY},
+    }
+    (home / "config.yaml").write_text(json.dumps(config))  # which is YAML
+    command = [
+        str(Path(python).parent / "litellm"),
+        "--config",
+        "config.yaml",
+        "--port",
+        "{port}",
+        "--host",
+        "127.0.0.1",
+    ]
+    return server.running([*NO_PROXY, *command], home, environment={"LITELLM_LOG": "ERROR"}, patience=120)
+
+
+def _measure(
+    targets: Mapping[str, tuple[Server, Job]], count: int, connections: int, options: argparse.Namespace
+) -> None:
+    rounds: dict[str, list[Figures]] = {name: [] for name in targets}
+    for number in range(options.rounds + 1):
+        jobs = count if number else max(connections, count // 8)  # the first warms up
+        for name, (at, job) in targets.items():
+            found = server.measure(at, job, jobs, connections)
+            if number:
+                rounds[name].append(found)
+    direct, gateway = rounds[DIRECT], rounds[GATEWAY]
     for name, each in rounds.items():
         found = server.median(each)
-        added = statistics.median(own.latency - other.latency for own, other in zip(each, direct, strict=True))
-        line = f"{name:12}{connections:>12}{found.rate:>10.0f}{found.cpu:>12.3f}{found.latency:>11.2f}{added:>10.2f}"
-        print(line, flush=True)
-    if theirs := rounds.get("by httpx"):
-        pairs = list(zip(rounds["through"], theirs, strict=True))
-        rate = statistics.median(own.rate / other.rate for own, other in pairs)
-        cpu = statistics.median(own.cpu / other.cpu for own, other in pairs)
-        latency = statistics.median(own.latency / other.latency for own, other in pairs)
-        print(f"{'ratio':12}{connections:>12}{rate:>10.2f}{cpu:>12.2f}{latency:>11.2f}")
+        added = _median(lambda own, other: own.latency - other.latency, each, direct)
+        ratio = _median(lambda own, other: own.rate / other.rate, gateway, each)
+        print(
+            f"{name:12}{found.rate:>10.0f}{found.cpu:>12.3f}{found.latency:>11.2f}{added:>10.2f}{ratio:>12.2f}",
+            flush=True,
+        )
+
+
+def _median(of: Callable[[Figures, Figures], float], first: list[Figures], second: list[Figures]) -> float:
+    return statistics.median(of(own, other) for own, other in zip(first, second, strict=True))
 
 
 if __name__ == "__main__":

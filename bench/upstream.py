@@ -1,4 +1,6 @@
-"""An echo agent on an ACP server, as thin as Litestar lets it be: what the gateway is put in front of."""
+"""An echo agent on an ACP server and on an A2A server, as thin as Litestar lets them be: what the gateway is put in
+front of. A2A is spoken in both generations, and says the words of a text one event each where it is asked for a stream.
+"""
 
 import asyncio
 import os
@@ -63,4 +65,71 @@ def _frame(event: dict[str, Any]) -> bytes:
     return b"data: " + to_json(event) + b"\n\n"
 
 
-app = Litestar([agents, create], openapi_config=None, logging_config=None)
+@get(["/.well-known/agent-card.json", "/a2a/.well-known/agent-card.json"])
+async def card(request: Request[Any, Any, Any]) -> Response[bytes]:
+    url = f"{str(request.base_url).rstrip('/')}/a2a"
+    told = {
+        "name": "echo",
+        "description": "Echo.",
+        "version": "1",
+        "protocolVersion": "0.3.0",
+        "url": url,
+        "preferredTransport": "JSONRPC",
+        "supportedInterfaces": [{"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
+        "capabilities": {"streaming": True},
+        "defaultInputModes": ["text/plain"],
+        "defaultOutputModes": ["text/plain"],
+        "skills": [{"id": "echo", "name": "echo", "description": "Echo.", "tags": ["echo"]}],
+    }
+    return Response(to_json(told), media_type="application/json")
+
+
+@post("/a2a", status_code=200)
+async def call(request: Request[Any, Any, Any]) -> Response[bytes]:
+    asked = from_json(await request.body())
+    is_old = "/" in asked["method"]
+    message = asked["params"]["message"]
+    ids = {"taskId": str(uuid4()), "contextId": message.get("contextId") or str(uuid4())}
+    text = message["parts"][0]["text"]
+    if asked["method"] in ("message/stream", "SendStreamingMessage"):
+        return Stream(_updates(asked["id"], ids, text, is_old=is_old), media_type="text/event-stream")
+    task = _task(ids, "completed", is_old=is_old)
+    task["artifacts"] = [{"artifactId": "said", "parts": [_text(text, is_old=is_old)]}]
+    return Response(_answer(asked["id"], task if is_old else {"task": task}), media_type="application/json")
+
+
+def _answer(reply_id: Any, result: Any) -> bytes:
+    return to_json({"jsonrpc": "2.0", "id": reply_id, "result": result})
+
+
+def _text(text: str, *, is_old: bool) -> dict[str, str]:
+    return {"kind": "text", "text": text} if is_old else {"text": text}
+
+
+def _status(state: str, *, is_old: bool) -> dict[str, str]:
+    return {"state": state if is_old else f"TASK_STATE_{state.upper()}", "timestamp": _AT}
+
+
+def _task(ids: dict[str, str], state: str, *, is_old: bool) -> dict[str, Any]:
+    kind = {"kind": "task"} if is_old else {}
+    return {**kind, "id": ids["taskId"], "contextId": ids["contextId"], "status": _status(state, is_old=is_old)}
+
+
+async def _updates(reply_id: Any, ids: dict[str, str], text: str, *, is_old: bool) -> AsyncGenerator[bytes]:
+    def event(member: str, kind: str, **more: Any) -> bytes:
+        update = {**ids, **more}
+        result = {"kind": kind, **update} if is_old else {member: update}
+        return b"data: " + _answer(reply_id, result) + b"\n\n"
+
+    task = _task(ids, "working", is_old=is_old)
+    yield b"data: " + _answer(reply_id, task if is_old else {"task": task}) + b"\n\n"
+    for number, word in enumerate(text.split(" ")):
+        if DELAY:
+            await asyncio.sleep(DELAY)
+        artifact = {"artifactId": "said", "parts": [_text(f" {word}" if number else word, is_old=is_old)]}
+        yield event("artifactUpdate", "artifact-update", artifact=artifact, append=number > 0)
+    final = {"final": True} if is_old else {}
+    yield event("statusUpdate", "status-update", status=_status("completed", is_old=is_old), **final)
+
+
+app = Litestar([agents, create, card, call], openapi_config=None, logging_config=None)

@@ -15,7 +15,7 @@ front of it), `author` (what in-process agents yield), `replay`.
 """
 
 from canonical.agent import Agent, AgentInfo, Invocation, Reattachable, Skill
-from canonical.author import Ask, Declined, Step, ToolCall
+from canonical.author import Ask, Declined, Step, ToolCall, UseTool
 from canonical.event import Event, Record
 from canonical.fault import BLAME, Fault, FaultCode, FaultError
 from canonical.feature import FULL, Carry, Feature, dropped, lossy
@@ -33,7 +33,6 @@ from canonical.hub import (
     TaskPage,
     ThreadChange,
     ThreadFilter,
-    ThreadPage,
     Webhook,
 )
 from canonical.listed import Listed
@@ -108,11 +107,11 @@ __all__ = (
     "Thread",
     "ThreadChange",
     "ThreadFilter",
-    "ThreadPage",
     "ThreadView",
     "ToolCall",
     "ToolCallPart",
     "ToolResultPart",
+    "UseTool",
     "Webhook",
     "dropped",
     "lossy",

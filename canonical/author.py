@@ -1,7 +1,7 @@
 """What the author of an in-process agent yields, beside strings, `Message`, `Part`, `Artifact` and canonical events."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from canonical.message import Message, TextPart
 from canonical.value import Json, JsonObject
@@ -25,6 +25,16 @@ class Ask:
         if isinstance(self.question, Message):
             return self.question
         return Message(parts=(TextPart(text=self.question),))
+
+
+@dataclass(frozen=True, slots=True)
+class UseTool:
+    """A call of a tool that the caller has: `result = yield UseTool("weather", {"city": "Paris"})` stops the run until
+    the caller gives the result, as its text, or as JSON where it sent data. `yield [UseTool(…), UseTool(…)]` calls two
+    at once. Which tools a caller declares is in the configuration of its call."""
+
+    name: str
+    arguments: JsonObject = field(default_factory=dict[str, Any])
 
 
 class Declined(Exception):

@@ -122,8 +122,9 @@ class StateHistory:
         made._known, made._size = self._known, self._size
         return made
 
-    def apply(self, record: Record) -> Revision | None:
-        """The revision that the record makes, if it makes one."""
+    def apply(self, record: Record) -> str | None:
+        """The id of the revision that the record makes, if it makes one. What is in it is put together for those who
+        ask for it (`get`): of a long thread that is everything that was ever said."""
         self.fold.apply(record)
         event, run_id = record.event, record.run_id
         match event:
@@ -153,7 +154,7 @@ class StateHistory:
         elif event.phase == "answer":
             self._spoken.setdefault(run_id, []).append(event.message_id or "")
 
-    def _start(self, record: Record, event: RunStarted) -> Revision | None:
+    def _start(self, record: Record, event: RunStarted) -> str | None:
         run_id, task_id = record.run_id or "", record.task_id or ""
         if not event.goes_on:
             self._spoken[run_id] = []
@@ -166,7 +167,7 @@ class StateHistory:
         node = event.node or self._agent(task_id)
         return self._add(record, "input", node, said, delta=members(given.data), parent=parent, next_=(node,))
 
-    def _stop(self, record: Record, event: RunEnded) -> Revision | None:
+    def _stop(self, record: Record, event: RunEnded) -> str | None:
         run_id, task_id = record.run_id or "", record.task_id or ""
         spoken = self._spoken.pop(run_id, None)
         if self._is_stateful(task_id):
@@ -196,7 +197,7 @@ class StateHistory:
             questions = tuple(self.fold.open_interrupts(task_id)) if event.status is RunStatus.PAUSED else ()
             self._nodes[tip] = replace(node, made=replace(node.made, questions=questions, fault=event.fault))
 
-    def _save(self, record: Record, event: StateSaved) -> Revision | None:
+    def _save(self, record: Record, event: StateSaved) -> str | None:
         if record.run_id is None:
             return self._update(record, event)
         questions = self.fold.open_interrupts(record.task_id) if event.next else ()
@@ -216,7 +217,7 @@ class StateHistory:
             step=event.step,
         )
 
-    def _update(self, record: Record, event: StateSaved) -> Revision:
+    def _update(self, record: Record, event: StateSaved) -> str:
         """A caller's revision. Whoever waits for an answer goes on from it."""
         heard, self._heard = tuple(self._heard), []
         parent = event.parent_id or self._head()
@@ -239,7 +240,7 @@ class StateHistory:
         )
         for task_id, tip in self._tips.items():
             if tip == parent:
-                self._tips[task_id] = made.checkpoint_id
+                self._tips[task_id] = made
         return made
 
     def _add(
@@ -259,7 +260,7 @@ class StateHistory:
         removed_ids: tuple[str, ...] = (),
         ns: tuple[str, ...] = (),
         step: int | None = None,
-    ) -> Revision:
+    ) -> str:
         if parent is None and not ns:
             parent = self._head()
         before = self._nodes.get(parent or "")
@@ -287,7 +288,7 @@ class StateHistory:
         self._nodes[checkpoint_id] = _Node(made, whole, delta, said, removed_ids)
         if record.task_id is not None and not ns:
             self._tips[record.task_id] = checkpoint_id
-        return self._build_revision(checkpoint_id)
+        return checkpoint_id
 
     def _share_values(
         self, parent: str | None, whole: JsonObject | None, delta: JsonObject
@@ -295,7 +296,10 @@ class StateHistory:
         """The same values, sharing with the parent's what is in both: an agent that tells its whole state each time
         would else fill the memory with copies of its first message."""
         given = delta if whole is None else whole
-        before = self._state(parent)[0] if parent is not None and given else {}
+        before: JsonObject = {}
+        if parent is not None and given:
+            before, said = self._state(parent)
+            self._known = (parent, before, said)  # the next one is the child of this one, most likely
         shared: JsonObject = {}
         for name, value in given.items():
             known = before.get(name)

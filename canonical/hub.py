@@ -174,13 +174,6 @@ ThreadOrder = Literal["thread_id", "status", "created_at", "updated_at"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadPage:
-    threads: Listed[ThreadView]
-    total: int
-    """How many there are beside this page, too."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
     thread_id: str | None = None
     agent: str | None = None
@@ -248,7 +241,9 @@ class Reads(Protocol):
         offset: int = 0,
         order: ThreadOrder = "created_at",
         descending: bool = True,
-    ) -> ThreadPage: ...
+    ) -> Listed[ThreadView]: ...
+
+    async def count_threads(self, owner: str, where: ThreadFilter) -> int: ...
 
     async def thread_of(self, owner: str, protocol: str, agent: str, alias: str) -> str | None:
         """The thread behind a protocol's own name of it."""
@@ -281,6 +276,13 @@ class Reads(Protocol):
         """The same, some at a time: a log may be larger than the memory."""
         ...
 
+    async def logs(
+        self, owner: str, task_ids: Sequence[str], *, inline: bool = False
+    ) -> Mapping[str, Sequence[Record]]:
+        """All records of tasks that have ended, by task: read at once, for a list. Those that are too long for that are
+        left out, and those that have not ended."""
+        ...
+
     async def snapshot(
         self,
         owner: str,
@@ -292,7 +294,8 @@ class Reads(Protocol):
         inline: bool = False,
     ) -> S:
         """What all committed records of a thread add up to, or those up to the seq `until`. What was added up before
-        under the same name is not read again. It is the caller's own copy. Raises not_found."""
+        under the same name is not read again. It is the caller's own copy. Raises not_found, and too_large beyond
+        `limits.thread`."""
         ...
 
     def follow(
@@ -410,7 +413,12 @@ class Hub(Protocol):
 
     async def delete_webhook(self, owner: str, task_id: str, webhook_id: str) -> bool: ...
 
-    # Fetching on a caller's behalf
+    # On a caller's behalf
+
+    async def find_schema_error(self, schema: JsonObject, value: Json) -> str | None:
+        """What of a value does not fit a JSON Schema that a caller wrote; None if all does. Raises invalid for what is
+        no schema, or cannot be looked at within its bounds."""
+        ...
 
     async def fetch(self, url: str, received: Callable[[int], None]) -> bytes:
         """Get a small document from a URL that a caller named, under the gateway's rules: public addresses and allowed

@@ -36,7 +36,7 @@ from canonical.event import (
     UpstreamBound,
 )
 from canonical.fault import FaultCode, FaultError
-from canonical.json import to_json
+from canonical.json import is_equal, to_json
 from canonical.message import Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
 
 _BY_HUB = (ThreadChanged, TaskCreated, RunCreated, RunStarted, TaskChanged, RunEnded, RunRemoved, InterruptAnswered)
@@ -102,8 +102,6 @@ def same_event(said: Event, again: Event) -> bool:
     that of the bytes given again."""
     if said.kind != again.kind:
         return False
-    if said == again:
-        return True
     ours, theirs = to_json(said), to_json(again)
     if "interrupt_id" in theirs:  # the hub gives a question another id where the task was asked one of that id before
         theirs["interrupt_id"] = None
@@ -114,7 +112,7 @@ def same_event(said: Event, again: Event) -> bool:
     for name in ("message", "part"):
         if isinstance(ours.get(name), dict):
             _fill(ours[name], theirs[name], getattr(again, name))
-    return ours == theirs
+    return is_equal(ours, theirs)
 
 
 def _fill(ours: dict[str, Any], theirs: dict[str, Any], value: object) -> None:

@@ -75,7 +75,7 @@ class Context(Generic[T]):
         self, scene: Callable[Concatenate["Context[T]", P], Awaitable[R]], *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """The result of a scene, played by the first who asks. Where it failed, whoever needs it is told so by
-        Prerequisite."""
+        Prerequisite, which this raises."""
         played = await self._play_scene(scene, args, kwargs)
         if played.error is not None:
             raise _copy_error(played.error)
@@ -84,7 +84,7 @@ class Context(Generic[T]):
     async def subject(
         self, scene: Callable[Concatenate["Context[T]", P], Awaitable[R]], *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """The same, for the one probe that is about the scene itself: its failure is the probe's own."""
+        """The same, for the one probe that is about the scene itself: its failure is raised, as the probe's own."""
         played = await self._play_scene(scene, args, kwargs)
         match played.error:
             case None:

@@ -12,6 +12,8 @@ from typing import Any, Final, Literal
 
 import yaml
 
+from conformance.wire.schema import LOADER
+
 Level = Literal["must", "should", "may"]
 LEVELS: Final[tuple[Level, ...]] = ("must", "should", "may")
 
@@ -89,7 +91,7 @@ def load_set(name: str) -> RequirementSet:
     if name not in set_names():
         raise KeyError(name)
     text = (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
-    given: Mapping[str, Any] = yaml.safe_load(text)
+    given: Mapping[str, Any] = yaml.load(text, LOADER)
     sections: Mapping[str, str] = given["sections"]
     requirements = tuple(_requirement(name, given["specification"], sections, each) for each in given["requirements"])
     ids = [each.id for each in requirements]

@@ -71,7 +71,7 @@ class Triggers:
         return self.given.get(behaviour, Trigger("Hello", is_given=False))
 
     def with_texts(self, texts: Mapping[str, str]) -> "Triggers":
-        """Those of a file, with the texts of the command line over them."""
+        """Those of a file, with the texts of the command line over them. Raises TriggerError."""
         merged = dict(self.given)
         for behaviour, text in texts.items():
             if behaviour not in BEHAVIOURS:

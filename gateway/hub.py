@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from shutil import disk_usage
+from time import monotonic
 from types import MappingProxyType
-from typing import Literal
+from typing import Final, Literal
 from uuid import uuid4
 
 from canonical.agent import AgentInfo, Introspectable
@@ -25,6 +27,7 @@ from canonical.run_input import RunInput
 from canonical.state import TERMINAL, RunStatus
 from canonical.store import Store
 from canonical.thread import Artifact, Run, Task, Thread
+from canonical.value import Json, JsonObject
 from gateway.agents.python.agent import InProcess
 from gateway.agents.registry import Registry
 from gateway.background import Tasks
@@ -37,11 +40,14 @@ from gateway.runs import submission as command
 from gateway.runs.engine import Engine
 from gateway.runs.expiry import Expiry
 from gateway.runs.lifecycle import Start
+from gateway.runs.output_schema import find_schema_error
+from gateway.runs.retention import Idle, Retention
 from gateway.runs.state_updates import StateUpdates
 from gateway.runs.submission import Cancelled, Ids, Submitted
 from gateway.runs.uploads import Uploads, keep_messages
 from gateway.runs.webhooks import Deliverer, WriterFactory, register, unregister
 from gateway.settings.model import Limits
+from gateway.settings.model import Retention as Policy
 from gateway.storage import items, queries
 from gateway.storage.blobs import Blobs
 from gateway.storage.checkpoints import Attached
@@ -51,11 +57,20 @@ from gateway.storage.reads import Reads
 from gateway.storage.size import check_size
 from gateway.storage.transaction import Published, Transaction, read_meta, write_meta
 
+_KEPT = Policy()
+"""For ever."""
+
 _SWEEP = 3600
 """Seconds between sweeps of the artifact store, and how old an unnamed file must be to go."""
 
 _LATEST = 2**62
 """Microseconds that a start may be delayed by: with the time of the day, it is a number that a database can hold."""
+
+
+ROOM: Final = 16 * 2**20
+"""Bytes that must be free on a disk: less than one large run."""
+_PROBE: Final = 5.0
+"""Seconds for which a write that was tried says that others can be: anybody may ask."""
 
 
 class Hub:
@@ -70,6 +85,7 @@ class Hub:
         writers: Mapping[str, WriterFactory],
         webhook_protocols: Mapping[str, str] = MappingProxyType({}),
         power: bool = False,
+        retention: Policy = _KEPT,
         clock: Clock | None = None,
     ) -> None:
         self.registry = registry
@@ -81,7 +97,7 @@ class Hub:
         self._clock = clock or Clock()
         self._swept = self._clock.now()
         self.journal = Journal(journal_url, power=power, clock=self._clock, on_commit=self._handle_commits)
-        self.reads = Reads(self.journal, blobs, limits.inline)
+        self.reads = Reads(self.journal, blobs, limits.inline, limits.thread)
         self.engine = Engine(
             self.journal,
             blobs,
@@ -97,8 +113,11 @@ class Hub:
         self._deliverer = Deliverer(self.journal, self.reads, fetcher, writers, webhook_protocols)
         self._uploads = Uploads(self.journal, self.reads, blobs)
         self._state_updates = StateUpdates(self.journal, self.reads, blobs, registry.get_reachable)
+        self._probed = -_PROBE
+        """When a write was last tried for `ready`, by the monotonic clock."""
         self._tasks = Tasks()
         self._expiry = Expiry(self.journal, limits, self._erase_expired, self._clock)
+        self.retention = Retention(self.journal, retention, self._erase_idle, self._clock)
         self._parking = [each.agent for each in registry.all() if isinstance(each.agent, InProcess)]
         self._items = items.Store(self.journal, self._clock, limits.input)
         self.store: Store = self._items
@@ -120,6 +139,7 @@ class Hub:
             await self.journal.close()
             raise
         await self._expiry.start()
+        self.retention.start()
         self._tasks.spawn(self._sweep_forever(), "sweep")
 
     def close_readers(self) -> None:
@@ -132,19 +152,25 @@ class Hub:
         committed."""
         self.close_readers()
         await self._expiry.stop()
+        await self.retention.stop()
         await self._tasks.stop()
         await self._deliverer.stop()
         await self.engine.stop()
         await self.journal.close()
 
     async def ready(self) -> str | None:
-        """None if the journal can be written to, else why not."""
-        if self.journal.failure is None:
+        """None if the journal can be written to, else why not. A disk with hardly any room left counts as full before
+        somebody's words do not fit."""
+        for folder in {*self.journal.folders, self._blobs.folder}:
+            if folder.is_dir() and (free := disk_usage(folder).free) < ROOM:
+                return f"the disk of {folder} has {free} bytes left"
+        if self.journal.failure is None and monotonic() < self._probed + _PROBE:
             return None
         try:
             await self.journal.write(lambda tx: write_meta(tx.connection, "probe", str(self._clock.now())))
-        except FaultError:
-            return self.journal.failure
+        except FaultError as error:
+            return self.journal.failure or error.fault.message
+        self._probed = monotonic()
         return None
 
     async def _recover(self) -> None:
@@ -357,6 +383,12 @@ class Hub:
         done = self.journal.write(deletion.erase_unchanged, pk, owner, thread_id, seq)
         return await self._erase(owner, thread_id, done)
 
+    async def _erase_idle(self, idle: Idle) -> bool:
+        done = self.journal.write(
+            deletion.erase_unchanged, idle.pk, idle.owner, idle.thread_id, idle.seq, unfinished=idle.unfinished
+        )
+        return await self._erase(idle.owner, idle.thread_id, done)
+
     async def _erase(self, owner: str, thread_id: str, done: "asyncio.Future[deletion.Erased | None]") -> bool:
         done.add_done_callback(partial(self._forget_thread, owner, thread_id))
         return await asyncio.shield(done) is not None
@@ -368,6 +400,8 @@ class Hub:
             return
         self.reads.handle_erase(owner, thread_id, erased)
         self.journal.channels.close(erased.pk)
+        if erased.long:
+            self.retention.wake()
         for task_id in erased.tasks:
             self._forget_paused(owner, task_id)
         if erased.running is not None:
@@ -401,6 +435,9 @@ class Hub:
         await self.reads.task(owner, task_id)
         self._deliverer.forget(owner, task_id, webhook_id)
         return await self.journal.write(unregister, owner, task_id, webhook_id)
+
+    async def find_schema_error(self, schema: JsonObject, value: Json) -> str | None:
+        return await find_schema_error(schema, value)
 
     async def fetch(self, url: str, received: Callable[[int], None]) -> bytes:
         return await self._fetcher.get(url, received)

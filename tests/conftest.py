@@ -11,6 +11,8 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # pyright: ignore[reportMissingTypeStubs]
 
+from tests.examples import FEW
+from tests.registration import quicken_registration
 from tests.skip import SkipLock
 from tests.tier import TIERS, tier_of
 from tests.violations import ViolationScore
@@ -19,8 +21,10 @@ from tests.violations import ViolationScore
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-hypothesis.settings.register_profile("quick", parent=hypothesis.settings.get_profile("any machine"), max_examples=5)
+hypothesis.settings.register_profile("quick", parent=hypothesis.settings.get_profile("any machine"), max_examples=FEW)
 hypothesis.settings.load_profile("any machine")
+
+quicken_registration()
 
 
 def pytest_collection_finish() -> None:

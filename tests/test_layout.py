@@ -35,6 +35,16 @@ NAMED_SO: Final = {
 }
 LONG: Final = {"gateway/storage/statements.py: __init__": "one prepared statement after another"}
 
+RAISES_BY_KIND: Final[Mapping[str, str]] = {
+    "conformance/protocols/*": "a probe's verdict is what it raises: `conformance.verdict`",
+    "conformance/across/*": "`conformance.across.driver.Driver` says it for all",
+    "conformance/pytest_plugin.py": "pytest's hooks",
+    "gateway/cli/*": "commands: `click.UsageError`, which the user is shown",
+    "adapters/*/server/*": "routes: each error is answered in the protocol's words",
+    "gateway/storage/reads.py": "`canonical.hub.Reads` says it",
+}
+"""Where it is plain what public functions raise."""
+
 TESTED_BY: Final[Mapping[str, str]] = {
     # The two ports of adapters, and what clients and servers of all protocols share: by every adapter's own tests.
     "adapters/_adapter.py": "tests/gateway/http/test_app.py",
@@ -42,6 +52,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/_aside.py": "tests/limits/test_bodies.py",
     "adapters/_client/answers.py": "tests/limits/test_servers.py",
     "adapters/_client/blame.py": "tests/adapters/_client/test_driver.py",
+    "adapters/_server/disconnect.py": "tests/adapters/openai/server/test_chat.py",
     "adapters/_server/caller.py": "tests/gateway/http/test_middleware.py",
     "adapters/_server/listed.py": "tests/limits/test_lists.py",
     "adapters/_server/own_files.py": "tests/behaviour/test_own_files.py",
@@ -76,9 +87,12 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/langchain/server/event_commands.py": "tests/adapters/langchain/server/test_event_stream.py",
     "adapters/langchain/server/join.py": "tests/adapters/langchain/server/test_stream.py",
     "adapters/langchain/server/wait.py": "tests/adapters/langchain/server/test_runs.py",
-    "adapters/openai/wire.py": "tests/adapters/openai/read/test_readers.py",
-    "adapters/openai/codec.py": "tests/adapters/openai/request/test_requests.py",
-    "adapters/openai/errors.py": "tests/adapters/openai/request/test_requests.py",
+    "adapters/openai/wire/*": "tests/adapters/openai/test_golden.py",
+    "adapters/openai/write/*": "tests/adapters/openai/test_golden.py",
+    "adapters/openai/codec/model.py": "tests/adapters/openai/request/test_requests.py",
+    "adapters/openai/codec/questions.py": "tests/adapters/openai/test_golden.py",
+    "adapters/openai/errors/*": "tests/adapters/openai/request/test_requests.py",
+    "adapters/openai/server/*": "tests/adapters/openai/server/test_chat.py",
     "adapters/openai/agents.py": "tests/adapters/openai/request/test_requests.py",
     "adapters/openai/request/*": "tests/adapters/openai/request/test_requests.py",
     "adapters/openai/read/*": "tests/adapters/openai/read/test_readers.py",
@@ -206,3 +220,28 @@ def is_participle(name: str) -> bool:
     return name.isalpha() and (
         PARTICIPLES.fullmatch(name) is not None or (name.endswith("ed") and name not in ("feed", "need", "seed"))
     )
+
+
+def test_public_functions_say_what_they_raise() -> None:
+    silent = [
+        f"{name}: {function.name}"
+        for module in modules()
+        if not any(fnmatch(name := str(module.relative_to(ROOT)), pattern) for pattern in RAISES_BY_KIND)
+        for function in public_functions(ast.parse(module.read_text(encoding="utf-8")))
+        if raises(function) and "aise" not in (ast.get_docstring(function) or "")
+    ]
+    assert not silent
+
+
+def public_functions(parent: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in parent.body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from public_functions(node)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+            yield node
+
+
+def raises(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether it makes an error of its own; what a bare `raise` hands on is its caller's to know."""
+    made = [ast.unparse(node.exc) for node in ast.walk(function) if isinstance(node, ast.Raise) and node.exc]
+    return any(not each.startswith(("AssertionError", "NotImplementedError")) for each in made)

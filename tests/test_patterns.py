@@ -21,6 +21,8 @@ PARSER: Final[Any] = import_module("re._parser")
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = ("canonical", "adapters", "gateway")
 METHODS: Final = frozenset({"match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn"})
+MENTIONS: Final = re.compile(rf"\.\s*(?:compile|{'|'.join(METHODS)})\b")
+"""In a file in which a pattern may be made or used."""
 TRUSTED: Final = frozenset(
     {"gateway/cli/add.py", "gateway/cli/target.py", "gateway/settings/load.py", "gateway/storage/tables.py"}
 )
@@ -110,11 +112,10 @@ def _in(path: str, tree: ast.AST, used: Mapping[str, set[str]]) -> Iterator[Patt
 
 
 def patterns() -> list[Pattern]:
-    files = {
-        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
-        for package in PACKAGES
-        for path in sorted((ROOT / package).rglob("*.py"))
-    }
+    paths = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in paths}
+    # Parsing all of them takes two seconds of every process that runs tests.
+    files = {path: ast.parse(text) for path, text in texts.items() if MENTIONS.search(text)}
     used = _used(files)
     return [found for path, tree in files.items() if path not in TRUSTED for found in _in(path, tree, used)]
 
@@ -226,6 +227,7 @@ def test_no_text_makes_a_pattern_slow(pattern: Pattern) -> None:
     assert slow_text(pattern) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "method"),
     [

@@ -1,7 +1,8 @@
 """JSON-RPC 2.0 requests → methods. The only importer of jsonrpcserver.
 
-The library dispatches. What it says by itself is replaced: its schema validation (refuses `params: null`, forgets the
-id), its batches (executed, where the protocols here have none), and the texts of exceptions, which would reach callers.
+The library dispatches: it finds the method, binds the params and calls it. What it does around that is replaced: its
+schema validation (refuses `params: null`, forgets the id), its batches (executed, where the protocols here have none,
+and each request, a lone one too, in a task of its own), and the texts of exceptions, which would reach callers.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -9,7 +10,9 @@ from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Final
 
-from jsonrpcserver import Error, Result, Success, async_dispatch_to_response
+from jsonrpcserver import Error, Result, Success
+from jsonrpcserver.async_dispatcher import dispatch_request
+from jsonrpcserver.dispatcher import create_request
 
 from canonical import Fault, FaultCode, FaultError
 from canonical.value import Json, JsonObject
@@ -23,7 +26,7 @@ RequestId = str | int | float | None
 
 Method = Callable[[Any, JsonObject], Awaitable[Any]]
 """(context, params by name) → result. Raises FaultError."""
-Table = Mapping[str, Callable[..., Awaitable[Any]]]
+Table = dict[str, Callable[..., Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +104,13 @@ async def dispatch(request: Json, methods: Table, context: Any) -> Reply | None:
         return checked
     reply_id: RequestId = checked.get("id")
     name: str = checked["method"]
-    response: Any = await async_dispatch_to_response(  # pyright: ignore[reportUnknownVariableType]
-        checked,  # pyright: ignore[reportArgumentType]
-        methods,  # pyright: ignore[reportArgumentType]
-        context=context,
-        deserializer=_as_is,
-        validator=_as_is,
-    )
+    outcome: Any = (await dispatch_request(methods, context, create_request(checked)))[1]
     # JSON-RPC 2.0, 4.1: a request without an id.
-    if response is None:
+    if "id" not in checked:
         return None
-    if hasattr(response, "_value"):
-        return Reply(reply_id, name, result=response._value.result)
-    error = response._error
+    if hasattr(outcome, "_value"):
+        return Reply(reply_id, name, result=outcome._value.result)
+    error = outcome._error
     if isinstance(error.data, Fault):
         return Reply(reply_id, name, fault=error.data)
     return _library_error(reply_id, name, error.code)
@@ -129,7 +126,3 @@ def _library_error(reply_id: RequestId, name: str, code: int) -> Reply:
         case _:
             message, fault_code, code = "Something went wrong in the gateway.", FaultCode.INTERNAL, -32603
     return Reply(reply_id, name, fault=Fault(code=fault_code, message=message), code=code)
-
-
-def _as_is(value: Any) -> Any:
-    return value

@@ -1,11 +1,34 @@
-"""OpenAI's chat completions and Responses API, as every compatible server speaks them: models as agents."""
+"""OpenAI's API, on both sides: chat completions in front of any agent, and models on servers that speak these or the
+Responses API as agents."""
 
+from collections.abc import Sequence
+
+from adapters._adapter import Adapter, Example
 from adapters._upstream import Upstream
 from adapters.openai.agents import upstream_name
-from adapters.openai.carries import CARRIES, VERSION
+from adapters.openai.carries import CARRIES, CHAT, CHAT_VERSION, VERSION
 from adapters.openai.client import Client, discover
+from adapters.openai.server import answer_fault, routes
 
-__all__ = ("CARRIES", "VERSION", "Client", "discover", "upstream", "upstream_name")
+__all__ = ("CARRIES", "VERSION", "Client", "adapter", "discover", "upstream", "upstream_name")
+
+
+def examples(base_url: str, agent: str) -> Sequence[Example]:
+    url = f"{base_url}/v1"
+    body = f'{{"model": "{agent}", "messages": [{{"role": "user", "content": "Hello"}}]}}'
+    return (Example("OpenAI", url, f"curl -s {url}/chat/completions -d '{body}'"),)
+
+
+adapter = Adapter(
+    name="openai",
+    title="OpenAI",
+    versions=(CHAT_VERSION,),
+    prefixes=("/v1",),
+    routes=routes,
+    encode_fault=answer_fault,
+    carries={CHAT_VERSION: CHAT},
+    examples=examples,
+)
 
 upstream = Upstream(
     protocol="openai",
@@ -13,5 +36,6 @@ upstream = Upstream(
     discover=discover,
     client=Client,
     name_of=upstream_name,
+    own_path="/v1",
     options={"api": ("chat", "responses")},
 )

@@ -1,11 +1,12 @@
-"""The models of a server as agents."""
+"""Models as agents: those of another server, and agents as the models of this one."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from adapters._client.agent_name import free_name
 from adapters._json import validate
-from adapters.openai import wire as w
+from adapters.openai.wire import answers as w
+from adapters.openai.wire import replies
 from canonical import AgentInfo
 from canonical.value import Json
 
@@ -35,3 +36,8 @@ def _decode_model(model: w.Model, name: str) -> AgentInfo:
         output_types=("text/plain", "application/json"),
         metadata={"openai": {"model": model.id}},
     )
+
+
+def encode_model(info: AgentInfo) -> replies.Model:
+    # SPEC/model.py: `created` is there. Nobody knows when an agent was made.
+    return replies.Model(id=info.name, created=0, owned_by="babelgate")

@@ -1,4 +1,5 @@
-"""What OpenAI's two APIs carry of the canonical model. The losses of a run are told in these words."""
+"""What OpenAI's APIs carry of the canonical model, of agents behind them (`CARRIES`) and of callers in front (`CHAT`).
+The losses of a run are told in these words."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -43,3 +44,41 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.FORK: FULL,
     Feature.CUSTOM: dropped("no item has a form for it", _RESPONSES),
 }
+
+CHAT_VERSION: Final = "chat-completions"
+
+_ANSWERED: Final = f"{_OWN}, What a completion shows"
+_STORED: Final = f"{_OWN}, Stored completions"
+
+CHAT: Final[Mapping[Feature, Carry]] = {
+    Feature.TEXT: FULL,
+    Feature.DATA: lossy("its JSON as text; in a request, a JSON file without a name", f"{_OWN}, What a request says"),
+    Feature.FILE_BYTES: dropped("an answer is text: files come with requests only", _CHAT),
+    Feature.FILE_URL: lossy("in requests only: an answer is text", _CHAT),
+    Feature.REASONING: lossy("in a member that is not OpenAI's own", _ANSWERED),
+    Feature.REFUSAL: FULL,
+    Feature.CITATION: FULL,
+    Feature.TOOL_ACTIVITY: dropped("a call that is shown is one that the caller is to make", _ANSWERED),
+    Feature.CALLER_TOOLS: lossy("for agents that look at the run's configuration", f"{_OWN}, What a request says"),
+    Feature.STEP: dropped("a completion is one message", _CHAT),
+    Feature.PROGRESS: dropped("a completion is one message, which is the answer", _CHAT),
+    Feature.ARTIFACT: dropped("a completion is one message, of text", _CHAT),
+    Feature.ARTIFACT_APPEND: dropped("a completion is one message, of text", _CHAT),
+    Feature.UPLOAD: dropped("files come with the input only", _CHAT),
+    Feature.STREAM: FULL,
+    Feature.REATTACH: dropped("a stream cannot be come back to", _CHAT),
+    Feature.QUESTION: lossy("a call of a tool that the caller need not have declared", f"{_OWN}, Questions of agents"),
+    Feature.QUESTIONS: FULL,
+    Feature.ANSWER_SCHEMA: lossy("among the arguments of the call", f"{_OWN}, Questions of agents"),
+    Feature.AUTH_REQUEST: lossy("a question like any other", f"{_OWN}, Questions of agents"),
+    Feature.CANCEL: dropped("nobody can ask for it, but hang up", f"{_OWN}, Threads"),
+    Feature.FAULT: FULL,
+    Feature.STRUCTURED_OUTPUT: lossy("its JSON as text", _ANSWERED),
+    Feature.USAGE: FULL,
+    Feature.METADATA: lossy("that of a run, which is strings; not that of a message", _STORED),
+    Feature.STATE: dropped("a conversation is messages", _CHAT),
+    Feature.HISTORY: FULL,
+    Feature.FORK: dropped("a thread is one line", f"{_OWN}, Threads"),
+    Feature.CUSTOM: dropped("a completion has no form for it", _CHAT),
+}
+"""Of callers."""

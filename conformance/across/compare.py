@@ -13,7 +13,8 @@ ASPECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "state": ("cancel",),
     "states": ("stream",),
     "conversation": ("history",),
-    "text": ("text",),
+    # Where data has no form of its own, it may be said in words.
+    "text": ("text", "data", "structured-output"),
     "data": ("data", "structured-output"),
     "files": ("artifact", "artifact-append", "file-bytes", "file-url", "upload"),
     "media-types": ("artifact", "file-bytes"),

@@ -71,6 +71,7 @@ class Live(ABC):
     def read_so_far(self) -> Observation: ...
 
     async def next(self) -> bool:
+        """Read one event; False at the end. Raises Broken."""
         frame = await self.stream.next()
         if frame is None:
             return False
@@ -109,15 +110,15 @@ class Driver(ABC):
 
     @abstractmethod
     async def send(self, agent: str, said: Input, after: Handle | None = None) -> Observation:
-        """A run that is waited for; `after`: of the same conversation."""
+        """A run that is waited for; `after`: of the same conversation. Raises Broken."""
 
     @abstractmethod
     async def look(self, handle: Handle) -> Observation:
-        """The run as it is."""
+        """The run as it is. Raises Broken."""
 
     @abstractmethod
     async def answer_once(self, asked: Observation, answer: Any) -> Observation:
-        """To the questions that are open, or the first of them."""
+        """To the questions that are open, or the first of them. Raises Broken."""
 
     async def answer(self, asked: Observation, answer: Any) -> Observation:
         """The same answer to each question that is open, or that follows from an answer."""
@@ -143,9 +144,11 @@ class Driver(ABC):
         return replace(file, content=exchange.content, url="")
 
     def stream(self, agent: str, said: Input) -> AbstractAsyncContextManager[Live]:
+        """A run that is followed. Raises Broken."""
         raise Broken(self.lacks["stream"])
 
     async def cancel(self, handle: Handle) -> None:
+        """Raises Broken."""
         raise Broken(self.lacks["cancel"])
 
     async def tell(self, agent: str, said: Input) -> Observation:
@@ -167,7 +170,7 @@ class Driver(ABC):
             await asyncio.sleep(LOOK_EVERY)
 
     async def leave(self, agent: str, said: Input) -> Handle:
-        """A run whose caller goes away."""
+        """A run whose caller goes away. Raises Broken."""
         if "stream" in self.lacks:
             return (await self.send(agent, said)).handle
         async with self.stream(agent, said) as live:

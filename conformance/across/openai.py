@@ -207,7 +207,7 @@ def _said(error: Any) -> str:
 
 
 def _finished(reason: Any) -> str:
-    return "completed" if reason == "stop" else str(reason)
+    return {"stop": "completed", "tool_calls": "asks"}.get(reason, str(reason))
 
 
 def _state(response: Any) -> str:

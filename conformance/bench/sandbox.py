@@ -116,7 +116,7 @@ def _too_long(seconds: float) -> str:
 async def run_check(
     source: str, name: str, run: Mapping[str, Any], files: Mapping[str, bytes], *, seconds: float, memory: int
 ) -> Finding:
-    """The function `check` of a Python source, of what a run gave. `memory` in bytes."""
+    """The function `check` of a Python source, of what a run gave. `memory` in bytes. Raises TimeoutError."""
     bounds = {"memory": memory, "seconds": ceil(seconds) + 1, "source": source, "name": name, "run": dict(run)}
     with _workspace(files) as folder, tempfile.TemporaryFile() as errors:
         async with _jailed_process(folder, bounds, PIPE, errors) as process:

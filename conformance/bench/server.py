@@ -90,7 +90,8 @@ class Server:
             return Step("", is_last=True, error=str(error), usage={}, artifacts=0, raw={})
 
     async def artifacts(self, task_id: str) -> Sequence[Artifact]:
-        """All of them, page by page. The Python SDK answers with a bare list, whatever page is asked for."""
+        """All of them, page by page. The Python SDK answers with a bare list, whatever page is asked for.
+        Raises ServerError."""
         found: dict[str, Artifact] = {}
         for page in range(1, _PAGES + 1):
             answer = await self._value(

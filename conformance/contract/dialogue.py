@@ -89,6 +89,7 @@ class Dialogue:
         return tuple(self.records)
 
     async def play(self, call: Invocation) -> Transcript:
+        """One run, to its end. Raises Broken."""
         self._record(RunStarted(), call.run_id)
         referee = Referee()
         heard = referee.heard
@@ -123,6 +124,7 @@ def _reply(action: Action, value: Json = None) -> tuple[Action, Json]:
 
 
 def start_run(agent: Agent, call: Invocation) -> AsyncGenerator[Event]:
+    """What the agent gives for the call. Raises Broken where that cannot be followed and closed."""
     iterator: object = agent.run(call)
     if not hasattr(iterator, "__anext__") or not hasattr(iterator, "aclose"):
         close = getattr(iterator, "close", None)  # of a coroutine that nobody will await

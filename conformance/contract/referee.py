@@ -130,7 +130,7 @@ class Referee:
         self._asked = False
 
     def see(self, event: object) -> Event | None:
-        """The event with its ids; None for RunEnded."""
+        """The event with its ids; None for RunEnded. Raises Broken."""
         if not isinstance(event, _EVENTS):
             raise Broken("events are canonical and fit into a log", f"a {type(event).__name__}")
         try:

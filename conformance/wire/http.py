@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import httpx
 
+from conformance.wire.connection import Connections
 from conformance.wire.credentials import origin_of
 from conformance.wire.exchange import Exchange, Frame, Message, NotJson, parse_json
 from conformance.wire.schema import Schemas, Violation
@@ -63,12 +64,11 @@ class Wire:
         # An environment's proxy would be judged instead of the agent; redirects are an answer like any other.
         self._http = httpx.AsyncClient(
             trust_env=False,
-            verify=_tls(),
             follow_redirects=False,
-            timeout=httpx.Timeout(timeout, pool=None),
+            timeout=timeout,
             # Each request has a connection of its own: one that met the end of an older one's would be lost, and look
             # like a failure of the agent's.
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
+            transport=Connections(_tls()),
         )
 
     async def aclose(self) -> None:
@@ -285,7 +285,9 @@ class Stream:
 @cache
 def _tls() -> ssl.SSLContext:
     """Made once: reading the certificates takes longer than many a request."""
-    return httpx.create_ssl_context(trust_env=False)
+    context = httpx.create_ssl_context(trust_env=False)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 def _schema_for(receives: Receives, status: int) -> str | None:

@@ -130,7 +130,11 @@ def _violation(error: Any) -> Violation:
     return Violation(error.definitions, path.lstrip(".") or "(the whole)", text)
 
 
+LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's, where PyYAML was built with it: six times as quick, for the two thirds of a second of all our files."""
+
+
 @cache
 def load_schemas(set_name: str) -> Schemas:
     text = (files("conformance") / "schemas" / f"{set_name}.yaml").read_text(encoding="utf-8")
-    return Schemas(yaml.safe_load(text))
+    return Schemas(yaml.load(text, LOADER))

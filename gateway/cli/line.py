@@ -77,6 +77,8 @@ class ClientConversation:
                 async for event in events:
                     if isinstance(event, UpstreamBound):
                         self._call = replace(self._call, upstream={**self._call.upstream, **event.ids})
+                    if isinstance(event, InterruptRaised) and event.interrupt_id is None:  # as the hub does
+                        event = event.replace(interrupt_id=str(uuid4()))
                     self._record(event)
                     output = _read_event(event)
                     if output is not None:

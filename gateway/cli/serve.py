@@ -1,6 +1,7 @@
 """`babelgate serve`: startup, from the settings to a gateway that listens, and graceful shutdown on a signal."""
 
 import asyncio
+import ctypes
 import gc
 import logging
 import os
@@ -8,7 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -116,6 +117,18 @@ def _calm_collector() -> None:
     gc.set_threshold(100_000, 20, 100)
 
 
+def _give_back_blocks() -> None:
+    """What a large value took goes back to the system with it. Once glibc has freed a block of some size it keeps all
+    of that size to itself, up to 32 MB (mallopt(3), M_MMAP_THRESHOLD): a run that said 63 MB took 100 MB more with
+    AIEF, 45 MB with webhooks."""
+    with suppress(AttributeError, OSError, TypeError):  # another libc
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 2**20)
+
+
+_MMAP_THRESHOLD: Final = -3
+"""M_MMAP_THRESHOLD in glibc's malloc.h."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gateway:
     """One that is up."""
@@ -138,6 +151,7 @@ async def _serve(
 ) -> None:
     async with open_gateway(settings, servers, listener, strict=strict, more=more, headers=headers) as gateway:
         _calm_collector()
+        _give_back_blocks()
         await server_of(gateway, listener, lambda: ready(gateway)).serve(sockets=[listener])
 
 

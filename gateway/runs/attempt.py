@@ -142,7 +142,7 @@ class Attempt:
         return self._past is not None and self._past.reattached
 
     def _start_over(self, void: tuple[str, ...] | None = None) -> Iterator[Entry]:
-        yield from self._recorder.close()
+        yield from self._recorder.close(void)  # a message that is not void goes on
         start = RunStarted(attempt=self._start.run.attempt, node=self._start.task.agent, void=void)
         yield start, encode_event(start)
         heard, self._heard, self._before, self._said = self._heard, [], [], None

@@ -1,6 +1,8 @@
 """Deletion (erasure) of threads, with all that they hold, and of runs, whose content goes while their numbers stay."""
 
-from sqlalchemy import Connection, bindparam, select, update
+from typing import Final
+
+from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
 
 from canonical.event import (
     ArtifactAdded,
@@ -25,9 +27,10 @@ from canonical.event import (
 from canonical.fault import FaultCode, FaultError
 from canonical.message import Message, TextPart
 from canonical.run_input import RunInput
-from canonical.stored import UNKNOWN, decode_event, decode_snapshot, encode_snapshot
+from canonical.stored import UNKNOWN, decode_event
 from canonical.thread import Interrupt, Run
 from gateway.storage import checkpoints
+from gateway.storage.short_form import decode_row, encode_row, lengthen, refer, shorten
 from gateway.storage.statements import table_of
 from gateway.storage.tables import (
     AliasRow,
@@ -36,6 +39,7 @@ from gateway.storage.tables import (
     CheckpointWriteRow,
     EventRow,
     InterruptRow,
+    RemnantRow,
     RunRow,
     TaskRow,
     ThreadRow,
@@ -43,27 +47,68 @@ from gateway.storage.tables import (
 )
 from gateway.storage.transaction import Erased, ThreadState, Transaction
 
+_RECORDS: Final = 1000
+_BYTES: Final = 4 * 2**20
+"""Of a log that are deleted in one transaction."""
+
 
 def erase_thread(tx: Transaction, owner: str, thread_id: str) -> Erased:
-    """Delete a thread's rows and log and leave a tombstone."""
+    """Delete a thread's rows and log and leave a tombstone. A long log goes afterwards, a part at a time
+    (`erase_remnant`): nobody can read it any more, and others do not wait for it."""
     return _erase(tx, tx.need_thread(owner, thread_id))
 
 
-def erase_unchanged(tx: Transaction, pk: int, owner: str, thread_id: str, seq: int) -> Erased | None:
-    """The same, if it is the thread with this key and `seq` is still its newest record; None if not."""
+def erase_unchanged(
+    tx: Transaction, pk: int, owner: str, thread_id: str, seq: int, *, unfinished: bool = False
+) -> Erased | None:
+    """The same, if it is the thread with this key and `seq` is still its newest record, and nothing runs on it unless
+    `unfinished`; None if not."""
     state = tx.thread(owner, thread_id)
-    if state is None or state.pk != pk or state.seq != seq or state.runs:
+    if state is None or state.pk != pk or state.seq != seq or (state.runs and not unfinished):
         return None
     return _erase(tx, state)
+
+
+def erase_remnant(tx: Transaction) -> bool:
+    """Delete some of the log of a long thread that was erased. Whether there may be more."""
+    connection, remnant, event = tx.connection, table_of(RemnantRow), table_of(EventRow)
+    pk = connection.execute(select(remnant.c.thread_pk).limit(1)).scalar()
+    if pk is None:
+        return False
+    until = _part_of_log(connection, pk)
+    if until is None:
+        connection.execute(remnant.delete().where(remnant.c.thread_pk == pk))
+    else:
+        connection.execute(event.delete().where(event.c.thread_pk == pk, event.c.seq <= until))
+    return True
+
+
+def _part_of_log(connection: Connection, pk: int) -> int | None:
+    """The seq up to which records are deleted at once; None if there are none."""
+    event = table_of(EventRow)
+    sizes = select(event.c.seq, func.length(event.c.body)).where(event.c.thread_pk == pk).order_by(event.c.seq)
+    until: int | None = None
+    left = _BYTES
+    for seq, size in connection.execute(sizes.limit(_RECORDS)):
+        left -= size
+        if until is not None and left < 0:
+            break
+        until = seq
+    return until
 
 
 def _erase(tx: Transaction, state: ThreadState) -> Erased:
     owner, thread_id = state.thread.owner, state.thread.thread_id
     running = None if state.running is None else state.running.run_id
-    erased = Erased(state.pk, running, frozenset(state.tasks), frozenset(state.runs))
     tx.forget_thread(state)
     connection, pk = tx.connection, state.pk
-    for row in (EventRow, TaskRow, RunRow, InterruptRow, BlobUseRow):
+    is_long = _part_of_log(connection, pk) != state.seq
+    erased = Erased(pk, running, frozenset(state.tasks), frozenset(state.runs), is_long)
+    if not is_long:
+        connection.execute(table_of(EventRow).delete().where(table_of(EventRow).c.thread_pk == pk))
+    else:
+        connection.execute(table_of(RemnantRow).insert().values(thread_pk=pk))
+    for row in (TaskRow, RunRow, InterruptRow, BlobUseRow):
         table = table_of(row)
         connection.execute(table.delete().where(table.c.thread_pk == pk))
     for row in (AliasRow, WebhookRow, CheckpointRow, CheckpointWriteRow):
@@ -92,33 +137,42 @@ def remove_run(tx: Transaction, owner: str, run_id: str) -> int:
     tx.flush()
     connection = tx.connection
     event = table_of(EventRow)
-    mine = (event.c.thread_pk == state.pk) & (event.c.run_id == run_id)
+    mine = _events_of(run, state.pk)
     rows = connection.execute(select(event.c.seq, event.c.body).where(mine)).all()
     connection.execute(
         update(event)
         .where(event.c.thread_pk == state.pk, event.c.seq == bindparam("b_seq"))
         .values(body=bindparam("b_body")),
-        [{"b_seq": seq, "b_body": encode_event(empty_event(decode_event(body)))} for seq, body in rows],
+        [
+            {"b_seq": seq, "b_body": shorten(encode_event(empty_event(decode_event(lengthen(body)))))}
+            for seq, body in rows
+        ],
     )
-    _empty_rows(connection, owner, run_id, state.pk)
+    _empty_rows(connection, owner, run, state.pk)
     tx.note_rewritten(state.pk)
     checkpoints.forget_run(connection, owner, run_id)
     _drop_blobs(connection, state.pk)
     return state.pk
 
 
-def _empty_rows(connection: Connection, owner: str, run_id: str, pk: int) -> None:
+def _events_of(run: Run, pk: int) -> ColumnElement[bool]:
+    event = table_of(EventRow)
+    kept = (refer(run.run_id, None), refer(run.run_id, run.first_seq))
+    return (event.c.thread_pk == pk) & event.c.run_id.in_(kept)
+
+
+def _empty_rows(connection: Connection, owner: str, removed: Run, pk: int) -> None:
     """What the rows of the run and of its task's questions repeat of the events."""
-    run, asked = table_of(RunRow), table_of(InterruptRow)
+    run, asked, run_id = table_of(RunRow), table_of(InterruptRow), removed.run_id
     mine = (run.c.owner == owner) & (run.c.run_id == run_id)
     task_id, body = connection.execute(select(run.c.task_id, run.c.body).where(mine)).one()
-    emptied_run = encode_snapshot(decode_snapshot(Run, body).replace(output=None, metadata={}))
+    emptied_run = encode_row(decode_row(Run, body).replace(output=None, metadata={}))
     connection.execute(update(run).where(mine).values(body=emptied_run))
-    answered = _answered_interrupts(connection, pk, run_id)
+    answered = _answered_interrupts(connection, pk, removed)
     for interrupt_id, body in connection.execute(
         select(asked.c.interrupt_id, asked.c.body).where(asked.c.owner == owner, asked.c.task_id == task_id)
     ).all():
-        question = decode_snapshot(Interrupt, body)
+        question = decode_row(Interrupt, body)
         if question.run_id == run_id:
             question = question.replace(message=_empty_message(question.message), value=None)
         if interrupt_id in answered:
@@ -126,14 +180,13 @@ def _empty_rows(connection: Connection, owner: str, run_id: str, pk: int) -> Non
         connection.execute(
             update(asked)
             .where(asked.c.owner == owner, asked.c.task_id == task_id, asked.c.interrupt_id == interrupt_id)
-            .values(body=encode_snapshot(question))
+            .values(body=encode_row(question))
         )
 
 
-def _answered_interrupts(connection: Connection, pk: int, run_id: str) -> set[str]:
-    event = table_of(EventRow)
-    mine = connection.execute(select(event.c.body).where(event.c.thread_pk == pk, event.c.run_id == run_id))
-    events = [decode_event(body) for (body,) in mine]
+def _answered_interrupts(connection: Connection, pk: int, run: Run) -> set[str]:
+    mine = connection.execute(select(table_of(EventRow).c.body).where(_events_of(run, pk)))
+    events = [decode_event(lengthen(body)) for (body,) in mine]
     return {event.interrupt_id for event in events if isinstance(event, InterruptAnswered)}
 
 

@@ -5,7 +5,7 @@ part that is not open, JSON that is none, an event over the size limit), and at 
 log of a run is legal whatever the agent does.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
@@ -126,13 +126,13 @@ class EventValidator:
                 raise FaultError(FaultCode.AGENT_INVALID, f"The agent ended its run as {status} with no open question")
         return event.replace(reason=reason, fault=fault)
 
-    def close(self) -> list[tuple[Event, bytes]]:
-        """Events that end what is still open: parts, messages, tools, steps."""
+    def close(self, messages: Collection[str] | None = None) -> list[tuple[Event, bytes]]:
+        """Events that end what is still open: parts, messages (of these ids; None = all), tools, steps."""
         closing: list[Event] = []
-        for message in list(self._messages.values()):
+        for message in [each for each in self._messages.values() if messages is None or each.message_id in messages]:
             closing += [PartEnded(message_id=message.message_id, index=i) for i in message.open_parts]
             closing.append(MessageEnded(message_id=message.message_id))
-        self._messages.clear()
+            del self._messages[message.message_id]
         for call_id, tool in self._tools.items():
             fault = Fault(code=FaultCode.AGENT_FAILED, message="The run ended before the tool answered")
             closing.append(ToolEnded(call_id=call_id, name=tool.name, fault=fault))

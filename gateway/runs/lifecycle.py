@@ -23,10 +23,10 @@ from canonical.event import (
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.message import FilePart, Message
 from canonical.state import RunReason, RunStatus, TaskState
-from canonical.stored import decode_snapshot, encode_snapshot
 from canonical.thread import Run, Task
 from canonical.value import Json, JsonObject
 from gateway.storage import checkpoints
+from gateway.storage.short_form import decode_row, encode_row
 from gateway.storage.tables import BlobUseRow, RunRow
 from gateway.storage.transaction import ThreadState, Transaction, table_of
 
@@ -171,7 +171,7 @@ def use_blob(tx: Transaction, state: ThreadState, part: FilePart) -> None:
     if tx.connection.execute(seen).first() is None:
         tx.connection.execute(
             uses.insert(),
-            {"thread_pk": state.pk, "blob": part.blob, "body": encode_snapshot(part.replace(inline=None))},
+            {"thread_pk": state.pk, "blob": part.blob, "body": encode_row(part.replace(inline=None))},
         )
 
 
@@ -318,4 +318,4 @@ def bound_runs(connection: Connection, pk: int, agent: str) -> list[Run]:
     newest = (
         select(run.c.body).where(run.c.thread_pk == pk, run.c.agent == agent).order_by(run.c.first_seq.desc()).limit(20)
     )
-    return [decode_snapshot(Run, body) for (body,) in reversed(connection.execute(newest).all())]
+    return [decode_row(Run, body) for (body,) in reversed(connection.execute(newest).all())]

@@ -15,7 +15,7 @@ from pydantic_core import from_json, to_json
 from referencing.exceptions import Unresolvable
 
 from canonical.agent import AgentInfo
-from canonical.fault import Fault, FaultCode
+from canonical.fault import Fault, FaultCode, FaultError
 from canonical.value import Json
 from gateway.runs import schema_check
 from gateway.runs.schema_check import TooLong, find_error, is_costly
@@ -53,6 +53,14 @@ async def schema_error(info: AgentInfo, output: Json) -> Fault | None:
     if error is None:
         return None
     return Fault(code=FaultCode.AGENT_INVALID, message=f"The agent's output does not fit its own schema{error}")
+
+
+async def find_schema_error(schema: Json, value: Json) -> str | None:
+    """What does not fit a caller's schema; None if all does. Raises invalid."""
+    try:
+        return await _find_error(await _schema(to_json(schema)), value)
+    except _Unchecked as why:
+        raise FaultError(FaultCode.INVALID, f"The JSON Schema cannot be used: {why}") from why
 
 
 _schemas: Final[OrderedDict[bytes, Json]] = OrderedDict()

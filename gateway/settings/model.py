@@ -45,6 +45,8 @@ _NOT_FORWARDED: Final = frozenset(
     )
 )
 _HOST_NAME: Final = re.compile(r"\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]+")
+_PERIODS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_PERIOD: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
 _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]*)")
 
 
@@ -58,7 +60,30 @@ def _size(value: object) -> object:
     return int(float(match[1]) * _UNITS[match[2]])
 
 
+def _period(value: object) -> object:
+    """30d → 2592000."""
+    if not isinstance(value, str):
+        return value
+    match = _PERIOD.fullmatch(value.strip().lower())
+    if match is None:
+        raise ValueError("a period is a number of seconds, or a number with a unit (s, m, h, d, w), such as 30d")
+    return float(match[1]) * _PERIODS[match[2]]
+
+
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Period = Annotated[
+    float,
+    BeforeValidator(_period),
+    Field(gt=0, allow_inf_nan=False),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "exclusiveMinimum": 0},
+                {"type": "string", "pattern": r"^\d+(\.\d+)?\s*[smhdw]?$"},
+            ]
+        }
+    ),
+]
 Size = Annotated[
     int,
     BeforeValidator(_size),
@@ -329,6 +354,9 @@ class Limits(Section):
     """Of one text or data part that an agent says, whole or piece by piece; of data 200,000 values."""
     output: Size = 64 * 2**20
     """Of all that an agent says in one run, as it is stored. Files are not counted."""
+    thread: Size = 128 * 2**20
+    """Of all that was said on one thread, where all of it is needed at once: for the state of the thread, the steps of
+    an AIEF task, and an agent that is told the conversation anew each time. Runs can still be looked at one by one."""
     input: Size = 8 * 2**20
     """Of the text and data that a caller says at once: the input of a run, an answer, a state, an item of the store.
     Files are not counted."""
@@ -359,6 +387,24 @@ class Limits(Section):
     """Addresses that one task is pushed to."""
     connections: Connections = Connections()
     queue: Queue = Queue()
+
+
+class Retention(Section):
+    """How long what was said is kept. Without a value for ever: only callers delete."""
+
+    threads: Period | None = None
+    """After which a thread on which nothing has happened is erased, such as `30d`: its log, its artifacts, the files
+    that no other thread names, and what a graph keeps of it. Never one with a task that has not ended."""
+    unfinished: Period | None = None
+    """The same of threads whose agent is at work, or has asked and got no answer. Not shorter than `threads`."""
+    webhooks: Period | None = None
+    """After which webhooks go that have told everything, counted from the end of their task."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Retention":
+        if self.unfinished is not None and (self.threads is None or self.unfinished < self.threads):
+            raise ValueError("unfinished is not to be shorter than threads, nor without it")
+        return self
 
 
 class Settings(BaseSettings):
@@ -401,6 +447,7 @@ class Settings(BaseSettings):
     cors: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(_parse_list)] = ()
     """Origins whose pages may call the gateway, `*` for all; by default those of this machine."""
     limits: Limits = Limits()
+    retention: Retention = Retention()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """What is written to stderr: `debug`, `info`, `warning` or `error`."""
     agents: dict[AgentName, AgentSettings] = Field(default_factory=_demo)

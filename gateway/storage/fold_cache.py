@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from adapters._aside import Turns
 from canonical.event import Record
+from canonical.fault import FaultCode, FaultError
 from canonical.hub import Snapshot
 
 S = TypeVar("S", bound=Snapshot)
@@ -24,7 +25,9 @@ _EACH: Final = 4 * 1024
 class SnapshotCache:
     """Bounded by the bytes in them; the least recently used go first."""
 
-    def __init__(self, most: int = _MOST) -> None:
+    def __init__(self, largest: int, most: int = _MOST) -> None:
+        """`largest`: bytes that one may hold, be it kept or not."""
+        self._largest = largest
         self._most = most
         self._size = 0
         self._kept: OrderedDict[tuple[int, Hashable], Any] = OrderedDict()
@@ -39,7 +42,8 @@ class SnapshotCache:
         page: Page,
         until: int | None,
     ) -> S:
-        """Of the records up to `until`, or of all that are committed. It is the caller's to go on with."""
+        """Of the records up to `until`, or of all that are committed. It is the caller's to go on with. Raises
+        too_large."""
         forgotten = self._forgotten
         kept = self._kept.get((pk, name))
         if kept is not None and until is not None and kept.seq > until:
@@ -54,6 +58,13 @@ class SnapshotCache:
                 found.apply(record)
                 if turns.over:
                     await turns.give()
+            if found.size > self._largest:
+                raise FaultError(
+                    FaultCode.TOO_LARGE,
+                    f"The thread holds more than {self._largest} bytes (limits.thread), too much to be shown, or told "
+                    "to an agent, as a whole. Its runs can be looked at one by one.",
+                    limit=self._largest,
+                )
         if self._forgotten == forgotten:
             self._keep((pk, name), found, changed=found.seq > begun)
         return found

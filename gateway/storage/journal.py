@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, func, select
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from canonical.event import Record
+from canonical.event import Event, Record
 from canonical.fault import FaultCode, FaultError
+from canonical.state import TERMINAL
 from canonical.stored import decode_event
 from canonical.thread import Run, Task, Thread
 from gateway.clock import Clock
@@ -27,8 +29,9 @@ from gateway.storage import queries
 from gateway.storage.database import LockFile, make_database_file, migrate, open_engine, sqlite_path, transaction
 from gateway.storage.live import Channels
 from gateway.storage.row_cache import Row, RowCache, RowChange
+from gateway.storage.short_form import created_id, find_reference, lengthen, plain_id, refer
 from gateway.storage.statements import Sql, sql_of, table_of
-from gateway.storage.tables import InterruptRow, RunRow, TaskRow, ThreadRow
+from gateway.storage.tables import EventRow, InterruptRow, RunRow, TaskRow, ThreadRow
 from gateway.storage.transaction import Published, Transaction, latest_pk
 
 T = TypeVar("T")
@@ -46,6 +49,8 @@ _GROUP = 512
 """Commands in one transaction, at most."""
 _READERS = 4
 _LAST = 2**63 - 1
+_TOGETHER: Final = 2048
+"""Records of several tasks that are read at once."""
 _PAGE = 2 * 2**20
 """Bytes of events that are read at once: each becomes objects some times its size."""
 
@@ -150,6 +155,11 @@ class Journal:
                 engine.dispose()
         if self._lock is not None:
             self._lock.release()
+
+    @property
+    def folders(self) -> Sequence[Path]:
+        """Where it is kept; none if that is memory."""
+        return () if self._path is None else (self._path.parent,)
 
     @property
     def failure(self) -> str | None:
@@ -352,14 +362,64 @@ def _read_row(connection: Connection, kind: type[Row], owner: str, row_id: str) 
     return cast("Row | None", _READ[kind](connection, owner, row_id))
 
 
+def read_tasks(connection: Connection, owner: str, task_ids: Sequence[str]) -> dict[str, list[Record]]:
+    """The records of tasks that have ended, by task: of as many as are together no longer than a page."""
+    task, event = table_of(TaskRow), table_of(EventRow)
+    its = (event.c.thread_pk == task.c.thread_pk, event.c.seq.between(task.c.first_seq, task.c.last_seq))
+    size = select(func.sum(func.length(event.c.body))).where(*its).scalar_subquery()
+    columns = (task.c.task_id, task.c.thread_pk, task.c.first_seq, task.c.last_seq, size)
+    found = connection.execute(
+        select(*columns).where(
+            task.c.owner == owner, task.c.task_id.in_(task_ids), task.c.state.in_([str(state) for state in TERMINAL])
+        )
+    ).all()
+    read: dict[str, list[Record]] = {}
+    left, room = _TOGETHER, _PAGE
+    for task_id, pk, first, last, length in found:
+        left -= last - first + 1
+        room -= length
+        if left < 0 or room < 0:
+            break
+        records = read_page(connection, pk, first - 1, last - first + 1, last)
+        read[task_id] = [record for record in records if record.task_id == task_id]
+    return read
+
+
 def read_page(connection: Connection, pk: int, after: int, limit: int, until: int | None = None) -> list[Record]:
     records: list[Record] = []
     size = 0
     wanted = (pk, after, _LAST if until is None else until)
+    ids = _Ids(connection, pk)
     with closing(sql_of(connection.dialect).page.iterate(connection, wanted)) as rows:
         for seq, at, task_id, run_id, attempt, body in rows:
-            records.append(Record(seq, at, task_id, run_id, attempt, decode_event(body)))
+            event = decode_event(lengthen(body))
+            ids.note(seq, event)
+            records.append(Record(seq, at, ids.find(task_id), ids.find(run_id), attempt, event))
             size += len(body)
             if size > _PAGE or len(records) >= limit:
                 break
     return records
+
+
+class _Ids:
+    """Ids of tasks and runs of a thread, by what the log keeps of them."""
+
+    def __init__(self, connection: Connection, pk: int) -> None:
+        self._connection = connection
+        self._pk = pk
+        self._known: dict[str | None, str | None] = {None: None}
+
+    def note(self, seq: int, event: Event) -> None:
+        made = created_id(event)
+        if made is not None:
+            self._known[refer(made, seq)] = made
+
+    def find(self, kept: str | None) -> str | None:
+        if kept not in self._known:
+            seq = find_reference(kept)
+            self._known[kept] = plain_id(kept) if seq is None else self._read(seq)
+        return self._known[kept]
+
+    def _read(self, seq: int) -> str | None:
+        ((body,),) = sql_of(self._connection.dialect).creation.run(self._connection, (self._pk, seq))
+        return created_id(decode_event(lengthen(body)))

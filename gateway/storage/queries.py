@@ -8,8 +8,8 @@ from sqlalchemy import Connection, select, text
 
 from canonical.hub import Webhook
 from canonical.message import FilePart
-from canonical.stored import decode_snapshot
 from canonical.thread import Interrupt, Run, Task, Thread
+from gateway.storage.short_form import decode_row
 from gateway.storage.statements import sql_of, table_of
 from gateway.storage.tables import (
     LIVE,
@@ -34,17 +34,17 @@ def thread_key(connection: Connection, owner: str, thread_id: str) -> int | None
 
 def thread(connection: Connection, owner: str, thread_id: str) -> Thread | None:
     found = sql_of(connection.dialect).thread.run(connection, (owner, thread_id))
-    return decode_snapshot(Thread, found[0][1]) if found else None
+    return decode_row(Thread, found[0][1]) if found else None
 
 
 def task(connection: Connection, owner: str, task_id: str) -> Task | None:
     found = sql_of(connection.dialect).task.run(connection, (owner, task_id))
-    return decode_snapshot(Task, found[0][0]) if found else None
+    return decode_row(Task, found[0][0]) if found else None
 
 
 def run(connection: Connection, owner: str, run_id: str) -> Run | None:
     found = sql_of(connection.dialect).run.run(connection, (owner, run_id))
-    return decode_snapshot(Run, found[0][0]) if found else None
+    return decode_row(Run, found[0][0]) if found else None
 
 
 def chain(connection: Connection, owner: str, task_id: str) -> list[Task]:
@@ -59,13 +59,13 @@ def chain(connection: Connection, owner: str, task_id: str) -> list[Task]:
             .order_by(_TASK.c.first_seq)
             .limit(1)
         ).scalar()
-        found = None if body is None else decode_snapshot(Task, body)
+        found = None if body is None else decode_row(Task, body)
     return tasks
 
 
 def open_interrupts(connection: Connection, owner: str, task_id: str) -> list[Interrupt]:
     rows = sql_of(connection.dialect).questions.run(connection, (owner, task_id))
-    return [decode_snapshot(Interrupt, body) for (body,) in rows]
+    return [decode_row(Interrupt, body) for (body,) in rows]
 
 
 def thread_of(connection: Connection, owner: str, protocol: str, agent: str, alias: str) -> str | None:
@@ -90,7 +90,7 @@ def file(connection: Connection, owner: str, blob: str) -> FilePart | None:
         .where(_THREAD.c.owner == owner, _USE.c.blob == blob)
         .limit(1)
     ).scalar()
-    return None if body is None else decode_snapshot(FilePart, body)
+    return None if body is None else decode_row(FilePart, body)
 
 
 def blobs_in_use(connection: Connection) -> set[str]:
@@ -118,7 +118,7 @@ def live_runs(connection: Connection) -> list[LiveRun]:
         .order_by(_RUN.c.created_at, _RUN.c.thread_pk, _RUN.c.first_seq)
     )
     return [
-        LiveRun(owner, thread_id, pk, agent, decode_snapshot(Run, run), decode_snapshot(Task, task))
+        LiveRun(owner, thread_id, pk, agent, decode_row(Run, run), decode_row(Task, task))
         for owner, thread_id, pk, agent, run, task in rows
     ]
 

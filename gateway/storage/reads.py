@@ -16,7 +16,6 @@ from canonical.hub import (
     TaskPage,
     ThreadFilter,
     ThreadOrder,
-    ThreadPage,
     Webhook,
 )
 from canonical.listed import Listed
@@ -76,11 +75,14 @@ class Reads(LogReader):
         offset: int = 0,
         order: ThreadOrder = "created_at",
         descending: bool = True,
-    ) -> ThreadPage:
-        places, total = await self._journal.query(
+    ) -> Listed[ThreadView]:
+        places = await self._journal.query(
             listing.threads, owner, where, limit=limit, offset=offset, order=order, descending=descending
         )
-        return ThreadPage(threads=listing.create_listing(self._journal, places, listing.threads_at), total=total)
+        return listing.create_listing(self._journal, places, listing.threads_at)
+
+    async def count_threads(self, owner: str, where: ThreadFilter) -> int:
+        return await self._journal.query(listing.count_threads, owner, where)
 
     async def need_revision(self, owner: str, thread_id: str | None, checkpoint_id: str) -> None:
         """Raises not_found."""

@@ -3,6 +3,8 @@ others."""
 
 from typing import Any
 
+from msgspec.structs import astuple
+
 from canonical.fault import FaultCode, FaultError
 from canonical.value import Value
 
@@ -14,6 +16,8 @@ def check_size(limit: int, *values: object) -> None:
     todo: list[Any] = list(values)
     while todo:
         value = todo.pop()
+        if value is None:  # first: most fields of most values
+            continue
         if isinstance(value, str):
             left -= len(value) if value.isascii() or len(value) > limit else len(value.encode("utf-8", "replace"))
         elif isinstance(value, dict):
@@ -22,7 +26,7 @@ def check_size(limit: int, *values: object) -> None:
         elif isinstance(value, list | tuple):
             todo += value
         elif isinstance(value, Value):
-            todo += [getattr(value, name) for name in value.__struct_fields__]
+            todo += astuple(value)
         if left < 0:
             raise FaultError(
                 FaultCode.TOO_LARGE, f"The input is larger than {limit} bytes, not counting files.", limit=limit

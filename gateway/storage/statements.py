@@ -163,6 +163,11 @@ class Sql:
             dialect,
             ("pk", "after", "until"),
         )
+        self.creation = Statement(
+            select(event.c.body).where(event.c.thread_pk == bindparam("pk"), event.c.seq == bindparam("seq")),
+            dialect,
+            ("pk", "seq"),
+        )
         self.task = Statement(
             select(task.c.body).where(task.c.owner == bindparam("owner"), task.c.task_id == bindparam("id")),
             dialect,

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Final, Literal, TypeVar
 
@@ -26,7 +26,7 @@ from canonical.thread import Task
 from gateway.storage import queries
 from gateway.storage.blobs import Blobs
 from gateway.storage.fold_cache import SnapshotCache
-from gateway.storage.journal import Journal
+from gateway.storage.journal import Journal, read_tasks
 from gateway.storage.transaction import Erased, Published
 
 S = TypeVar("S", bound=Snapshot)
@@ -46,7 +46,7 @@ _ENDS: Final = frozenset((RunEnded, RunRemoved, TaskChanged))
 
 
 class LogReader:
-    def __init__(self, journal: Journal, blobs: Blobs, inline: int) -> None:
+    def __init__(self, journal: Journal, blobs: Blobs, inline: int, largest: int) -> None:
         self._journal = journal
         self._blobs = blobs
         self._most = inline
@@ -60,7 +60,7 @@ class LogReader:
         self._awaited: dict[tuple[str, str], set[asyncio.Future[bool]]] = {}
         """Threads that there are not yet, and who waits for them."""
         self._closed = False
-        self.snapshots = SnapshotCache()
+        self.snapshots = SnapshotCache(largest)
 
     # What is open, and where threads are: kept on the loop, before anybody hears of a commit
 
@@ -125,6 +125,15 @@ class LogReader:
             async for batch in self._batches(held, inline=inline):
                 yield batch
 
+    async def logs(
+        self, owner: str, task_ids: Sequence[str], *, inline: bool = False
+    ) -> Mapping[str, Sequence[Record]]:
+        read: dict[str, Sequence[Record]] = {**await self._journal.query(read_tasks, owner, task_ids)}
+        if inline:
+            filled = {task_id: await self._fill_files(records) for task_id, records in read.items()}
+            read = {task_id: records for task_id, records in filled.items() if len(records) == len(read[task_id])}
+        return read
+
     async def _batches(self, records: Sequence[Record], *, inline: bool) -> AsyncGenerator[Sequence[Record]]:
         """The records some at a time, so that whoever reads does not hold the loop for long; with `inline`, as many as
         their files allow."""
@@ -140,7 +149,7 @@ class LogReader:
 
     async def _fill_files(self, records: Sequence[Record]) -> Sequence[Record]:
         """As many of them as their files allow, with the bytes of these."""
-        if not any(type(record.event) in _WITH_FILES for record in records):
+        if not any(_has_files(record) for record in records):
             return records
         filled: list[Record] = []
         size = 0
@@ -192,10 +201,16 @@ class LogReader:
                 if batch:
                     after = batch[-1].seq
                     held, ended = await self._select_in_scope(owner, pk, scope, batch)
-                    async for some in self._batches(held, inline=inline):
-                        yield some
-                        if channel.closed and not self._journal.is_closed:
-                            return  # erased meanwhile: what was read before is shown no further
+                    if len(held) <= _BATCH and not (inline and any(map(_has_files, held))):
+                        if held:  # most commits: one more generator for each would cost as much as all else here
+                            yield held
+                    else:
+                        async for some in self._batches(held, inline=inline):
+                            yield some
+                            if channel.closed and not self._journal.is_closed:
+                                break
+                    if channel.closed and not self._journal.is_closed:
+                        return  # erased meanwhile: what was read before is shown no further
                     if ended:
                         return
                     continue
@@ -294,9 +309,10 @@ class LogReader:
         return task
 
 
-def _file_bytes(record: Record) -> int:
-    """Of the files that it carries."""
+def _files(record: Record) -> list[FilePart]:
+    """Those that it names."""
     event = record.event
+    parts: tuple[Part, ...]
     match event:
         case PartAdded() | ArtifactAdded():
             parts = (event.part,)
@@ -306,7 +322,15 @@ def _file_bytes(record: Record) -> int:
             parts = event.message.parts
         case _:
             parts = ()
-    return sum(len(part.inline or b"") for part in parts if isinstance(part, FilePart))
+    return [part for part in parts if isinstance(part, FilePart)]
+
+
+def _has_files(record: Record) -> bool:
+    return type(record.event) in _WITH_FILES and bool(_files(record))
+
+
+def _file_bytes(record: Record) -> int:
+    return sum(len(part.inline or b"") for part in _files(record))
 
 
 def _ends(scope: Scope, record: Record) -> bool:

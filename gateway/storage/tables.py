@@ -61,6 +61,25 @@ class TombstoneRow(Row, table=True):
     at: int = Field(sa_type=BigInteger)
 
 
+class TallyRow(Row, table=True):
+    """How many rows an owner has: what a list says beside its page. Triggers keep it, in whatever transaction."""
+
+    __table_args__ = {"sqlite_with_rowid": False}
+
+    owner: str = Field(primary_key=True)
+    kind: str = Field(primary_key=True)
+    """`thread` (without the ephemeral ones, which are in no list) or `task`."""
+    agent: str = Field(primary_key=True)
+    """Of the tasks; empty for threads."""
+    rows: int
+
+
+class RemnantRow(Row, table=True):
+    """A long thread that was erased, and whose log goes bit by bit. Its key is not given to another one before."""
+
+    thread_pk: int = Field(sa_column=Column(_KEY, primary_key=True, autoincrement=False))
+
+
 class EventRow(Row, table=True):
     """The log. The key is the clustering order, so that a page of a thread is one sequential read."""
 

@@ -37,14 +37,16 @@ from canonical.fold import (
     thread_created,
 )
 from canonical.state import RunStatus, may_become, run_may_become
-from canonical.stored import decode_event, decode_snapshot, encode_snapshot
+from canonical.stored import decode_event
 from canonical.thread import Interrupt, Run, Task, Thread
 from gateway.clock import Clock
 from gateway.storage.prepared import Statement
 from gateway.storage.row_cache import RowChange
+from gateway.storage.short_form import created_id, decode_row, encode_row, refer, shorten
 from gateway.storage.statements import Sql, table_of
 from gateway.storage.tables import (
     MetaRow,
+    RemnantRow,
     RunRow,
     ThreadRow,
 )
@@ -86,6 +88,18 @@ def _read_back(event: AnyEvent) -> tuple[AnyEvent, bytes]:
         return cast("AnyEvent", decode_event(body)), body
     except (ValueError, TypeError, RecursionError) as error:
         raise FaultError(FaultCode.INVALID, f"The {event.kind} cannot be stored: {error}") from error
+
+
+def _references(state: ThreadState, record: Record) -> tuple[str | None, str | None]:
+    """What the log keeps of the ids of the record's task and run."""
+    task_id, run_id = record.task_id, record.run_id
+    made = created_id(record.event)
+    task = None if task_id is None else state.tasks.get(task_id)
+    run = None if run_id is None else state.runs.get(run_id)
+    return (
+        refer(task_id, record.seq if made == task_id else None if task is None else task.first_seq),
+        refer(run_id, record.seq if made == run_id else None if run is None else run.first_seq),
+    )
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -250,18 +264,18 @@ class Transaction:
         if not found:
             return None
         pk, body = found[0]
-        state = ThreadState(pk=pk, thread=decode_snapshot(Thread, body))
+        state = ThreadState(pk=pk, thread=decode_row(Thread, body))
         for state.seq, state.at in self.sql.head.run(self.connection, (pk,)):
             pass
         for (body,) in self.sql.open_tasks.run(self.connection, (pk,)):
-            task = decode_snapshot(Task, body)
+            task = decode_row(Task, body)
             state.tasks[task.task_id] = task
         for (body,) in self.sql.live_runs.run(self.connection, (pk,)):
-            run = decode_snapshot(Run, body)
+            run = decode_row(Run, body)
             state.runs[run.run_id] = run
             self._note_start(state, run)
         for (body,) in self.sql.open_interrupts.run(self.connection, (pk,)):
-            interrupt = decode_snapshot(Interrupt, body)
+            interrupt = decode_row(Interrupt, body)
             state.interrupts[interrupt.task_id, interrupt.interrupt_id] = interrupt
         return state
 
@@ -272,7 +286,7 @@ class Transaction:
         if changed is not None:
             return changed[1]
         found = self.sql.task.run(self.connection, (owner, task_id))
-        return decode_snapshot(Task, found[0][0]) if found else None
+        return decode_row(Task, found[0][0]) if found else None
 
     def need_task(self, owner: str, task_id: str) -> Task:
         """Raises not_found."""
@@ -287,7 +301,7 @@ class Transaction:
         if changed is not None:
             return changed[1], changed[0].thread.thread_id
         found = self.sql.run.run(self.connection, (owner, run_id))
-        return (decode_snapshot(Run, found[0][0]), found[0][2]) if found else None
+        return (decode_row(Run, found[0][0]), found[0][2]) if found else None
 
     def has_asked(self, owner: str, task_id: str, interrupt_id: str) -> bool:
         """Whether the task has a question of this id, open or not."""
@@ -323,7 +337,8 @@ class Transaction:
     def _append(self, state: ThreadState, record: Record, body: bytes) -> None:
         self.touched += 1
         state.seq, state.at = record.seq, record.at
-        self._events.append((state.pk, record.seq, record.at, record.task_id, record.run_id, record.attempt, body))
+        task_id, run_id = _references(state, record)
+        self._events.append((state.pk, record.seq, record.at, task_id, run_id, record.attempt, shorten(body)))
         self.published.append(Published(state.pk, state.thread.owner, state.thread.thread_id, record, len(body)))
 
     def _fold(self, state: ThreadState, record: Record) -> None:
@@ -411,7 +426,7 @@ class Transaction:
         changed: list[tuple[Any, ...]] = []
         for state, inserted in rows.threads.values():
             thread, pk = state.thread, state.pk
-            body = encode_snapshot(thread)
+            body = encode_row(thread)
             self.changed.append(RowChange(pk, thread.owner, thread, len(body)))
             if inserted:
                 owner, thread_id = thread.owner, thread.thread_id
@@ -426,7 +441,7 @@ class Transaction:
         new: list[tuple[Any, ...]] = []
         changed: list[tuple[Any, ...]] = []
         for (owner, task_id), (state, task, inserted) in rows.tasks.items():
-            body = encode_snapshot(task)
+            body = encode_row(task)
             self.changed.append(RowChange(state.pk, owner, task, len(body)))
             if inserted:
                 span = (task.created_at, task.changed_at, task.first_seq, task.last_seq)
@@ -443,7 +458,7 @@ class Transaction:
         stopped: list[tuple[Any, ...]] = []
         started: list[tuple[Any, ...]] = []
         for (owner, run_id), (state, run, inserted) in rows.runs.items():
-            body, status = encode_snapshot(run), str(run.status)
+            body, status = encode_row(run), str(run.status)
             self.changed.append(RowChange(state.pk, owner, run, len(body)))
             if inserted:
                 place = (state.pk, run.task_id, run.agent)
@@ -460,7 +475,7 @@ class Transaction:
         new: list[tuple[Any, ...]] = []
         changed: list[tuple[Any, ...]] = []
         for (owner, task_id, interrupt_id), (state, asked, seq) in rows.interrupts.items():
-            body = encode_snapshot(asked)
+            body = encode_row(asked)
             if seq:
                 new.append((owner, task_id, interrupt_id, state.pk, asked.run_id, seq, asked.action, body))
             else:
@@ -519,7 +534,8 @@ class Transaction:
 
 
 def latest_pk(connection: Connection) -> int:
-    return connection.execute(select(func.max(table_of(ThreadRow).c.pk))).scalar() or 0
+    keys = (table_of(ThreadRow).c.pk, table_of(RemnantRow).c.thread_pk)
+    return max(connection.execute(select(func.max(key))).scalar() or 0 for key in keys)
 
 
 def read_meta(connection: Connection, name: str) -> str | None:
@@ -542,6 +558,8 @@ class Erased:
     """Ids of those that had not ended."""
     runs: frozenset[str]
     """Ids of those that had not ended."""
+    long: bool = False
+    """Its log goes bit by bit."""
 
 
 def need_idle_thread(tx: Transaction, owner: str, thread_id: str) -> ThreadState:

@@ -75,6 +75,16 @@ def test_a_validation_error_names_each_field() -> None:
     assert "x: " in fault.message
 
 
+@pytest.mark.parametrize("value", [[], 7, "x", True])
+def test_what_is_no_object_is_told_in_words_of_json(value: object) -> None:
+    with pytest.raises(FaultError) as caught:
+        validate(Point, value)
+    assert caught.value.fault.message == "Input should be an object"
+    with pytest.raises(FaultError) as caught:
+        validate(Point, {"x": 1, "y": {"a": 1}})
+    assert caught.value.fault.message == "y: Input should be a list"
+
+
 def test_a_validation_error_does_not_repeat_the_input() -> None:
     with pytest.raises(FaultError) as caught:
         validate(Point, {"x": "the secret"})

@@ -140,6 +140,16 @@ async def test_bytes_go_out_untouched_with_the_headers_of_a_stream() -> None:
     assert answer.headers["babelgate-run"] == "r"
 
 
+async def test_a_stream_of_what_is_erased_before_it_is_read_ends() -> None:
+    async def erased() -> AsyncIterator[bytes]:
+        yield frame(b"1")
+        raise FaultError(FaultCode.NOT_FOUND, "Thread 1 not found")
+
+    async with client(app(erased)) as http:
+        response = await http.get("/")
+    assert (response.status_code, response.content) == (200, b"data: 1\n\n")
+
+
 @pytest.mark.parametrize("transport", ["bridge", "socket"])
 async def test_the_iterator_is_closed_when_the_reader_leaves(transport: str) -> None:
     source = Source()

@@ -1,6 +1,7 @@
 """Graphs that a restart cuts off: they go on from what they kept, and do again what they had not finished."""
 
 import asyncio
+import json
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -13,15 +14,17 @@ from langgraph.graph import START  # pyright: ignore[reportMissingTypeStubs]
 
 from canonical import Event, Scope
 from canonical.event import StepEnded
+from canonical.value import JsonObject
 from gateway.agents.langgraph.agent import front
 from gateway.fronted import Fronted
+from gateway.storage.short_form import lengthen
 from tests.gateway.graphs import Model, State, new, words
 from tests.gateway.hubs import follow, within
 from tests.pairs.a2a import JsonRpc03, JsonRpc10
 from tests.pairs.acp import Acp
 from tests.pairs.aief import Aief
 from tests.pairs.langgraph import AgentProtocol, LangGraph
-from tests.running import running
+from tests.running import Running, running
 
 SAID: Final = sorted(("A", "plan.", "A", "look.", "one", "two"))
 
@@ -120,7 +123,7 @@ def looking(go_on: asyncio.Event, begun: asyncio.Event) -> dict[str, Fronted]:
         return node
 
     made = new(State)
-    made.add_node("look", says(After(answers=[words("A look. ")], go_on=begun)))
+    made.add_node("look", says(After(answers=[words("A ", "look. ")], go_on=begun)))
     made.add_node("write", says(Held(answers=[words("one ", "two ")], go_on=go_on, begun=begun)))
     for node in ("look", "write"):
         made.add_edge(START, node)
@@ -136,15 +139,16 @@ def forget_end(database: Path, task_id: str, kind: str, words: str) -> None:
     says so, and what followed."""
     with closing(sqlite3.connect(database)) as connection, connection:
         ((thread,),) = connection.execute("SELECT thread_pk FROM task WHERE task_id = ?", (task_id,))
-        (last,) = connection.execute(
-            "SELECT max(seq) FROM event WHERE thread_pk = ? AND CAST(body AS TEXT) LIKE ?",
-            (thread, f'%"kind":"{kind}"%{"" if kind == "message_ended" else words}%'),
-        ).fetchone()
-        assert last is not None, f"there is no {kind} of {words}"
+        rows = connection.execute("SELECT seq, body FROM event WHERE thread_pk = ? ORDER BY seq", (thread,))
+        log = [(seq, lengthen(body).decode()) for seq, body in rows]
+        said = "" if kind == "message_ended" else words
+        ends = [seq for seq, body in log if body.partition(f'"kind":"{kind}"')[1] and said in body]
+        assert ends, f"there is no {kind} of {words}"
+        last = ends[-1]
         connection.execute("DELETE FROM event WHERE thread_pk = ? AND seq >= ?", (thread, last))
 
 
-@pytest.mark.parametrize("kind", ["step_ended", "message_ended", "message_started"])
+@pytest.mark.parametrize("kind", ["step_ended", "message_ended", "part_delta", "message_started"])
 async def test_what_a_node_said_is_not_lost_where_the_graph_kept_it_and_the_log_did_not(
     tmp_path: Path, kind: str
 ) -> None:
@@ -164,3 +168,22 @@ async def test_what_a_node_said_is_not_lost_where_the_graph_kept_it_and_the_log_
                 await whole.end()
             seen = await other.look(task.task_id)
             assert sorted(seen.text.split()) == sorted(("A", "look.", "one", "two")), protocol.name
+        said = await heard(gateway, task.thread_id)
+        assert sorted(text for text in said.values() if text in ("A look. ", "one two ")) == ["A look. ", "one two "]
+
+
+async def heard(gateway: Running, thread_id: str) -> dict[str, str]:
+    """The texts of a thread's event stream, by message."""
+    said: dict[str, str] = {}
+    body: JsonObject = {"channels": ["messages", "lifecycle"]}
+    async with gateway.http.stream("POST", f"/threads/{thread_id}/stream", json=body) as stream:
+        async for line in stream.aiter_lines():
+            if not line.startswith("data: "):
+                continue
+            event = json.loads(line.removeprefix("data: "))
+            data = event["params"]["data"]
+            if event["method"] == "lifecycle" and not event["params"]["namespace"] and data["event"] == "completed":
+                break
+            if data["event"] == "content-block-delta":
+                said[data["id"]] = said.get(data["id"], "") + data["delta"]["text"]
+    return said

@@ -81,8 +81,9 @@ async def _all(found: Awaitable[Listed[Any]]) -> object:
 
 
 async def _threads(hub: Hub, owner: str, thread_id: str) -> object:
-    page = await hub.reads.threads(owner, ThreadFilter(ids=(thread_id,)), limit=10)
-    return page.total, await page.threads.all()
+    where = ThreadFilter(ids=(thread_id,))
+    found = await hub.reads.threads(owner, where, limit=10)
+    return await hub.reads.count_threads(owner, where), await found.all()
 
 
 async def _tasks(hub: Hub, owner: str, thread_id: str) -> object:
@@ -122,6 +123,7 @@ CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
     "runs": lambda hub, owner, made: _all(hub.reads.runs(owner, RunFilter(thread_id=made.thread_id), limit=10)),
     "thread_view": lambda hub, owner, made: hub.reads.thread_view(owner, made.thread_id),
     "threads": lambda hub, owner, made: _threads(hub, owner, made.thread_id),
+    "count_threads": lambda hub, owner, made: hub.reads.count_threads(owner, ThreadFilter(ids=(made.thread_id,))),
     "store.get": lambda hub, owner, made: hub.store.get(owner, (made.label, "notes"), "k"),
     "store.delete": lambda hub, owner, made: hub.store.delete(owner, (made.label, "notes"), "k"),
     "store.search": lambda hub, owner, made: _all(hub.store.search(owner, ItemQuery(prefix=(made.label,)))),
@@ -136,6 +138,7 @@ CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
     "tasks": lambda hub, owner, made: _tasks(hub, owner, made.session_id),
     "chain": lambda hub, owner, made: hub.reads.chain(owner, made.task_id),
     "records": lambda hub, owner, made: hub.reads.records(owner, Scope(made.session_id)),
+    "logs": lambda hub, owner, made: hub.reads.logs(owner, [made.ended]),
     "log": lambda hub, owner, made: anext(hub.reads.log(owner, Scope(made.session_id))),
     "records of a task": lambda hub, owner, made: hub.reads.records(
         owner, Scope(made.session_id, "task", made.task_id)

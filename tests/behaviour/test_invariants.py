@@ -575,7 +575,17 @@ async def test_i18_whatever_an_agent_yields_ends_its_run_as_its_own_failure_and_
 # Owners and rest
 
 
-OTHERS = {"tasks", "threads", "create_thread", "await_thread", "agents", "agent", "introspectable_agent", "fetch"}
+OTHERS = {
+    "tasks",
+    "threads",
+    "create_thread",
+    "await_thread",
+    "agents",
+    "agent",
+    "introspectable_agent",
+    "find_schema_error",
+    "fetch",
+}
 """Methods of the hub that find nothing in their own way, or belong to nobody."""
 
 
@@ -600,6 +610,8 @@ async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -
         "thread_of": (hub.reads.thread_of(bob, "p", "a", "x"), None),
         "aliases": (hub.reads.aliases(bob, "p", [thread_id]), {}),
         "runs": (_runs(hub, bob), []),
+        "logs": (hub.reads.logs(bob, [task_id]), {}),
+        "count_threads": (hub.reads.count_threads(bob, ThreadFilter()), 0),
     }
     not_found: dict[str, Any] = {
         "submit": submit(hub, "a", follow_up=task_id, owner=bob),
@@ -637,7 +649,7 @@ async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -
     for call, nothing in found_nothing.values():
         assert await within(call) == nothing
     assert (await hub.reads.tasks(bob, TaskFilter(), limit=10)).tasks.count == 0
-    assert (await hub.reads.threads(bob, ThreadFilter(), limit=10)).threads.count == 0
+    assert (await hub.reads.threads(bob, ThreadFilter(), limit=10)).count == 0
     assert not appears.done()
     assert await hub.create_thread(bob, ThreadChange(), thread_id=thread_id)  # the id is his own, too
     assert await within(appears) is True

@@ -226,7 +226,10 @@ class Shots:
     ("posts", "rows"),
     [
         pytest.param(
-            creates, "SELECT task.task_id FROM task JOIN run USING (task_id) JOIN event USING (run_id)", id="create"
+            creates,
+            "SELECT task.task_id FROM task JOIN run USING (task_id) JOIN event "
+            "ON event.thread_pk = run.thread_pk AND event.run_id = '#' || run.first_seq",
+            id="create",
         ),
         pytest.param(answers, "SELECT task_id FROM interrupt WHERE action = 'answer'", id="answer"),
         pytest.param(cancels, "SELECT task_id FROM task WHERE state IN ('cancelling', 'cancelled')", id="cancel"),

@@ -17,10 +17,11 @@ from sqlalchemy import Connection, select
 
 from canonical import FaultCode, FaultError, Record, Run, RunStatus, Scope, TaskState
 from canonical.state import ENDED, TERMINAL, WAITING
-from canonical.stored import decode_snapshot
 from gateway.hub import Hub
+from gateway.storage.short_form import decode_row
 from gateway.storage.tables import InterruptRow, RunRow, TaskRow
 from gateway.storage.transaction import table_of
+from tests.examples import examples
 from tests.gateway.hubs import OWNER, Activation, House, Scripted, answer, fronted, submit, whole, within
 from tests.gateway.invariant import check_database
 
@@ -363,7 +364,7 @@ def _rows(
 ) -> tuple[dict[str, TaskState], dict[str, tuple[RunStatus, bool]], dict[str, list[str]]]:
     """Tasks with their states, runs with what became of them, and the open questions of each task."""
     tasks = {row.task_id: TaskState(row.state) for row in connection.execute(select(_TASK.c.task_id, _TASK.c.state))}
-    runs = [decode_snapshot(Run, body) for (body,) in connection.execute(select(_RUN.c.body))]
+    runs = [decode_row(Run, body) for (body,) in connection.execute(select(_RUN.c.body))]
     asked: dict[str, list[str]] = {}
     unanswered = select(_ASKED.c.task_id, _ASKED.c.interrupt_id).where(_ASKED.c.action.is_(None))
     for task_id, interrupt_id in connection.execute(unanswered.order_by(_ASKED.c.seq)):
@@ -373,7 +374,7 @@ def _rows(
 
 TestHub = HubMachine.TestCase
 TestHub.settings = settings(
-    max_examples=10,
+    examples(10),
     stateful_step_count=30,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

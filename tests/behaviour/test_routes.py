@@ -74,6 +74,7 @@ QUERIES: Final[Mapping[str, Sequence[str]]] = {
     "GET /assistants/{assistant_id}/graph": ("xray",),
     "GET /assistants/{assistant_id}/subgraphs": ("recurse",),
     "GET /ok": ("check_db",),
+    "GET /v1/chat/completions": ("limit", "after", "order", "model", "metadata[a]"),
 }
 STREAMS: Final = (
     Route("GET", f"{RUN}/stream"),

@@ -39,7 +39,8 @@ class Log:
         seq = len(self.records) + 1
         record = Record(seq, seq * 10, task or run, run, attempt if run else 0, event)
         self.records.append(record)
-        return self.history.apply(record)
+        made = self.history.apply(record)
+        return None if made is None else self.history.get(made)
 
     def ask(self, run: str, text: str, *, data: Any = None, task: str | None = None, **created: Any) -> Any:
         """A run begins."""

@@ -158,6 +158,9 @@ def test_closings_of_the_agents_own_are_repeated_and_dropped():
         (InterruptRaised(interrupt_id="i", message=Message(message_id="m")), InterruptRaised(), True),
         (InterruptRaised(message=Message(message_id="m")), InterruptRaised(message=Message(message_id="n")), False),
         (InterruptRaised(value=1), InterruptRaised(value=2), False),
+        (InterruptRaised(value=1), InterruptRaised(value=True), False),
+        (Custom(value={"a": [0]}), Custom(value={"a": [False]}), False),
+        (Custom(value=1.0), Custom(value=1), True),
     ],
 )
 def test_events_are_the_same_but_for_what_the_hub_fills(said: Event, again: Event, same: bool):

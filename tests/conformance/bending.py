@@ -21,6 +21,8 @@ def protocol_of(path: str, headers: Mapping[str, str]) -> str:
         return f"a2a-{headers.get('a2a-version', '0.3')}"
     if "/ap/v1/" in path:
         return "aief"
+    if path.startswith("/v1/"):
+        return "openai-chat"
     first = path.split("/")[1]
     return first if first in ("acp", "agent-protocol") else "langgraph"
 
@@ -97,8 +99,9 @@ class _Proxy:
         async for line in response.aiter_lines():
             if line:
                 name, _, value = line.partition(": ")
-                bent = self.bend(protocol, path, json.loads(value)) if name == "data" else None
-                event.append(line if name != "data" else "" if bent is DROPPED else f"data: {json.dumps(bent)}")
+                is_json = name == "data" and value != "[DONE]"
+                bent = self.bend(protocol, path, json.loads(value)) if is_json else None
+                event.append(line if not is_json else "" if bent is DROPPED else f"data: {json.dumps(bent)}")
                 continue
             if all(event):
                 yield ("\n".join(event) + "\n\n").encode()

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import httpx
 
+from canonical.event import RunStarted
 from tests.crash.check import Checks
 from tests.crash.load import Load, heard
 from tests.crash.world import World
@@ -112,11 +113,10 @@ class Campaign:
         for total, more in ((self.acknowledged, world.acknowledged), (self.endings, checks.endings)):
             for name, number in more.items():
                 total[name] = total.get(name, 0) + number
-        starts = "SELECT json_extract(CAST(body AS TEXT), '$.goes_on'), count(*) FROM event"
-        found = f"{starts} WHERE CAST(body AS TEXT) LIKE '%\"run_started\"%' AND attempt > 1 GROUP BY 1"
-        for goes_on, number in stage.rows(found):
-            name = "went on" if goes_on else "started over"
-            self.attempts[name] = self.attempts.get(name, 0) + number
+        for record in stage.records("SELECT pk FROM thread"):
+            if isinstance(record.event, RunStarted) and record.event.attempt > 1:
+                name = "went on" if record.event.goes_on else "started over"
+                self.attempts[name] = self.attempts.get(name, 0) + 1
 
     async def _one(self, stage: Stage, load: Load, checks: Checks) -> None:
         kind = self.random.choice(_MOMENTS)

@@ -1,11 +1,11 @@
 """What must be true after a gateway was killed and started again."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, Final
 
+from canonical.event import RunCreated
 from tests.crash.agents import expected, file_of
 from tests.crash.load import ASKING, CALLERS, REPEATABLE, STATEFUL
 from tests.crash.world import Known, Run, World
@@ -23,7 +23,7 @@ _TOGETHER: Final = 6
 _TASKS: Final = """
     SELECT task_id, task.agent, min(run.removed) FROM task JOIN run USING (owner, task_id)
     JOIN thread ON thread.pk = task.thread_pk
-    WHERE coalesce(json_extract(CAST(thread.body AS TEXT), '$.ephemeral'), 0) = 0
+    WHERE NOT thread.ephemeral
     GROUP BY task_id ORDER BY task.created_at
 """
 """But for those of threads that do not stay."""
@@ -111,7 +111,7 @@ class Checks:
                 else:
                     async with run.caller.come_back(run.feed) as back:
                         await back.end()
-                    run.feed.frames += back.frames
+                    run.feed.extend(back)
         except TimeoutError:
             return task_id, agent
         return None
@@ -208,9 +208,11 @@ class Checks:
 
 def _text_of(stage: Stage, task_id: str) -> str:
     """What the agent was told, as the log has it."""
-    records = stage.rows(f"SELECT CAST(body AS TEXT) FROM event WHERE task_id = '{task_id}' ORDER BY seq LIMIT 3")
-    created = next(event for (body,) in records if (event := json.loads(body))["kind"] == "run_created")
-    return str(created["messages"][0]["parts"][0]["text"])
+    records = stage.records(f"SELECT thread_pk FROM task WHERE task_id = '{task_id}'")
+    created = next(
+        record.event for record in records if record.task_id == task_id and isinstance(record.event, RunCreated)
+    )
+    return created.messages[0].text
 
 
 async def _side_by_side(rows: list[Any], look: Any) -> AsyncIterator[Any]:

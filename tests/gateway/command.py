@@ -6,11 +6,15 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, Queue
+
+from tests.gateway.forking import Forked, fork
 
 BOUND = 60
 """Seconds within which whatever a test waits for must come."""
@@ -39,6 +43,8 @@ def babelgate(
     **variables: str,
 ) -> "subprocess.CompletedProcess[str]":
     """Run it to its end."""
+    if _may_fork(program, variables):
+        return _run_fork(folder, arguments, stdin, bound, variables)
     return subprocess.run(
         [*program, *arguments],
         cwd=folder,
@@ -51,10 +57,33 @@ def babelgate(
     )
 
 
+def _may_fork(program: Sequence[str], variables: Mapping[str, str]) -> bool:
+    """What the interpreter itself looks at when it starts is for one that starts."""
+    return program is PROGRAM and not any(name.startswith("PYTHON") for name in variables)
+
+
+def _run_fork(
+    folder: Path, arguments: Sequence[str], stdin: str, bound: float, variables: Mapping[str, str]
+) -> "subprocess.CompletedProcess[str]":
+    with tempfile.TemporaryFile() as given:
+        given.write(stdin.encode())
+        given.seek(0)
+        process = fork(arguments, folder, _environment(variables), given.fileno())
+    assert process.stdout is not None and process.stderr is not None
+    with process.stdout as stdout, process.stderr as stderr, ThreadPoolExecutor(2) as pool:
+        texts = [pool.submit(stream.read) for stream in (stdout, stderr)]
+        try:
+            code = process.wait(bound)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+        return subprocess.CompletedProcess(arguments, code, *(text.result(bound) for text in texts))
+
+
 class Served:
     """A gateway that runs. What it prints is read all the time, so that it is never held up."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
+    def __init__(self, process: "subprocess.Popen[str] | Forked") -> None:
         self.process = process
         self.lines: list[str] = []
         """Of stdout, as far as they were waited for."""
@@ -128,14 +157,20 @@ def served(
     folder: Path, *arguments: str, program: Sequence[str] = PROGRAM, command: str = "serve", **variables: str
 ) -> Generator[Served]:
     """`babelgate serve`, or another command that serves, on a free port, ready to be called."""
-    process = subprocess.Popen(
-        [*program, command, "--port", "0", *arguments],
-        cwd=folder,
-        env=_environment(variables),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    asked = (command, "--port", "0", *arguments)
+    process: subprocess.Popen[str] | Forked
+    if _may_fork(program, variables):
+        with Path(os.devnull).open() as nothing:
+            process = fork(asked, folder, _environment(variables), nothing.fileno())
+    else:
+        process = subprocess.Popen(
+            [*program, *asked],
+            cwd=folder,
+            env=_environment(variables),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     running = Served(process)
     try:
         running.ready()

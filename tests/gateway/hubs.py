@@ -47,7 +47,7 @@ from gateway.fronted import Fronted
 from gateway.hub import Hub
 from gateway.outbound import Fetcher
 from gateway.runs.webhooks import WriterFactory
-from gateway.settings.model import Limits, Timeout
+from gateway.settings.model import Limits, Retention, Timeout
 from gateway.storage.blobs import Blobs
 from gateway.storage.transaction import Transaction
 from tests.empty import make_database
@@ -218,6 +218,7 @@ class House:
         self,
         *agents: Fronted,
         limits: Limits | None = None,
+        retention: Retention | None = None,
         clock: Clock | None = None,
         writers: Mapping[str, WriterFactory] | None = None,
         webhook_protocols: Mapping[str, str] | None = None,
@@ -234,6 +235,7 @@ class House:
             fetcher=Fetcher(["127.0.0.0/8"]),
             writers=writers or {},
             webhook_protocols=webhook_protocols or {},
+            retention=retention or Retention(),
             clock=clock,
         )
         self._hubs.append(hub)

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import httpx
 
+from adapters.openai.codec.call_id import encode_call_id
 from canonical.value import JsonObject
 from tests import loopback
 from tests.gateway.heard import Heard, hearing
@@ -100,6 +101,10 @@ class Made:
     later_thread: str
     later: str
     """A run there that has not begun yet."""
+    completion_id: str
+    """In OpenAI's API: a stored one, which asks."""
+    call_id: str
+    """Of its question."""
     config_id: str = "p1"
     offered: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """Of each protocol of another package: what stands for the parameters of its routes."""
@@ -116,6 +121,8 @@ class Made:
                 "assistant_id": "ask",
                 "namespace": "a",
             }
+        if protocol == "openai":
+            return {"model": "ask", "completion_id": self.completion_id}
         if protocol in self.offered:
             return dict(self.offered[protocol])
         return {
@@ -148,6 +155,8 @@ def unknown() -> Made:
     offered = {name: _unknown_slots(name) for name in knowledge()}
     changed = {"resource_id": f"{uuid4()}.0", "blob": sha256(uuid4().bytes).hexdigest()}
     named = {"context_id": f"context-{uuid4()}", "label": f"label-{uuid4()}"}
+    call_id = encode_call_id(str(uuid4()), str(uuid4()))
+    named |= {"completion_id": f"chatcmpl-{uuid4()}", "call_id": call_id}
     return Made(**{**ids, **changed, **named}, offered=offered)
 
 
@@ -194,6 +203,7 @@ async def make(client: httpx.AsyncClient) -> Made:
         context_id=context_id,
         **await make_steps(client),
         **await make_thread(client),
+        **await make_completion(client),
         offered={name: await each.make(client) for name, each in knowledge().items()},
     )
 
@@ -227,6 +237,16 @@ async def make_thread(client: httpx.AsyncClient) -> dict[str, str]:
     }
 
 
+def chat(agent: str, *messages: JsonObject, **fields: Any) -> JsonObject:
+    return {"model": agent, "messages": list(messages), **fields}
+
+
+async def make_completion(client: httpx.AsyncClient) -> dict[str, str]:
+    body = chat("ask", {"role": "user", "content": "a completion of alice"}, store=True, metadata={"of": "alice"})
+    made = (await client.post("/v1/chat/completions", json=body)).json()
+    return {"completion_id": made["id"], "call_id": made["choices"][0]["message"]["tool_calls"][0]["id"]}
+
+
 async def look(client: httpx.AsyncClient, made: Made) -> str:
     """Everything that can be seen of these things."""
     looks = [
@@ -247,6 +267,7 @@ async def look(client: httpx.AsyncClient, made: Made) -> str:
         f"/threads/{made.thread_id}/runs/{made.asked}/join",
         f"/threads/{made.later_thread}/runs/{made.later}",
         f"/store/items?key=k&namespace={made.label}.notes&refresh_ttl=false",
+        f"/v1/chat/completions/{made.completion_id}",
     ]
     for name, each in knowledge().items():
         looks += each.look(made.offered[name])

@@ -10,6 +10,7 @@ from tests.gateway.owning import (
     STEPS,
     Made,
     acp_run,
+    chat,
     message,
 )
 from tests.gateway.route import AGENT_SLOT, FREE_SLOT, ROUTES, Route
@@ -209,6 +210,15 @@ def _of_langgraph() -> Iterator[Position]:
     yield Position("a task of the other origin", lambda made: ("GET", f"/agent/echo{STEPS}/{made.steps}/steps", {}))
 
 
+def _result(made: Made) -> Request:
+    result = {"role": "tool", "tool_call_id": made.call_id, "content": "Bob"}
+    return "POST", "/v1/chat/completions", {"json": chat("ask", result)}
+
+
+def _after(made: Made) -> Request:
+    return "GET", f"/v1/chat/completions?after={made.completion_id}", {}
+
+
 POSITIONS: Final = (
     *_by_path(),
     *_by_method(),
@@ -221,6 +231,8 @@ POSITIONS: Final = (
     Position("contextId of a list of 0.3", _list_0_3),
     Position("contextId of ListTasks", _list_rpc),
     *_of_langgraph(),
+    Position("tool_call_id of a result", _result),
+    Position("the completion before a page", _after),
     Position("history of a session", _import("{url}")),
     # The gateway calls itself there, and it has no key.
     Position("history of a session, by another name of the host", _import("{localhost}"), alike=True),

@@ -12,7 +12,7 @@ from gateway.http.app import create_app
 from gateway.settings.model import Settings
 from tests.gateway.knowledge import prefixed
 
-Protocol = Literal["acp", "a2a", "aief", "langchain", "own"] | str
+Protocol = Literal["acp", "a2a", "aief", "langchain", "openai", "own"] | str
 """Or the name of one that another package offers."""
 Words = (
     Literal[
@@ -25,15 +25,17 @@ Words = (
         "langgraph-command",
         "agent-protocol",
         "agent-protocol-command",
+        "openai",
         "own",
     ]
     | str
 )
 """Whose error body: ACP's, A2A's in JSON-RPC, in REST 1.0 and in REST 0.3, AIEF's, LangGraph's, the Agent Protocol's,
-that of a command in either of these, or the gateway's own; or, by its name, those of a protocol of another package."""
+that of a command in either of these, OpenAI's, or the gateway's own; or, by its name, those
+of a protocol of another package."""
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
-AGENT_SLOT: Final = frozenset({"agent", "name", "agent_id", "assistant_id"})
+AGENT_SLOT: Final = frozenset({"agent", "name", "agent_id", "assistant_id", "model"})
 """Parameters that hold the name of an agent, or its id."""
 FREE_SLOT: Final = frozenset({"namespace"})
 """Parameters that every value is right for: there are no subgraphs, in whatever namespace."""
@@ -90,8 +92,8 @@ def _bare(path: str) -> str:
 
 
 def protocol_of(path: str) -> Protocol:
-    """By the layout of paths that the protocols' documents give: ACP has a prefix here, AIEF has one of its own, and
-    LangGraph is at the root."""
+    """By the layout of paths that the protocols' documents give: ACP has a prefix here, AIEF and OpenAI have ones of
+    their own, and LangGraph is at the root."""
     path = _bare(path)
     if re.match(r"/acp(/|$)", path):
         return "acp"
@@ -101,6 +103,8 @@ def protocol_of(path: str) -> Protocol:
         return "aief"
     if re.match(r"/(agent-protocol|agents|assistants|info|ok|runs|store|threads)(/|$)", path):
         return "langchain"
+    if re.match(r"/v1(/|$)", path):
+        return "openai"
     return prefixed(path) or "own"
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import httpx
 
+from canonical import Record
 from tests.gateway.hubs import within
 from tests.gateway.stage import Moment, Puppet, Puppets, Stage
 from tests.pairs.a2a import JsonRpc10
@@ -18,10 +19,6 @@ from tests.pairs.langgraph import AgentProtocol, LangGraph
 
 RESTARTED: Final = "The gateway stopped while the agent was at work, and the agent can neither be asked for the rest"
 """What the gateway says of a run that a kill has ended."""
-
-
-TASK: Final = 3
-"""The place of the task's id in a row of the log."""
 
 
 def nothing() -> None:
@@ -213,10 +210,13 @@ class Scene:
         assert [await part.events() for part in self.acknowledged] == shown
         assert self._of_acknowledged() == before
 
-    def _of_acknowledged(self) -> list[tuple[Any, ...]]:
+    def _of_acknowledged(self) -> list[Record]:
         """Their records. Those of others, whose acknowledgement was lost, may be at work for a while longer."""
         mine = {part.task_id for part in self.acknowledged}
-        return [row for row in self.stage.log() if row[TASK] in mine]
+        records = self.stage.records("SELECT pk FROM thread ORDER BY pk")
+        found = [record for record in records if record.task_id in mine]
+        assert {record.task_id for record in found} == mine
+        return found
 
 
 class Company(Scene):

@@ -64,6 +64,10 @@ _LANGCHAIN: Final = {
     429: {"queue_full"},
 }
 """By status, what the Agent Protocol's errors have as `code`; its document names no codes."""
+_OPENAI: Final = {
+    **dict.fromkeys((400, 401, 403, 404, 405, 409, 410, 413), frozenset({"invalid_request_error"})),
+    429: frozenset({"rate_limit_error"}),
+}
 _COMMAND: Final = {
     "invalid_argument",
     "unknown_command",
@@ -290,6 +294,17 @@ def _run_error(response: httpx.Response) -> None:
     _message(error["message"])
 
 
+def _openai(response: httpx.Response) -> None:
+    """The official client reads `error`, and raises by the status (openai-python 3.52.0, types/shared/error_object.py,
+    `_client.py`)."""
+    error = _keys(_keys(_json(response), {"error"})["error"], {"message", "type", "param", "code"})
+    assert error["type"] in _OPENAI[response.status_code], (response.status_code, error)
+    _message(error["message"])
+    assert all(error[name] is None or isinstance(error[name], str) for name in ("param", "code")), error
+    retried = response.status_code in (429, 503)
+    assert (response.headers.get("x-should-retry") == "false") != retried, "it repeats any 409, 429 and 5xx otherwise"
+
+
 def _own(response: httpx.Response) -> None:
     error = _keys(_keys(_json(response), {"error"})["error"], {"code", "message"})
     assert re.fullmatch(r"[a-z_]+", error["code"])
@@ -306,6 +321,7 @@ _CHECKS: Final[Mapping[Words, Callable[[httpx.Response], None]]] = {
     "langgraph-command": _langgraph_command,
     "agent-protocol": _agent_protocol,
     "agent-protocol-command": _agent_protocol_command,
+    "openai": _openai,
     "own": _own,
     **{name: each.check_error for name, each in knowledge().items()},
 }

@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import unquote
 
 import httpx
@@ -20,6 +20,14 @@ from tests.gateway.route import Route, protocol_of, words_of
 from tests.gateway.shape import check_error, error_of, is_endless
 from tests.gateway.valid import PUSH, V1, VALID, command, rpc
 from tests.running import Running, running
+
+
+class Reached(Protocol):
+    """A gateway, wherever it runs."""
+
+    @property
+    def http(self) -> httpx.AsyncClient: ...
+
 
 Case = tuple[str, Callable[[], Awaitable[httpx.Response]]]
 
@@ -37,7 +45,7 @@ async def besieged(folder: Path) -> AsyncGenerator[Running]:
 # Things
 
 
-async def there(gateway: Running, path: str) -> Mapping[str, str]:
+async def there(gateway: Reached, path: str) -> Mapping[str, str]:
     """Ids of new things of the protocol whose path it is: most of them a question that waits for its answer."""
     if (known := knowledge_of(path)) is not None:
         return await known.make(gateway.http)
@@ -46,6 +54,8 @@ async def there(gateway: Running, path: str) -> Mapping[str, str]:
             return await _aief(gateway.http)
         case "langchain":
             return await _langchain(gateway.http)
+        case "openai":
+            return await _openai(gateway.http)
         case _:
             return await _waiting(gateway.http)
 
@@ -95,6 +105,14 @@ async def _langchain(http: httpx.AsyncClient) -> Mapping[str, str]:
         "assistant_id": assistant["assistant_id"],
         "namespace": "a",
     }
+
+
+async def _openai(http: httpx.AsyncClient) -> Mapping[str, str]:
+    """A stored completion that asks something."""
+    body = {"model": "ask", "messages": [{"role": "user", "content": "hi"}], "store": True}
+    made = await http.post("/v1/chat/completions", json=body)
+    assert made.status_code == 200, made.text
+    return {"model": "ask", "completion_id": made.json()["id"]}
 
 
 def spared(route: Route, slots: Mapping[str, str]) -> Mapping[str, str]:
@@ -163,6 +181,10 @@ async def works(gateway: Running, path: str) -> None:
         case "langchain":
             waited = await http.post("/runs/wait", json={"assistant_id": "echo", "input": words})
             assert waited.json()["messages"][-1]["content"] == words
+        case "openai":
+            body = {"model": "echo", "messages": [{"role": "user", "content": words}]}
+            completed = await http.post("/v1/chat/completions", json=body)
+            assert completed.json()["choices"][0]["message"]["content"] == words
         case _:
             pass
 

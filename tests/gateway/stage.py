@@ -16,7 +16,9 @@ from typing import Any, Final, TypeVar
 import httpx
 from sqlalchemy import Connection
 
+from canonical.event import Record
 from gateway.storage.database import open_engine
+from gateway.storage.journal import read_page
 from tests import loopback
 from tests.gateway.command import ROOT
 from tests.gateway.hubs import within
@@ -273,9 +275,19 @@ class Stage:
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         return self.query(lambda connection: [tuple(row) for row in connection.exec_driver_sql(statement)])
 
-    def log(self) -> list[tuple[Any, ...]]:
-        """The whole event table."""
-        return self.rows("SELECT * FROM event ORDER BY thread_pk, seq")
+    def records(self, statement: str) -> list[Record]:
+        """Of the threads whose keys the statement gives, all of them."""
+
+        def read(connection: Connection) -> list[Record]:
+            found: list[Record] = []
+            for (pk,) in connection.exec_driver_sql(statement).all():
+                after = 0
+                while page := read_page(connection, pk, after, 512):
+                    found += page
+                    after = page[-1].seq
+            return found
+
+        return self.query(read)
 
     def complaints(self) -> str:
         """What went to stderr of all gateways so far."""

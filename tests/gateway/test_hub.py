@@ -321,6 +321,23 @@ async def test_a_full_disk_refuses_what_does_not_fit_and_everything_goes_on_when
     await ends(hub, await submit(hub, "echo", LARGE))
 
 
+async def test_a_gateway_on_a_disk_without_room_is_not_ready(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anybody's words do not fit."""
+    hub = await hubs.start(fronted("echo", Echo()))
+    assert await hub.ready() is None
+    monkeypatch.setattr("gateway.hub.ROOM", 2**62)
+    assert "bytes left" in (await hub.ready() or "")
+
+
+async def test_a_gateway_whose_database_cannot_be_written_to_is_not_ready(hubs: House) -> None:
+    """Before anybody has tried."""
+    hub = await hubs.start(fronted("echo", Echo()))
+    await hub.journal.write(lambda tx: tx.connection.exec_driver_sql("PRAGMA query_only=ON"))
+    assert hub.journal.failure is None
+    assert "readonly" in (await hub.ready() or "")
+    assert hub.journal.failure is not None
+
+
 async def test_a_run_whose_words_cannot_be_stored_ends_failed_when_there_is_room_and_its_log_is_whole(
     hubs: House,
 ) -> None:

@@ -206,6 +206,39 @@ LANGCHAIN: Final[Mapping[str, Json]] = {
 }
 """At the root, and again below `/agent-protocol`."""
 
+CHAT: Final[JsonObject] = {
+    "model": "echo",
+    "messages": [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": "hi", "name": "x"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "1"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "hello"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=", "detail": "low"}},
+                {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}},
+                {"type": "file", "file": {"filename": "a.txt", "file_data": "data:text/plain;base64,aGk="}},
+            ],
+        },
+    ],
+    "stream": False,
+    "stream_options": {"include_usage": True},
+    "n": 1,
+    "store": False,
+    "metadata": {"a": "1"},
+    "response_format": {"type": "text"},
+    "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+    "tool_choice": "auto",
+    "temperature": 1,
+    "max_completion_tokens": 100,
+}
+
 _OFFERED: Final = {route: body for each in knowledge().values() for route, body in each.valid.items()}
 
 VALID: Final[Mapping[str, Json]] = {
@@ -249,6 +282,7 @@ VALID: Final[Mapping[str, Json]] = {
     },
     "POST /assistants/count": {"metadata": {"created_by": "system"}, "graph_id": "echo", "name": "echo"},
     "POST /assistants/{assistant_id}/versions": {"metadata": {"created_by": "system"}, "limit": 5, "offset": 0},
+    "POST /v1/chat/completions": CHAT,
     **_OFFERED,
 }
 """A request that each route with a body takes. JSON-RPC has a table of its own."""
@@ -267,7 +301,7 @@ _NEEDED: Final = (
 LENIENT: Final = frozenset(
     name
     for name in VALID.keys() - _OFFERED
-    if not name.startswith(("POST /acp/", "POST /a2a/")) and not name.endswith(_NEEDED)
+    if not name.startswith(("POST /acp/", "POST /a2a/", "POST /v1/")) and not name.endswith(_NEEDED)
 )
 """Routes of which every member may be left out."""
 

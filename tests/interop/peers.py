@@ -35,6 +35,7 @@ IMPORTS: Final = {
     "graphserve": "import graphserve, uvicorn",
     "langgraph": "import langgraph_api, langgraph_cli.cli, langgraph_runtime_inmem",
     "langgraph-sdk": "import langgraph_sdk",
+    "openai": "import openai, httpx2",
     "mcp": "import mcp.server.mcpserver, uvicorn",
 }
 """Each peer and what it must be able to import: a set of pins that installs may still not start."""

@@ -2,19 +2,31 @@
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Final
 
 import pytest
 import pytest_asyncio
 
-from tests.limits.hostile import AGENTS
 from tests.limits.strain import MB, Strained, strained
+
+AGENTS: Final = {
+    "numbers": "more than 200000 values",
+    "objects": "more than 200000 values",
+    "levels": "nested deeper than 64 levels",
+    "many_levels": "nested deeper than 64 levels",
+    "text": "larger than the limit of 8388608 bytes",
+    "texts": "larger than the limit of 8388608 bytes",
+    "pieces": "piece by piece, that is larger than the limit of 8388608 bytes",
+}
+"""Of `hostile`, and what is said of each. Only the gateway imports that: it takes seconds and 600 MB."""
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
-    agents = {name: {"python": f"tests.limits.hostile:{name}"} for name in (*AGENTS, "words", "events")}
+    agents = {name: {"python": f"tests.limits.hostile:{name}"} for name in AGENTS}
+    agents |= {name: {"python": f"tests.limits.loud:{name}"} for name in ("words", "events")}
     echo = {"echo": {"python": "gateway.demo:echo"}}
     async with strained(
         tmp_path_factory.mktemp("gateway"), agents=agents | echo, limits={"output": "512MB"}
@@ -35,7 +47,7 @@ async def test_an_agent_that_says_too_much_fails_and_holds_nobody_up(gateway: St
 @pytest.mark.asyncio(loop_scope="function")
 async def test_an_agent_that_says_too_much_in_all_fails_and_holds_nobody_up(tmp_path: Path) -> None:
     """280 MB, of which 64 are taken. Each text is there several times while it is checked, stored and folded."""
-    agents = {"much": {"python": "tests.limits.hostile:much"}, "echo": {"python": "gateway.demo:echo"}}
+    agents = {"much": {"python": "tests.limits.loud:much"}, "echo": {"python": "gateway.demo:echo"}}
     async with strained(tmp_path, agents=agents) as gateway, gateway.watched() as strain:
         asked = {"assistant_id": "much", "input": {"message": "hi"}}
         told = (await gateway.http.post("/runs/wait", json=asked)).json()

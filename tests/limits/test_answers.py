@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
@@ -28,8 +29,8 @@ SAID: Final = 25 * 7 * MB
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Strained]:
-    agents = {"echo": {"python": "gateway.demo:echo"}, "messages": {"python": "tests.limits.hostile:messages"}}
-    limits = {"output": "256MB"}
+    agents = {"echo": {"python": "gateway.demo:echo"}, "messages": {"python": "tests.limits.loud:messages"}}
+    limits = {"output": "256MB", "thread": "512MB"}
     async with strained(tmp_path_factory.mktemp("gateway"), agents=agents, limits=limits) as running:
         yield running
 
@@ -187,3 +188,40 @@ async def test_streams_of_threads_that_do_not_exist_hold_nobody_up(gateway: Stra
             writer.close()
     strain.check()
     waiting.check()
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_an_answer_of_aief_with_as_much_as_a_run_may_say_takes_no_more_memory_than_it_should(
+    tmp_path: Path,
+) -> None:
+    agents = {"fluent": {"python": "tests.limits.loud:fluent"}, "echo": {"python": "gateway.demo:echo"}}
+    async with strained(tmp_path, agents=agents) as gateway:
+        made = await gateway.http.post("/agent/fluent/ap/v1/agent/tasks", json={"input": "hi"})
+        path = f"/agent/fluent/ap/v1/agent/tasks/{made.json()['task_id']}/steps"
+        size = 0
+        async with gateway.watched() as strain, gateway.http.stream("POST", path, json={}) as answer:
+            async for chunk in answer.aiter_raw():
+                size += len(chunk)
+        assert size > 63 * MB
+        strain.check()
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_a_thread_that_is_too_large_to_be_shown_takes_no_more_memory_than_it_should(tmp_path: Path) -> None:
+    async with strained(tmp_path, agents={"echo": {"python": "gateway.demo:echo"}}) as gateway:
+        thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
+        statuses: list[int] = []
+        while 413 not in statuses and len(statuses) < 2 * MANY:
+            values = {"values": {f"text {len(statuses)}": TEXT}}
+            statuses.append((await gateway.http.post(f"/threads/{thread_id}/state", json=values)).status_code)
+        assert statuses == [200] * (128 // 7 + 1) + [413], "what is too large grows no further"
+        for path in ("state", "history"):
+            async with gateway.watched() as strain:
+                answer = await gateway.http.get(f"/threads/{thread_id}/{path}")
+            assert answer.status_code == 413
+            assert "limits.thread" in answer.text
+            strain.check()
+        # What looks at one run goes on.
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}], "contextId": thread_id}
+        said = await gateway.http.post("/a2a/echo/message:send", json={"message": message}, headers=V1)
+        assert said.json()["task"]["artifacts"][0]["parts"][0]["text"] == "hi"

@@ -85,7 +85,7 @@ async def test_a_task_with_the_most_webhooks_it_may_have_holds_nobody_up(tmp_pat
 async def test_a_webhook_of_a_large_task_holds_nobody_up(tmp_path: Path, receiver: Receiver) -> None:
     """In 0.3, which posts the whole task after every event."""
     receiver.held.set()
-    agents = {"asking": {"python": "tests.limits.hostile:asking"}, "echo": {"python": "gateway.demo:echo"}}
+    agents = {"asking": {"python": "tests.limits.loud:asking"}, "echo": {"python": "gateway.demo:echo"}}
     async with strained(tmp_path, agents=agents, limits={"output": "256MB"}) as gateway:
         task = (await call(gateway, "asking", "SendMessage", said("hi")))["result"]["task"]
         config: JsonObject = {"taskId": task["id"], "pushNotificationConfig": {"url": receiver.url}}
@@ -97,6 +97,44 @@ async def test_a_webhook_of_a_large_task_holds_nobody_up(tmp_path: Path, receive
             await receiver.receives(3)
         assert receiver.size > 80 * MB
         strain.check(memory=2 * MOST_MEMORY)
+
+
+def pushed(url: str) -> dict[str, tuple[str, JsonObject, dict[str, str]]]:
+    """Path, body and headers of a request that starts the agent `fluent`, and has it pushed."""
+    run: JsonObject = {"assistant_id": "fluent", "input": {"message": "hi"}, "webhook": url}
+    push: JsonObject = {"taskPushNotificationConfig": {"url": url}, "returnImmediately": True}
+    old: JsonObject = {"pushNotificationConfig": {"url": url}, "blocking": False}
+    message: JsonObject = {
+        "kind": "message",
+        "messageId": "m",
+        "role": "user",
+        "parts": [{"kind": "text", "text": "hi"}],
+    }
+    call: JsonObject = {"jsonrpc": "2.0", "id": 1}
+    return {
+        "langgraph": ("/runs", run, {}),
+        "a2a-1.0": ("/a2a/fluent/message:send", {**said("hi"), "configuration": push}, V1),
+        "a2a-0.3": (
+            "/a2a/fluent",
+            {**call, "method": "message/send", "params": {"message": message, "configuration": old}},
+            {},
+        ),
+    }
+
+
+@pytest.mark.parametrize("protocol", ["langgraph", "a2a-1.0", "a2a-0.3"])
+async def test_a_webhook_of_as_much_as_a_run_may_say_takes_no_more_memory_than_it_should(
+    tmp_path: Path, receiver: Receiver, protocol: str
+) -> None:
+    receiver.held.set()
+    path, body, headers = pushed(receiver.url)[protocol]
+    agents = {"fluent": {"python": "tests.limits.loud:fluent"}, "echo": {"python": "gateway.demo:echo"}}
+    async with strained(tmp_path, agents=agents) as gateway:
+        async with gateway.watched() as strain:
+            assert (await gateway.http.post(path, json=body, headers=headers)).status_code == 200
+            await receiver.receives({"langgraph": 1, "a2a-1.0": 12, "a2a-0.3": 12}[protocol])
+        assert receiver.size > (7 if protocol == "a2a-1.0" else 60) * MB
+        strain.check()
 
 
 async def test_so_many_posts_of_one_owner_are_under_way_and_no_more(tmp_path: Path, receiver: Receiver) -> None:

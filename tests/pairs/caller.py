@@ -68,6 +68,8 @@ class Seen:
 
 _THREADS: Final[dict[str, str]] = {}
 """By task: the thread of each that any caller has been told of."""
+_RUNS: Final[dict[str, list[str]]] = {}
+"""By task: its runs of which any caller has been told, in their order."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,24 @@ class Ids:
     def of(cls, headers: Mapping[str, str]) -> "Ids":
         found = cls(headers["babelgate-thread"], headers["babelgate-task"], headers.get("babelgate-run"))
         _THREADS[found.task] = found.thread
+        runs = _RUNS.setdefault(found.task, [])
+        if found.run is not None and found.run not in runs:
+            runs.append(found.run)
         return found
 
     @staticmethod
     def thread_of(task_id: str) -> str:
         """Of a task that some caller has been told of: a protocol that has no tasks finds it there."""
         return _THREADS[task_id]
+
+    @staticmethod
+    def runs_of(task_id: str) -> list[str]:
+        """The same, for a protocol that knows nothing but runs."""
+        return _RUNS[task_id]
+
+    @staticmethod
+    def task_of(run_id: str) -> str:
+        return next(task for task, runs in _RUNS.items() if run_id in runs)
 
 
 @dataclass(frozen=True)
@@ -180,6 +194,10 @@ class Feed:
         self.view.read(frame)
         return frame
 
+    def extend(self, back: "Feed") -> None:
+        """By what was missed: who comes back once more misses only what came after that."""
+        self.frames += back.frames
+
     async def until(self, told: Callable[[Seen], bool]) -> Seen:
         while not told(self.seen):
             assert await self.next(), f"the stream ended before that, at {self.seen}"
@@ -210,6 +228,10 @@ class Caller(ABC):
 
     shows_state: ClassVar[bool] = False
     """Whether what it is shown of a task that is over is the agent's own state, if the agent has one."""
+
+    shows_end: ClassVar[bool] = True
+    """Whether who looks at a question again is shown that its task was cancelled since: what an answer said once may be
+    what it says for ever."""
 
     def __init__(self, http: httpx.AsyncClient, agent: str) -> None:
         self.http = http
@@ -255,6 +277,10 @@ class Caller(ABC):
     async def change(self, members: Mapping[str, Any]) -> None:
         """Members of the state of the conversation."""
         raise NotImplementedError(self.carries[Feature.STATE].how)
+
+    def shown(self, question: Question) -> Question:
+        """How a question looks in this protocol."""
+        return question
 
     @property
     def carries(self) -> Mapping[Feature, Carry]:

@@ -27,6 +27,7 @@ from tests.pairs.cast import Cast
 from tests.pairs.graph import graphs
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.pairs.model import CALL, MODELS, serve_models
+from tests.pairs.openai import Chat
 from tests.running import Running, running
 
 OWNER: Final = "default"
@@ -34,12 +35,12 @@ QUESTION: Final = Question("What is your name?")
 
 CALLERS: Final[tuple[type[Caller], ...]] = (
     *(Acp, JsonRpc03, JsonRpc10, Rest03, Rest10),
-    *(Aief, LangGraph, AgentProtocol),
+    *(Aief, LangGraph, AgentProtocol, Chat),
     *(caller for each in knowledge().values() for caller in each.callers),
 )
 
 
-ONE_EACH: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc10, Aief, LangGraph)
+ONE_EACH: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc10, Aief, LangGraph, Chat)
 """Enough for official servers, which differ from the scripted ones in nothing that a caller's dialect could show."""
 
 

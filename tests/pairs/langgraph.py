@@ -69,6 +69,12 @@ class _Told:
                 case _:
                     self.file(block)
 
+    def join(self, other: Self) -> None:
+        self.text += other.text
+        self.data += other.data
+        self.files |= other.files
+        self.thoughts |= other.thoughts
+
     def file(self, block: Wire) -> None:
         name = block["extras"]["filename"]
         self.files[name] = self.files.get(name, b"") + b64decode(block["base64"])
@@ -136,6 +142,9 @@ class _View(View):
                 if chunk[key] not in speakers:
                     self.progress.append(chunk["content"])
                     return
+                if chunk["id"] in self.taken_back:  # it goes on: whoever adds up by ids has what was said before
+                    self.chunks[chunk["id"]] = before = self.taken_back.pop(chunk["id"])
+                    self.told.join(before)
                 self.told.add(chunk)
                 self.chunks.setdefault(chunk["id"], _Told()).add(chunk)
             case "values":
@@ -211,6 +220,11 @@ class _Feed(Feed):
         url = f"{self._caller.runs_url(run['thread_id'])}/{run['run_id']}/stream"
         params = {"stream_mode": list(self._caller.modes)}
         return await self.open(method="GET", url=url, params=params, headers={"Last-Event-ID": after})
+
+    def extend(self, back: Feed) -> None:
+        super().extend(back)
+        assert isinstance(back, _Feed)
+        self.ids, self.last = back.ids, back.last
 
     def _take(self, raw: bytes) -> Frame:
         frame = super()._take(raw)

@@ -18,6 +18,7 @@ from tests.pairs.caller import Caller, Data, Feed, Frame, Question, Said, Seen
 from tests.pairs.cast import APPROVAL
 from tests.pairs.house import CALLERS, OWNER, House, needs
 from tests.pairs.langgraph import AgentProtocol, LangGraph
+from tests.pairs.openai import Chat
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -29,6 +30,7 @@ SIDES: Final[Mapping[str, Sequence[type[Caller]]]] = {
     "a2a": (JsonRpc03, JsonRpc10),
     "aief": (Aief,),
     "langchain": (LangGraph, AgentProtocol),
+    "openai": (Chat,),
 }
 """Each protocol in all that it is spoken in, which take turns."""
 
@@ -157,7 +159,7 @@ async def test_a_question_of_one_protocol_is_answered_in_another(house: House, c
     assert asked == Seen("input_required", questions=(Question("What is your name?"),))
     assert await other.answer(asked, "Ada") == Seen("completed", text="Hello, Ada.")
     assert await caller.look(run.task_id) == Seen("completed", text="Hello, Ada.")
-    for asking in run.feeds:
+    for asking in run.feeds if caller.carries[Feature.REATTACH].level != "dropped" else ():
         async with caller.come_back(asking) as rest:
             assert await rest.end() == Seen("completed", text="Hello, Ada.")
 
@@ -195,7 +197,8 @@ async def test_a_question_of_one_protocol_is_given_up_in_another(house: House, c
     needs(house, other, Feature.CANCEL)
     asked = await caller.told("go")
     await other.give_up(await other.look(asked.task_id))
-    assert await caller.look(asked.task_id) == await other.look(asked.task_id) == Seen("cancelled")
+    assert await other.look(asked.task_id) == Seen("cancelled")
+    assert await caller.look(asked.task_id) == (Seen("cancelled") if caller.shows_end else asked)
     assert (await house.front.hub.reads.task(OWNER, asked.task_id)).state is TaskState.CANCELLED
 
 

@@ -38,6 +38,8 @@ from .call import REPLAY_HEADER, Answer, Call, Stream, context_of, find_task
 from .follow import TaskStream, fold_task, tells_of_a_task, wait_for_stop
 from .push import make_webhook
 
+_PAGE: Final = 16
+"""Tasks of a list whose logs are read at once."""
 _AT_WORK: Final = frozenset({TaskState.SUBMITTED, TaskState.WORKING, TaskState.CANCELLING})
 
 # Sending
@@ -284,14 +286,31 @@ async def _encode_tasks(
     call: Call, dialect: Dialect, ask: Listing, tasks: Listed[Task]
 ) -> AsyncGenerator[bytes | LargeJson]:
     async with aclosing(aiter(tasks)) as found:
-        async for task in found:
-            try:
-                writer = await fold_task(call.hub, call.owner, task, await context_of(call, task))
-            except FaultError as error:
-                if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
-                    raise
-                continue
-            yield encode(dialect.encode_task(writer.snapshot(), ask.history_length, artifacts=ask.artifacts))
+        while some := [task async for task in _take(found, _PAGE)]:
+            logs = await call.hub.reads.logs(call.owner, [task.task_id for task in some], inline=True)
+            names = await call.hub.reads.aliases(call.owner, PROTOCOL, [task.thread_id for task in some])
+            for task in some:
+                context_id = names.get(task.thread_id, task.thread_id)
+                writer = EventWriter(task, context_id)
+                try:
+                    if task.task_id in logs:
+                        for record in logs[task.task_id]:
+                            writer.write(record)
+                    else:
+                        writer = await fold_task(call.hub, call.owner, task, context_id)
+                except FaultError as error:
+                    if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
+                        raise
+                    continue
+                yield encode(dialect.encode_task(writer.snapshot(), ask.history_length, artifacts=ask.artifacts))
+
+
+async def _take(tasks: AsyncGenerator[Task], most: int) -> AsyncGenerator[Task]:
+    for _ in range(most):
+        task = await anext(tasks, None)
+        if task is None:
+            return
+        yield task
 
 
 async def subscribe(call: Call, dialect: Dialect, params: JsonObject) -> Stream:

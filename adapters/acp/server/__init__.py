@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from litestar import Request, Response, Router, get, post
+from litestar import Request, Response, get, post
+from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
 from adapters._json import DEFAULT_VALUES, parse, read_json, validate
@@ -55,27 +56,22 @@ _FETCHES = 4
 """At once."""
 
 
-def routes(hub: Hub) -> Sequence[Router]:
+def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     server = Server(hub)
     return [
-        Router(
-            "/acp",
-            route_handlers=[
-                get("/ping")(server.ping),
-                get("/agents")(server.list_agents),
-                get("/agents/{name:str}")(server.get_agent),
-                post("/runs", status_code=200)(server.create_run),
-                get("/runs/{run_id:str}")(server.get_run),
-                post("/runs/{run_id:str}", status_code=200)(server.resume_run),
-                # 202: a cancel is taken, and done later (paths./runs/{run_id}/cancel).
-                post("/runs/{run_id:str}/cancel", status_code=202)(server.cancel_run),
-                get("/runs/{run_id:str}/events")(server.list_events),
-                # The OpenAPI has `/session`, the SDK and every client `/sessions`.
-                get(["/session/{session_id:str}", "/sessions/{session_id:str}"])(server.get_session),
-                # Not in the OpenAPI: SDK 1.0.3 and its documentation.
-                get("/resources/{resource_id:str}")(server.get_resource),
-            ],
-        )
+        get("/acp/ping")(server.ping),
+        get("/acp/agents")(server.list_agents),
+        get("/acp/agents/{name:str}")(server.get_agent),
+        post("/acp/runs", status_code=200)(server.create_run),
+        get("/acp/runs/{run_id:str}")(server.get_run),
+        post("/acp/runs/{run_id:str}", status_code=200)(server.resume_run),
+        # 202: a cancel is taken, and done later (paths./runs/{run_id}/cancel).
+        post("/acp/runs/{run_id:str}/cancel", status_code=202)(server.cancel_run),
+        get("/acp/runs/{run_id:str}/events")(server.list_events),
+        # The OpenAPI has `/session`, the SDK and every client `/sessions`.
+        get(["/acp/session/{session_id:str}", "/acp/sessions/{session_id:str}"])(server.get_session),
+        # Not in the OpenAPI: SDK 1.0.3 and its documentation.
+        get("/acp/resources/{resource_id:str}")(server.get_resource),
     ]
 
 

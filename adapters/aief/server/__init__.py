@@ -9,7 +9,8 @@ from typing import Any, Final
 from uuid import UUID
 from weakref import WeakValueDictionary
 
-from litestar import Request, Response, Router, get, post
+from litestar import Request, Response, get, post
+from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
 from adapters._aside import aside
@@ -61,28 +62,23 @@ _PAGE_MOST: Final = 1000
 _UNREAD: Final = Loss(feature=Feature.STEP.value, how="the agent was at work already and did not get this input")
 
 
-def routes(hub: Hub) -> Sequence[Router]:
+def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     server = Server(hub)
-    tasks = "/v1/agent/tasks"
+    tasks = "/ap/v1/agent/tasks"
     return [
-        Router(
-            "/ap",
-            route_handlers=[
-                # Of the unreleased v2 (branch v2 of the specification's repository, 2024-02-27).
-                get("/versions")(server.get_versions),
-                get("/v2/agent/info")(server.get_info),
-                get(tasks)(server.list_tasks),
-                # 200 for everything: OpenAPI v1 has no 201 and no 204.
-                post(tasks, status_code=200)(server.create_task),
-                get(f"{tasks}/{{task_id:str}}")(server.get_task),
-                get(f"{tasks}/{{task_id:str}}/steps")(server.list_steps),
-                post(f"{tasks}/{{task_id:str}}/steps", status_code=200)(server.execute_step),
-                get(f"{tasks}/{{task_id:str}}/steps/{{step_id:str}}")(server.get_step),
-                get(f"{tasks}/{{task_id:str}}/artifacts")(server.list_artifacts),
-                post(f"{tasks}/{{task_id:str}}/artifacts", status_code=200)(server.upload_artifact),
-                get(f"{tasks}/{{task_id:str}}/artifacts/{{artifact_id:str}}")(server.download_artifact),
-            ],
-        )
+        # Of the unreleased v2 (branch v2 of the specification's repository, 2024-02-27).
+        get("/ap/versions")(server.get_versions),
+        get("/ap/v2/agent/info")(server.get_info),
+        get(tasks)(server.list_tasks),
+        # 200 for everything: OpenAPI v1 has no 201 and no 204.
+        post(tasks, status_code=200)(server.create_task),
+        get(f"{tasks}/{{task_id:str}}")(server.get_task),
+        get(f"{tasks}/{{task_id:str}}/steps")(server.list_steps),
+        post(f"{tasks}/{{task_id:str}}/steps", status_code=200)(server.execute_step),
+        get(f"{tasks}/{{task_id:str}}/steps/{{step_id:str}}")(server.get_step),
+        get(f"{tasks}/{{task_id:str}}/artifacts")(server.list_artifacts),
+        post(f"{tasks}/{{task_id:str}}/artifacts", status_code=200)(server.upload_artifact),
+        get(f"{tasks}/{{task_id:str}}/artifacts/{{artifact_id:str}}")(server.download_artifact),
     ]
 
 
@@ -157,8 +153,9 @@ class Server:
         where = ThreadFilter(agent=agent, protocol="aief")
         # The newest first: clients read one page, and are after the tasks that they have just made.
         found = await self._hub.reads.threads(who.owner, where, limit=size, offset=(page - 1) * size)
-        shell = w.TaskListResponse(tasks=[], pagination=page_of(found.total, page, size))
-        return await list_response(w.dump(shell), self._tasks(who, agent, found.threads), name="tasks")
+        total = await self._hub.reads.count_threads(who.owner, where)
+        shell = w.TaskListResponse(tasks=[], pagination=page_of(total, page, size))
+        return await list_response(w.dump(shell), self._tasks(who, agent, found), name="tasks")
 
     async def _tasks(self, who: Caller, agent: str, threads: Listed[ThreadView]) -> AsyncGenerator[bytes | LargeJson]:
         async with aclosing(aiter(threads)) as found:
@@ -306,22 +303,20 @@ class Server:
         return (await self._hub.answer(who.owner, answers)).run_id
 
     async def _wait_for_step(self, who: Caller, view: TaskView, run_id: str, number: int) -> TaskView:
-        """The task when a step of it is over; before that only if the gateway stops."""
+        """The task when a step of it is over; before that only if the gateway stops. What is said meanwhile is not
+        kept: the task is read when all of it is there."""
+        progress = view.progress(run_id)
         async with aclosing(self._hub.reads.follow(who.owner, Scope(view.thread_id), view.seq)) as batches:
-            while not view.over(run_id, number):
+            while not progress.over(number):
                 try:
                     batch = await anext(batches)
                 except StopAsyncIteration:
                     break
                 for record in batch:
-                    view.apply(record)
-        try:
-            # Again from the log: what became of the task stands there beside the end of the run.
-            return await self._view(who, view.thread_id, view.agent)
-        except FaultError as error:
-            if error.fault.code is FaultCode.NOT_FOUND:  # deleted meanwhile
-                raise
-            return view
+                    if record.run_id == run_id:
+                        progress.apply(record.event)
+                batch = ()
+        return await self._view(who, view.thread_id, view.agent)
 
     # Artifacts
 

@@ -9,6 +9,7 @@ from adapters.aief.errors import encode_error
 from canonical import (
     AnnotationPart,
     DataPart,
+    Event,
     Feature,
     FilePart,
     Interrupt,
@@ -132,16 +133,41 @@ def _add(told: _By[list[str]], message_id: str, text: str) -> None:
         told.append((message_id, [text]))
 
 
+@dataclass(slots=True)
+class Progress:
+    """How far a run has come, and nothing of what it said: all that is to be known while somebody waits for a step."""
+
+    steps: int = 1
+    """That were begun. What comes before the first mark belongs to the first."""
+    marked: bool = False
+    ended: bool = False
+
+    def apply(self, event: Event) -> None:
+        match event:
+            case RunStarted() if event.voids(None):
+                self.steps, self.marked = 1, False
+            case StepStarted() if not event.ns:
+                self.steps += self.marked
+                self.marked = True
+            case RunEnded():
+                self.ended = True
+            case _:
+                pass
+
+    def over(self, number: int) -> bool:
+        """Whether the step of this number has come to its end."""
+        return self.ended or number < self.steps - 1
+
+
 class RunSteps:
     def __init__(self, created: RunCreated, at: int) -> None:
         self.created = created
         self.segments = [Segment(at)]
-        self.ended = False
+        self.progress = Progress()
         self.questions: tuple[Interrupt, ...] = ()
         """Those that were open when it paused."""
         self.losses: dict[Loss, None] = {}
-        self._marked = False
-        self._progress: set[str] = set()
+        self._asides: set[str] = set()
         """Messages that are no part of the answer."""
         self._growing: dict[tuple[str, int], Part] = {}
         self._tools: dict[str, JsonObject] = {}
@@ -150,6 +176,7 @@ class RunSteps:
 
     def apply(self, record: Record) -> None:
         event = record.event
+        self.progress.apply(event)
         match event:
             case RunStarted() if event.starts_over:
                 self._start_over(event)
@@ -173,22 +200,16 @@ class RunSteps:
                 self._artifact_added(event)
             case Custom():
                 self._lose(Feature.CUSTOM)
-            case RunEnded():
-                self.ended = True
             case _:
                 pass
 
     def _start_over(self, start: RunStarted) -> None:
         if start.voids(None):
             del self.segments[1:]
-            self.segments[0].name, self._marked = None, False
+            self.segments[0].name = None
             self._tools.clear()
         for segment in self.segments:
             segment.take_back(start)
-
-    def over(self, number: int) -> bool:
-        """Whether the step of this number has come to its end."""
-        return self.ended or number < len(self.segments) - 1
 
     def _lose(self, feature: Feature) -> None:
         self.losses[Loss(feature=feature.value, how=CARRIES[feature].how)] = None
@@ -196,10 +217,9 @@ class RunSteps:
     def _step_started(self, event: StepStarted, at: int) -> None:
         if event.ns:  # a step inside of a step
             self._lose(Feature.STEP)
-        elif self._marked:
+        elif self.progress.steps > len(self.segments):
             self.segments.append(Segment(at, event.name))
-        else:  # what came before the first mark belongs to the first step
-            self._marked = True
+        else:
             self.segments[0].name = event.name
 
     def _artifact_added(self, event: ArtifactAdded) -> None:
@@ -214,7 +234,7 @@ class RunSteps:
 
     def _message_started(self, event: MessageStarted) -> None:
         if event.phase == "progress":
-            self._progress.add(event.message_id or "")
+            self._asides.add(event.message_id or "")
         if event.metadata:
             self._lose(Feature.METADATA)
 
@@ -244,7 +264,7 @@ class RunSteps:
         segment = self.segments[-1]
         match part:
             case TextPart() | RefusalPart():
-                if message_id in self._progress:
+                if message_id in self._asides:
                     segment.remark(message_id, text)
                 else:
                     segment.say(message_id, text)

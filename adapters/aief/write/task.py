@@ -6,14 +6,14 @@ the runs before it ended, and so does its id.
 
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from uuid import UUID, uuid5
 
 from adapters.aief.codec import artifact_id, encode_artifact, encode_time, input_of, json_text
 from adapters.aief.errors import encode_error
 from adapters.aief.wire import types as w
-from adapters.aief.write.steps import RunSteps
+from adapters.aief.write.steps import Progress, RunSteps
 from canonical import Artifact, Fault, FaultCode, FilePart, Fold, Interrupt, Record, Run, RunStatus, Task, TaskState
 from canonical.event import ArtifactAdded, PartAdded, RunCreated, RunEnded, RunStarted
 from canonical.thread import Loss, Thread, next_run_id
@@ -77,7 +77,7 @@ class TaskView:
     def copy(self) -> "TaskView":
         made = TaskView(self.thread_id, self.agent)
         made.fold = self.fold.copy()
-        made._works = {run_id: work if work.ended else deepcopy(work) for run_id, work in self._works.items()}
+        made._works = {run_id: work if work.progress.ended else deepcopy(work) for run_id, work in self._works.items()}
         made._runs = {task_id: list(run_ids) for task_id, run_ids in self._runs.items()}
         made._artifacts, made._files = dict(self._artifacts), dict(self._files)
         return made
@@ -219,7 +219,11 @@ class TaskView:
 
     def over(self, run_id: str, number: int) -> bool:
         """Whether a step has come to its end."""
-        return run_id in self._works and self._works[run_id].over(number)
+        return run_id in self._works and self._works[run_id].progress.over(number)
+
+    def progress(self, run_id: str) -> Progress:
+        """Of a run, to go on with."""
+        return replace(self._works[run_id].progress) if run_id in self._works else Progress()
 
     def unfinished_step(self) -> tuple[str, int] | None:
         """The step that is at work for a POST, if one is: a gateway that was started again finds it like this."""
@@ -299,7 +303,7 @@ class TaskView:
         made.status = "running"
         made.artifacts = [encode_artifact(self._artifacts[run_id, each]) for each in segment.artifacts]
         made.additional_output = self._about(run)
-        if work.over(number):
+        if work.progress.over(number):
             # created, running, completed (OpenAPI v1, Step.status): a run that failed has completed steps, too.
             made.status = "completed"
             made.output = segment.output

@@ -78,6 +78,7 @@ class Run(UpstreamRun):
         return None
 
     async def stages(self) -> AsyncGenerator[Stage]:
+        """Raises what the server refused the run with."""
         if self._is_attached:
             await self._prepare_to_join()
             yield self._read(None)

@@ -184,12 +184,19 @@ class MessageDecoder:
         return [started, *parts, MessageEnded(message_id=told.message_id, finish=finish, usage=usage)]
 
     def rest(self, wire: JsonObject) -> list[Event]:
-        """A message as it is by now, of which some was told: what is new of its text, and its end."""
+        """A message as it is by now, of which some was told: what is new of its text, its tool calls if none was told,
+        and its end."""
         said = self._open[_text(wire.get("id"))]
-        before, now = "".join(said.text), text_of(_decode_message(wire).parts)
+        parts = _decode_message(wire).parts
+        before, now = "".join(said.text), text_of(parts)
         more = now[len(before) :] if now.startswith(before) else ""
         said.usage = add_usage({}, wire.get("usage_metadata")) or said.usage
-        return [*(self._grow(said, "text", more) if more else ()), *self._end(said)]
+        events = self._grow(said, "text", more) if more else []
+        for call in [part for part in parts if isinstance(part, ToolCallPart)] if not said.calls else ():
+            events += self._settle(said)
+            said.calls[len(said.calls)] = said.parts
+            events.append(self._add(said, call))
+        return [*events, *self._end(said)]
 
     def so_far(self, wire: JsonObject, ns: Place) -> list[Event]:
         """A message that is not at its end yet, all of it each time (`messages/partial`)."""

@@ -135,6 +135,8 @@ class EventReader:
         self._stopped_early = False
         self._next: tuple[str, ...] = ()
         self._head = ""
+        self._recalled: JsonObject | None = None
+        """The newest state that a reader before this one had told."""
 
     @property
     def asks(self) -> bool:
@@ -426,8 +428,10 @@ class EventReader:
         events: list[Event] = [*self.close()]
         if not self.asks:
             events += self._answer()
-        if self._dialect == "langgraph" and not self._states and not self._head and isinstance(self._values, dict):
-            # A server that tells of no checkpoints has a state all the same.
+        is_untold = not self._head or (self._recalled is not None and self._recalled != self._values)
+        if self._dialect == "langgraph" and not self._states and is_untold and isinstance(self._values, dict):
+            # A server that tells of no checkpoints has a state all the same; and of a run that ended while nobody
+            # followed it nothing but its end can be had.
             next_ = tuple(dict.fromkeys(asked.node for asked in self._asked.values() if asked.node))
             events.append(StateSaved(values=self._values, next=next_))
         events += self.questions()
@@ -531,6 +535,7 @@ class EventReader:
                     self._tools.discard(event.call_id or "")
                 case StateSaved():
                     self._known.add((event.ns, event.checkpoint_id or ""))
+                    self._recalled = event.values if not event.ns else self._recalled
                     self._head = event.checkpoint_id or "" if not event.ns else self._head
                 case _:
                     pass

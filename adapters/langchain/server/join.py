@@ -7,6 +7,7 @@ from litestar import Response, get
 from litestar.types import ControllerRouterHandler
 
 from adapters._server.caller import caller
+from adapters._server.disconnect import DisconnectNotifier, canceller
 from adapters._server.fanout import FanoutCache
 from adapters._server.listed import Pieces
 from adapters._sse import frame
@@ -15,7 +16,7 @@ from adapters.langchain.server.answers import answer, ids, run_paths
 from adapters.langchain.server.dialect import both, dialect_of
 from adapters.langchain.server.lookup import find_path_run, thread_not_found
 from adapters.langchain.server.parameters import AnyRequest, flag, owner_of, path_id, words
-from adapters.langchain.server.stream import DisconnectNotifier, EventId, RunStream, canceller, stream_response
+from adapters.langchain.server.stream import EventId, RunStream, stream_response
 from adapters.langchain.server.wait import error_body, keep_alive, outcome, result
 from canonical import FaultCode, FaultError, Hub, Run
 from canonical.value import JsonObject

@@ -14,6 +14,7 @@ from litestar.types import ControllerRouterHandler
 from pydantic import TypeAdapter
 
 from adapters._json import read_json, validate
+from adapters._server.disconnect import DisconnectNotifier, canceller
 from adapters._server.encoding import LargeJson, encode
 from adapters._server.fanout import FanoutCache
 from adapters._server.listed import Pieces, list_response
@@ -33,7 +34,7 @@ from adapters.langchain.server.parameters import (
     uuid,
     words,
 )
-from adapters.langchain.server.stream import DisconnectNotifier, RunStream, canceller, stream_response
+from adapters.langchain.server.stream import RunStream, stream_response
 from adapters.langchain.server.wait import keep_alive, result
 from adapters.langchain.wire.requests import MAX_PAGE, RunCreate, RunSearch
 from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus

@@ -1,13 +1,11 @@
 """Run streams, resumable by Last-Event-ID: what the records of a run become, from any point on. Every frame has an id,
 so every stream can be resumed."""
 
-import asyncio
-import logging
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from adapters._aside import Turns
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
@@ -15,18 +13,13 @@ from adapters._sse import EventStream, LargeFrame, event_stream, pieces_of
 from adapters.langchain.codec.stream_modes import View
 from adapters.langchain.server.lookup import read_history
 from adapters.langchain.write.run_frames import EventWriter
-from canonical import FaultError, Hub, Record, Scope
-
-log = logging.getLogger("babelgate.langchain")
+from canonical import Hub, Record, Scope
 
 HEARTBEAT: Final = 5.0
 """Seconds."""
 
 EventId = tuple[int, int]
 """(seq, n) of a frame."""
-
-_detached: Final[set["asyncio.Future[Any]"]] = set()
-"""Cancels that nobody waits for: the loop itself would forget them."""
 
 
 class _EncodedFrames(EncodedRecord, frozen=True):
@@ -131,57 +124,6 @@ def _later(told: EncodedRecord, seq: int, after: EventId) -> Sequence[bytes | La
         return ()
     assert isinstance(told, _EncodedFrames)
     return [frame for number, frame in zip(told.numbers, told.frames, strict=True) if number > after[1]]
-
-
-class DisconnectNotifier:
-    """Frames, or pieces of a body, whose reader may leave before their end, which is then told."""
-
-    def __init__(self, pieces: AsyncGenerator[bytes], left: Callable[[], None]) -> None:
-        self._pieces = pieces
-        self._left = left
-        self._over = False
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            return await anext(self._pieces)
-        except StopAsyncIteration:
-            self._over = True
-            raise
-
-    async def aclose(self) -> None:
-        left, self._over = not self._over, True
-        try:
-            await self._pieces.aclose()
-        finally:
-            if left:
-                self._left()
-
-
-def canceller(hub: Hub, owner: str, run_id: str, cancels: bool) -> Callable[[], None]:
-    """What is done when the reader of a run leaves. Nobody is there to wait for the cancel, and nothing that happens to
-    the request any more may lose it."""
-
-    def cancel_run() -> None:
-        if cancels:
-            _detach(_cancel(hub, owner, run_id))
-
-    return cancel_run
-
-
-async def _cancel(hub: Hub, owner: str, run_id: str) -> None:
-    try:
-        await hub.cancel_run(owner, run_id)
-    except FaultError as error:  # it had ended, most often: the reader left with the last frame
-        log.debug("run %s was not cancelled: %s", run_id, error)
-
-
-def _detach(work: Coroutine[Any, Any, None]) -> None:
-    task = asyncio.ensure_future(work)
-    _detached.add(task)
-    task.add_done_callback(_detached.discard)
 
 
 def stream_response(frames: AsyncIterator[bytes], headers: dict[str, str]) -> EventStream:

@@ -29,8 +29,8 @@ from adapters.langchain.wire.requests import (
     Ttl,
 )
 from canonical import FaultCode, FaultError, Hub, ThreadChange, ThreadFilter, ThreadView
-from canonical.hub import ThreadPage
 from canonical.json import contains
+from canonical.listed import Listed
 from canonical.value import JsonObject
 
 _FIELDS: Final = frozenset(
@@ -200,14 +200,14 @@ class Threads:
             count, views = len(found), self._again(owner_of(request), found[: body.limit])
         else:
             page = await self._page(request, where, body, body.limit + 1, body.offset)
-            count, views = page.threads.count, aiter(page.threads)
+            count, views = page.count, aiter(page)
         shown = min(count, body.limit)
         headers = pagination(body.offset, shown, more=count > shown)
         return await list_response(b"[]", self._each(request, views, shown, select, paths), headers=headers)
 
     async def _page(
         self, request: AnyRequest, where: ThreadFilter, body: ThreadSearch, limit: int, offset: int
-    ) -> ThreadPage:
+    ) -> Listed[ThreadView]:
         descending = body.sort_order != "asc"
         return await self._hub.reads.threads(
             owner_of(request), where, limit=limit, offset=offset, order=body.order, descending=descending
@@ -220,9 +220,9 @@ class Threads:
         by one."""
         found: list[str] = []
         skip, offset = body.offset, 0
-        while (page := await self._page(request, where, body, MAX_PAGE, offset)).threads.count:
-            offset += page.threads.count
-            async for view in page.threads:
+        while (page := await self._page(request, where, body, MAX_PAGE, offset)).count:
+            offset += page.count
+            async for view in page:
                 if not await self._holds(owner_of(request), view.thread.thread_id, body.values or {}):
                     continue
                 if skip:
@@ -291,8 +291,7 @@ class Threads:
     async def count(self, request: AnyRequest) -> Response[Any]:
         body = await read_body(request, ThreadCount)
         if not body.values:
-            page = await self._hub.reads.threads(owner_of(request), _thread_filter(body), limit=1)
-            return answer(page.total)
+            return answer(await self._hub.reads.count_threads(owner_of(request), _thread_filter(body)))
         search = ThreadSearch(values=body.values)
         return answer(len(await self._find_by_values(request, _thread_filter(body), search, most=sys.maxsize)))
 

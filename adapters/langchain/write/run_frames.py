@@ -73,17 +73,20 @@ class EventWriter:
 
     def write(self, record: Record) -> list[tuple[int, bytes | LargeFrame]]:
         """The frames that the record becomes, each with its number."""
-        revision = self._history.apply(record)
+        made = self._history.apply(record)
         self._record, self._frames, self._n = record, [], 0
         event = record.event
         if isinstance(event, RunCreated) and self.view.run_id is None:
             self._asked[event.run_id] = _modes_of(event)
         if record.run_id is None:
             if isinstance(event, StateSaved) and self.view.run_id is None:
-                self._frame("state_update", "values", lambda: self._values(revision))
+                self._frame("state_update", "values", lambda: self._values(self._find_revision(made)))
         elif self.view.run_id is None or record.run_id == self.view.run_id:
-            self._write(record, revision)
+            self._write(record, self._find_revision(made))
         return self._frames
+
+    def _find_revision(self, made: str | None) -> Revision | None:
+        return None if made is None else self._history.get(made)
 
     def _write(self, record: Record, revision: Revision | None) -> None:
         event = record.event
@@ -211,9 +214,11 @@ class EventWriter:
         node = event.node or ("" if task is None else task.agent)
         stateful = task is not None and task.stateful
         self._tools.clear()
-        step = self._run.step if self._run is not None and event.void is not None else 0
+        former = self._run if event.void is not None else None
         self._run = _Run(record.run_id or "", node, event.attempt, stateful)
-        self._run.step = step
+        if former is not None:
+            self._run.step = former.step
+            self._run.open = {name: chunks for name, chunks in former.open.items() if not event.voids(name)}
         # Always the first (langgraph-api 0.16.7), whatever modes were asked for.
         self._frame(_ALWAYS, "metadata", lambda: {"run_id": record.run_id, "attempt": event.attempt})
         if stateful:  # it tells of its states and nodes itself

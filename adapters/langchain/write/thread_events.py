@@ -166,7 +166,9 @@ class ThreadEvents(EventWriter):
     # Runs
 
     def _start(self, event: RunStarted, revision: Revision | None) -> None:
-        self._said.clear()
+        self._said = {
+            name: said for name, said in self._said.items() if event.void is not None and not event.voids(name)
+        }
         self._tools_told.clear()
         self._lifecycle([((), self.places.begin(self._agent()))])
         super()._start(event, revision)

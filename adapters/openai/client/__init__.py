@@ -17,8 +17,8 @@ from adapters._client.frames import DRAIN, FrameStream, is_stream
 from adapters._sse import Frame
 from adapters.openai.agents import decode_models, upstream_name
 from adapters.openai.client.http import HttpClient
-from adapters.openai.codec import Losses, format_of
-from adapters.openai.errors import forgot, has_no_such_api, refuses
+from adapters.openai.codec.model import Losses, format_of
+from adapters.openai.errors.decode import forgot, has_no_such_api, refuses
 from adapters.openai.read.chat import ChatReader
 from adapters.openai.read.responses import ResponseReader
 from adapters.openai.request.chat import encode_chat

@@ -11,8 +11,8 @@ from adapters._client.answers import REFUSAL_LIMIT
 from adapters._client.calls import Calls, Connection
 from adapters._client.error_response import response_error
 from adapters._json import validate
-from adapters.openai import wire as w
-from adapters.openai.errors import decode_refusal, without
+from adapters.openai.errors.decode import decode_refusal, without
+from adapters.openai.wire import answers as w
 from canonical import Fault, FaultCode, FaultError
 from canonical.value import Json, JsonObject
 

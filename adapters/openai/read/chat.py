@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from adapters._json import validate
-from adapters.openai import wire as w
-from adapters.openai.codec import arguments_of, decode_usage
-from adapters.openai.errors import decode_error
+from adapters.openai.codec.model import arguments_of, decode_usage
+from adapters.openai.errors.decode import decode_error
 from adapters.openai.read.messages import Finish, MessageDecoder, decode_annotation
+from adapters.openai.wire import answers as w
 from canonical import Event, FaultCode, FaultError, Feature, ReasoningPart, RefusalPart, TextPart, ToolCallPart
 from canonical.value import Json, JsonObject
 

@@ -1,10 +1,11 @@
 """What a model says, as canonical events: one message at a time, with one part open in it, and its questions last."""
 
 from collections.abc import Hashable
-from typing import Final, Literal
+from typing import Final, Literal, cast
 
-from adapters.openai import wire as w
-from adapters.openai.codec import output_of
+from adapters.openai.codec.model import output_of
+from adapters.openai.codec.questions import ASK
+from adapters.openai.wire import answers as w
 from canonical import (
     AnnotationPart,
     Event,
@@ -159,6 +160,8 @@ def _question(call: ToolCallPart) -> InterruptRaised:
     if own.get("type") != "custom":
         parsed = output_of(call.arguments or "{}")
         arguments = call.arguments if parsed is None else parsed
+    if call.name == ASK and isinstance(arguments, dict) and isinstance(arguments.get("question"), str):
+        return _gateway_question(call, arguments)
     approval = own.get("type") == "mcp_approval_request"
     words = TextPart(text=f"{call.name}({call.arguments})")  # all that some protocols show of a question
     return InterruptRaised(
@@ -166,6 +169,17 @@ def _question(call: ToolCallPart) -> InterruptRaised:
         message=Message(parts=(words, call)),
         value={"name": call.name, "arguments": arguments, "call_id": call.call_id},
         answer_schema=_APPROVAL if approval else None,
+    )
+
+
+def _gateway_question(call: ToolCallPart, told: JsonObject) -> InterruptRaised:
+    """A question of an agent behind another Babelgate, which calls a tool to ask it (`codec.questions`)."""
+    kind, schema = told.get("kind"), told.get("schema")
+    return InterruptRaised(
+        ask=kind if kind in ("approval", "auth") else "input",
+        message=Message(parts=(TextPart(text=told["question"]), call)),
+        value=told.get("value"),
+        answer_schema=cast("JsonObject", schema) if isinstance(schema, dict) else None,
     )
 
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 from adapters._json import validate
-from adapters.openai import wire as w
-from adapters.openai.codec import arguments_of, decode_usage, output_of
-from adapters.openai.errors import decode_error
+from adapters.openai.codec.model import arguments_of, decode_usage, output_of
+from adapters.openai.errors.decode import decode_error
 from adapters.openai.read.messages import Finish, Growing, MessageDecoder, decode_annotation
+from adapters.openai.wire import answers as w
 from canonical import (
     Event,
     Fault,

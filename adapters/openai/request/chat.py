@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from adapters.openai.codec import (
+from adapters.openai.codec.model import (
     BOTH,
     Losses,
     call_kind,

@@ -42,7 +42,7 @@ from gateway.storage import checkpoints
 from gateway.storage.checkpoints import Stored
 from gateway.storage.journal import Journal
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("babelgate.agent")
 
 _MAX_WORDS: Final = 10_000
 """Characters of an exception's message that callers are told."""

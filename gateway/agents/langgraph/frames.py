@@ -13,7 +13,16 @@ from langchain_core.messages import AIMessage, BaseMessage
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.read.run_frames import EventReader
 from canonical import Event, Record
-from canonical.event import MessageEnded, MessageStarted, PartAdded, PartDelta, StateSaved, StepEnded, StepStarted
+from canonical.event import (
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    StateSaved,
+    StepEnded,
+    StepStarted,
+)
 from canonical.message import TextPart
 from canonical.value import Json, JsonObject
 from gateway.agents.langgraph.jsonable import plain, plain_object
@@ -53,6 +62,9 @@ class PendingWrites:
         return cls(frozenset(task for task, _, _ in finished), said)
 
 
+_OfMessage = MessageStarted | PartAdded | PartDelta | PartEnded | MessageEnded
+
+
 @dataclass(slots=True)
 class ResumedRun:
     """What the log tells of a run that a graph goes on with."""
@@ -62,7 +74,10 @@ class ResumedRun:
     told: set[str]
     """Ids of the checkpoints and of the messages that it holds."""
     unsaid: Sequence[AIMessage] = ()
-    """Of tasks that finished, what the log does not hold."""
+    """Of tasks that finished, what the log does not hold, or not to the end."""
+    begun: Sequence[_OfMessage] = ()
+    """What the log holds of those of which it has the beginning: they go on under their ids, since readers add up what
+    comes under one."""
 
     @classmethod
     def of(cls, records: Sequence[Record], run_id: str, checkpoint_id: str, pending: PendingWrites) -> "ResumedRun":
@@ -71,7 +86,7 @@ class ResumedRun:
         tasks: set[str] = set()
         places: dict[str, str] = {}
         told: set[str] = set()
-        texts: dict[str, list[str]] = {}
+        said: dict[str, list[_OfMessage]] = {}
         redone: set[str] = set()
         """What was said after that checkpoint."""
         saved = is_after = False
@@ -84,11 +99,11 @@ class ResumedRun:
                 case MessageStarted():
                     own = as_object(event.extra.get("langgraph"))
                     places[event.message_id or ""] = str(own.get("langgraph_checkpoint_ns", ""))
-                    texts[event.message_id or ""] = []  # of an id that was void, only what was said anew
+                    said[event.message_id or ""] = [event]  # of an id that was void, only what was said anew
                     if is_after:
                         redone.add(event.message_id or "")
-                case PartAdded(part=TextPart(text=text)) | PartDelta(text=text):
-                    texts.setdefault(event.message_id or "", []).append(text)
+                case PartAdded() | PartDelta() | PartEnded():
+                    said.setdefault(event.message_id or "", []).append(event)
                 case MessageEnded():
                     told.add(event.message_id or "")
                 case StateSaved(ns=()):
@@ -101,21 +116,40 @@ class ResumedRun:
                 case _:
                     pass
 
-        # Of a message that was said to its last word, only the end may be missing: the hub says that.
-        contents = {each.id or "": each.content for each in pending.messages}
-        whole = {name for name, text in contents.items() if name in told or "".join(texts.get(name, ())) == text}
-        told |= whole
+        unsaid = [each for each in pending.messages if each.id not in told]
+        begun = {each.id or "" for each in unsaid if _is_beginning(said.get(each.id or "", ()), each)}
 
         def is_void(name: str, place: str) -> bool:
-            if name in whole:
+            if name in begun:
                 return False
             if name in told and place.partition("|")[0].rpartition(":")[2] in pending.tasks:
                 return False
             return name not in told or name in redone or place.rpartition(":")[2] in tasks
 
         void = {name for name, place in places.items() if is_void(name, place)}
-        unsaid = [each for each in pending.messages if each.id not in told]
-        return cls(tuple(sorted(void)), told - void | {str(each.id) for each in unsaid}, unsaid)
+        return cls(
+            tuple(sorted(void)),
+            told - void | {str(each.id) for each in unsaid},
+            unsaid,
+            [event for name in begun for event in said[name]],
+        )
+
+
+def _is_beginning(said: Sequence[_OfMessage], message: AIMessage) -> bool:
+    """Whether what was said is text with which the message begins. Of a tool call nobody knows how it goes on: it is
+    kept as a value, and was said as text."""
+    text: list[str] = []
+    for event in said:
+        match event:
+            case PartAdded(part=TextPart() as part) if not text:
+                text.append(part.text)
+            case PartAdded():
+                return False
+            case PartDelta():
+                text.append(event.text)
+            case _:
+                pass
+    return bool(said) and isinstance(message.content, str) and message.content.startswith("".join(text))
 
 
 class GraphStreamReader:
@@ -135,6 +169,8 @@ class GraphStreamReader:
         self._loaded = loaded
         self._keeps_last = keeps_last
         self._resumed = resumed
+        for event in () if resumed is None else resumed.begun:
+            self.reader.speech.recall(event)
 
     def read(self, ns: Namespace, mode: str, data: Any) -> Sequence[Event]:
         match mode:

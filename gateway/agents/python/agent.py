@@ -22,7 +22,7 @@ from gateway.agents.python.signature import Signature, describe, signature_of
 from gateway.agents.python.threads import Worker, Workers
 from gateway.agents.python.yielded import YieldEncoder
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("babelgate.agent")
 
 _MAX_WORDS = 10_000
 """Characters of an exception's message that callers are told."""

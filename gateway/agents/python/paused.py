@@ -5,7 +5,7 @@ import logging
 from collections import OrderedDict
 from typing import Generic, Protocol, TypeVar
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("babelgate.agent")
 
 
 class Closable(Protocol):

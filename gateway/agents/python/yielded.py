@@ -4,6 +4,7 @@ Tokens go into one open message; what is no token is whole. Everything that is o
 question and at the end, so that the same words make the same events when they are said again.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any, TypeVar, cast, get_args
@@ -12,7 +13,21 @@ from uuid import NAMESPACE_URL, uuid5
 import msgspec
 from pydantic import BaseModel
 
-from canonical import Artifact, Ask, DataPart, Event, FaultCode, FaultError, Message, Part, Step, TextPart, ToolCall
+from canonical import (
+    Artifact,
+    Ask,
+    DataPart,
+    Event,
+    FaultCode,
+    FaultError,
+    Message,
+    Part,
+    Step,
+    TextPart,
+    ToolCall,
+    ToolCallPart,
+    UseTool,
+)
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -62,7 +77,7 @@ _RAW = (
 )
 """Events that are an agent's to say."""
 _OF_THE_GATEWAY = tuple(set(get_args(Event)) - set(_RAW))
-_QUESTIONS = (Ask, InterruptRaised)
+_QUESTIONS = (Ask, UseTool, InterruptRaised)
 _SAYABLE = (Message, Artifact, Step, ToolCall, *_PARTS, *_RAW)
 
 
@@ -166,6 +181,7 @@ class YieldEncoder:
     def __init__(self, said_in: str) -> None:
         self._said_in = said_in
         self._artifacts = 0
+        self._tools = 0
         self._message = False
         self._part = False
         self._numbered: list[int] = []
@@ -187,7 +203,7 @@ class YieldEncoder:
             return [*self.close(), MessageStarted(), whole, MessageEnded()]
         if value is None:
             return self.close()
-        if isinstance(value, (*_SAYABLE, Ask)) or _all(value, _QUESTIONS):
+        if isinstance(value, (*_SAYABLE, Ask, UseTool)) or _all(value, _QUESTIONS):
             return [*self.say(value), *self.close()]
         if _all(value, _SAYABLE):
             said = [event for item in cast("Sequence[object]", value) for event in self.say(item)]
@@ -251,6 +267,8 @@ class YieldEncoder:
                 return self._say_tool_call(item)
             case Ask():
                 return self._ask(item)
+            case UseTool():
+                return self._use_tool(item)
             case _ if isinstance(item, _RAW):
                 return self._say_raw(item)
             case _ if isinstance(item, _PARTS):
@@ -323,6 +341,19 @@ class YieldEncoder:
             message=ask.message,
             value=as_json(ask.value),
             answer_schema=None if ask.schema is None else cast("dict[str, Any]", as_json(ask.schema)),
+        )
+        return [*self.close(), _check_value(raised)]
+
+    def _use_tool(self, use: UseTool) -> list[Event]:
+        arguments = cast("dict[str, Any]", as_json(use.arguments))
+        text = json.dumps(arguments, ensure_ascii=False)
+        self._tools += 1
+        call_id = f"call_{self._tools}"  # the same when it is said again
+        call = ToolCallPart(call_id=call_id, name=use.name, arguments=text, side="caller")
+        words = TextPart(text=f"{use.name}({text})")  # all that some protocols show of a question
+        raised = InterruptRaised(
+            message=Message(parts=(words, call)),
+            value={"name": use.name, "arguments": arguments, "call_id": call_id},
         )
         return [*self.close(), _check_value(raised)]
 

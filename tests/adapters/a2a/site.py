@@ -38,6 +38,7 @@ from gateway.outbound import Fetcher
 from gateway.settings.model import Limits
 from gateway.storage.blobs import Blobs
 from tests.bridge import Bridge
+from tests.empty import make_database
 
 BOUND = 10
 """Seconds within which whatever a test waits for must come."""
@@ -193,6 +194,7 @@ async def opened(folder: Path, agents: Mapping[str, Any] | None = None, **limits
     fetcher = Fetcher(["127.0.0.0/8"])
     all_agents = {**AGENTS, "gated": gates.gated, **(agents or {})}
     registry = Registry([Fronted(*wrap(target, name)) for name, target in all_agents.items()], "echo")
+    make_database(folder / "hub.db")
     hub = Hub(
         registry=registry,
         journal_url=f"sqlite:///{folder}/hub.db",

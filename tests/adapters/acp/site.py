@@ -20,6 +20,7 @@ from gateway.hub import Hub
 from gateway.outbound import Fetcher
 from gateway.settings.model import DEMO, Settings
 from tests.bridge import client
+from tests.empty import make_database
 
 BOUND = 10
 """Seconds within which whatever a test waits for must come."""
@@ -68,8 +69,8 @@ class Site:
     async def events(self, run_id: str) -> list[Any]:
         return (await self.get(f"/runs/{run_id}/events")).json()["events"]
 
-    async def until(self, run_id: str, *statuses: str) -> Any:
-        """The run when it has come to one of these; the gateway tells, nobody asks again and again."""
+    async def until(self, run_id: str, *statuses: str, times: int = 1) -> Any:
+        """The run when it has come to one of these, for the nth time; the gateway tells, nobody asks again and again."""
         async with asyncio.timeout(BOUND):
             async with self.http.stream(
                 "GET", f"/acp/runs/{run_id}/events", headers={"Accept": "text/event-stream"}
@@ -78,7 +79,8 @@ class Site:
                 async for chunk in response.aiter_bytes():
                     for found in frames.feed(chunk):
                         event = json.loads(found.data)
-                        if event.get("run", {}).get("status") in statuses:
+                        times -= event.get("run", {}).get("status") in statuses
+                        if not times:
                             return event["run"]
         raise AssertionError(f"the run never came to {statuses}")
 
@@ -101,6 +103,7 @@ async def opened(
         await gate.wait()
         yield " second"
 
+    make_database(folder / "hub.db")
     made = Settings(database=f"sqlite:///{folder}/hub.db", **settings)
     targets = {name: getattr(demo, name) for name in DEMO} | {"gated": gated} | dict(agents or {})
     known = [Fronted(*wrap(target, name)) for name, target in targets.items()]

@@ -502,6 +502,7 @@ async def test_a_terminal_run_of_a_continuable_agent_goes_on_under_its_id(site: 
     assert kinds(events)[-1] == "run.completed"
     answer = await site.resume(run["run_id"], "Three", "async")
     assert (answer.status_code, answer.json()["status"]) == (202, "in-progress")
+    await site.until(run["run_id"], "completed", times=3)
     done = (await site.resume(run["run_id"], "Four")).json()
     assert (done["status"], done["session_id"]) == ("completed", run["session_id"])
     assert texts(done["output"]) == ["One", "Two", "Three", "Four"]

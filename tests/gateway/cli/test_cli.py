@@ -31,7 +31,7 @@ from tests.empty import make_database
 from tests.gateway.command import BOUND, PROGRAM, ROOT, Served, babelgate, bound_socket, served
 from tests.skip import missing
 
-PROTOCOLS = ("acp", "a2a", "langgraph", "aief")
+PROTOCOLS = ("acp", "a2a", "langgraph", "aief", "openai")
 AGENT = """
 async def greet(text: str):
     yield "Good day, "
@@ -119,6 +119,7 @@ def test_the_table_names_the_agents_the_database_and_a_url_of_every_protocol(dem
         ("A2A 1.0", "/a2a/echo"),
         ("A2A 0.3", "/a2a/echo"),
         ("AIEF", "/ap/v1"),
+        ("OpenAI", "/v1"),
         ("LangGraph", ""),
         ("Agent Protocol", "/agent-protocol"),
     ):

@@ -77,6 +77,11 @@ async def _hear(heard: AsyncGenerator[Output], found: list[Output]) -> Sequence[
     return asked
 
 
+def test_of_an_agent_that_fails_nothing_but_the_recording_is_told(tmp_path: Path) -> None:
+    done = babelgate(tmp_path, "record", "fail", "Out of paper", "--out", "fail.json")
+    assert done.stderr == "fail.json: 1 runs, 5 events, 0 files\n"
+
+
 @pytest.mark.parametrize("protocol", ["acp", "a2a", "aief", "langgraph"])
 @pytest.mark.parametrize(
     ("name", "text", "answers"),

@@ -20,6 +20,7 @@ from gateway.hub import Hub
 from gateway.outbound import Fetcher
 from gateway.settings.model import Settings
 from tests.bridge import Bridge
+from tests.empty import make_database
 
 KEYS: dict[str, Any] = {"keys": {"alice": "a-key", "bob": "b-key"}}
 CARD = "/a2a/echo/.well-known/agent-card.json"
@@ -35,6 +36,7 @@ async def shout(text: str) -> str:
 
 @asynccontextmanager
 async def opened(folder: Path, registry: Registry | None = None, **given: Any) -> AsyncGenerator[tuple[Any, Hub]]:
+    make_database(folder / "gateway.db")
     settings = Settings.model_validate({"database": f"sqlite:///{folder / 'gateway.db'}", **given})
     if registry is None:
         found = [Fronted(*wrap(shout, "echo")), Fronted(*wrap(shout, "other"))]

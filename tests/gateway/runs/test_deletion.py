@@ -43,6 +43,7 @@ from canonical.event import (
 )
 from gateway.hub import Hub
 from gateway.runs.deletion import empty_event
+from gateway.storage.short_form import lengthen
 from tests.gateway.hubs import (
     OWNER,
     Echo,
@@ -68,7 +69,7 @@ def everywhere(house: House) -> str:
     with sqlite3.connect(house.folder / "hub.db") as connection:
         dump = "\n".join(connection.iterdump())
         bodies = [
-            body
+            lengthen(body)
             for table in ("event", "thread", "task", "run", "interrupt", "blob_use", "webhook")
             for (body,) in connection.execute(f"SELECT body FROM {table}")
         ]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from canonical import (
@@ -56,6 +56,7 @@ from canonical.stored import decode_event
 from gateway.ids import new_id
 from gateway.runs.event_check import EventValidator, files_of
 from tests import strategies
+from tests.examples import examples
 
 LIMIT = 10_000
 
@@ -511,7 +512,7 @@ def blind() -> st.SearchStrategy[Event]:
     )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(blind(), max_size=25))
 def test_whatever_an_agent_says_its_log_is_legal(events: list[Event]) -> None:
     mine = recorder()
@@ -527,7 +528,7 @@ def test_whatever_an_agent_says_its_log_is_legal(events: list[Event]) -> None:
     legal([*said, *(event for event, _ in mine.close())])
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(strategies.agent_events())
 def test_what_is_recorded_reads_back_as_it_was_shown(events: list[Event]) -> None:
     mine = recorder(10**7)

@@ -5,16 +5,26 @@ import sys
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import inspect
+from sqlalchemy import Connection, inspect
 from sqlmodel import SQLModel
 
 from canonical import FaultCode, FaultError
 from gateway.storage import migrations
 from gateway.storage.database import HEAD, REVISIONS, LockFile, migrate, open_engine, sqlite_path
 from tests.gateway.hubs import Echo, House, fronted
+
+
+def migrate_to(revision: str, connection: Connection) -> None:
+    """As an earlier release left it."""
+    config = Config()
+    config.set_main_option("script_location", "gateway.storage:migrations")
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
 
 
 def test_only_a_file_can_hold_a_journal() -> None:
@@ -127,14 +137,43 @@ def test_a_database_with_the_indexes_of_the_first_commits_gets_those_of_today(tm
     """Revision 0001 was changed in place once."""
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     with engine.begin() as connection:
-        migrate(connection)
+        migrate_to("0003", connection)
         for name in ("alias_thread", "interrupt_thread", "run_thread", "task_open", "task_thread", "webhook_due"):
             connection.exec_driver_sql(f"DROP INDEX {name}")
         connection.exec_driver_sql("CREATE INDEX alias_thread ON alias (owner, protocol, thread_id)")
         connection.exec_driver_sql("CREATE INDEX task_thread ON task (thread_pk, state)")
         connection.exec_driver_sql("CREATE INDEX run_task ON run (owner, task_id)")
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0003'")
     with engine.begin() as connection:
         assert migrate(connection) is False
         assert compare_metadata(MigrationContext.configure(connection), SQLModel.metadata) == []
+    engine.dispose()
+
+
+def test_what_owners_have_is_counted_from_what_an_earlier_release_left(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    thread = "INSERT INTO thread VALUES (?, ?, ?, 1, 1, ?, x'', 0)"
+    task = "INSERT INTO task VALUES ('bob', ?, 1, 't1', ?, 'completed', 1, 1, 1, 1, NULL, x'')"
+
+    def tally(connection: Connection) -> dict[tuple[str, str, str], int]:
+        rows = connection.exec_driver_sql("SELECT owner, kind, agent, rows FROM tally WHERE rows").all()
+        return {(owner, kind, agent): count for owner, kind, agent, count in rows}
+
+    with engine.begin() as connection:
+        migrate_to("0004", connection)
+        for pk, owner, ephemeral in ((1, "bob", 0), (2, "bob", 1), (3, "eve", 0)):
+            connection.exec_driver_sql(thread, (pk, owner, f"t{pk}", ephemeral))
+        connection.exec_driver_sql(task, ("a", "echo"))
+        migrate(connection)
+        assert tally(connection) == {("bob", "thread", ""): 1, ("bob", "task", "echo"): 1, ("eve", "thread", ""): 1}
+        connection.exec_driver_sql(thread, (4, "bob", "t4", 0))
+        connection.exec_driver_sql(thread, (5, "bob", "t5", 1))
+        for agent in ("echo", "other"):
+            connection.exec_driver_sql(task, (f"b{agent}", agent))
+        counted = {("bob", "thread", ""): 2, ("bob", "task", "echo"): 2, ("bob", "task", "other"): 1}
+        assert tally(connection) == {**counted, ("eve", "thread", ""): 1}
+        connection.exec_driver_sql("UPDATE thread SET ephemeral = NOT ephemeral WHERE pk IN (2, 3)")
+        assert tally(connection) == {**counted, ("bob", "thread", ""): 3}
+        connection.exec_driver_sql("DELETE FROM thread")
+        connection.exec_driver_sql("DELETE FROM task")
+        assert tally(connection) == {}
     engine.dispose()

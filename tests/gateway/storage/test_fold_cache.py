@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.aief.write.task import TaskView
-from canonical import Fold, Invocation, Message, Record, Scope, StateHistory
+from canonical import FaultCode, FaultError, Fold, Invocation, Message, Record, Scope, StateHistory
 from canonical.event import RunCreated
 from gateway import demo
 from gateway.runs.invocation import Transcript
@@ -21,6 +21,7 @@ from tests.gateway.hubs import OWNER, Echo, House, ends, fronted, submit
 from tests.running import Running, running
 
 THREAD = "thread"
+LARGEST = 2**30
 
 
 def folded(fold: Fold) -> Any:
@@ -104,7 +105,7 @@ def fold() -> StateHistory:
 
 
 async def test_who_looks_again_reads_what_came_since() -> None:
-    snapshots, log = SnapshotCache(), Log()
+    snapshots, log = SnapshotCache(LARGEST), Log()
     log.grow(12)
     assert (await snapshots.get(1, "a", fold, log.page, None)).seq == 12
     assert [after for after, _ in log.read] == [0, 5, 10, 12]
@@ -114,8 +115,20 @@ async def test_who_looks_again_reads_what_came_since() -> None:
     assert [after for after, _ in log.read] == [12, 13]
 
 
+async def test_what_is_larger_than_may_be_is_refused_and_read_no_further() -> None:
+    snapshots, log = SnapshotCache(5000), Log()
+    log.grow(100)
+    assert (await snapshots.get(1, "a", fold, log.page, 3)).seq == 3
+    log.read.clear()
+    with pytest.raises(FaultError) as refused:
+        await snapshots.get(1, "a", fold, log.page, None)
+    assert refused.value.fault.code is FaultCode.TOO_LARGE
+    assert "limits.thread" in refused.value.fault.message
+    assert len(log.read) < 5
+
+
 async def test_what_was_earlier_is_made_from_the_start_and_takes_no_place() -> None:
-    snapshots, log = SnapshotCache(), Log()
+    snapshots, log = SnapshotCache(LARGEST), Log()
     log.grow(12)
     await snapshots.get(1, "a", fold, log.page, None)
     assert (await snapshots.get(1, "a", fold, log.page, 7)).seq == 7
@@ -125,7 +138,7 @@ async def test_what_was_earlier_is_made_from_the_start_and_takes_no_place() -> N
 
 
 async def test_each_caller_has_a_copy() -> None:
-    snapshots, log = SnapshotCache(), Log()
+    snapshots, log = SnapshotCache(LARGEST), Log()
     log.grow(2)
     mine = await snapshots.get(1, "a", fold, log.page, None)
     mine.apply(log.records[0])
@@ -135,7 +148,7 @@ async def test_each_caller_has_a_copy() -> None:
 
 
 async def test_a_thread_that_was_forgotten_while_it_was_read_is_not_kept() -> None:
-    snapshots, log = SnapshotCache(), Log()
+    snapshots, log = SnapshotCache(LARGEST), Log()
     log.grow(2)
 
     async def page(after: int, until: int | None) -> Sequence[Record]:
@@ -150,7 +163,7 @@ async def test_a_thread_that_was_forgotten_while_it_was_read_is_not_kept() -> No
 
 
 async def test_the_least_recently_used_go_when_there_are_too_many() -> None:
-    snapshots, log = SnapshotCache(most=35_000), Log()
+    snapshots, log = SnapshotCache(LARGEST, most=35_000), Log()
     log.grow(10)
 
     async def is_kept(pk: int) -> bool:
@@ -167,7 +180,7 @@ async def test_the_least_recently_used_go_when_there_are_too_many() -> None:
 
 
 async def test_one_that_is_too_large_is_not_kept_and_pushes_nobody_out() -> None:
-    snapshots, log, large = SnapshotCache(most=25_000), Log(), Log()
+    snapshots, log, large = SnapshotCache(LARGEST, most=25_000), Log(), Log()
     log.grow(10)
     large.grow(30)
     await snapshots.get(1, "a", fold, log.page, None)
@@ -178,7 +191,7 @@ async def test_one_that_is_too_large_is_not_kept_and_pushes_nobody_out() -> None
 
 
 async def test_many_small_ones_are_bounded_too() -> None:
-    snapshots = SnapshotCache(most=100_000)
+    snapshots = SnapshotCache(LARGEST, most=100_000)
     log = Log()
     log.grow(1)
     for pk in range(100):

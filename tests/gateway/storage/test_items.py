@@ -19,6 +19,7 @@ from gateway.storage.items import Store
 from gateway.storage.journal import Journal
 from gateway.storage.statements import table_of
 from gateway.storage.tables import ItemRow
+from tests.empty import make_database
 
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
@@ -73,6 +74,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 async def memory(tmp_path: Path, empty: bytes) -> AsyncGenerator[Memory]:
     (tmp_path / "store.db").write_bytes(empty)
     url, clock = f"sqlite:///{tmp_path / 'store.db'}", Ticking()
+    make_database(tmp_path / "store.db")
     journal = Journal(url)
     await journal.open()
     try:

@@ -1,7 +1,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters._json import validate
@@ -12,6 +12,7 @@ from adapters.a2a.wire.requests import Push, PushName
 from canonical import DataPart, FaultCode, FaultError, Feature, Message
 from tests.adapters.a2a.codec.test_v1_0 import TASK
 from tests.adapters.a2a.schema import check
+from tests.examples import examples
 from tests.strategies import json_objects, json_values, messages
 
 CODEC = Codec("https://gateway.example.com", "echo")
@@ -94,7 +95,7 @@ def test_a_task_says_what_it_is() -> None:
     assert CODEC.encode_sent(TASK, None)["kind"] == "task"
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     json_objects(),
     st.sampled_from(["message", "configuration", "pushNotificationConfig", "id", "taskId"]),

@@ -4,7 +4,7 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters._json import parse_json, validate
@@ -15,6 +15,7 @@ from adapters.a2a.wire.requests import Push
 from adapters.a2a.wire.task import Status, TaskSnapshot
 from canonical import DataPart, FaultCode, FaultError, Feature, FilePart, Message, TaskState
 from tests.adapters.a2a.schema import check
+from tests.examples import examples
 from tests.strategies import json_objects, json_values, messages, texts
 
 CODEC = Codec("https://gateway.example.com", "echo")
@@ -246,7 +247,7 @@ DECODERS = (
 )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.data())
 def test_json_of_any_kind_is_decoded_or_refused_and_nothing_else(data: st.DataObject) -> None:
     keys = st.sampled_from(

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.a2a.codec.dialect import Dialect
@@ -39,6 +39,7 @@ from canonical.event import (
 from canonical.message import AnnotationPart, ReasoningPart, text_of
 from tests.adapters.a2a.log import CONTEXT, RUN, TASK, THREAD, Log, said, streamed, task_of
 from tests.adapters.a2a.schema import Form, check
+from tests.examples import examples
 from tests.strategies import records as logs
 from tests.strategies import started_over, taken_up
 
@@ -217,7 +218,7 @@ def content(parts: Sequence[Part]) -> str:
     return text_of(list(parts)) + repr(other)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(taken_up())
 def test_a_run_that_was_taken_up_is_streamed_as_if_nothing_had_cut_it(made: tuple[list[Record], list[Record]]) -> None:
     (writer, updates), (as_if, others) = map(written, made)
@@ -274,7 +275,7 @@ def test_of_a_run_that_names_what_is_void_all_else_stands() -> None:
     assert [message.text for message in writer.snapshot().history] == ["Hello", "one", "three"]
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(started_over())
 def test_of_a_run_that_was_started_over_the_last_attempt_holds(made: tuple[list[Record], list[Record]]) -> None:
     (writer, updates), (as_if, _) = map(written, made)
@@ -295,7 +296,7 @@ def test_of_a_run_that_was_started_over_the_last_attempt_holds(made: tuple[list[
     assert streamed == {name: artifact.text for name, artifact in said.items()} | dict.fromkeys(stays, "")
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(logs(), st.data())
 def test_a_fetched_task_is_the_fold_of_any_stream_that_led_to_it(records: list[Record], data: st.DataObject) -> None:
     writer = EventWriter(task_of(records), CONTEXT)
@@ -311,7 +312,7 @@ def test_a_fetched_task_is_the_fold_of_any_stream_that_led_to_it(records: list[R
     assert states[-1] == last.status
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(logs(), st.sampled_from(DIALECTS))
 def test_every_stream_of_every_dialect_is_what_the_published_types_ask_for(
     records: list[Record], dialect: type[Dialect]
@@ -325,7 +326,7 @@ def test_every_stream_of_every_dialect_is_what_the_published_types_ask_for(
     check("sent", form, codec.encode_sent(writer.snapshot(), 1))
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(logs(), st.sampled_from(DIALECTS))
 def test_the_same_records_give_the_same_stream(records: list[Record], dialect: type[Dialect]) -> None:
     codec = dialect("http://gateway", "echo")
@@ -336,7 +337,7 @@ def test_the_same_records_give_the_same_stream(records: list[Record], dialect: t
     assert once == again
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(logs())
 def test_the_first_piece_of_an_artifact_replaces_and_the_others_append(records: list[Record]) -> None:
     begun: set[str | None] = set()
@@ -347,7 +348,7 @@ def test_the_first_piece_of_an_artifact_replaces_and_the_others_append(records: 
 
 
 @pytest.mark.parametrize("dialect", [Codec_0_3, RestCodec])
-@settings(max_examples=60)
+@examples(60)
 @given(records=logs())
 def test_final_marks_each_event_at_which_a_stream_of_0_3_closes_questions_included(
     dialect: type[Dialect], records: list[Record]

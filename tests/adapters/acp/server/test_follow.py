@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters._json import parse_json
@@ -53,6 +53,7 @@ from canonical.event import (
     UpstreamBound,
 )
 from canonical.thread import Loss
+from tests.examples import examples
 from tests.strategies import EVERYTHING, T0, records, started_over, taken_up
 
 VIEW = View(run_id="r", session_id="s", agent="echo", base_url="http://gateway")
@@ -71,7 +72,7 @@ CARRIED = frozenset(
 )
 
 
-few = settings(max_examples=40)
+few = examples(40)
 """Logs take their time to draw."""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from adapters.aief.wire import types as w
 from adapters.aief.write.task import TaskView, step_id
@@ -50,6 +50,7 @@ from canonical.event import (
     ToolStarted,
 )
 from canonical.thread import next_run_id
+from tests.examples import examples
 from tests.strategies import started_over, taken_up
 
 THREAD = "00000000-0000-4000-8000-000000000001"
@@ -97,7 +98,7 @@ def beside(step: w.Step) -> dict[str, Any]:
     return {name: value for name, value in (step.additional_output or {}).items() if name != "babelgate"}
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(taken_up())
 def test_a_run_that_was_taken_up_is_shown_as_if_nothing_had_cut_it(made: tuple[list[Record], list[Record]]) -> None:
     taken, as_if = (TaskView(THREAD, "echo", records) for records in made)
@@ -123,7 +124,7 @@ def test_a_run_that_starts_over_shows_the_steps_and_the_artifacts_of_its_last_at
     assert (rest.name, rest.output, len(rest.artifacts or ())) == ("work", "three", 1)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(started_over())
 def test_of_a_run_that_was_started_over_the_last_attempt_is_shown(made: tuple[list[Record], list[Record]]) -> None:
     over, whole = (TaskView(THREAD, "echo", records) for records in made)

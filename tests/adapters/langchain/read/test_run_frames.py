@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from adapters.langchain.read.run_frames import EventReader
-from canonical import Event, FaultCode, FaultError, FilePart, Message, RunReason, RunStatus, TextPart
+from canonical import Event, FaultCode, FaultError, FilePart, Message, Record, RunReason, RunStatus, TextPart
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -525,3 +525,21 @@ def test_parts_and_pieces_keep_their_order() -> None:
         "part_delta",
         "part_delta",
     ]
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["after more was said", "as it was"])
+def test_the_end_of_a_run_that_nobody_followed_is_its_state(ended: bool) -> None:
+    """It is joined when the gateway is back: of its checkpoints only those before that are told."""
+    asked = {"id": "1", "type": "human", "content": "hi"}
+    said = {"id": "2", "type": "ai", "content": "one two"}
+    events: list[Event] = [
+        StateSaved(checkpoint_id="c1", values={"messages": [asked]}, source="input", step=-1),
+        MessageStarted(message_id="2"),
+        PartAdded(message_id="2", index=0, part=TextPart(text="one "), open=True),
+    ]
+    reader = EventReader()
+    reader.recall(Record(seq, 0, "t", "r", 1, event) for seq, event in enumerate(events, 1))
+    values: dict[str, Any] = {"messages": [asked, said] if ended else [asked]}
+    told = [*reader.settle(values), *reader.finish()]
+    saved = [event.values for event in told if isinstance(event, StateSaved)]
+    assert saved == ([values] if ended else [])

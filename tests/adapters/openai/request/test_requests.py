@@ -6,11 +6,11 @@ import pytest
 
 from adapters.openai.agents import decode_models, upstream_name
 from adapters.openai.carries import CARRIES
-from adapters.openai.codec import Losses, data_url, decode_usage, is_approved, output_of
-from adapters.openai.errors import decode_refusal, without
+from adapters.openai.codec.model import Losses, data_url, decode_usage, is_approved, output_of
+from adapters.openai.errors.decode import decode_refusal, without
 from adapters.openai.request.chat import encode_chat
 from adapters.openai.request.responses import encode_response
-from adapters.openai.wire import Error
+from adapters.openai.wire.answers import Error
 from canonical import FaultError, Feature, FilePart, Message
 from canonical.agent import AGENT_NAME
 

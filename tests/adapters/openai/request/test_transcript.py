@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from adapters.openai.codec import Losses
+from adapters.openai.codec.model import Losses
 from adapters.openai.request.chat import encode_messages
 from adapters.openai.request.transcript import transcript
 from canonical import Event, FilePart, Invocation, Message, Record, TextPart, ToolCallPart, ToolResultPart

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
@@ -21,10 +21,13 @@ from canonical import (
     Step,
     TextPart,
     ToolCall,
+    ToolCallPart,
+    UseTool,
 )
 from canonical.event import (
     ArtifactAdded,
     Custom,
+    InterruptRaised,
     MessageEnded,
     MessageStarted,
     PartAdded,
@@ -38,7 +41,9 @@ from canonical.event import (
     ToolStarted,
 )
 from canonical.json import to_json
+from gateway.agents.python.yielded import YieldEncoder
 from tests import strategies
+from tests.examples import examples
 from tests.gateway.talk import tell
 
 
@@ -280,6 +285,8 @@ def nested(levels: int) -> Any:
         (Ask("\ud800"), "lone surrogate"),
         (Ask("?", value=float("nan")), "the float nan"),
         (Ask(cast("Any", 5)), "a malformed InterruptRaised: Expected `str`"),
+        (UseTool("t", {"a": object()}), "type object, which is not JSON"),
+        (UseTool(cast("Any", 5)), "a malformed InterruptRaised: Expected `str`"),
         (Step(cast("Any", 5)), "a malformed StepStarted: Expected `str`"),
         (Step("s", input=cast("Any", object())), "type object, which is not JSON"),
         (ToolCall("t", output=cast("Any", {1, 2})), "type set, which is not JSON"),
@@ -305,7 +312,7 @@ async def test_what_cannot_be_said_is_the_agents_fault_and_ends_only_its_run(val
 
 
 @given(strategies.json_values(max_leaves=8))
-@settings(max_examples=50)
+@examples(50)
 async def test_all_json_that_a_function_returns_is_its_output(value: Any):
     async def structured(text: str) -> Any:
         return value
@@ -319,10 +326,22 @@ async def test_all_json_that_a_function_returns_is_its_output(value: Any):
 
 
 @given(st.lists(strategies.texts(), max_size=6))
-@settings(max_examples=50)
+@examples(50)
 async def test_all_tokens_of_a_generator_are_its_answer(tokens: list[str]):
     async def talk(text: str) -> AsyncIterator[str]:
         for token in tokens:
             yield token
 
     assert (await tell(talk)).text == "".join(tokens)
+
+
+def test_a_call_of_a_callers_tool_is_a_question_that_is_the_same_when_it_is_asked_again():
+    uses = [UseTool("weather", {"city": "Paris"}), UseTool("weather", {"city": "Rome"})]
+    first, again = (YieldEncoder("run").say(uses) for _ in range(2))
+    assert first == again
+    calls = [part for event in first if isinstance(event, InterruptRaised) for part in event.message.parts[1:]]
+    assert [(part.name, part.arguments, part.side) for part in calls if isinstance(part, ToolCallPart)] == [
+        ("weather", '{"city": "Paris"}', "caller"),
+        ("weather", '{"city": "Rome"}', "caller"),
+    ]
+    assert len({part.call_id for part in calls if isinstance(part, ToolCallPart)}) == 2

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from adapters._client.status import fault_code
-from adapters.openai import wire as w
+from adapters.openai.wire import answers as w
 from canonical import Fault, FaultCode
 from canonical.value import JsonObject
 

@@ -164,3 +164,25 @@ def decode_usage(usage: JsonObject | None) -> JsonObject:
         "completion_tokens_details": "output_tokens_details",
     }
     return {names.get(name, name): value for name, value in usage.items() if value is not None}
+
+
+def encode_usage(usage: JsonObject) -> JsonObject:
+    """The way back, for callers of chat completions. Zeros where nobody has counted: the official clients' users read
+    the members without asking whether there are any."""
+    told: JsonObject = {
+        "prompt_tokens": _count(usage, "input_tokens", "prompt_tokens"),
+        "completion_tokens": _count(usage, "output_tokens", "completion_tokens"),
+    }
+    told["total_tokens"] = _count(usage, "total_tokens") or told["prompt_tokens"] + told["completion_tokens"]
+    for name, own in (
+        ("prompt_tokens_details", "input_tokens_details"),
+        ("completion_tokens_details", "output_tokens_details"),
+    ):
+        if details := object_in(usage, own):
+            told[name] = details
+    return told
+
+
+def _count(usage: JsonObject, *names: str) -> int:
+    found = (usage.get(name) for name in names)
+    return next((count for count in found if isinstance(count, int) and not isinstance(count, bool) and count >= 0), 0)

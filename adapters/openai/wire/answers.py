@@ -4,14 +4,11 @@ Names are those of the API. Everything is optional, because servers that call th
 what they add is kept.
 """
 
-from typing import Any, Final
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from canonical.value import Json, JsonObject
-
-SPEC: Final = "https://github.com/openai/openai-python/blob/v3.54.0/src/openai/types"
-"""The types of both APIs, made from OpenAI's own OpenAPI document. Comments name the file below it: "SPEC/chat/…"."""
 
 
 class _Wire(BaseModel):

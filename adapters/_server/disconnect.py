@@ -1,0 +1,87 @@
+"""Callers who leave: what happens to a run whose only reader hangs up."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+from canonical import FaultError, Hub
+
+log = logging.getLogger("babelgate.left")
+
+T = TypeVar("T")
+
+_detached: Final[set["asyncio.Future[Any]"]] = set()
+"""Cancels that nobody waits for: the loop itself would forget them."""
+
+
+class DisconnectNotifier:
+    """Frames, or pieces of a body, whose reader may leave before their end, which is then told."""
+
+    def __init__(self, pieces: AsyncGenerator[bytes], left: Callable[[], None]) -> None:
+        self._pieces = pieces
+        self._left = left
+        self._over = False
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await anext(self._pieces)
+        except StopAsyncIteration:
+            self._over = True
+            raise
+
+    async def aclose(self) -> None:
+        left, self._over = not self._over, True
+        try:
+            await self._pieces.aclose()
+        finally:
+            if left:
+                self._left()
+
+
+def canceller(hub: Hub, owner: str, run_id: str, cancels: bool) -> Callable[[], None]:
+    """What is done when the reader of a run leaves. Nobody is there to wait for the cancel, and nothing that happens to
+    the request any more may lose it."""
+
+    def cancel_run() -> None:
+        if cancels:
+            _detach(_cancel(hub, owner, run_id))
+
+    return cancel_run
+
+
+async def _cancel(hub: Hub, owner: str, run_id: str) -> None:
+    try:
+        await hub.cancel_run(owner, run_id)
+    except FaultError as error:  # it had ended, most often: the reader left with the last frame
+        log.debug("run %s was not cancelled: %s", run_id, error)
+
+
+def _detach(work: Coroutine[Any, Any, None]) -> None:
+    task = asyncio.ensure_future(work)
+    _detached.add(task)
+    task.add_done_callback(_detached.discard)
+
+
+async def end_or_leave(
+    work: Coroutine[Any, Any, T], receive: Callable[[], Awaitable[Any]], left: Callable[[], None]
+) -> T:
+    """What `work` gives. Where the caller leaves before, that is told, and the work goes on to its end."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(_wait_for_disconnect(receive))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            left()
+        return await working
+    finally:
+        leaving.cancel()
+        working.cancel()
+
+
+async def _wait_for_disconnect(receive: Callable[[], Awaitable[Any]]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

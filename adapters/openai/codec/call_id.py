@@ -1,0 +1,48 @@
+"""Ids of tool calls that are questions: which question of which task, and a digest that tells an id that was changed.
+
+They hold no secret: whoever has one can do with it what the owner of its task can do, and nobody else finds the task.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as BinasciiError
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Final
+from uuid import UUID
+
+from canonical import FaultCode, FaultError
+
+# At most 64 characters (Open Responses 2026-04-24, FunctionCallItemParam.call_id).
+_PREFIX: Final = "call_bgt_"
+_LENGTH: Final = 32
+"""Bytes: the task's id, and the digest."""
+
+
+def encode_call_id(task_id: str, interrupt_id: str) -> str:
+    task = UUID(task_id).bytes
+    digest = sha256(task + interrupt_id.encode("utf-8", "surrogatepass")).digest()
+    return _PREFIX + urlsafe_b64encode(task + digest[: _LENGTH - len(task)]).decode().rstrip("=")
+
+
+def decode_task_id(call_id: str) -> str | None:
+    """The task whose question it names; None for an id that somebody else made. Raises invalid."""
+    if not call_id.startswith(_PREFIX):
+        return None
+    text = call_id.removeprefix(_PREFIX)
+    try:
+        raw = urlsafe_b64decode(text.encode("ascii") + b"=")
+    except (BinasciiError, UnicodeEncodeError, ValueError) as error:
+        raise changed_id(call_id) from error
+    if len(raw) != _LENGTH or urlsafe_b64encode(raw).decode().rstrip("=") != text:
+        raise changed_id(call_id)
+    return str(UUID(bytes=raw[:16]))
+
+
+def find_interrupt(call_id: str, task_id: str, interrupt_ids: Iterable[str]) -> str | None:
+    """Which of the task's questions it names."""
+    return next((each for each in interrupt_ids if encode_call_id(task_id, each) == call_id), None)
+
+
+def changed_id(call_id: str) -> FaultError:
+    words = f"No tool call was made with the id {call_id[:80]!r}."
+    return FaultError(FaultCode.INVALID, words, errors=[{"field": "messages", "description": words}])

@@ -1,0 +1,203 @@
+"""Messages of chat completions → canonical messages; what of a conversation is new; answers to questions."""
+
+from base64 import b64decode
+from binascii import Error as BinasciiError
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn
+from urllib.parse import unquote_to_bytes
+
+from adapters._json import ABSENT, parse_text
+from adapters.openai.codec.call_id import decode_task_id
+from adapters.openai.wire import requests as w
+from canonical import (
+    DataPart,
+    FaultCode,
+    FaultError,
+    FilePart,
+    Message,
+    Part,
+    RefusalPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from canonical.message import Role
+from canonical.value import Json, JsonObject
+
+_ROLES: Final[dict[str, Role]] = {
+    # "With o1 models and newer, use `developer` messages for this purpose instead"
+    # (SPEC/chat/chat_completion_system_message_param.py).
+    "developer": "system",
+    "system": "system",
+    "user": "user",
+    "assistant": "agent",
+    "tool": "tool",
+    "function": "tool",
+}
+_AUDIO: Final = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+
+
+def refuse(where: str, words: str) -> NoReturn:
+    """Raises invalid."""
+    raise FaultError(FaultCode.INVALID, f"{where}: {words}", errors=[{"field": where, "description": words}])
+
+
+# What is new
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAnswer:
+    """The result of a tool call that was a question."""
+
+    call_id: str
+    task_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    before: Sequence[w.ChatMessage]
+    """Up to the last word of the assistant."""
+    news: Sequence[w.ChatMessage]
+    answers: Sequence[ToolAnswer]
+    """Among the news."""
+
+    @classmethod
+    def of(cls, messages: Sequence[w.ChatMessage]) -> "Conversation":
+        """Raises invalid."""
+        last = max((number for number, each in enumerate(messages) if each.role == "assistant"), default=-1)
+        news = messages[last + 1 :]
+        answers: list[ToolAnswer] = []
+        for each in news:
+            call_id = each.tool_call_id
+            task_id = decode_task_id(call_id) if each.role == "tool" and call_id is not None else None
+            if call_id is not None and task_id is not None:
+                answers.append(ToolAnswer(call_id, task_id, _text_of(each)))
+        if len({answer.task_id for answer in answers}) > 1:
+            refuse("messages", "The results are those of tool calls of several runs.")
+        if len({answer.call_id for answer in answers}) < len(answers):
+            refuse("messages", "A tool call has two results.")
+        return cls(messages[: last + 1], news, answers)
+
+    @property
+    def others(self) -> Sequence[w.ChatMessage]:
+        """What is said beside the answers."""
+        known = {answer.call_id for answer in self.answers}
+        return [each for each in self.news if each.role != "tool" or each.tool_call_id not in known]
+
+
+def _text_of(message: w.ChatMessage) -> str:
+    if isinstance(message.content, str) or message.content is None:
+        return message.content or ""
+    return "".join(part.text or "" for part in message.content)
+
+
+def decode_answer(text: str, schema: JsonObject | None) -> tuple[Json, Message]:
+    """The result of a tool call as the value of an answer, and as it was said. Where the question has a schema, a JSON
+    object or array means what it says."""
+    if schema is not None and text.lstrip()[:1] in ("{", "["):
+        value = parse_text(text)
+        if value is not ABSENT:
+            return value, Message(role="user", parts=(DataPart(data=value),))
+    return text, Message.of(text, "user")
+
+
+# Messages
+
+
+def decode_messages(messages: Sequence[w.ChatMessage]) -> tuple[Message, ...]:
+    """Raises invalid, unsupported."""
+    return tuple(_decode_message(each, f"messages.{number}") for number, each in enumerate(messages))
+
+
+def _decode_message(message: w.ChatMessage, where: str) -> Message:
+    role = _ROLES[message.role]
+    extra = {"openai": {"role": message.role}} if message.role in ("developer", "function") else {}
+    if role == "tool":
+        call_id = message.tool_call_id or message.name or ""
+        return Message(role=role, parts=(ToolResultPart(call_id=call_id, output=_text_of(message)),), extra=extra)
+    parts = _decode_content(message.content, f"{where}.content")
+    if message.refusal:
+        parts.append(RefusalPart(text=message.refusal))
+    for call in message.tool_calls or ():
+        made = call.custom or call.function
+        if made is None:
+            refuse(f"{where}.tool_calls", f"A call of the type {call.type[:40]!r} without a {call.type[:40]}.")
+        text = made.input if isinstance(made, w.Custom) else made.arguments
+        own = {"openai": {"type": "custom"}} if isinstance(made, w.Custom) else {}
+        parts.append(ToolCallPart(call_id=call.id, name=made.name, arguments=text, side="caller", extra=own))
+    return Message(role=role, name=message.name, parts=tuple(parts), extra=extra)
+
+
+def _decode_content(content: str | list[w.Part] | None, where: str) -> list[Part]:
+    if content is None:
+        return []
+    if isinstance(content, str):
+        return [TextPart(text=content)]
+    return [_decode_part(part, f"{where}.{number}") for number, part in enumerate(content)]
+
+
+def _decode_part(part: w.Part, where: str) -> Part:
+    match part.type:
+        case "text" if part.text is not None:
+            return TextPart(text=part.text)
+        case "refusal" if part.refusal is not None:
+            return RefusalPart(text=part.refusal)
+        case "image_url" if part.image_url is not None:
+            url = part.image_url if isinstance(part.image_url, str) else part.image_url.get("url")
+            if not isinstance(url, str) or not url:
+                refuse(f"{where}.image_url", "It has no url.")
+            return _decode_url(url, None, "image/*", f"{where}.image_url.url")
+        case "input_audio" if part.input_audio is not None:
+            return _decode_audio(part.input_audio, f"{where}.input_audio")
+        case "file" if part.file is not None:
+            return _decode_file(part.file, f"{where}.file")
+        case kind:
+            refuse(where, f"A content part of the type {kind[:40]!r} is not known, or not whole.")
+
+
+def _decode_audio(audio: JsonObject, where: str) -> FilePart:
+    kind: object = audio.get("format")
+    if not isinstance(kind, str) or kind not in _AUDIO or not isinstance(audio.get("data"), str):
+        refuse(where, "It must have data, and the format wav or mp3.")
+    data = _decode_base64(audio["data"], where)
+    return FilePart(name=f"audio.{kind}", media_type=_AUDIO[kind], inline=data, size=len(data))
+
+
+def _decode_file(file: JsonObject, where: str) -> Part:
+    if file.get("file_id") is not None:
+        # Files are kept of threads and runs, and cannot be uploaded by themselves.
+        raise FaultError(FaultCode.UNSUPPORTED, f"{where}.file_id: give the file's bytes as file_data.")
+    data: object = file.get("file_data")
+    name: object = file.get("filename")
+    if not isinstance(data, str) or not isinstance(name, str | None):
+        refuse(where, "It must have file_data, and a filename that is a string.")
+    if not data.startswith(("data:", "http:", "https:")):
+        raw = _decode_base64(data, f"{where}.file_data")
+        return FilePart(name=name, media_type="application/octet-stream", inline=raw, size=len(raw))
+    made = _decode_url(data, name, "application/octet-stream", f"{where}.file_data")
+    if name is None and made.media_type == "application/json" and made.inline is not None:
+        value = parse_text(made.inline.decode(errors="replace"))
+        if value is not ABSENT:
+            return DataPart(data=value)
+    return made
+
+
+def _decode_url(url: str, name: str | None, media_type: str, where: str) -> FilePart:
+    """RFC 2397 for `data:` URLs; any other is handed on."""
+    if not url.startswith("data:"):
+        return FilePart(name=name, media_type=media_type, url=url)
+    head, comma, body = url.removeprefix("data:").partition(",")
+    if not comma:
+        refuse(where, "It is no data URL.")
+    kind, *parameters = head.split(";")
+    data = _decode_base64(body, where) if "base64" in parameters else unquote_to_bytes(body)
+    return FilePart(name=name, media_type=kind or "text/plain", inline=data, size=len(data))
+
+
+def _decode_base64(text: str, where: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (BinasciiError, ValueError):
+        refuse(where, "It is not base64.")

@@ -1,0 +1,45 @@
+"""Questions of agents as calls of a tool of the caller's."""
+
+import json
+from typing import Final
+
+from adapters.openai.codec.call_id import encode_call_id
+from adapters.openai.codec.model import call_kind
+from canonical import ToolCallPart
+from canonical.event import InterruptRaised
+from canonical.value import JsonObject
+
+ASK: Final = "ask_caller"
+"""The tool that is called where an agent asks something and calls no tool of its caller's."""
+
+
+def called_part(asked: InterruptRaised) -> ToolCallPart | None:
+    """The call, where the question is one."""
+    parts = (part for part in asked.message.parts if isinstance(part, ToolCallPart) and part.side == "caller")
+    return next(parts, None)
+
+
+def encode_question(task_id: str, asked: InterruptRaised) -> JsonObject:
+    """SPEC/chat/chat_completion_message_function_tool_call.py, or …_custom_tool_call.py."""
+    call_id = encode_call_id(task_id, asked.interrupt_id or "")
+    part = called_part(asked)
+    if part is None:
+        return _function(call_id, ASK, _arguments(asked))
+    if call_kind(part) == "custom":
+        return {"id": call_id, "type": "custom", "custom": {"name": part.name, "input": part.arguments}}
+    return _function(call_id, part.name, part.arguments or "{}")
+
+
+def _function(call_id: str, name: str, arguments: str) -> JsonObject:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _arguments(asked: InterruptRaised) -> str:
+    told: JsonObject = {"question": asked.message.text}
+    if asked.ask != "input":
+        told["kind"] = asked.ask
+    if asked.answer_schema is not None:
+        told["schema"] = asked.answer_schema
+    if asked.value is not None:
+        told["value"] = asked.value
+    return json.dumps(told, ensure_ascii=False)

@@ -1,0 +1,67 @@
+"""Faults as OpenAI's API tells them: a status and `{"error": {message, type, param, code}}`."""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from adapters.openai.wire import replies as w
+from canonical import Fault, FaultCode
+from canonical.value import JsonObject
+
+_REQUEST: Final = "invalid_request_error"
+_SERVER: Final = "server_error"
+
+_ANSWERS: Final[Mapping[FaultCode, tuple[int, str, str | None]]] = {
+    FaultCode.INVALID: (400, _REQUEST, None),
+    FaultCode.UNSUPPORTED: (400, _REQUEST, "unsupported"),
+    FaultCode.UNSUPPORTED_TYPE: (400, _REQUEST, "unsupported"),
+    FaultCode.UNAUTHENTICATED: (401, _REQUEST, "invalid_api_key"),
+    FaultCode.FORBIDDEN: (403, _REQUEST, "forbidden"),
+    FaultCode.NOT_FOUND: (404, _REQUEST, "not_found"),
+    FaultCode.METHOD_NOT_ALLOWED: (405, _REQUEST, "method_not_allowed"),
+    FaultCode.CONFLICT: (409, _REQUEST, "conflict"),
+    FaultCode.TASK_ENDED: (400, _REQUEST, "run_ended"),
+    FaultCode.NOT_AWAITING: (400, _REQUEST, "already_answered"),
+    FaultCode.TOO_LARGE: (413, _REQUEST, "request_too_large"),
+    FaultCode.QUEUE_FULL: (429, "rate_limit_error", "rate_limit_exceeded"),
+    FaultCode.AGENT_FAILED: (500, _SERVER, "agent_failed"),
+    FaultCode.AGENT_INVALID: (502, _SERVER, "agent_invalid"),
+    FaultCode.AGENT_UNREACHABLE: (502, _SERVER, "agent_unreachable"),
+    FaultCode.AGENT_TIMEOUT: (504, _SERVER, "agent_timeout"),
+    FaultCode.AGENT_NOT_REPLAYABLE: (502, _SERVER, "agent_not_replayable"),
+    FaultCode.EXPIRED: (410, _REQUEST, "expired"),
+    FaultCode.GATEWAY_RESTARTED: (500, _SERVER, "gateway_restarted"),
+    FaultCode.SHUTTING_DOWN: (503, _SERVER, "shutting_down"),
+    FaultCode.INTERNAL: (500, _SERVER, "internal"),
+}
+
+_AGAIN: Final = frozenset({FaultCode.QUEUE_FULL, FaultCode.SHUTTING_DOWN})
+"""What a repeated request may find otherwise. Official clients repeat any 409, 429 and 5xx unless they are told not to
+(openai-python 3.52.0, `_base_client.py`), and each time the agent would run again."""
+
+
+def encode_fault(fault: Fault) -> tuple[int, w.Error, dict[str, str]]:
+    """Status, error, headers."""
+    status, kind, code = _ANSWERS[fault.code]
+    errors: Any = fault.details.get("errors")
+    param = errors[0]["field"] or None if errors else None
+    told: object = fault.details.get("openai")
+    own: object = cast("JsonObject", told).get("code") if isinstance(told, dict) else None
+    error = w.Error(message=fault.message, type=kind, param=param, code=own if isinstance(own, str) else code)
+    headers = {} if fault.code in _AGAIN else {"x-should-retry": "false"}
+    if isinstance(fault.details.get("retry_after"), int):
+        headers["Retry-After"] = str(fault.details["retry_after"])
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return status, error, headers
+
+
+def encode_error(fault: Fault) -> JsonObject:
+    """Inside a stream, which has answered 200 long ago."""
+    _, error, _ = encode_fault(fault)
+    return {"error": error.model_dump()}
+
+
+CANCELLED: Final = Fault(
+    code=FaultCode.CONFLICT, message="The run was cancelled.", details={"openai": {"code": "run_cancelled"}}
+)
+"""The protocol has no word for it."""

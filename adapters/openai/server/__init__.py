@@ -1,0 +1,70 @@
+"""OpenAI's endpoints: models, and chat completions. A completion is a run of the hub."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from litestar import Request, Response, Router, delete, get, post
+
+from adapters._server.caller import caller
+from adapters._server.encoding import json_response
+from adapters.openai.agents import encode_model
+from adapters.openai.server.answers import error_response
+from adapters.openai.server.chat import Chat
+from adapters.openai.server.lookup import find_agent
+from adapters.openai.server.stored import Stored
+from adapters.openai.wire import replies as w
+from canonical import Fault, FaultCode, Hub
+
+__all__ = ("answer_fault", "routes")
+
+AnyRequest = Request[Any, Any, Any]
+
+
+def routes(hub: Hub) -> Sequence[Router]:
+    models, chat, stored = Models(hub), Chat(hub), Stored(hub)
+    completions = "/chat/completions"
+    return [
+        Router(
+            "/v1",
+            route_handlers=[
+                get("/models")(models.list_models),
+                get("/models/{model:str}")(models.get_model),
+                post(completions, status_code=200)(chat.create),
+                get(completions)(stored.list_completions),
+                get(f"{completions}/{{completion_id:str}}")(stored.get_completion),
+                delete(f"{completions}/{{completion_id:str}}", status_code=200)(stored.delete_completion),
+            ],
+        )
+    ]
+
+
+def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
+    if fault.code is FaultCode.NOT_FOUND and fault.message == _NO_ROUTE:  # responses, say: clients ask for them first
+        path = request.scope["path"][:100]
+        words = f"{request.method} {path} is not served: /v1/models and /v1/chat/completions are."
+        fault = fault.replace(message=words)
+    return error_response(fault)
+
+
+_NO_ROUTE: Final = "Not Found"
+"""Litestar's words where no route matches."""
+
+
+class Models:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __deepcopy__(self, _: object) -> "Models":
+        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
+        return self
+
+    async def list_models(self, request: AnyRequest) -> Response[Any]:
+        who = caller(request)
+        infos = self._hub.agents()
+        if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
+            infos = [info for info in infos if info.name == who.agent]
+        return json_response(w.Models(data=[encode_model(info) for info in infos]))
+
+    async def get_model(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found."""
+        return json_response(encode_model(find_agent(self._hub, request.path_params["model"])))

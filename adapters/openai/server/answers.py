@@ -1,0 +1,22 @@
+"""Error answers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from litestar import Response
+
+from adapters._server.encoding import json_response
+from adapters.openai.errors.encode import encode_fault
+from canonical import Fault
+from canonical.value import JsonObject
+
+
+def error_response(
+    fault: Fault, headers: Mapping[str, str] | None = None, *, said: JsonObject | None = None
+) -> Response[Any]:
+    """`said` = what there is of a completion that was not finished."""
+    status, error, more = encode_fault(fault)
+    told = error.model_dump()
+    if said is not None:
+        told["completion"] = said
+    return json_response({"error": told}, {**(headers or {}), **more}, status=status)

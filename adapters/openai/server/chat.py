@@ -1,0 +1,202 @@
+"""POST /v1/chat/completions: a new run, or the answer to what another has asked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from litestar import Request, Response
+
+from adapters._json import read_json, validate
+from adapters._server.caller import Caller, caller, is_uuid, run_headers
+from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
+from adapters._server.own_files import resolve_own_files
+from adapters._sse import event_stream
+from adapters.openai.carries import CHAT, CHAT_VERSION
+from adapters.openai.codec.call_id import changed_id, find_interrupt
+from adapters.openai.codec.messages import Conversation, decode_answer, decode_messages, refuse
+from adapters.openai.server.completion import Completion
+from adapters.openai.server.lookup import find_agent
+from adapters.openai.wire import requests as w
+from adapters.openai.write.completion import CompletionWriter
+from canonical import (
+    AgentInfo,
+    Answers,
+    FaultCode,
+    FaultError,
+    Feature,
+    Hub,
+    Message,
+    Receipt,
+    RunInput,
+    Scope,
+    Submission,
+    Task,
+)
+from canonical.event import InterruptRaised
+from canonical.thread import Loss
+from canonical.value import Json, JsonObject
+
+AnyRequest = Request[Any, Any, Any]
+
+_HEARTBEAT: Final = 15.0
+"""Seconds. Comments are nothing to clients, and keep what is between from taking a silent stream for dead."""
+_THREAD: Final = "thread_id"
+"""The member of a request's metadata that names a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    receipt: Receipt
+    cancels: bool
+    """The run ends with the request: nobody could ever come back to it."""
+
+
+class Chat:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __deepcopy__(self, _: object) -> "Chat":
+        return self  # as in `Models`
+
+    async def create(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, unsupported, not_found, not_awaiting."""
+        who = caller(request)
+        body = validate(w.ChatCreate, await read_json(request))
+        if body.n not in (None, 1):
+            raise FaultError(FaultCode.UNSUPPORTED, "n: a run has one answer.", errors=[_error("n", "It must be 1.")])
+        schema = await self._schema(body)
+        agent = find_agent(self._hub, body.model)
+        said = Conversation.of(body.messages)
+        begun = await (self._answer if said.answers else self._submit)(who, body, agent, said)
+        receipt = begun.receipt
+        completion = Completion(self._hub, who.owner, receipt.task, receipt.run_id, receipt.created_at, schema)
+        left = canceller(self._hub, who.owner, receipt.run_id, begun.cancels)
+        headers = run_headers(receipt)
+        if body.stream:
+            counts = bool(body.stream_options and body.stream_options.include_usage)
+            frames = DisconnectNotifier(completion.frames(counts=counts), left)
+            return event_stream(frames, ping=_HEARTBEAT, headers={"Cache-Control": "no-store", **headers})
+        await end_or_leave(completion.follow(), request.receive, left)
+        return await completion.response(headers, losses=_losses(body, agent, completion.writer))
+
+    async def _schema(self, body: w.ChatCreate) -> JsonObject | None:
+        """What the answer has to fit. Raises invalid for what is no schema, before anything runs."""
+        form = body.response_format
+        if form is None or form.type == "text":
+            return None
+        if form.type == "json_object":
+            return {"type": "object"}
+        if form.json_schema is None or form.json_schema.schema_ is None:
+            refuse("response_format.json_schema", "It has no schema.")
+        try:
+            await self._hub.find_schema_error(form.json_schema.schema_, None)
+        except FaultError as error:
+            refuse("response_format.json_schema.schema", error.fault.message)
+        return form.json_schema.schema_
+
+    # Runs
+
+    async def _submit(self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation) -> _Begun:
+        """Raises invalid."""
+        if not said.news:
+            refuse("messages", "The last message is the assistant's: there is nothing to answer.")
+        thread_id, alias, is_known = await self._thread(who, body, agent)
+        keeps = thread_id is not None or alias is not None or bool(body.store)
+        # A thread knows what was said on it; a thread of the call's own is told.
+        before = () if is_known else said.before
+        receipt = await self._hub.submit(
+            who.owner,
+            Submission(
+                agent=agent.name,
+                protocol="openai",
+                version=CHAT_VERSION,
+                input=await self._input(who, body, decode_messages(said.news)),
+                thread_id=thread_id,
+                alias=alias,
+                history=await resolve_own_files(self._hub, who, decode_messages(before)),
+                ephemeral=not keeps,
+            ),
+        )
+        return _Begun(receipt, cancels=not keeps)
+
+    async def _input(self, who: Caller, body: w.ChatCreate, messages: Sequence[Message]) -> RunInput:
+        return RunInput(
+            messages=await resolve_own_files(self._hub, who, messages),
+            config=body.config(),
+            metadata=dict(body.metadata or {}),
+            headers=who.headers,
+        )
+
+    async def _thread(self, who: Caller, body: w.ChatCreate, agent: AgentInfo) -> tuple[str | None, str | None, bool]:
+        """Id or name of the thread, and whether there is one."""
+        named = (body.metadata or {}).get(_THREAD)
+        if named is None:
+            return None, None, False
+        if not named:
+            refuse(f"metadata.{_THREAD}", "It is empty.")
+        if not is_uuid(named):
+            known = await self._hub.reads.thread_of(who.owner, "openai", agent.name, named)
+            return None, named, known is not None
+        thread_id = str(UUID(named))
+        try:
+            await self._hub.reads.thread(who.owner, thread_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise
+            return thread_id, None, False
+        return thread_id, None, True
+
+    # Answers
+
+    async def _answer(self, who: Caller, body: w.ChatCreate, agent: AgentInfo, said: Conversation) -> _Begun:
+        task = await self._asking_task(who, said)
+        if task.agent != agent.name:
+            refuse("model", f"The tool was called by {task.agent}.")
+        values: dict[str, Json] = {}
+        messages: list[Message] = []
+        asked = {each.interrupt_id: each for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)}
+        for answer in said.answers:
+            interrupt_id = find_interrupt(answer.call_id, task.task_id, asked)
+            if interrupt_id is None:
+                raise await self._why_not(who, task, answer.call_id)
+            values[interrupt_id], message = decode_answer(answer.text, asked[interrupt_id].answer_schema)
+            messages.append(message)
+        given = await self._input(who, body, (*messages, *decode_messages(said.others)))
+        receipt = await self._hub.answer(
+            who.owner, Answers(task_id=task.task_id, values=values, input=given, protocol="openai")
+        )
+        thread = await self._hub.reads.thread(who.owner, task.thread_id)
+        return _Begun(receipt, cancels=thread.ephemeral)
+
+    async def _asking_task(self, who: Caller, said: Conversation) -> Task:
+        """Raises not_found."""
+        try:
+            return await self._hub.reads.task(who.owner, said.answers[0].task_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise
+            raise FaultError(
+                FaultCode.NOT_FOUND,
+                "No run waits for the result of that tool call.",
+                openai={"code": "tool_call_not_found"},
+            ) from error
+
+    async def _why_not(self, who: Caller, task: Task, call_id: str) -> FaultError:
+        """Of an id that names no open question."""
+        records = await self._hub.reads.records(who.owner, Scope.task(task), task.first_seq - 1)
+        ids = [each.event.interrupt_id or "" for each in records if isinstance(each.event, InterruptRaised)]
+        if find_interrupt(call_id, task.task_id, ids) is None:
+            return changed_id(call_id)
+        return FaultError(FaultCode.NOT_AWAITING, "The tool call has its result already, or nobody waits for it.")
+
+
+def _losses(body: w.ChatCreate, agent: AgentInfo, writer: CompletionWriter) -> Sequence[Loss]:
+    """A caller's tools reach models on other servers, and agents that look for them: who calls one has."""
+    if not body.tools or "openai" in agent.metadata or writer.has_called:
+        return ()
+    return (Loss(feature=Feature.CALLER_TOOLS.value, how=CHAT[Feature.CALLER_TOOLS].how),)
+
+
+def _error(field: str, words: str) -> Mapping[str, str]:
+    return {"field": field, "description": words}

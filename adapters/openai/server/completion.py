@@ -1,0 +1,113 @@
+"""A run as a completion: awaited, streamed, or read again."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from litestar import Response
+
+from adapters._json import ABSENT, parse_text
+from adapters._server.caller import loss_header
+from adapters._server.encoding import json_response
+from adapters.openai.server.answers import error_response
+from adapters.openai.server.lookup import completion_id
+from adapters.openai.wire import replies as w
+from adapters.openai.write.chunks import STARTED_OVER, ChunkWriter
+from adapters.openai.write.completion import CompletionWriter
+from canonical import Fault, FaultCode, Hub, Record, Scope, Task
+from canonical.thread import Loss
+from canonical.value import JsonObject
+
+_STOPPING = Fault(code=FaultCode.SHUTTING_DOWN, message="The gateway is shutting down, and the run has not ended.")
+
+
+class Completion:
+    """One reading of a run. `schema` = what the answer has to fit, by the caller's wish."""
+
+    def __init__(
+        self, hub: Hub, owner: str, task: Task, run_id: str, created_at: int, schema: JsonObject | None = None
+    ) -> None:
+        self.writer = CompletionWriter(task.task_id, run_id)
+        self.completion_id = completion_id(run_id)
+        self._hub = hub
+        self._owner = owner
+        self._task = task
+        self._created = created_at // 1_000_000
+        self._schema = schema
+
+    async def follow(self) -> None:
+        """Wait for the end of the run, or that of the gateway."""
+        async with self._open_records() as batches:
+            async for batch in batches:
+                for record in batch:
+                    self.writer.write(record)
+                    if self.writer.has_ended:
+                        return
+
+    async def read(self) -> None:
+        """What there is by now."""
+        log = self._hub.reads.log(self._owner, Scope.task(self._task), self._task.first_seq - 1)
+        async with aclosing(log) as batches:
+            async for batch in batches:
+                for record in batch:
+                    self.writer.write(record)
+                    if self.writer.has_ended:
+                        return
+
+    def _open_records(self) -> aclosing[AsyncGenerator[Sequence[Record]]]:
+        return aclosing(self._hub.reads.follow(self._owner, Scope.task(self._task), self._task.first_seq - 1))
+
+    def body(self) -> JsonObject:
+        """The completion, or what there is of it."""
+        writer = self.writer
+        return w.completion(
+            self.completion_id, self._created, self._task.agent, writer.message(), writer.finish, writer.usage
+        )
+
+    async def response(
+        self, headers: Mapping[str, str], *, losses: Sequence[Loss] = (), metadata: JsonObject | None = None
+    ) -> Response[Any]:
+        """The completion, or what the run failed with and beside it what had been said."""
+        fault = await self.find_fault()
+        if fault is not None:
+            return error_response(fault, headers, said=self.body() if self.writer.has_said else None)
+        told = self.body() if metadata is None else {**self.body(), "metadata": metadata}
+        return json_response(told, {**headers, **loss_header((*self.writer.losses, *losses))})
+
+    async def find_fault(self) -> Fault | None:
+        """Why there is no completion."""
+        if not self.writer.has_ended:
+            return _STOPPING
+        return self.writer.fault or await self._schema_fault()
+
+    async def _schema_fault(self) -> Fault | None:
+        """What is wrong with an answer that has to be JSON of a certain form. A refusal, a question, and an answer that
+        the limit of tokens has cut off, need not be."""
+        if self._schema is None or self.writer.finish != "stop" or self.writer.message()["content"] is None:
+            return None
+        value = self.writer.output if self.writer.output is not None else parse_text(self.writer.content)
+        wrong = ": it is no JSON" if value is ABSENT else await self._hub.find_schema_error(self._schema, value)
+        if wrong is None:
+            return None
+        words = f"The agent's answer does not fit the response_format{wrong}"
+        return Fault(code=FaultCode.AGENT_INVALID, message=words, details={"openai": {"code": "invalid_output"}})
+
+    async def frames(self, *, counts: bool) -> AsyncGenerator[bytes]:
+        """As many at a time as are there."""
+        writer = self.writer
+        chunks = ChunkWriter(self.completion_id, self._created, self._task.agent, counts=counts)
+        yield chunks.begin()
+        async with self._open_records() as batches:
+            async for batch in batches:
+                ready: list[bytes] = []
+                for record in batch:
+                    ready += chunks.deltas(writer.write(record))
+                    if writer.broken:
+                        yield b"".join([*ready, *chunks.end(writer, STARTED_OVER)])
+                        return
+                    if writer.has_ended:
+                        yield b"".join([*ready, *chunks.end(writer, await self.find_fault())])
+                        return
+                if ready:
+                    yield b"".join(ready)
+        yield b"".join(chunks.end(writer, await self.find_fault()))

@@ -1,0 +1,132 @@
+"""Stored completions: runs that have ended, whichever protocol began them. A run of a call that keeps no thread is not
+stored."""
+
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+from litestar import Request, Response
+from pydantic_core import to_json
+
+from adapters._server.caller import Caller, caller, run_headers
+from adapters._server.encoding import json_response
+from adapters._server.listed import list_response
+from adapters.openai.codec.messages import refuse
+from adapters.openai.server.completion import Completion
+from adapters.openai.server.lookup import completion_id, no_completion, run_of
+from adapters.openai.wire import replies as w
+from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus, Task
+from canonical.value import JsonObject
+
+AnyRequest = Request[Any, Any, Any]
+
+_PAGE: Final = 20
+_MOST: Final = 100
+_LOOKED_AT: Final = 10_000
+"""Runs among which a page begins."""
+_SHOWN: Final = frozenset({RunStatus.SUCCESS, RunStatus.PAUSED})
+
+
+class Stored:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __deepcopy__(self, _: object) -> "Stored":
+        return self  # as in `Models`
+
+    async def get_completion(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found, and what the run failed with."""
+        who = caller(request)
+        run, task = await self._find(who, request)
+        completion = await self._read(who, run, task)
+        return await completion.response(run_headers(task, run.run_id), metadata=_metadata(run))
+
+    async def _find(self, who: Caller, request: AnyRequest) -> tuple[Run, Task]:
+        named: str = request.path_params["completion_id"]
+        run_id = run_of(named)
+        try:
+            run = await self._hub.reads.run(who.owner, run_id)
+            thread = await self._hub.reads.thread(who.owner, run.thread_id)
+            task = await self._hub.reads.task(who.owner, run.task_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise
+            raise no_completion(named) from error
+        if thread.ephemeral or run.removed or not run.has_ended:
+            raise no_completion(named)
+        return run, task
+
+    async def _read(self, who: Caller, run: Run, task: Task) -> Completion:
+        completion = Completion(self._hub, who.owner, task, run.run_id, run.created_at)
+        await completion.read()
+        return completion
+
+    async def list_completions(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid."""
+        who = caller(request)
+        query = request.query_params
+        limit = _limit(query.get("limit"))
+        if query.get("order", "desc") != "desc":
+            raise FaultError(FaultCode.UNSUPPORTED, "order: the newest come first (desc).")
+        metadata = {
+            name.removeprefix("metadata[").removesuffix("]"): query[name]
+            for name in query
+            if name.startswith("metadata[") and name.endswith("]")
+        }
+        where = RunFilter(agent=query.get("model"), metadata=metadata, status=_SHOWN)
+        start = await self._start(who, where, query.get("after"))
+        runs = await (await self._hub.reads.runs(who.owner, where, limit=limit + 1, offset=start)).all()
+        page = runs[:limit]
+        ids = [completion_id(run.run_id) for run in page]
+        shell: JsonObject = {
+            "object": "list",
+            "data": [],
+            "first_id": ids[0] if ids else None,
+            "last_id": ids[-1] if ids else None,
+            "has_more": len(runs) > limit,
+        }
+        return await list_response(to_json(shell), self._entries(who, page), name="data")
+
+    async def _start(self, who: Caller, where: RunFilter, after: str | None) -> int:
+        """How many of the list come before a page. Raises not_found."""
+        if after is None:
+            return 0
+        run_id = run_of(after)
+        for offset in range(0, _LOOKED_AT, _MOST):
+            runs = await (await self._hub.reads.runs(who.owner, where, limit=_MOST, offset=offset)).all()
+            for number, run in enumerate(runs):
+                if run.run_id == run_id:
+                    return offset + number + 1
+            if len(runs) < _MOST:
+                break
+        raise no_completion(after)
+
+    async def _entries(self, who: Caller, runs: list[Run]) -> AsyncGenerator[bytes]:
+        for run in runs:
+            try:
+                task = await self._hub.reads.task(who.owner, run.task_id)
+                completion = await self._read(who, run, task)
+            except FaultError as error:
+                if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
+                    raise
+                continue
+            yield to_json({**completion.body(), "metadata": _metadata(run)})
+
+    async def delete_completion(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found."""
+        who = caller(request)
+        run, _ = await self._find(who, request)
+        await self._hub.remove_run(who.owner, run.run_id)
+        return json_response(w.Deleted(id=request.path_params["completion_id"]))
+
+
+def _metadata(run: Run) -> JsonObject:
+    # SPEC/chat/completion_create_params.py, metadata: strings. Other protocols' callers have more in it.
+    return {name: value for name, value in run.metadata.items() if isinstance(value, str)}
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return _PAGE
+    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MOST):
+        refuse("limit", f"It is not an integer from 1 to {_MOST}.")
+    return int(text)

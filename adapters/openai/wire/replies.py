@@ -1,0 +1,68 @@
+"""What callers are answered."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from canonical.value import JsonObject
+
+
+class _Wire(BaseModel):
+    pass
+
+
+class Error(_Wire):
+    # SPEC/shared/error_object.py: all four are there.
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+
+
+class Model(_Wire):
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str
+
+
+class Models(_Wire):
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
+class Deleted(_Wire):
+    id: str
+    object: Literal["chat.completion.deleted"] = "chat.completion.deleted"
+    deleted: bool = True
+
+
+def completion(
+    completion_id: str, created: int, model: str, message: JsonObject, finish_reason: str | None, usage: JsonObject
+) -> JsonObject:
+    """SPEC/chat/chat_completion.py."""
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}
+    return {
+        "id": completion_id,
+        "object": "chat.completion",
+        "created": created,
+        "model": model,
+        "choices": [choice],
+        "usage": usage,
+    }
+
+
+def chunk(completion_id: str, created: int, model: str, choices: list[JsonObject], **more: Any) -> JsonObject:
+    """SPEC/chat/chat_completion_chunk.py."""
+    return {
+        "id": completion_id,
+        "object": "chat.completion.chunk",
+        "created": created,
+        "model": model,
+        "choices": choices,
+        **more,
+    }
+
+
+def choice(delta: JsonObject, finish_reason: str | None = None) -> JsonObject:
+    return {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}

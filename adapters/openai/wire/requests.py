@@ -1,0 +1,99 @@
+"""What callers ask for: the bodies of chat completions. What is not named here configures the agent, or is not looked
+at."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
+
+from canonical.value import JsonObject
+
+MAX_MESSAGES: Final = 10_000
+# SPEC/shared_params/metadata.py: "Set of 16 key-value pairs … Keys are strings with a maximum length of 64 characters.
+# Values are strings with a maximum length of 512 characters."
+Metadata = Annotated[
+    dict[Annotated[str, StringConstraints(max_length=64)], Annotated[str, StringConstraints(max_length=512)]],
+    Field(max_length=16),
+]
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class Function(_Wire):
+    name: str
+    arguments: str = ""
+
+
+class Custom(_Wire):
+    name: str
+    input: str = ""
+
+
+class ToolCall(_Wire):
+    id: str
+    type: str = "function"
+    function: Function | None = None
+    custom: Custom | None = None
+
+
+class Part(_Wire):
+    """A part of a message's content. Which members it has follows from its type."""
+
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+    image_url: JsonObject | str | None = None
+    input_audio: JsonObject | None = None
+    file: JsonObject | None = None
+
+
+class ChatMessage(_Wire):
+    role: Literal["developer", "system", "user", "assistant", "tool", "function"]
+    content: str | list[Part] | None = None
+    name: str | None = None
+    refusal: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+
+
+class StreamOptions(_Wire):
+    include_usage: StrictBool | None = None
+
+
+class JsonSchema(_Wire):
+    name: str = "output"
+    schema_: JsonObject | None = Field(default=None, alias="schema")
+    strict: StrictBool | None = None
+
+
+class ResponseFormat(_Wire):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+
+class Tool(_Wire):
+    type: str = "function"
+    function: JsonObject | None = None
+    custom: JsonObject | None = None
+
+
+class ChatCreate(_Wire):
+    model: str
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
+    stream: StrictBool | None = None
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    store: StrictBool | None = None
+    metadata: Metadata | None = None
+    response_format: ResponseFormat | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | JsonObject | None = None
+
+    def config(self) -> JsonObject:
+        """What configures the agent."""
+        told: dict[str, Any] = self.model_dump(exclude_none=True, exclude=_NOT_CONFIG, by_alias=True)
+        return told
+
+
+_NOT_CONFIG: Final = {"model", "messages", "stream", "stream_options", "n", "store", "metadata"}

@@ -1,0 +1,1 @@
+"""Records of a task → what callers of OpenAI's API see."""

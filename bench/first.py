@@ -1,0 +1,72 @@
+"""The first event of a stream: how long a caller waits for it, of the gateway and of the official servers, one call
+after the other. The gateway has stored the run by then.
+
+    .venv/bin/python -m bench.first [--jobs 200] [--rounds 5] [--only ACP]
+"""
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from bench import server, work
+from bench.client import Connection
+from bench.compare import GATEWAY, start
+from bench.comparison import Comparison
+from bench.server import Server
+from bench.work import Job
+
+STREAMS: Final[dict[str, tuple[Job, str, Job]]] = {
+    "A2A 1.0": (work.a2a_stream(), "a2a-sdk 1.3", work.a2a_stream("/stream")),
+    "A2A 0.3": (
+        work.a2a_stream(method="message/stream"),
+        "a2a-sdk 0.3",
+        work.a2a_stream("/stream/", "message/stream"),
+    ),
+    "ACP": (work.acp_stream(), "acp-sdk", work.acp_stream("/runs", "echo")),
+}
+"""By protocol: asked of the gateway; the official server, and what it is asked."""
+
+
+async def wait_for_first(target: Server, job: Job, jobs: int) -> float:
+    """Milliseconds, median."""
+    connection = await Connection.open(target.port)
+    waited: list[float] = []
+    for number in range(jobs):
+        await job(connection, number)
+        waited.append(connection.waited * 1000)
+    connection.close()
+    return statistics.median(waited)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0] if __doc__ else "")
+    parser.add_argument("--jobs", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default="", help="protocols whose name holds this")
+    options = parser.parse_args()
+    streams = {name: each for name, each in STREAMS.items() if options.only in name}
+    found: dict[tuple[str, str], list[float]] = {}
+    server.pin_client()
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        told = Comparison("", {}, {}, 1)
+        started = start(Path(folder), {each[1] for each in streams.values()}, 1, stack, told)
+        for number in range(options.rounds + 1):  # the first warms up
+            for name, (ours, reference, theirs) in streams.items():
+                for on, job in ((GATEWAY, ours), (reference, theirs)):
+                    if on in started:
+                        waited = asyncio.run(wait_for_first(started[on], job, options.jobs if number else 10))
+                        if number:
+                            found.setdefault((name, on), []).append(waited)
+    for name, why in told.missing.items():
+        print(f"left out: {name}, {why}")
+    print("first event of a stream of 200 words, 1 connection, median ms")
+    for (name, on), each in found.items():
+        print(f"{name:12}{on:16}{statistics.median(each):>8.2f}")
+
+
+if __name__ == "__main__":
+    main()

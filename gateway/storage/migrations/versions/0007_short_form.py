@@ -1,0 +1,15 @@
+"""Records and rows are written in a shorter form (`gateway.storage.short_form`), which earlier releases cannot read.
+What is there stays as it is."""
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    pass
+
+
+def downgrade() -> None:
+    raise NotImplementedError("records would have to be written anew")

@@ -1,0 +1,154 @@
+"""Messages of chat completions, read: what each part becomes, what is new, and what is refused."""
+
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters._json import validate
+from adapters.openai.codec.call_id import encode_call_id
+from adapters.openai.codec.messages import Conversation, decode_answer, decode_messages
+from adapters.openai.wire import requests as w
+from canonical import (
+    DataPart,
+    FaultCode,
+    FaultError,
+    FilePart,
+    Message,
+    RefusalPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from tests import strategies as ours
+
+TASK = "0b5b3b0a-3a55-4a5e-9a4e-1f0e0a5ad001"
+
+
+def read(*messages: dict[str, Any]) -> tuple[Message, ...]:
+    return decode_messages([validate(w.ChatMessage, each) for each in messages])
+
+
+def part_of(part: dict[str, Any]) -> Any:
+    (message,) = read({"role": "user", "content": [part]})
+    return message.parts[0]
+
+
+def test_every_role_has_its_place() -> None:
+    roles = ("developer", "system", "user", "assistant", "tool", "function")
+    said = read(*({"role": role, "content": "x"} for role in roles))
+    assert [message.role for message in said] == ["system", "system", "user", "agent", "tool", "tool"]
+
+
+def test_files_come_by_their_bytes_or_by_url() -> None:
+    inline = part_of({"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=", "detail": "low"}})
+    assert inline == FilePart(media_type="image/png", inline=b"hi", size=2)
+    linked = part_of({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}})
+    assert linked == FilePart(media_type="image/*", url="https://example.com/a.png")
+    sound = part_of({"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}})
+    assert sound == FilePart(name="audio.mp3", media_type="audio/mpeg", inline=b"hi", size=2)
+    named = {"filename": "a.txt", "file_data": "data:text/plain,h%69"}
+    assert part_of({"type": "file", "file": named}) == FilePart(
+        name="a.txt", media_type="text/plain", inline=b"hi", size=2
+    )
+    bare = part_of({"type": "file", "file": {"filename": "a", "file_data": "aGk="}})
+    assert (bare.media_type, bare.inline) == ("application/octet-stream", b"hi")
+
+
+def test_a_json_file_without_a_name_is_data() -> None:
+    url = "data:application/json;base64,eyJhIjogWzFdfQ=="
+    assert part_of({"type": "file", "file": {"file_data": url}}) == DataPart(data={"a": [1]})
+    assert isinstance(part_of({"type": "file", "file": {"file_data": url, "filename": "a.json"}}), FilePart)
+
+
+def test_an_assistant_has_words_refusals_and_calls() -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    custom = {"id": "c2", "type": "custom", "custom": {"name": "g", "input": "x"}}
+    (said,) = read({"role": "assistant", "content": "a", "refusal": "no", "tool_calls": [call, custom]})
+    assert said.parts == (
+        TextPart(text="a"),
+        RefusalPart(text="no"),
+        ToolCallPart(call_id="c1", name="f", arguments="{}", side="caller"),
+        ToolCallPart(call_id="c2", name="g", arguments="x", side="caller", extra={"openai": {"type": "custom"}}),
+    )
+    (result,) = read({"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "1"}]})
+    assert result.parts == (ToolResultPart(call_id="c1", output="1"),)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "nope"},
+        {"type": "text"},
+        {"type": "image_url", "image_url": {}},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,%%%"}},
+        {"type": "image_url", "image_url": {"url": "data:nothing"}},
+        {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "ogg"}},
+        {"type": "file", "file": {"filename": "a"}},
+        {"type": "file", "file": {"file_id": "file-1"}},
+    ],
+    ids=str,
+)
+def test_what_is_no_part_is_refused(part: dict[str, Any]) -> None:
+    with pytest.raises(FaultError) as refused:
+        part_of(part)
+    assert refused.value.fault.code in (FaultCode.INVALID, FaultCode.UNSUPPORTED)
+
+
+def conversation(*messages: dict[str, Any]) -> Conversation:
+    return Conversation.of([validate(w.ChatMessage, each) for each in messages])
+
+
+def test_what_follows_the_last_word_of_the_assistant_is_new() -> None:
+    said = conversation(
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "1"},
+        {"role": "assistant", "content": "2"},
+        {"role": "user", "content": "3"},
+        {"role": "user", "content": "4"},
+    )
+    assert [each.content for each in said.before] == ["s", "1", "2"]
+    assert [each.content for each in said.news] == ["3", "4"]
+    assert conversation({"role": "user", "content": "1"}).before == []
+
+
+def test_results_of_the_gateway_s_own_calls_are_answers_and_others_are_said() -> None:
+    own = encode_call_id(TASK, "q")
+    said = conversation(
+        {"role": "tool", "tool_call_id": own, "content": "Ada"},
+        {"role": "tool", "tool_call_id": "call_1", "content": "1"},
+        {"role": "user", "content": "and"},
+    )
+    assert [(each.task_id, each.text) for each in said.answers] == [(TASK, "Ada")]
+    assert [each.content for each in said.others] == ["1", "and"]
+
+
+def test_two_results_of_one_call_and_results_of_two_runs_are_refused() -> None:
+    one, other = encode_call_id(TASK, "q"), encode_call_id(TASK.replace("0b", "1b"), "q")
+    for second in (one, other):
+        with pytest.raises(FaultError):
+            conversation(*({"role": "tool", "tool_call_id": each, "content": "x"} for each in (one, second)))
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "value"),
+    [
+        ("Ada", None, "Ada"),
+        ('{"a": 1}', None, '{"a": 1}'),
+        ('{"a": 1}', {"type": "object"}, {"a": 1}),
+        ("[1", {"type": "array"}, "[1"),
+        ("5", {"type": "number"}, "5"),
+    ],
+)
+def test_an_answer_is_text_or_the_json_that_its_question_has_a_schema_for(text: str, schema: Any, value: Any) -> None:
+    assert decode_answer(text, schema)[0] == value
+
+
+@given(st.lists(ours.json_values(), max_size=4))
+def test_whatever_is_sent_is_read_or_refused(contents: list[Any]) -> None:
+    for content in contents:
+        for part in (content, {"type": "file", "file": content}, {"type": "image_url", "image_url": content}):
+            with suppress(FaultError):
+                read({"role": "user", "content": [part]})

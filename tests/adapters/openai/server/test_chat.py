@@ -1,0 +1,479 @@
+"""Chat completions over a whole gateway: what is sent, what is shown, and who may come back to it."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from canonical import (
+    AnnotationPart,
+    Ask,
+    Invocation,
+    Message,
+    ReasoningPart,
+    RefusalPart,
+    RunStatus,
+    Scope,
+    TextPart,
+    UseTool,
+)
+from canonical.event import MessageEnded, MessageStarted, PartAdded, RunEnded
+from gateway import demo
+from tests.running import Running, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BOUND: Final = 10
+OWNER: Final = "default"
+SCHEMA: Final = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+GATE: Final = asyncio.Event()
+
+
+async def gated(text: str) -> AsyncGenerator[str]:
+    yield "first"
+    await GATE.wait()
+    yield " last"
+
+
+STARTED: Final = asyncio.Event()
+ENDED: Final = asyncio.Event()
+
+
+async def waiting(text: str) -> AsyncGenerator[str]:
+    """Waits until it is cancelled."""
+    STARTED.set()
+    try:
+        yield "first"
+        await asyncio.Event().wait()
+    finally:
+        ENDED.set()
+
+
+async def history(call: Invocation) -> str:
+    return " | ".join(f"{message.role}: {message.text}" for message in (*call.history, *call.messages))
+
+
+async def saying(call: Invocation) -> str:
+    """Says what it is told to, whatever came before."""
+    return call.text
+
+
+async def settings(call: Invocation) -> str:
+    return json.dumps({"config": call.config, "metadata": call.metadata})
+
+
+async def rich(text: str) -> AsyncGenerator[Any]:
+    yield ReasoningPart(text="Hm. ")
+    yield Message(parts=(TextPart(text="One."),))
+    cited = AnnotationPart(url="https://example.com", title="A page", start=0, end=4)
+    yield Message(parts=(TextPart(text="Two."), cited))
+
+
+async def refusing(text: str) -> AsyncGenerator[Any]:
+    yield Message(parts=(RefusalPart(text="I will not."),))
+
+
+async def counted(call: Invocation) -> AsyncGenerator[Any]:
+    yield MessageStarted()
+    yield PartAdded(part=TextPart(text="cut"))
+    yield MessageEnded(finish="length")
+    yield RunEnded(usage={"input_tokens": 3, "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": 1}})
+
+
+async def twice(text: str) -> AsyncGenerator[Any, Any]:
+    first, second = yield [Ask("First?"), Ask("Second?", schema={"type": "object"}, kind="approval")]
+    yield f"{first} and {second}"
+
+
+async def forecast(call: Invocation) -> AsyncGenerator[Any, Any]:
+    """Uses the tools that its caller declares, all at once."""
+    names = [tool["function"]["name"] for tool in call.config.get("tools", ())]
+    if not names:
+        yield "You have no tools."
+        return
+    results = yield [UseTool(name, {"city": call.text}) for name in names]
+    yield f"{', '.join(results)}."
+
+
+AGENTS: Final = (forecast, gated, waiting, history, saying, settings, rich, refusing, counted, twice)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+    agents = {name: getattr(demo, name) for name in demo.__all__} | {agent.__name__: agent for agent in AGENTS}
+    async with running(tmp_path_factory.mktemp("chat"), agents) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def closed_gate() -> None:
+    GATE.clear()
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+def body(model: str, *messages: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"model": model, "messages": messages or [user("hi")], **more}
+
+
+async def ask(gateway: Running, model: str, *messages: dict[str, Any], **more: Any) -> Any:
+    made = await gateway.http.post("/v1/chat/completions", json=body(model, *messages, **more))
+    assert made.status_code == 200, made.text
+    return made.json()
+
+
+async def text_of(gateway: Running, model: str, *messages: dict[str, Any], **more: Any) -> str:
+    return (await ask(gateway, model, *messages, **more))["choices"][0]["message"]["content"]
+
+
+async def refused(gateway: Running, status: int, model: str, *messages: dict[str, Any], **more: Any) -> Any:
+    made = await gateway.http.post("/v1/chat/completions", json=body(model, *messages, **more))
+    assert made.status_code == status, made.text
+    assert made.headers["x-should-retry"] == "false"
+    return made.json()["error"]
+
+
+async def streamed(gateway: Running, model: str, *messages: dict[str, Any], **more: Any) -> list[Any]:
+    asked = body(model, *messages, stream=True, **more)
+    async with gateway.http.stream("POST", "/v1/chat/completions", json=asked) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        raw = (await response.aread()).decode()
+    *frames, last = raw.strip().split("\n\n")
+    told = [json.loads(frame.removeprefix("data: ")) for frame in frames]
+    return told if last == "data: [DONE]" else [*told, json.loads(last.removeprefix("data: "))]
+
+
+# What is shown
+
+
+async def test_texts_thoughts_and_citations_are_one_message(gateway: Running) -> None:
+    message = (await ask(gateway, "rich"))["choices"][0]["message"]
+    assert message["content"] == "One.\nTwo."
+    assert message["reasoning_content"] == "Hm. "
+    (cited,) = message["annotations"]
+    found = cited["url_citation"]
+    assert message["content"][found["start_index"] : found["end_index"]] == "Two."
+    chunks = await streamed(gateway, "rich")
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+    assert "".join(delta.get("content", "") for delta in deltas) == message["content"]
+    assert deltas[-1]["annotations"] == message["annotations"]
+
+
+async def test_a_refusal_is_no_content(gateway: Running) -> None:
+    message = (await ask(gateway, "refusing"))["choices"][0]["message"]
+    assert (message["content"], message["refusal"]) == (None, "I will not.")
+
+
+async def test_usage_and_the_limit_of_tokens_are_told(gateway: Running) -> None:
+    made = await ask(gateway, "counted")
+    assert made["choices"][0]["finish_reason"] == "length"
+    usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+    assert made["usage"] == {**usage, "completion_tokens_details": {"reasoning_tokens": 1}}
+    *chunks, last = await streamed(gateway, "counted", stream_options={"include_usage": True})
+    assert (last["choices"], last["usage"]) == ([], made["usage"])
+    assert all(chunk["usage"] is None for chunk in chunks)
+    assert all("usage" not in chunk for chunk in await streamed(gateway, "counted"))
+
+
+async def test_a_token_is_sent_before_the_agent_says_the_next(gateway: Running) -> None:
+    asked = body("gated", stream=True)
+    async with asyncio.timeout(BOUND), gateway.http.stream("POST", "/v1/chat/completions", json=asked) as response:
+        said = ""
+        async for line in response.aiter_lines():
+            if line.startswith("data: {"):
+                said += json.loads(line[6:])["choices"][0]["delta"].get("content", "")
+            if said == "first":
+                GATE.set()
+        assert said == "first last"
+
+
+async def test_a_failure_brings_what_was_said_and_is_not_tried_again(gateway: Running) -> None:
+    error = await refused(gateway, 500, "fail", user("boom"))
+    assert "boom" in error["message"]
+    assert (error["type"], error["code"]) == ("server_error", "agent_failed")
+    assert error["completion"]["choices"][0]["message"]["content"] == "Failing."
+    *_, last = await streamed(gateway, "fail", user("boom"))
+    assert last == {"error": {name: error[name] for name in ("message", "type", "param", "code")}}
+
+
+# What is sent
+
+
+async def test_what_a_request_configures_reaches_the_agent(gateway: Running) -> None:
+    tools = [{"type": "function", "function": {"name": "f", "strict": True}}]
+    more: dict[str, Any] = {"temperature": 0.5, "tools": tools, "tool_choice": "auto", "stop": ["x"]}
+    told = json.loads(await text_of(gateway, "settings", **more, metadata={"of": "ada"}, n=1, store=False))
+    assert told == {"config": more, "metadata": {"of": "ada"}}
+
+
+async def test_tools_that_the_agent_does_not_know_of_are_a_declared_loss(gateway: Running) -> None:
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    made = await gateway.http.post("/v1/chat/completions", json=body("echo", tools=tools))
+    assert "caller-tools=" in made.headers["babelgate-loss"]
+    assert "babelgate-loss" not in (await gateway.http.post("/v1/chat/completions", json=body("echo"))).headers
+
+
+@pytest.mark.parametrize(
+    ("more", "param"),
+    [
+        ({"n": 2}, "n"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, "messages"),
+        ({"metadata": {"thread_id": ""}}, "metadata.thread_id"),
+        ({"metadata": {"a": "x" * 513}}, "metadata.a"),
+        ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": 5}}}},
+            "response_format.json_schema.schema",
+        ),
+    ],
+    ids=str,
+)
+async def test_what_cannot_be_done_is_refused_by_name(gateway: Running, more: dict[str, Any], param: str) -> None:
+    made = await gateway.http.post("/v1/chat/completions", json={**body("echo"), **more})
+    assert (made.status_code, made.json()["error"]["param"]) == (400, param), made.text
+
+
+async def test_without_a_model_nothing_runs(gateway: Running) -> None:
+    made = await gateway.http.post("/v1/chat/completions", json={"messages": [user("hi")]})
+    assert (made.status_code, made.json()["error"]["param"]) == (400, "model")
+    error = await refused(gateway, 404, "nobody")
+    assert (error["param"], error["code"]) == ("model", "model_not_found")
+
+
+# Structured answers
+
+
+FORMAT: Final = {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA, "strict": True}}
+
+
+async def test_an_answer_that_fits_its_schema_is_given(gateway: Running) -> None:
+    assert await text_of(gateway, "saying", user('{"a": 1}'), response_format=FORMAT) == '{"a": 1}'
+    assert await text_of(gateway, "saying", user("{}"), response_format={"type": "json_object"}) == "{}"
+
+
+@pytest.mark.parametrize("said", ['{"a": "x"}', "{}", "no JSON", "[1"])
+async def test_an_answer_that_does_not_fit_is_an_error_also_at_the_end_of_a_stream(gateway: Running, said: str) -> None:
+    error = await refused(gateway, 502, "saying", user(said), response_format=FORMAT)
+    assert error["code"] == "invalid_output"
+    assert error["completion"]["choices"][0]["message"]["content"] == said
+    *_, last = await streamed(gateway, "saying", user(said), response_format=FORMAT)
+    assert last["error"]["code"] == "invalid_output"
+
+
+async def test_a_refusal_and_a_question_need_not_fit(gateway: Running) -> None:
+    for model, finish in (("refusing", "stop"), ("ask", "tool_calls"), ("counted", "length")):
+        made = await ask(gateway, model, response_format=FORMAT)
+        assert made["choices"][0]["finish_reason"] == finish
+
+
+# Threads
+
+
+CONVERSATION: Final = (
+    {"role": "system", "content": "Be kind."},
+    user("one"),
+    {"role": "assistant", "content": "1"},
+    user("two"),
+)
+
+
+async def test_a_call_of_its_own_is_told_the_whole_conversation(gateway: Running) -> None:
+    told = "system: Be kind. | user: one | agent: 1 | user: two"
+    assert await text_of(gateway, "history", *CONVERSATION) == told
+    assert await text_of(gateway, "history", *CONVERSATION) == told
+
+
+@pytest.mark.parametrize("named", ["uuid", "a name of my own"])
+async def test_a_thread_is_told_what_is_new(gateway: Running, named: str) -> None:
+    metadata = {"thread_id": str(uuid4()) if named == "uuid" else f"{named} {uuid4()}"}
+    first = await text_of(gateway, "history", *CONVERSATION, metadata=metadata)
+    assert first == "system: Be kind. | user: one | agent: 1 | user: two"
+    again = (*CONVERSATION, {"role": "assistant", "content": "changed"}, user("three"))
+    assert await text_of(gateway, "history", *again, metadata=metadata) == f"{first} | agent: {first} | user: three"
+
+
+async def test_a_thread_can_be_found_in_another_protocol_and_one_of_a_call_s_own_cannot(gateway: Running) -> None:
+    for more, is_kept in (({}, False), ({"store": True}, True), ({"metadata": {"thread_id": str(uuid4())}}, True)):
+        made = await gateway.http.post("/v1/chat/completions", json=body("echo", **more))
+        listed = await gateway.http.post("/threads/search", json={"ids": [made.headers["babelgate-thread"]]})
+        assert len(listed.json()) == is_kept
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+async def test_who_hangs_up_on_a_call_that_keeps_nothing_ends_it(gateway: Running, stream: bool) -> None:
+    STARTED.clear()
+    ENDED.clear()
+    asked = body("waiting", stream=stream)
+    calling = asyncio.ensure_future(gateway.http.post("/v1/chat/completions", json=asked))
+    async with asyncio.timeout(BOUND):
+        await STARTED.wait()
+        calling.cancel()
+        await ENDED.wait()
+
+
+async def test_who_hangs_up_on_a_run_that_is_kept_may_read_it_later(gateway: Running) -> None:
+    for more in ({"store": True}, {"metadata": {"thread_id": str(uuid4())}}):
+        GATE.clear()
+        asked = body("gated", stream=True, **more)
+        async with gateway.http.stream("POST", "/v1/chat/completions", json=asked) as response:
+            run_id, thread_id = response.headers["babelgate-run"], response.headers["babelgate-thread"]
+        early = await gateway.http.get(f"/v1/chat/completions/chatcmpl-{run_id}")
+        assert early.status_code == 404, "it is not complete yet"
+        GATE.set()
+        assert (await _ended(gateway, thread_id)).status is RunStatus.SUCCESS
+        later = await gateway.http.get(f"/v1/chat/completions/chatcmpl-{run_id}")
+        assert later.json()["choices"][0]["message"]["content"] == "first last"
+
+
+async def _ended(gateway: Running, thread_id: str) -> Any:
+    """The run of a thread that has one, when it has ended."""
+    run_id: str | None = None
+    async with asyncio.timeout(BOUND):
+        async for batch in gateway.hub.reads.follow(OWNER, Scope(thread_id)):
+            for record in batch:
+                run_id = record.run_id or run_id
+                if isinstance(record.event, RunEnded):
+                    assert run_id is not None
+                    return await gateway.hub.reads.run(OWNER, run_id)
+    raise AssertionError("it did not end")
+
+
+# Questions
+
+
+def calls_of(made: Any) -> list[Any]:
+    assert made["choices"][0]["finish_reason"] == "tool_calls"
+    return made["choices"][0]["message"]["tool_calls"]
+
+
+def result(call: Any, text: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call["id"], "content": text}
+
+
+async def test_a_question_is_a_tool_call_and_its_result_the_answer(gateway: Running) -> None:
+    made = await ask(gateway, "ask")
+    (call,) = calls_of(made)
+    assert call["function"] == {"name": "ask_caller", "arguments": '{"question": "What is your name?"}'}
+    said = (user("hi"), made["choices"][0]["message"], result(call, "Ada"))
+    assert await text_of(gateway, "ask", *said) == "Hello, Ada."
+    assert (await refused(gateway, 400, "ask", *said))["code"] in ("already_answered", "not_found", "run_ended")
+
+
+async def test_the_stream_of_a_question_has_the_same_call(gateway: Running) -> None:
+    chunks = await streamed(gateway, "ask", store=True)
+    delta = next(chunk["choices"][0]["delta"] for chunk in chunks if "tool_calls" in chunk["choices"][0]["delta"])
+    stored = (await gateway.http.get(f"/v1/chat/completions/{chunks[0]['id']}")).json()
+    assert delta["tool_calls"] == [{"index": 0, **calls_of(stored)[0]}]
+    assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+async def test_of_two_questions_each_can_be_answered_by_itself(gateway: Running) -> None:
+    first, second = calls_of(await ask(gateway, "twice"))
+    told = json.loads(second["function"]["arguments"])
+    assert told == {"question": "Second?", "kind": "approval", "schema": {"type": "object"}}
+    left = calls_of(await ask(gateway, "twice", result(first, "one")))
+    assert left == [second]
+    assert await text_of(gateway, "twice", result(second, '{"b": 2}')) == "one and {'b': 2}"
+
+
+async def test_both_at_once_too(gateway: Running) -> None:
+    first, second = calls_of(await ask(gateway, "twice"))
+    assert await text_of(gateway, "twice", result(second, "two"), result(first, "one")) == "one and two"
+
+
+async def test_a_changed_call_id_and_a_call_of_another_model_are_refused(gateway: Running) -> None:
+    (call,) = calls_of(await ask(gateway, "ask", store=True))
+    last = call["id"][-5]
+    changed = call["id"][:-5] + ("A" if last != "A" else "B") + call["id"][-4:]
+    error = await refused(gateway, 400, "ask", result({"id": changed}, "Ada"))
+    assert error["param"] == "messages"
+    assert (await refused(gateway, 400, "echo", result(call, "Ada")))["param"] == "model"
+    assert (await refused(gateway, 400, "ask", result({"id": "call_bgt_nothing"}, "Ada")))["param"] == "messages"
+    assert await text_of(gateway, "ask", result(call, "Ada")) == "Hello, Ada.", "and nothing happened to it"
+    assert (await refused(gateway, 400, "ask", result(call, "Ada")))["code"] in ("already_answered", "run_ended")
+
+
+async def test_an_agent_calls_the_tools_of_its_caller(gateway: Running) -> None:
+    tools = [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in ("f", "g")]
+    assert await text_of(gateway, "forecast", user("Paris")) == "You have no tools."
+    made = await gateway.http.post("/v1/chat/completions", json=body("forecast", user("Paris"), tools=tools))
+    assert "babelgate-loss" not in made.headers
+    calls = calls_of(made.json())
+    assert [call["function"] for call in calls] == [{"name": name, "arguments": '{"city": "Paris"}'} for name in "fg"]
+    said = (
+        user("Paris"),
+        made.json()["choices"][0]["message"],
+        *(result(call, f"rain {n}") for n, call in enumerate(calls)),
+    )
+    assert await text_of(gateway, "forecast", *said, tools=tools) == "rain 0, rain 1."
+
+
+# Stored completions
+
+
+async def test_stored_completions_are_listed_by_pages_and_filters(gateway: Running) -> None:
+    mark = {"of": f"{uuid4()}"}
+    made = [await ask(gateway, "echo", user(text), store=True, metadata=mark) for text in ("1", "2", "3")]
+    await ask(gateway, "echo", user("not kept"), metadata=mark)
+    at = f"/v1/chat/completions?metadata[of]={mark['of']}"
+    page = (await gateway.http.get(f"{at}&limit=2")).json()
+    assert [each["choices"][0]["message"]["content"] for each in page["data"]] == ["3", "2"]
+    assert page["has_more"] and page["last_id"] == made[1]["id"]
+    assert page["data"][0]["metadata"] == mark
+    rest = (await gateway.http.get(f"{at}&after={page['last_id']}")).json()
+    assert ([each["id"] for each in rest["data"]], rest["has_more"]) == ([made[0]["id"]], False)
+    assert (await gateway.http.get(f"{at}&model=ask")).json()["data"] == []
+    assert (await gateway.http.get(f"{at}&order=asc")).status_code == 400
+
+
+async def test_a_completion_that_is_deleted_is_gone(gateway: Running) -> None:
+    made = await ask(gateway, "echo", store=True)
+    path = f"/v1/chat/completions/{made['id']}"
+    told = {**(await gateway.http.get(path)).json(), "metadata": None}
+    assert told == {**made, "metadata": None}
+    gone = (await gateway.http.delete(path)).json()
+    assert gone == {"id": made["id"], "object": "chat.completion.deleted", "deleted": True}
+    assert (await gateway.http.get(path)).status_code == 404
+    assert (await gateway.http.delete(path)).status_code == 404
+
+
+async def test_a_call_that_keeps_nothing_is_not_stored(gateway: Running) -> None:
+    made = await ask(gateway, "ask")
+    assert (await gateway.http.get(f"/v1/chat/completions/{made['id']}")).status_code == 404
+
+
+async def test_a_run_of_another_protocol_is_a_completion_too(gateway: Running) -> None:
+    run = {"agent_name": "fail", "input": [{"role": "user", "parts": [{"content": "boom"}]}]}
+    failed = await gateway.http.post("/acp/runs", json=run)
+    told = await gateway.http.get(f"/v1/chat/completions/chatcmpl-{failed.headers['babelgate-run']}")
+    assert (told.status_code, told.json()["error"]["code"]) == (500, "agent_failed")
+
+
+# Models
+
+
+async def test_agents_are_models(gateway: Running) -> None:
+    listed = (await gateway.http.get("/v1/models")).json()
+    assert listed["object"] == "list"
+    assert {"echo", "ask", "gated"} <= {each["id"] for each in listed["data"]}
+    one = (await gateway.http.get("/v1/models/echo")).json()
+    assert one in listed["data"]
+    assert one == {"id": "echo", "object": "model", "created": 0, "owned_by": "babelgate"}
+    alone = (await gateway.http.get("/agent/echo/v1/models")).json()["data"]
+    assert [each["id"] for each in alone] == ["echo"]
+
+
+async def test_what_is_not_served_is_told_with_what_is(gateway: Running) -> None:
+    answer = await gateway.http.post("/v1/responses", json={"model": "echo", "input": "hi"})
+    assert answer.status_code == 404
+    assert answer.json()["error"]["message"] == (
+        "POST /v1/responses is not served: /v1/models and /v1/chat/completions are."
+    )

@@ -1,0 +1,100 @@
+"""The judge's own connections: one for each request, and what goes wrong on them is told as httpx tells it."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from conformance.wire.connection import Connections
+from tests.certificate import self_signed
+from tests.gateway.command import bound_socket
+
+ANSWER = b"HTTP/1.1 200 Fine\r\nX-Case: Kept\r\nContent-Length: 2\r\n\r\nhi"
+
+
+@asynccontextmanager
+async def answering(told: bytes | None, tls: ssl.SSLContext | None = None) -> AsyncGenerator[tuple[int, list[bytes]]]:
+    """The port, and the requests that came. Nothing to tell: the connection stays open without an answer."""
+    came: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.append(await reader.readuntil(b"\r\n\r\n"))
+        if told is not None:
+            writer.write(told)
+            await writer.drain()
+            writer.close()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    async with server:
+        yield server.sockets[0].getsockname()[1], came
+
+
+def client(tls: ssl.SSLContext | None = None) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=Connections(tls or ssl.create_default_context()), timeout=5)
+
+
+async def test_each_request_has_a_connection_of_its_own_and_headers_keep_their_case() -> None:
+    async with answering(ANSWER) as (port, came), client() as http:
+        for _ in range(2):
+            answer = await http.get(f"http://127.0.0.1:{port}/a%20b?c=d")
+            assert (answer.status_code, answer.reason_phrase, answer.text) == (200, "Fine", "hi")
+            assert (b"X-Case", b"Kept") in answer.headers.raw
+    assert len(came) == 2
+    assert came[0].startswith(b"GET /a%20b?c=d HTTP/1.1\r\nHost: 127.0.0.1:")
+
+
+async def test_an_answer_that_comes_before_the_end_of_the_request_is_the_answer() -> None:
+    async def body() -> AsyncGenerator[bytes]:
+        for _ in range(200):
+            yield b"x" * 2**16
+
+    early = b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 413 No\r\nContent-Length: 0\r\n\r\n"
+    async with answering(early) as (port, _), client() as http:
+        answer = await http.post(
+            f"http://127.0.0.1:{port}/", content=body(), headers={"Content-Length": str(200 << 16)}
+        )
+        assert answer.status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("told", "error"),
+    [
+        (b"", httpx.RemoteProtocolError),
+        (b"no HTTP\r\n\r\n", httpx.RemoteProtocolError),
+        (ANSWER[:-1], httpx.RemoteProtocolError),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000, httpx.RemoteProtocolError),
+    ],
+    ids=("nothing", "no HTTP", "half", "a long head"),
+)
+async def test_what_is_no_answer_is_a_breach_of_the_protocol(told: bytes, error: type[Exception]) -> None:
+    async with answering(told) as (port, _), client() as http:
+        with pytest.raises(error):
+            await http.get(f"http://127.0.0.1:{port}/")
+
+
+async def test_nobody_there_and_nothing_said_are_told_apart() -> None:
+    with bound_socket() as nobody:
+        async with client() as http:
+            with pytest.raises(httpx.ConnectError):
+                await http.get(f"http://127.0.0.1:{nobody.getsockname()[1]}/")
+    async with answering(None) as (port, _), client() as http:
+        with pytest.raises(httpx.ReadTimeout):
+            await http.get(f"http://127.0.0.1:{port}/", timeout=0.1)
+
+
+async def test_a_certificate_that_is_not_trusted_is_refused(tmp_path: Path) -> None:
+    certificate, key = self_signed(tmp_path, "localhost")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    async with answering(ANSWER, tls) as (port, _):
+        async with client(ssl.create_default_context(cafile=str(certificate))) as http:
+            assert (await http.get(f"https://localhost:{port}/")).text == "hi"
+        async with client() as http:
+            with pytest.raises(httpx.ConnectError):
+                await http.get(f"https://localhost:{port}/")

@@ -1,0 +1,257 @@
+"""Threads that are kept for so long and no longer, and the room that they took."""
+
+import os
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, func, select
+
+from canonical import FaultCode, FaultError, FilePart, Scope, TaskState, Thread, ThreadChange
+from canonical.event import Custom
+from gateway.clock import Clock
+from gateway.hub import Hub
+from gateway.runs import deletion
+from gateway.settings.model import Retention
+from gateway.storage.statements import table_of
+from gateway.storage.tables import EventRow, RemnantRow, TombstoneRow, WebhookRow
+from gateway.storage.transaction import Transaction
+from tests.gateway.hubs import OWNER, Echo, House, Scripted, batches, ends, fronted, reaches, submit, within
+
+DAY = 86_400_000_000
+
+
+class Time:
+    """That passes when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_000 * DAY
+        self.clock = Clock(lambda: self.now, lambda: self.now)
+
+    def pass_days(self, days: float) -> None:
+        self.now += round(days * DAY)
+
+
+async def is_gone(hub: Hub, thread_id: str) -> bool:
+    try:
+        await hub.reads.thread(OWNER, thread_id)
+    except FaultError as error:
+        assert error.fault.code is FaultCode.NOT_FOUND
+        return True
+    return False
+
+
+def count(connection: Connection, model: Any) -> int:
+    return connection.execute(select(func.count()).select_from(table_of(model))).scalar_one()
+
+
+def add_events(tx: Transaction, thread_id: str, events: int, size: int = 10) -> None:
+    state = tx.need_thread(OWNER, thread_id)
+    for number in range(events):
+        tx.append(state, Custom(name="n", value=f"{number}".zfill(size)))
+
+
+async def long_thread(hub: Hub, events: int, size: int = 10) -> Thread:
+    thread = await hub.create_thread(OWNER, ThreadChange())
+    await hub.journal.write(add_events, thread.thread_id, events, size)
+    return thread
+
+
+async def test_a_thread_is_kept_as_long_after_its_last_change_as_the_policy_says(hubs: House) -> None:
+    time = Time()
+    hub = await hubs.start(fronted("echo", Echo()), retention=Retention(threads=30 * 86400), clock=time.clock)
+    old, used, empty = (
+        await submit(hub, "echo"),
+        await submit(hub, "echo"),
+        await hub.create_thread(OWNER, ThreadChange()),
+    )
+    for receipt in (old, used):
+        await ends(hub, receipt)
+    time.pass_days(20)
+    await ends(hub, await submit(hub, "echo", thread_id=used.thread_id))
+    time.pass_days(9.9)
+    assert await hub.retention.sweep() == 0
+    time.pass_days(0.2)
+    assert await hub.retention.sweep() == 2
+    assert await is_gone(hub, old.thread_id) and await is_gone(hub, empty.thread_id)
+    assert not await is_gone(hub, used.thread_id)
+    for scope in (Scope(old.thread_id), Scope(old.thread_id, "task", old.task_id)):
+        with pytest.raises(FaultError, match="not found"):
+            await hub.reads.records(OWNER, scope)
+    time.pass_days(30)
+    assert await hub.retention.sweep() == 1
+    assert await hub.journal.query(count, EventRow) == 0
+    assert await hub.journal.query(count, TombstoneRow) == 3
+
+
+async def test_without_a_policy_everything_is_kept(hubs: House) -> None:
+    time = Time()
+    hub = await hubs.start(fronted("echo", Echo()), clock=time.clock)
+    receipt = await submit(hub, "echo")
+    await ends(hub, receipt)
+    time.pass_days(100_000)
+    assert await hub.retention.sweep() == 0
+    assert not await is_gone(hub, receipt.thread_id)
+
+
+async def test_a_thread_with_work_before_it_is_kept_until_the_longer_period_is_over(hubs: House) -> None:
+    time, agent = Time(), Scripted()
+    agents = (fronted("a", agent, concurrency=2), fronted("echo", Echo()))
+    hub = await hubs.start(*agents, retention=Retention(threads=86400), clock=time.clock)
+    asks = await submit(hub, "a")
+    (await agent.called()).ask("q").end()
+    await reaches(hub, asks, TaskState.INPUT_REQUIRED)
+    works = await submit(hub, "a")
+    working = await agent.called()
+    waits = await submit(hub, "a", thread_id=works.thread_id)
+    delayed = await submit(hub, "echo", start_in=400 * DAY)
+    time.pass_days(365)
+    assert await hub.retention.sweep() == 0
+    assert (await hub.reads.run(OWNER, waits.run_id)).thread_id == works.thread_id
+    await hubs.stop(hub)
+    hub = await hubs.start(*agents, retention=Retention(threads=86400, unfinished=172800), clock=time.clock)
+    await within(working.closed.wait())
+    await hub.retention.sweep()
+    time.pass_days(3)
+    await hub.retention.sweep()
+    for receipt in (asks, works, delayed):
+        assert await is_gone(hub, receipt.thread_id)
+
+
+async def test_a_thread_that_is_used_while_it_is_to_go_stays(hubs: House) -> None:
+    time = Time()
+    hub = await hubs.start(fronted("echo", Echo()), retention=Retention(threads=86400), clock=time.clock)
+    receipt = await submit(hub, "echo")
+    await ends(hub, receipt)
+    thread = await hub.reads.thread(OWNER, receipt.thread_id)
+    seq = (await hub.reads.records(OWNER, Scope(receipt.thread_id)))[-1].seq
+    pk = await hub.reads.key(OWNER, thread.thread_id)
+    assert await hub.journal.write(deletion.erase_unchanged, pk, OWNER, thread.thread_id, seq - 1) is None
+    assert not await is_gone(hub, receipt.thread_id)
+
+
+async def test_a_clock_that_is_set_forward_erases_nothing(hubs: House) -> None:
+    time = Time()
+    clock = Clock(lambda: time.now, lambda: 0)
+    hub = await hubs.start(fronted("echo", Echo()), retention=Retention(threads=86400), clock=clock)
+    receipt = await submit(hub, "echo")
+    await ends(hub, receipt)
+    time.pass_days(1000)
+    assert await hub.retention.sweep() == 0
+    assert not await is_gone(hub, receipt.thread_id)
+
+
+async def test_files_go_with_the_last_thread_that_names_them(hubs: House) -> None:
+    time = Time()
+    hub = await hubs.start(retention=Retention(threads=86400), clock=time.clock)
+    threads = [await hub.create_thread(OWNER, ThreadChange()) for _ in range(2)]
+    shared, own = (FilePart(name=name, inline=name.encode()) for name in ("shared", "own"))
+    for thread in threads:
+        await hub.upload(OWNER, thread.thread_id, shared)
+    await hub.upload(OWNER, threads[0].thread_id, own)
+    time.pass_days(0.5)
+    await hub.change_thread(OWNER, threads[1].thread_id, ThreadChange(metadata={"a": 1}))
+    time.pass_days(0.6)
+    assert await hub.retention.sweep() == 1
+    files = list((hubs.folder / "blobs").glob("??/*"))
+    assert len(files) == 2
+    for file in files:
+        os.utime(file, (0, 0))  # young ones may be on their way into an event
+    await hub.sweep_files()
+    assert [file.read_bytes() for file in files if file.exists()] == [b"shared"]
+
+
+async def test_webhooks_that_are_over_go_before_their_threads(hubs: House) -> None:
+    time = Time()
+    hub = await hubs.start(fronted("echo", Echo()), retention=Retention(webhooks=86400), clock=time.clock)
+    receipts = [await submit(hub, "echo") for _ in range(2)]
+    for receipt, done in zip(receipts, (True, False), strict=True):
+        await ends(hub, receipt)
+        await hub.journal.write(_add_webhook, receipt.task_id, receipt.thread_id, done)
+    time.pass_days(0.9)
+    await hub.retention.sweep()
+    assert await hub.journal.query(count, WebhookRow) == 2
+    time.pass_days(0.2)
+    await hub.retention.sweep()
+    assert [hook.task_id for hook in await hub.reads.webhooks(OWNER, receipts[1].task_id)] == [receipts[1].task_id]
+    assert await hub.reads.webhooks(OWNER, receipts[0].task_id) == []
+
+
+def _add_webhook(tx: Transaction, task_id: str, thread_id: str, done: bool) -> None:
+    row = {"owner": OWNER, "task_id": task_id, "webhook_id": "w", "thread_id": thread_id, "dialect": "a2a-1.0"}
+    values = {**row, "url": "http://127.0.0.1:9", "delivered_seq": 0, "done": done, "body": b"{}"}
+    tx.connection.execute(table_of(WebhookRow).insert().values(values))
+
+
+@pytest.mark.parametrize(("events", "size"), [(5000, 10), (40, 500_000)])
+async def test_the_log_of_a_long_thread_goes_bit_by_bit_and_others_do_not_wait_for_it(
+    hubs: House, events: int, size: int
+) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    await hub.retention.stop()
+    thread = await long_thread(hub, events, size)
+    reading = batches(hub, Scope(thread.thread_id))
+    await anext(reading)
+    await hub.delete_thread(OWNER, thread.thread_id)
+    assert await is_gone(hub, thread.thread_id)
+    left = await hub.journal.query(sizes)
+    assert sum(left) > events * size
+    receipt = await submit(hub, "echo")
+    await ends(hub, receipt)
+    own = len(await hub.reads.records(OWNER, Scope(receipt.thread_id)))
+    left = await hub.journal.query(sizes)
+    while await hub.journal.write(deletion.erase_remnant):
+        now = await hub.journal.query(sizes)
+        gone = left[: len(left) - len(now)]
+        assert len(gone) <= 1000 and sum(gone) <= 4 * 2**20
+        left = now
+    assert len(left) == own
+    assert [record async for some in reading for record in some] == []
+
+
+def sizes(connection: Connection) -> list[int]:
+    event = table_of(EventRow)
+    found = select(func.length(event.c.body)).order_by(event.c.thread_pk, event.c.seq)
+    return list(connection.execute(found).scalars())
+
+
+async def test_an_erasure_that_was_interrupted_is_ended_after_the_start_and_its_key_is_not_given_out(
+    hubs: House,
+) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    thread = await long_thread(hub, 3000)
+    pk = await hub.reads.key(OWNER, thread.thread_id)
+    await hub.retention.stop()  # nothing of the log goes in this life
+    await hub.delete_thread(OWNER, thread.thread_id)
+    assert await hub.journal.query(count, EventRow) == 3001
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo")
+    await ends(hub, receipt)
+    assert await hub.reads.key(OWNER, receipt.thread_id) > pk
+    await no_remnants(hub)
+    event, mine = table_of(EventRow), await hub.reads.key(OWNER, receipt.thread_id)
+    (first,) = await hub.journal.query(lambda connection: connection.execute(select(func.min(event.c.thread_pk))).one())
+    assert first == mine
+
+
+async def no_remnants(hub: Hub) -> None:
+    async def look() -> None:
+        while await hub.journal.query(count, RemnantRow):
+            await hub.create_thread(OWNER, ThreadChange())
+
+    await within(look(), "the end of the log")
+
+
+async def test_the_file_of_the_database_shrinks_when_much_was_erased(hubs: House) -> None:
+    hub = await hubs.start()
+    thread = await long_thread(hub, 200, 50_000)
+    await hubs.stop(hub)
+    file = hubs.folder / "hub.db"
+    before = file.stat().st_size
+    assert before > 10_000_000
+    hub = await hubs.start()
+    await hub.delete_thread(OWNER, thread.thread_id)
+    await no_remnants(hub)
+    await hub.retention.give_back()
+    await hubs.stop(hub)
+    assert file.stat().st_size < 2_000_000

@@ -1,0 +1,151 @@
+"""What the log keeps of a record is the record."""
+
+from typing import get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from canonical import Message, RunStatus, TaskState
+from canonical.event import Event, Record, encode_event
+from canonical.stored import encode_snapshot
+from canonical.thread import Interrupt, Run, Task, Thread
+from canonical.value import JsonObject
+from gateway.storage.short_form import (
+    KINDS,
+    created_id,
+    decode_row,
+    encode_row,
+    find_reference,
+    lengthen,
+    plain_id,
+    refer,
+    shorten,
+)
+from tests.strategies import json_objects, records
+
+UUID = "01a207bf-d823-7484-bb7b-7dc2c7272ac4"
+
+
+@given(records())
+def test_every_event_is_read_as_it_was_written(log: list[Record]) -> None:
+    for record in log:
+        body = encode_event(record.event)
+        assert lengthen(shorten(body)) == body
+        assert len(shorten(body)) < len(body)
+
+
+def test_the_byte_of_a_kind_is_the_same_for_ever_and_every_kind_has_one() -> None:
+    assert sorted(KINDS) == sorted(each.kind for each in get_args(Event))
+    kept = [shorten(b'{"kind":"%s"}' % kind.encode()) for kind in KINDS]
+    assert kept == [bytes((0x80 + number,)) + b"}" for number in range(24)]
+    assert KINDS[:4] == ("thread_changed", "task_created", "run_created", "run_started")
+    assert KINDS[-2:] == ("loss_noted", "upstream_bound")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        UUID,
+        UUID.upper(),
+        UUID[:-1],
+        UUID + "0",
+        UUID.replace("-", ""),
+        UUID[1:9] + UUID[0] + UUID[9:],
+        "x" * 36,
+        " " * 36,
+        "-" * 36,
+        "ü" * 18,
+        "",
+    ],
+)
+@pytest.mark.parametrize("head", ['{"kind":"message_ended","message_id":"', '{"kind":"task_created","task_id":"'])
+def test_ids_of_any_form_are_kept(written: str, head: str) -> None:
+    body = f'{head}{written}"}}'.encode()
+    assert lengthen(shorten(body)) == body
+    assert (len(shorten(body)) == 19) == (written == UUID)
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"kind":"new_kind","a":1}', b'{"a":1}', b'{"kind":"', b"[]", b'{"kind":1}'])
+def test_what_is_not_known_is_kept_as_it_is(body: bytes) -> None:
+    assert shorten(body) == body == lengthen(body)
+
+
+@given(st.text())
+def test_no_id_is_taken_for_a_reference(name: str) -> None:
+    kept = refer(name, None)
+    assert find_reference(kept) is None and plain_id(kept) == name
+    assert find_reference(refer(name, 12)) == 12
+    assert refer(None, 12) is None
+
+
+@given(records())
+def test_only_tasks_and_runs_are_created(log: list[Record]) -> None:
+    for record in log:
+        names = {"task_created": record.task_id, "run_created": record.run_id}
+        assert created_id(record.event) == names.get(record.event.kind)
+
+
+ROWS = [
+    Thread(thread_id=UUID, owner="o", created_at=1, changed_at=2),
+    Thread(thread_id="t", owner='o"', created_at=1, changed_at=2, metadata={"a": ',"reason":"done"', "\x01": "\x02ü"}),
+    Task(
+        task_id=UUID,
+        thread_id=UUID,
+        agent="echo",
+        state=TaskState.COMPLETED,
+        created_at=1,
+        changed_at=2,
+        first_seq=3,
+        last_seq=4,
+    ),
+    Task(
+        task_id=UUID,
+        thread_id="t",
+        agent="a",
+        state=TaskState.WORKING,
+        created_at=1,
+        changed_at=2,
+        first_seq=3,
+        last_seq=4,
+    ),
+    Run(
+        run_id=UUID,
+        task_id=UUID,
+        thread_id=UUID,
+        agent="echo",
+        status=RunStatus.SUCCESS,
+        cause="input",
+        created_at=1,
+        first_seq=2,
+        last_seq=3,
+        attempt=1,
+        started_at=5,
+        ended_at=6,
+        metadata={"\x03": ["\x1f", "\ud7ff", "", "\u0000"]},
+    ),
+    Interrupt(task_id=UUID, interrupt_id="q", run_id=UUID, ask="input", message=Message.of("q"), raised_at=1),
+]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_is_read_as_it_was_written(row: Thread | Task | Run | Interrupt) -> None:
+    assert lengthen(encode_row(row)) == encode_snapshot(row)
+    assert decode_row(type(row), encode_row(row)) == row
+    assert decode_row(type(row), encode_snapshot(row)) == row
+
+
+def test_a_row_takes_less_than_half() -> None:
+    for row in (ROWS[0], ROWS[2], ROWS[4]):
+        assert len(encode_row(row)) < len(encode_snapshot(row)) / 2
+
+
+@given(json_objects())
+def test_whatever_callers_keep_on_a_thread_is_kept(metadata: JsonObject) -> None:
+    thread = Thread(thread_id=UUID, owner="o", created_at=1, changed_at=2, metadata=metadata)
+    assert lengthen(encode_row(thread)) == encode_snapshot(thread)
+
+
+def test_the_words_of_rows_keep_their_places() -> None:
+    kept = encode_row(ROWS[2])
+    assert kept == b"\xe1" + bytes.fromhex(UUID.replace("-", "")) * 2 + b"\x02echo\x011\x042\x053\x064}"

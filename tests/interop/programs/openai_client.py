@@ -1,0 +1,100 @@
+"""The official OpenAI client, driven by JSON lines (see `lines`). Options: base_url, headers.
+
+What it makes of an answer is checked once more: it builds its models without looking whether the answer fits them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+from lines import answer_calls, options
+from openai import APIStatusError, AsyncOpenAI
+from openai.types import Model
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from pydantic import BaseModel, create_model
+
+TYPES = {"integer": int, "string": str, "number": float, "boolean": bool}
+
+
+def dump(model: BaseModel) -> Any:
+    return model.model_dump(mode="json", exclude_unset=True, warnings=False)
+
+
+def checked(model: BaseModel, kind: type[BaseModel]) -> Any:
+    """As the client has it, and as its own types would have it."""
+    told = dump(model)
+    kind.model_validate(told)
+    return told
+
+
+class Calls:
+    """One method for each call."""
+
+    def __init__(self, client: AsyncOpenAI) -> None:
+        self._client = client
+
+    async def models(self) -> Any:
+        return [checked(model, Model) async for model in self._client.models.list()]
+
+    async def model(self, name: str) -> Any:
+        return checked(await self._client.models.retrieve(name), Model)
+
+    async def create(self, **body: Any) -> Any:
+        return checked(await self._client.chat.completions.create(**body), ChatCompletion)
+
+    async def create_headers(self, **body: Any) -> Any:
+        raw = await self._client.chat.completions.with_raw_response.create(**body)
+        return dict(raw.headers)
+
+    async def chunks(self, **body: Any) -> AsyncIterator[Any]:
+        async with await self._client.chat.completions.create(**body, stream=True) as chunks:
+            async for chunk in chunks:
+                yield checked(chunk, ChatCompletionChunk)
+
+    async def stream(self, **body: Any) -> AsyncIterator[Any]:
+        """The client's own helper: its events, and at the end the completion that it has added up."""
+        async with self._client.chat.completions.stream(**body) as events:
+            async for event in events:
+                if event.type != "chunk":
+                    yield {"type": event.type}
+            yield {"type": "final", "completion": dump(await events.get_final_completion())}
+
+    async def parse(self, members: dict[str, str], **body: Any) -> Any:
+        """With a model of these members as the response_format."""
+        wanted: Any = create_model("Wanted", **{name: (TYPES[kind], ...) for name, kind in members.items()})
+        made = await self._client.chat.completions.parse(**body, response_format=wanted)
+        parsed = made.choices[0].message.parsed
+        return None if parsed is None else parsed.model_dump()
+
+    async def retrieve(self, completion_id: str) -> Any:
+        return checked(await self._client.chat.completions.retrieve(completion_id), ChatCompletion)
+
+    async def list(self, **query: Any) -> Any:
+        """All of them, however many pages these are."""
+        return [checked(each, ChatCompletion) async for each in self._client.chat.completions.list(**query)]
+
+    async def delete(self, completion_id: str) -> Any:
+        return dump(await self._client.chat.completions.delete(completion_id))
+
+
+def fault_data(error: Exception) -> Any:
+    if not isinstance(error, APIStatusError):
+        return getattr(error, "body", None)
+    tries = error.response.request.headers.get("x-stainless-retry-count")
+    return {"status": error.status_code, "tries": tries, "body": error.body}
+
+
+async def main() -> None:
+    # trust_env=False: a proxy of this machine must not stand between two programs on it.
+    http = httpx2.AsyncClient(trust_env=False, timeout=60)
+    async with AsyncOpenAI(
+        base_url=options()["base_url"], api_key=options().get("key", "nothing"), http_client=http
+    ) as client:
+        calls = Calls(client)
+        names = [name for name in dir(calls) if not name.startswith("_")]
+        await answer_calls({name: getattr(calls, name) for name in names}, fault_data)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

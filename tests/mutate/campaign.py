@@ -1,0 +1,167 @@
+"""A gateway in a process of its own, and requests that it has to answer, whatever they are."""
+
+import asyncio
+import json
+import re
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.gateway.hostile import LIMIT
+from tests.gateway.route import protocol_of
+from tests.gateway.siege import there
+from tests.limits.strain import MB, Strained, strained
+from tests.mutate.request import Made, Slots, make
+
+PATIENCE: Final = 20.0
+"""Seconds within which each request is answered, or its sender hung up on."""
+_AT_ONCE: Final = 4
+_BATCH: Final = 200
+"""Requests between two looks at the things that these are about: some delete them."""
+_REFUSED: Final = frozenset({501, 503})
+"""Of all answers from 500 on, those that say what cannot be had."""
+_LEAKS: Final = re.compile(rb'Traceback \(most|File "/|site-packages')
+_PATHS: Final = ("/acp/runs", "/a2a/echo", "/ap/v1/agent", "/threads", "/v1/models")
+
+
+class Campaign:
+    def __init__(self, gateway: Strained, seed: int) -> None:
+        self.gateway = gateway
+        self.faults: list[str] = []
+        self.answers: Counter[int] = Counter()
+        """By status; 0 = hung up on."""
+        self.slowest = (0.0, "")
+        """Seconds, and the request."""
+        self.wait = 0.0
+        """Seconds that somebody else waited at the most."""
+        self.busy = 0.0
+        """The same, as far as the gateway computed meanwhile."""
+        self.memory = 0
+        """Bytes by which it grew at the most while it answered a batch."""
+        self._seed = seed
+        self._slots: dict[str, Slots] = {}
+
+    async def send(self, first: int, count: int) -> None:
+        """The requests with these numbers, and what others notice of them."""
+        for start in range(first, first + count, _BATCH):
+            self._slots = {protocol_of(path): await there(self.gateway, path) for path in _PATHS}
+            numbers = iter(range(start, min(start + _BATCH, first + count)))
+            async with self.gateway.watched() as strain:
+                await asyncio.gather(*(self._worker(numbers) for _ in range(_AT_ONCE)))
+            self.wait, self.busy = max(self.wait, strain.wait), max(self.busy, strain.busy)
+            self.memory = max(self.memory, strain.memory)
+
+    async def _worker(self, numbers: Iterator[int]) -> None:
+        for number in numbers:
+            await self._one(make(self._seed, number, self._slots_of))
+
+    def _slots_of(self, path: str) -> Slots:
+        everything: dict[str, str] = {}
+        for slots in self._slots.values():
+            everything |= slots
+        return {**everything, **self._slots.get(protocol_of(path), {})}
+
+    async def _one(self, request: Made) -> None:
+        began = time.perf_counter()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                answer = await self._exchange(request)
+        except TimeoutError:
+            self.faults.append(f"{request.name}: no answer in {PATIENCE:g} s")
+            return
+        self.slowest = max(self.slowest, (time.perf_counter() - began, request.name))
+        self.faults += [f"{request.name}: {each}" for each in self._judge(request, answer)]
+
+    async def _exchange(self, request: Made) -> bytes:
+        """All of the answer; of a stream, its beginning."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.gateway.port)
+        answer = b""
+        try:
+            try:
+                writer.write(request.raw)
+                await writer.drain()
+                if not request.is_whole:
+                    writer.write_eof()
+            except OSError:
+                pass  # what it was told before stands in the answer
+            while chunk := await reader.read(MB):
+                answer += chunk
+                if b"text/event-stream" in answer.partition(b"\r\n\r\n")[0].lower() and b"\n\n" in answer:
+                    break
+        except OSError:
+            pass
+        finally:
+            writer.close()
+        return answer
+
+    def _judge(self, request: Made, answer: bytes) -> list[str]:
+        if not answer:
+            self.answers[0] += 1
+            return ["hung up on"] if request.is_whole else []
+        head, _, body = answer.partition(b"\r\n\r\n")
+        found = re.match(rb"HTTP/1\.[01] ([1-5]\d\d) ", head)
+        if found is None:
+            return [f"no HTTP: {answer[:80]!r}"]
+        status = int(found[1])
+        self.answers[status] += 1
+        faults: list[str] = []
+        if status >= 500 and status not in _REFUSED:
+            faults.append(f"{status}: {body[:300]!r}")
+        if leak := _LEAKS.search(answer):
+            faults.append(f"{status} tells of {leak[0]!r}")
+        if request.is_whole and re.search(rb"(?i)\r\ncontent-type: application/json\r\n", head + b"\r\n"):
+            faults += _judge_json(head, body)
+        return faults
+
+    def summary(self) -> str:
+        told = ", ".join(f"{count} x {status or 'hung up'}" for status, count in sorted(self.answers.items()))
+        return (
+            f"{sum(self.answers.values())} requests of seed {self._seed}: {told}\n"
+            f"the slowest answer took {self.slowest[0]:.2f} s ({self.slowest[1]}); others waited {self.wait:.2f} s at "
+            f"the most, {self.busy:.2f} s of it for computing; {self.memory / MB:.0f} MB more in a batch\n"
+            f"{len(self.faults)} faults" + "".join(f"\n  {each}" for each in self.faults)
+        )
+
+
+def _judge_json(head: bytes, body: bytes) -> list[str]:
+    if re.search(rb"(?i)\r\ntransfer-encoding: chunked", head):
+        body = _joined(body)
+    if not body.strip():
+        return []
+    try:
+        json.loads(body, parse_constant=_refuse)
+    except ValueError as error:
+        return [f"no JSON ({error}): {body[:200]!r}"]
+    return []
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _joined(body: bytes) -> bytes:
+    """Of the chunks of a body."""
+    found: list[bytes] = []
+    while body:
+        size, _, rest = body.partition(b"\r\n")
+        length = int(size, 16)
+        found.append(rest[:length])
+        body = rest[length + 2 :] if length else b""
+    return b"".join(found)
+
+
+@asynccontextmanager
+async def campaign(folder: Path, seed: int) -> AsyncGenerator[Campaign]:
+    """When it is left, the log is read and the gateway must have stopped as it should."""
+    limits: Mapping[str, object] = {"body": LIMIT}
+    async with strained(folder, limits=limits, log_level="error") as gateway:
+        made = Campaign(gateway, seed)
+        yield made
+        log = await asyncio.to_thread(gateway.process.stop)
+        if gateway.process.process.returncode != 0:
+            made.faults.append(f"the gateway ended with {gateway.process.process.returncode}")
+        if log.strip():
+            made.faults.append(f"the log says: {log[:3000]}")

@@ -1,0 +1,217 @@
+"""A caller that speaks OpenAI's chat completions. It keeps them all: who has the id of a run can read it again.
+
+The protocol knows no tasks: a task is the completions of its runs, one after the other.
+"""
+
+import json
+from base64 import b64encode
+from dataclasses import replace
+from typing import Any, ClassVar, Final, NoReturn
+
+import httpx
+
+from canonical import Feature
+from tests.pairs.acp import named
+from tests.pairs.caller import Caller, Data, Feed, File, Following, Frame, Ids, Question, Said, Seen, View
+
+Wire = dict[str, Any]
+
+ASK: Final = "ask_caller"
+PREFIX: Final = "chatcmpl-"
+
+
+def part_of(said: Said) -> Wire:
+    match said:
+        case str():
+            return {"type": "text", "text": said}
+        case Data():
+            return {
+                "type": "file",
+                "file": {"file_data": data_url("application/json", json.dumps(said.value).encode())},
+            }
+        case File():
+            return {
+                "type": "file",
+                "file": {"filename": said.name, "file_data": data_url(said.media_type, said.content)},
+            }
+
+
+def data_url(media_type: str, content: bytes) -> str:
+    return f"data:{media_type};base64,{b64encode(content).decode()}"
+
+
+def message_of(said: tuple[Said, ...]) -> Wire:
+    plain = len(said) == 1 and isinstance(said[0], str)
+    return {"role": "user", "content": said[0] if plain else [part_of(one) for one in said]}
+
+
+def question_of(call: Wire) -> Question:
+    name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"])
+    if name == ASK:
+        return Question(arguments["question"], arguments.get("schema"), arguments.get("value"), call["id"])
+    return Question(
+        f"{name}({call['function']['arguments']})", None, {"name": name, "arguments": arguments}, call["id"]
+    )
+
+
+def seen_of(run_id: str, message: Wire, finish: str | None, error: Wire | None = None) -> Seen:
+    """Of one completion. Data is said as its JSON."""
+    text: str = message.get("content") or ""
+    data: tuple[Any, ...] = ()
+    if text.startswith("{"):
+        text, data = "", (json.loads(text),)
+    state = {"tool_calls": "input_required", None: "working"}.get(finish, "completed")
+    if error is not None:
+        state = "cancelled" if error["code"] == "run_cancelled" else "failed"
+    task_id = Ids.task_of(run_id)
+    return Seen(
+        state,
+        text=text,
+        data=data,
+        questions=tuple(map(question_of, message.get("tool_calls", ()))),
+        fault=error["message"] if error is not None and state == "failed" else "",
+        asides=(message["reasoning_content"],) if message.get("reasoning_content") else (),
+        task_id=task_id,
+        context_id=Ids.thread_of(task_id),
+    )
+
+
+def after(before: Seen, seen: Seen) -> Seen:
+    """What was seen of a task, and then of its next run."""
+    return replace(seen, text=before.text + seen.text, data=before.data + seen.data, asides=before.asides + seen.asides)
+
+
+class _View(View):
+    def __init__(self, before: Seen | None = None) -> None:
+        self.before = before
+        self.message: Wire = {}
+        self.finish: str | None = None
+        self.error: Wire | None = None
+        self.run_id = ""
+        self.done = False
+
+    def read(self, frame: Frame) -> None:
+        assert not self.done and self.error is None, "something comes after the end"
+        if frame.bare == b"[DONE]":
+            assert self.finish is not None
+            self.done = True
+            return
+        told = json.loads(frame.bare)
+        if "error" in told:
+            self.error = told["error"]
+            return
+        assert told["object"] == "chat.completion.chunk"
+        run_id = told["id"].removeprefix(PREFIX)
+        assert self.run_id in ("", run_id), "one stream is one completion"
+        self.run_id = run_id
+        (choice,) = told["choices"]
+        assert self.finish is None, "nothing follows the last choice"
+        self.finish = choice["finish_reason"]
+        for name, value in choice["delta"].items():
+            if name == "tool_calls":
+                calls = self.message.setdefault("tool_calls", [])
+                assert [call["index"] for call in value] == list(range(len(calls), len(calls) + len(value)))
+                calls += value
+            elif name == "role":
+                assert name not in self.message, "clients add up what they are told"
+                self.message[name] = value
+            elif isinstance(value, str):
+                self.message[name] = self.message.get(name, "") + value
+
+    @property
+    def seen(self) -> Seen:
+        if not self.run_id:
+            return Seen(state="")
+        seen = seen_of(self.run_id, self.message, self.finish, self.error)
+        return seen if self.before is None else after(self.before, seen)
+
+
+class Chat(Caller):
+    name: ClassVar = "chat-completions"
+    speaks: ClassVar = "openai"
+    shows_end: ClassVar[bool] = False
+
+    def shown(self, question: Question) -> Question:
+        """A call of a caller's tool is shown as the call, under an id of the gateway's."""
+        value = question.value
+        if isinstance(value, dict) and "call_id" in value:
+            return replace(question, value={name: value[name] for name in ("name", "arguments")})  # pyright: ignore[reportUnknownVariableType]
+        return question
+
+    def _body(self, messages: list[Wire], **more: Any) -> dict[str, Any]:
+        body: Wire = {"model": self.agent, "messages": messages, "store": True, **more}
+        if self.context_id is not None:
+            body["metadata"] = {"thread_id": self.context_id}
+        return {"method": "POST", "url": "/v1/chat/completions", "json": body}
+
+    def _read(self, response: httpx.Response) -> Seen:
+        ids, body = Ids.of(response.headers), response.json()
+        assert ids.run is not None
+        self.context_id = ids.thread
+        error = body.get("error")
+        if error is None:
+            assert response.status_code == 200, response.text
+        nothing: Wire = {"choices": [{"message": {}}]}
+        told: Wire = body if error is None else error.get("completion") or nothing
+        assert error is not None or body["id"] == PREFIX + ids.run
+        (choice,) = told["choices"]
+        return seen_of(ids.run, choice["message"], choice.get("finish_reason"), error)
+
+    async def send(self, *said: Said) -> Seen:
+        return self._read(await self.http.request(**self._body([message_of(said)])))
+
+    def stream(self, *said: Said) -> Following:
+        return self._followed(_View(), **self._body([message_of(said)], stream=True))
+
+    def _results(self, asked: Seen, answers: tuple[Said, ...]) -> list[Wire]:
+        texts = [json.dumps(said.value) if isinstance(said, Data) else said for said in answers]
+        return [
+            {"role": "tool", "tool_call_id": question.id, "content": text}
+            for question, text in zip(asked.questions, texts, strict=False)
+        ]
+
+    async def answer(self, asked: Seen, *answers: Said) -> Seen:
+        self.context_id = asked.context_id
+        made = self._read(await self.http.request(**self._body(self._results(asked, answers))))
+        return after(asked, made)
+
+    def stream_answer(self, asked: Feed, *answers: Said) -> Following:
+        self.context_id = asked.seen.context_id
+        return self._followed(_View(asked.seen), **self._body(self._results(asked.seen, answers), stream=True))
+
+    async def look(self, task_id: str) -> Seen:
+        """The completions of a task, one after the other."""
+        seen: Seen | None = None
+        for run_id in Ids.runs_of(task_id):
+            response = await self.http.get(f"/v1/chat/completions/{PREFIX}{run_id}")
+            told = self._read(response)
+            seen = told.lasting if seen is None else after(seen, told.lasting)
+        assert seen is not None
+        return seen
+
+    def later(self, seen: Seen) -> Seen:
+        return seen.lasting
+
+    async def losses(self, task_id: str) -> set[str]:
+        lost: set[str] = set()
+        for run_id in Ids.runs_of(task_id):
+            response = await self.http.get(f"/v1/chat/completions/{PREFIX}{run_id}")
+            lost |= named(response.headers.get("babelgate-loss", ""))
+        return lost
+
+    # What the protocol does not have: tests ask `carries` first.
+
+    def _lacks(self, feature: Feature) -> NoReturn:
+        raise NotImplementedError(f"{feature}: {self.carries[feature].how}")
+
+    async def cancel(self, task_id: str) -> Seen:
+        self._lacks(Feature.CANCEL)
+
+    def attach(self, task_id: str) -> Following:
+        self._lacks(Feature.REATTACH)
+
+    def replay(self, task_id: str, *, view: View | None = None, skip: int = 0) -> Following:
+        self._lacks(Feature.REATTACH)
+
+    def repeated(self, live: list[bytes]) -> list[bytes]:
+        self._lacks(Feature.REATTACH)
