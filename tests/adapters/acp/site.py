@@ -70,7 +70,7 @@ class Site:
         return (await self.get(f"/runs/{run_id}/events")).json()["events"]
 
     async def until(self, run_id: str, *statuses: str, times: int = 1) -> Any:
-        """The run when it has come to one of these, for the nth time; the gateway tells, nobody asks again and again."""
+        """The run when it has come to one of these, for the nth time: the gateway tells, nobody asks again."""
         async with asyncio.timeout(BOUND):
             async with self.http.stream(
                 "GET", f"/acp/runs/{run_id}/events", headers={"Accept": "text/event-stream"}
