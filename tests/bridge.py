@@ -14,7 +14,7 @@ from typing import Any, Final
 import httpx
 from litestar.types import ASGIApp
 
-BOUND: Final = 10.0
+BOUND: Final = 30.0
 """Seconds within which an app must have begun its answer, and within which it must end once its reader is gone."""
 
 Event = MutableMapping[str, Any]

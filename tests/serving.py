@@ -14,8 +14,10 @@ import uvicorn
 ACCEPTING: Final = 5
 """Turns of the loop in which asyncio makes a connection of an accepted socket, and one that was cut is closed: more
 than it takes."""
-BOUND: Final = 10.0
+BOUND: Final = 30.0
 """Seconds within which a server must have started, and within which it must have stopped."""
+_LATE: Final = 5.0
+"""Seconds that a stopping server leaves to requests whose callers are gone."""
 
 
 def listen() -> socket.socket:
@@ -64,7 +66,7 @@ class _Server(uvicorn.Server):
         for listener in sockets or ():
             listener.close()
         if self.server_state.tasks:
-            _, late = await asyncio.wait(self.server_state.tasks, timeout=BOUND / 2)
+            _, late = await asyncio.wait(self.server_state.tasks, timeout=_LATE)
             for task in late:
                 task.cancel()
         await self.lifespan.shutdown()

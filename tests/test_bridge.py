@@ -13,7 +13,7 @@ from litestar.response import Stream
 from tests.bridge import client
 from tests.serving import serving
 
-BOUND = 5
+BOUND = 30
 
 
 class Site:

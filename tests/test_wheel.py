@@ -88,7 +88,7 @@ def test_the_wheel_holds_the_packages_and_their_data_and_no_tests(wheel: Path) -
 def test_the_wheel_serves_where_there_is_no_tree(program: Path, tmp_path: Path) -> None:
     with served(tmp_path, program=(str(program),), PYTHONPATH="") as gateway:
         run = {"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": "Hello"}]}]}
-        answer = httpx.post(f"{gateway.url}/acp/runs", json=run, timeout=20).json()
+        answer = httpx.post(f"{gateway.url}/acp/runs", json=run, timeout=60).json()
         assert answer["output"][0]["parts"][0]["content"] == "Hello"
         done = babelgate(tmp_path, "run", "echo", "Hello", "--url", gateway.url, program=(str(program),), PYTHONPATH="")
         assert (done.returncode, done.stdout.strip()) == (0, "Hello"), done.stderr

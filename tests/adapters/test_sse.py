@@ -29,7 +29,7 @@ from tests import loopback
 from tests.bridge import client
 from tests.serving import serving
 
-BOUND = 5
+BOUND = 30
 
 
 def test_a_frame_is_its_data_and_nothing_else_unless_asked() -> None:

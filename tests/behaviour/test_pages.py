@@ -42,7 +42,7 @@ async def left(gateway: Running, method: str, path: str, headers: Mapping[str, s
     """Ask for the run, and leave as soon as the answer begins."""
     async with httpx.AsyncClient(base_url=gateway.url, trust_env=False, verify=False) as http:
         params = {"cancel_on_disconnect": "1"}
-        async with http.stream(method, path, headers=dict(headers), params=params, timeout=20) as response:
+        async with http.stream(method, path, headers=dict(headers), params=params, timeout=30) as response:
             assert response.status_code == 200
 
 

@@ -20,7 +20,7 @@ from tests.running import Running, running
 from tests.serving import listen, serving
 
 OWNER = "default"
-BOUND = 10.0
+BOUND = 30.0
 INSTANCE = "5f0c1d0e-0000-4000-8000-000000000001"
 
 

@@ -258,7 +258,7 @@ async def test_a_stream_of_an_unknown_thread_is_silent_until_there_is_one(gatewa
     thread_id = str(uuid4())
     body: JsonObject = {"channels": ["lifecycle"]}
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(30),
         gateway.http.stream("POST", route.at({"thread_id": thread_id}), json=body) as response,
     ):
         assert response.status_code == 200
@@ -275,7 +275,7 @@ async def told(gateway: Running, route: Route, body: Json) -> httpx.Response:
     """The whole stream of a thread with one run: erased after that, so that the stream ends."""
     thread_id = str(uuid4())
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(30),
         gateway.http.stream("POST", route.at({"thread_id": thread_id}), json=body) as response,
     ):
         if response.status_code == 200:
@@ -295,7 +295,7 @@ async def test_a_subscription_survives_wrong_types_up_to_the_end_of_its_stream(g
     thread_id, heard = str(uuid4()), ""
     run = {"assistant_id": "echo", "input": "hello", "if_not_exists": "create"}
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(30),
         gateway.http.stream("POST", route.at({"thread_id": thread_id}), json={"channels": ["messages"]}) as response,
     ):
         assert (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=run)).status_code == 200
@@ -393,7 +393,7 @@ async def test_head_is_get_without_the_body(gateway: Running, path: str) -> None
 async def test_head_of_a_stream_ends_at_once(gateway: Running, path: str) -> None:
     """The run waits for an answer: a GET would wait with it."""
     at = Route("HEAD", path).at(await there(gateway, path))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         response = await gateway.http.head(at, headers={"Accept": "text/event-stream"})
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/event-stream")

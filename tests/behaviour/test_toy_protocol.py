@@ -25,7 +25,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Generator[Served]:
 
 
 def call(url: str, path: str, body: Any = None) -> httpx.Response:
-    with httpx.Client(base_url=url, trust_env=False, timeout=20) as http:
+    with httpx.Client(base_url=url, trust_env=False, timeout=30) as http:
         return http.get(path) if body is None else http.post(path, json=body)
 
 

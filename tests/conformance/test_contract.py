@@ -41,7 +41,7 @@ class Scripted:
 
 async def broken(make: Callable[[], Any]) -> str:
     with pytest.raises(Broken) as raised:
-        await asyncio.wait_for(check_agent(make, bound=0.2), 20)
+        await asyncio.wait_for(check_agent(make, bound=0.2), 30)
     return raised.value.rule
 
 

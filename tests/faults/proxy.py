@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-BOUND: Final = 5.0
+BOUND: Final = 30.0
 """Seconds that anything may take here that does not wait for an agent."""
 _LINGER: Final = struct.pack("ii", 1, 0)
 _LENGTH: Final = re.compile(rb"^content-length: *(\d+)\r$", re.IGNORECASE | re.MULTILINE)

@@ -30,7 +30,7 @@ from tests.given import make
 from tests.running import Running, running
 
 OWNER: Final = "default"
-BOUND: Final = 15.0
+BOUND: Final = 30.0
 """Seconds within which every run ends, whatever happens to it."""
 PATIENCE: Final = 0.8
 """Seconds of silence after which the gateway gives an agent up."""

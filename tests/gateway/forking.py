@@ -24,7 +24,7 @@ ROOT: Final = Path(__file__).parents[2]
 _IMPORTED: Final = ("add", "bench", "check", "record", "run", "serve", "validate")
 _MOST: Final = 2**20
 """Bytes of one job."""
-_BOUND: Final = 20
+_BOUND: Final = 30
 """Seconds in which the one that has imported everything ends."""
 
 

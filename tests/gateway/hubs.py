@@ -57,7 +57,7 @@ from tests.given import make
 T = TypeVar("T")
 P = ParamSpec("P")
 OWNER = "alice"
-_BOUND = 10.0
+_BOUND = 30.0
 """Seconds that any wait may take before it says what did not come. Long, because machines may be busy; nothing
 sleeps."""
 

@@ -62,7 +62,7 @@ async def two_owners(folder: Path) -> AsyncGenerator[Place]:
 
     def client(url: str, key: str | None) -> httpx.AsyncClient:
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        return loopback.client(base_url=url, headers=headers, event_hooks={"response": [keep]}, timeout=10)
+        return loopback.client(base_url=url, headers=headers, event_hooks={"response": [keep]}, timeout=30)
 
     settings: dict[str, Any] = {"keys": {"alice": ALICE, "bob": BOB}, "limits": {"inline": 16}}
     with hearing() as heard:

@@ -26,7 +26,7 @@ from tests.gateway.invariant import check_database
 from tests.gateway.victim import CONTROL
 
 T = TypeVar("T")
-_BOUND: Final = 20.0
+_BOUND: Final = 30.0
 
 
 class Puppet:

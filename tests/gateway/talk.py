@@ -23,4 +23,4 @@ async def tell(target: object, said: str | Message | dict[str, Any] = "hi") -> T
 
 async def within(awaited: Awaitable[T]) -> T:
     """With a bound, for what should happen at once."""
-    return await asyncio.wait_for(awaited, 5)
+    return await asyncio.wait_for(awaited, 30)

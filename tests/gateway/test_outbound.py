@@ -16,7 +16,7 @@ from tests.certificate import self_signed
 
 PUBLIC = "93.184.215.14"
 LOOPBACK = ("127.0.0.0/8",)
-BOUND = 10
+BOUND = 30
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 

@@ -68,7 +68,7 @@ def test_the_installed_wheel_serves(installed: Path, tmp_path: Path) -> None:
     assert where.startswith(str(installed.parent)), where
     with served(tmp_path, program=program, PYTHONPATH="") as running:
         body = {"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": "Hello"}]}]}
-        answer = httpx.post(f"{running.url}/acp/runs", json=body, timeout=20).json()
+        answer = httpx.post(f"{running.url}/acp/runs", json=body, timeout=60).json()
         assert answer["output"][0]["parts"][0]["content"] == "Hello"
         assert "Traceback" not in running.stop()
     assert (tmp_path / "babelgate.db").exists()

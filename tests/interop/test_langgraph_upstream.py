@@ -217,7 +217,7 @@ async def test_a_cancel_reaches_the_server(gateway: Running, far: httpx.AsyncCli
         [run, *_] = (await gateway.http.get(f"/threads/{thread_id}/runs")).json()
         await gateway.http.post(f"/threads/{thread_id}/runs/{run['run_id']}/cancel")
     path = f"/threads/{ids['thread']}/runs/{ids['run']}"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         await far.get(f"{path}/join")
     assert (await far.get(path)).json()["status"] == "interrupted"
 
@@ -280,7 +280,7 @@ async def test_a_run_is_attached_to_again_and_told_from_its_start(server: str, f
     assert [await anext(again) for _ in heard] == heard
     await again.aclose()
     path = f"/threads/{heard[0].ids['thread']}/runs/{heard[0].ids['run']}"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         await far.get(f"{path}/join")
     assert (await far.get(path)).json()["status"] == "interrupted"
     await client.aclose()

@@ -12,7 +12,7 @@ import httpx
 from canonical import Carry, Feature
 from docs.pairing import SERVERS
 
-BOUND: Final = 10.0
+BOUND: Final = 30.0
 """Seconds within which the next frame must come."""
 
 

@@ -8,7 +8,7 @@ import pytest
 from adapters._client.calls import Calls
 from canonical import FaultCode, FaultError
 
-BOUND = 10
+BOUND = 30
 
 
 class Plain(Calls):

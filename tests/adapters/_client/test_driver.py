@@ -20,7 +20,7 @@ from canonical.event import UpstreamBound
 from tests.adapters._client.servers import SCRIPTS, ScriptedServer, Then
 from tests.serving import serving
 
-BOUND: Final = 10.0
+BOUND: Final = 30.0
 
 every_client = pytest.mark.parametrize("upstream", UPSTREAMS, ids=lambda upstream: upstream.protocol)
 every_stream = pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from adapters._client.frames import FrameStream
 from adapters._sse import Frame
 from canonical import FaultCode, FaultError
 
-BOUND = 10.0
+BOUND = 30.0
 
 
 def answer(*chunks: bytes, error: Exception | None = None) -> httpx.Response:

@@ -47,7 +47,7 @@ async def fault_of(upstream: Upstream, status: int) -> Fault:
         client = upstream.client(url, "far")
         try:
             with pytest.raises(FaultError) as error:
-                async with asyncio.timeout(20), aclosing(client.run(call)) as events:
+                async with asyncio.timeout(30), aclosing(client.run(call)) as events:
                     async for _ in events:
                         pass
         finally:

@@ -16,7 +16,7 @@ import pytest
 from adapters._client.transport import Transport
 from tests.certificate import self_signed
 
-BOUND: Final = 10.0
+BOUND: Final = 30.0
 SILENCE: Final = 0.2
 """Seconds after which a client gives up."""
 OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"

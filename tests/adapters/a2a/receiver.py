@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.serving import serving
 
-BOUND = 20
+BOUND = 30
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from gateway.storage.blobs import Blobs
 from tests.bridge import Bridge
 from tests.empty import make_database
 
-BOUND = 10
+BOUND = 30
 """Seconds within which whatever a test waits for must come."""
 
 

@@ -31,7 +31,7 @@ from canonical.replay import ReplayCursor
 from tests.adapters.a2a.far import CONTEXT, TASK, Body, Far, card_0_3, card_1_0, far_server
 from tests.given import make
 
-BOUND = 10.0
+BOUND = 30.0
 RUN = "22222222-2222-4222-8222-222222222222"
 IDS = {"task": TASK, "context": CONTEXT}
 

@@ -22,7 +22,7 @@ from gateway.settings.model import DEMO, Settings
 from tests.bridge import client
 from tests.empty import make_database
 
-BOUND = 10
+BOUND = 30
 """Seconds within which whatever a test waits for must come."""
 NOBODY = "00000000-0000-4000-8000-000000000000"
 """A well-formed id of nothing."""

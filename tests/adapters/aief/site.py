@@ -27,7 +27,7 @@ from gateway.settings.model import DEMO
 from tests.running import running
 
 T = TypeVar("T")
-BOUND = 10.0
+BOUND = 30.0
 """Seconds within which whatever a test waits for must come."""
 NOBODY = "00000000-0000-4000-8000-000000000000"
 OWNER = "default"

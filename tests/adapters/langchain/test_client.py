@@ -44,7 +44,7 @@ from tests.adapters.langchain.far import (
 )
 from tests.bridge import client as bridge
 
-BOUND = 5.0
+BOUND = 30.0
 CREATE = "POST /threads/T/runs/stream"
 RUN_PATH = "GET /threads/T/runs/R"
 JOIN_STREAM = f"{RUN_PATH}/stream"

@@ -11,7 +11,7 @@ from typing import Any, cast
 from adapters._sse import frame
 from tests.serving import serving
 
-BOUND = 10
+BOUND = 30
 KEY = "sk-very-secret-key-0123456789"
 USAGE = (7, 5)
 """Tokens in and out of every answer."""

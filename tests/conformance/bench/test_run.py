@@ -19,7 +19,7 @@ from conformance.bench.suite import Suite, load_suite
 from tests.bridge import client
 from tests.conformance.bench.making import attempt
 
-BOUND = 20
+BOUND = 30
 
 TASKS = """
 tasks:

@@ -36,7 +36,7 @@ async def answering(told: bytes | None, tls: ssl.SSLContext | None = None) -> As
 
 
 def client(tls: ssl.SSLContext | None = None) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=Connections(tls or ssl.create_default_context()), timeout=5)
+    return httpx.AsyncClient(transport=Connections(tls or ssl.create_default_context()), timeout=30)
 
 
 async def test_each_request_has_a_connection_of_its_own_and_headers_keep_their_case() -> None:

@@ -217,7 +217,7 @@ async def test_servers_are_asked_all_at_once() -> None:
 
         return Litestar([agents], openapi_config=None, logging_config=None)
 
-    async with serving(slow()) as one, serving(slow()) as two, asyncio.timeout(5):
+    async with serving(slow()) as one, serving(slow()) as two, asyncio.timeout(30):
         registry = await connect(settings(one={"url": one}, two={"url": two}))
     assert [each.broken for each in registry.all()] == [None, None]
 

@@ -28,7 +28,7 @@ from tests.serving import serving
 
 LOOPS: Final = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 """Their sockets differ in when they write and close; `babelgate serve` takes uvloop."""
-BOUND: Final = 20.0
+BOUND: Final = 30.0
 """Seconds within which whatever a test waits for must come."""
 PATIENT: Final = 600.0
 """Seconds of a deadline that is none in a test."""

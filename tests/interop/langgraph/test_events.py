@@ -54,7 +54,7 @@ async def test_tokens_come_before_the_agent_has_ended(gateway: Running, gate: as
     ):
         await soon(thread.run.start(input=said("hi")))
         seen: list[str] = []
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(BOUND):
             async for event in thread.subscribe(["messages"]):
                 data: Any = event["params"]["data"]
                 if "delta" in data:

@@ -44,7 +44,7 @@ from tests.running import Running, running
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 OWNER = "default"
-BOUND = 20.0
+BOUND = 30.0
 STOPS = TERMINAL | WAITING
 WAYS: list[tuple[Any, bool, bool]] = [
     ("1.0", False, True),

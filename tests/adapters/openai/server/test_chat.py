@@ -27,7 +27,7 @@ from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-BOUND: Final = 10
+BOUND: Final = 30
 OWNER: Final = "default"
 SCHEMA: Final = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
