@@ -15,6 +15,7 @@ front of it), `author` (what in-process agents yield), `replay`.
 """
 
 from canonical.agent import Agent, AgentInfo, Invocation, Reattachable, Skill
+from canonical.assistant import Assistant, AssistantChange, AssistantQuery, Assistants
 from canonical.author import Ask, Declined, Step, ToolCall, UseTool
 from canonical.event import Event, Record
 from canonical.fault import BLAME, Fault, FaultCode, FaultError
@@ -62,6 +63,10 @@ __all__ = (
     "Answers",
     "Artifact",
     "Ask",
+    "Assistant",
+    "AssistantChange",
+    "AssistantQuery",
+    "Assistants",
     "Carry",
     "DataPart",
     "Declined",

@@ -352,7 +352,7 @@ class StateHistory:
         return [self._build_revision(checkpoint_id) for checkpoint_id in found][::-1]
 
     def newest(self, ns: tuple[str, ...] = (), before: int | None = None) -> Iterator[Revision]:
-        """The is_identical, made one by one as they are asked for: those that were made before a seq."""
+        """The same, made one by one as they are asked for: those that were made before a seq."""
         for checkpoint_id, node in reversed(self._nodes.items()):
             if node.made.ns == ns and (before is None or node.made.seq < before) and not self._is_removed(node):
                 yield self._build_revision(checkpoint_id)
@@ -367,6 +367,18 @@ class StateHistory:
             and self._parent(node) == revision.checkpoint_id
         ]
         return [self._build_revision(checkpoint_id) for checkpoint_id in reversed(found)]
+
+    def inner(self, revision: Revision, node: str) -> Revision | None:
+        """The newest state of the graph within a node that is to go on from a revision."""
+        depth = len(revision.ns)
+        for checkpoint_id, each in reversed(self._nodes.items()):
+            made = each.made
+            if made.seq <= revision.seq:
+                return None
+            within = len(made.ns) == depth + 1 and made.ns[:depth] == revision.ns
+            if within and made.ns[-1].partition(":")[0] == node and not self._is_removed(each):
+                return self._build_revision(checkpoint_id)
+        return None
 
     def _parent(self, node: _Node) -> str | None:
         """The next ancestor that there is still."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, TypeVar
 
 from canonical.agent import AgentInfo, Introspectable
+from canonical.assistant import Assistants
 from canonical.event import Record, RunCreated, Strategy
 from canonical.listed import Listed
 from canonical.message import FilePart, Message
@@ -329,6 +330,11 @@ class Hub(Protocol):
     @property
     def store(self) -> Store:
         """Memory under namespaces and keys, by owner."""
+        ...
+
+    @property
+    def assistants(self) -> Assistants:
+        """Agents as their callers have configured them, by owner."""
         ...
 
     # Agents

@@ -11,6 +11,7 @@ from typing import Final, Literal
 from uuid import uuid4
 
 from canonical.agent import AgentInfo, Introspectable
+from canonical.assistant import Assistants
 from canonical.event import PartDelta, TaskChanged
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.history import StateHistory
@@ -48,7 +49,7 @@ from gateway.runs.uploads import Uploads, keep_messages
 from gateway.runs.webhooks import Deliverer, WriterFactory, register, unregister
 from gateway.settings.model import Limits
 from gateway.settings.model import Retention as Policy
-from gateway.storage import items, queries
+from gateway.storage import assistants, items, queries
 from gateway.storage.blobs import Blobs
 from gateway.storage.checkpoints import Attached
 from gateway.storage.journal import Journal
@@ -121,6 +122,8 @@ class Hub:
         self._parking = [each.agent for each in registry.all() if isinstance(each.agent, InProcess)]
         self._items = items.Store(self.journal, self._clock, limits.input)
         self.store: Store = self._items
+        self._assistants = assistants.Assistants(self.journal, self._clock, limits)
+        self.assistants: Assistants = self._assistants
 
     # Starting and stopping
 
@@ -134,6 +137,7 @@ class Hub:
                 fronted.agent.attach(self.journal, self._items)
         try:
             self.instance = await self.journal.write(_instance)
+            await self._assistants.start()
             await self._recover()
         except BaseException:
             await self.journal.close()

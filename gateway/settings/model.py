@@ -250,7 +250,8 @@ class AgentSettings(Section):
     headers: dict[str, SecretStr] = {}
     """Sent with every request to the server. `${VAR}` takes a value from the environment."""
     forward: tuple[str, ...] = ()
-    """Names of headers of the caller's request that are sent on to the server. API keys of the gateway are not."""
+    """Names of headers of the caller's request that are sent on to the server; an agent in this process finds them in
+    `call.input.headers`, a graph in `configurable`. API keys of the gateway are not."""
     timeout: Annotated[Timeout, BeforeValidator(_timeout, json_schema_input_type=Seconds | Timeout)] = Timeout()
     """Seconds of a run, or `{connect, read, total}`."""
     concurrency: PositiveInt | None = None
@@ -292,7 +293,7 @@ class AgentSettings(Section):
         if len(given) != 1:
             raise ValueError("an agent has one of python: module:name, graph: module:name and url: http://…")
         if self.target is not None:
-            for name in ("protocol", "agent", "headers", "options", "forward"):
+            for name in ("protocol", "agent", "headers", "options"):
                 if getattr(self, name):
                     raise ValueError(f"{name} is for agents with a url, and this one has {given[0]}")
         return self

@@ -271,3 +271,18 @@ class CheckpointWriteRow(Row, table=True):
     run_id: str | None
     form: str
     body: bytes = Field(sa_type=LargeBinary)
+
+
+class AssistantRow(Row, table=True):
+    """An agent that a caller configured: the version in use."""
+
+    owner: str = Field(primary_key=True)
+    assistant_id: str = Field(primary_key=True)
+    body: bytes = Field(sa_type=LargeBinary)
+
+
+class AssistantVersionRow(Row, table=True):
+    owner: str = Field(primary_key=True)
+    assistant_id: str = Field(primary_key=True)
+    version: int = Field(primary_key=True)
+    body: bytes = Field(sa_type=LargeBinary)

@@ -12,6 +12,8 @@ import pytest_asyncio
 
 from canonical import (
     Answers,
+    AssistantChange,
+    AssistantQuery,
     FaultError,
     FilePart,
     ItemQuery,
@@ -30,6 +32,7 @@ from canonical import (
     Webhook,
 )
 from canonical import hub as contract
+from canonical.assistant import Assistants
 from canonical.hub import StateUpdate
 from canonical.store import Store
 from gateway.hub import Hub
@@ -86,6 +89,14 @@ async def _threads(hub: Hub, owner: str, thread_id: str) -> object:
     return await hub.reads.count_threads(owner, where), await found.all()
 
 
+async def _assistants(hub: Hub, owner: str, assistant_id: str) -> object:
+    """What the owner has beside what is asked for is of other tests."""
+    found = await hub.assistants.search(owner, AssistantQuery(limit=1000))
+    ids = [each.assistant_id for each in await found.all()]
+    assert len(ids) == await hub.assistants.count(owner, AssistantQuery())
+    return assistant_id in ids
+
+
 async def _tasks(hub: Hub, owner: str, thread_id: str) -> object:
     page = await hub.reads.tasks(owner, TaskFilter(thread_id=thread_id), limit=10)
     return page.total, page.next_cursor, await page.tasks.all()
@@ -128,6 +139,16 @@ CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
     "store.delete": lambda hub, owner, made: hub.store.delete(owner, (made.label, "notes"), "k"),
     "store.search": lambda hub, owner, made: _all(hub.store.search(owner, ItemQuery(prefix=(made.label,)))),
     "store.namespaces": lambda hub, owner, made: hub.store.namespaces(owner, NamespaceQuery(prefix=(made.label,))),
+    "assistants.get": lambda hub, owner, made: hub.assistants.get(owner, made.assistant_id),
+    "assistants.change": lambda hub, owner, made: hub.assistants.change(
+        owner, made.assistant_id, AssistantChange(name="Bob")
+    ),
+    "assistants.use_version": lambda hub, owner, made: hub.assistants.use_version(owner, made.assistant_id, 1),
+    "assistants.delete": lambda hub, owner, made: hub.assistants.delete(owner, made.assistant_id),
+    "assistants.search": lambda hub, owner, made: _assistants(hub, owner, made.assistant_id),
+    "assistants.count": lambda hub, owner, made: _assistants(hub, owner, made.assistant_id),
+    "assistants.versions": lambda hub, owner, made: hub.assistants.versions(owner, made.assistant_id),
+    "assistants.version": lambda hub, owner, made: hub.assistants.version(owner, made.assistant_id, 1),
     "delete_thread": lambda hub, owner, made: hub.delete_thread(owner, made.session_id),
     "remove_run": lambda hub, owner, made: hub.remove_run(owner, made.run_id),
     "task": lambda hub, owner, made: hub.reads.task(owner, made.task_id),
@@ -153,7 +174,19 @@ CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
 }
 
 
-READS: Final = ("task", "run", "thread", "open_", "chain", "record", "follow", "file", "webhooks", "store.get")
+READS: Final = (
+    "task",
+    "run",
+    "thread",
+    "open_",
+    "chain",
+    "record",
+    "follow",
+    "file",
+    "webhooks",
+    "store.get",
+    "assistants.get",
+)
 
 
 async def _read_pieces(hub: Hub, owner: str, blob: str) -> bytes:
@@ -180,7 +213,7 @@ async def test_the_hub_too_knows_nothing_of_another_owner_s_things(place: Place,
         place.keep(made, before)
 
 
-MAKES: Final = {"create_thread", "store.put"}
+MAKES: Final = {"create_thread", "store.put", "assistants.create"}
 """Calls that make something of the caller's own, whatever others have under that name. See `test_owners`."""
 
 ELSEWHERE: Final = {"aliases", "await_thread"}
@@ -190,6 +223,7 @@ ELSEWHERE: Final = {"aliases", "await_thread"}
 async def test_every_call_of_the_hub_that_names_its_owner_is_compared() -> None:
     calls = {name for port in (contract.Hub, contract.Reads) for name in vars(port) if _takes_owner(port, name)}
     calls |= {f"store.{name}" for name in vars(Store) if _takes_owner(Store, name)}
+    calls |= {f"assistants.{name}" for name in vars(Assistants) if _takes_owner(Assistants, name)}
     assert calls - MAKES - ELSEWHERE == {name.partition(",")[0].partition(" ")[0] for name in CALLS}
 
 

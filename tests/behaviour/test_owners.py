@@ -157,6 +157,9 @@ async def test_lists_of_threads_runs_tasks_and_items_hold_what_is_the_caller_s_o
             assert mine.hidden(listed.text) == made.hidden(mine.hidden(listed.text)), path
         counted = (await place.bob.post(f"{prefix}/threads/count", json={})).json()
         assert counted == len((await place.bob.post(f"{prefix}/threads/search", json=everything)).json())
+    assistants = await place.bob.post("/assistants/search", json=everything)
+    assert mine.assistant_id in assistants.text and made.assistant_id not in assistants.text
+    assert (await place.bob.post("/assistants/count", json={})).json() == len(assistants.json())
     tasks = (await place.bob.get(f"{STEPS}?page_size=1000")).json()
     assert mine.steps in {task["task_id"] for task in tasks["tasks"]}
     assert made.steps not in {task["task_id"] for task in tasks["tasks"]}

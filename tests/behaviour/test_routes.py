@@ -26,7 +26,7 @@ from tests.gateway.hostile import (
     WRONG,
     mutations,
 )
-from tests.gateway.route import AGENT_SLOT, FREE_SLOT, METHODS, REFUSED, ROUTES, Route, allowed, paths, words_of
+from tests.gateway.route import AGENT_SLOT, FREE_SLOT, METHODS, ROUTES, Route, allowed, paths, words_of
 from tests.gateway.shape import check_error, not_found
 from tests.gateway.siege import Case, besieged, body_for, dumped, headers_for, problems, sending, spared, there
 from tests.gateway.valid import BLOCKS, EVENTS, LENIENT, UPLOAD, V1, VALID, command
@@ -71,6 +71,7 @@ QUERIES: Final[Mapping[str, Sequence[str]]] = {
     "POST /runs/cancel": ("action",),
     "GET /store/items": ("key", "namespace", "refresh_ttl"),
     "GET /agent-protocol/store/items": ("key", "namespace", "refresh_ttl"),
+    "DELETE /assistants/{assistant_id}": ("delete_threads",),
     "GET /assistants/{assistant_id}/graph": ("xray",),
     "GET /assistants/{assistant_id}/subgraphs": ("recurse",),
     "GET /ok": ("check_db",),
@@ -100,8 +101,8 @@ async def test_every_route_with_a_body_is_in_the_table_of_valid_bodies() -> None
     """A new POST route comes with a valid body here, or is one of those that read none."""
     without = {f"POST {path}" for path in paths() if path.endswith((":cancel", ":subscribe", "}/cancel", "/copy"))}
     posts = {str(route) for route in ROUTES if route.method in ("POST", "PUT", "PATCH")}
-    assert posts <= READS | without | REFUSED
-    assert {str(route) for route in ROUTES} >= READS | REFUSED
+    assert posts <= READS | without
+    assert {str(route) for route in ROUTES} >= READS
     assert set(QUERIES) <= {str(route) for route in ROUTES}
 
 
@@ -234,7 +235,7 @@ async def test_a_bad_id_is_not_found(gateway: Running, route: Route) -> None:
 
 @pytest.mark.parametrize(
     "route",
-    [route for route in ROUTES if set(route.slots) - FREE_SLOT and str(route) not in REFUSED and not route.waits],
+    [route for route in ROUTES if set(route.slots) - FREE_SLOT and not route.waits],
     ids=str,
 )
 async def test_an_unknown_id_is_404_and_not_some_other_error(gateway: Running, route: Route) -> None:
@@ -243,7 +244,7 @@ async def test_an_unknown_id_is_404_and_not_some_other_error(gateway: Running, r
     for slot in route.slots:
         if slot in FREE_SLOT or (slot == "config_id" and route.method == "DELETE"):
             continue
-        for unknown in (UNKNOWN, "nobody") if slot in AGENT_SLOT - {"assistant_id"} else (UNKNOWN,):
+        for unknown in (UNKNOWN, "nobody") if slot in AGENT_SLOT else (UNKNOWN,):
             path = route.at({**slots, slot: unknown})
             response = await gateway.http.request(route.method, path, json=body, headers=headers_for(route))
             assert not_found(route.words, response), (slot, response.status_code, response.text)
@@ -361,14 +362,6 @@ async def test_a_method_that_a_path_does_not_have_is_405_with_allow(gateway: Run
             assert listed >= allowed(path)  # tasks and what is done to them share one segment
         else:
             assert listed == allowed(path)
-
-
-@pytest.mark.parametrize("route", [route for route in ROUTES if str(route) in REFUSED], ids=str)
-async def test_what_is_refused_always_is_a_method_that_the_path_does_not_have(gateway: Running, route: Route) -> None:
-    response = await gateway.http.request(route.method, route.at(await there(gateway, route.path)), json={})
-    assert response.status_code == 405
-    check_error(route.words, response)
-    assert route.method not in response.headers["allow"].split(", ")
 
 
 @pytest.mark.parametrize("path", paths())

@@ -96,6 +96,8 @@ class Made:
     """The run there that has asked."""
     question: str
     checkpoint_id: str
+    assistant_id: str
+    """Of the agent that asks, as its owner has configured it."""
     label: str
     """Of a namespace of the store."""
     later_thread: str
@@ -118,7 +120,7 @@ class Made:
                 "run_id": self.asked,
                 "checkpoint_id": self.checkpoint_id,
                 "agent_id": "ask",
-                "assistant_id": "ask",
+                "assistant_id": self.assistant_id,
                 "namespace": "a",
             }
         if protocol == "openai":
@@ -226,8 +228,11 @@ async def make_thread(client: httpx.AsyncClient) -> dict[str, str]:
     label = f"label-{uuid4()}"
     item = {"namespace": [label, "notes"], "key": "k", "value": {"of": "alice"}}
     assert (await client.put("/store/items", json=item)).status_code == 204
+    named = {"graph_id": "ask", "name": "an assistant of alice", "metadata": {"of": "alice"}}
+    assistant = (await client.post("/assistants", json=named)).json()
     return {
         "thread_id": thread_id,
+        "assistant_id": assistant["assistant_id"],
         "asked": made.headers["content-location"].rpartition("/")[2],
         "question": made.json()["__interrupt__"][0]["id"],
         "checkpoint_id": (await client.get(f"/threads/{thread_id}/state")).json()["checkpoint_id"],
@@ -266,6 +271,7 @@ async def look(client: httpx.AsyncClient, made: Made) -> str:
         f"/threads/{made.thread_id}/runs",
         f"/threads/{made.thread_id}/runs/{made.asked}/join",
         f"/threads/{made.later_thread}/runs/{made.later}",
+        f"/assistants/{made.assistant_id}",
         f"/store/items?key=k&namespace={made.label}.notes&refresh_ttl=false",
         f"/v1/chat/completions/{made.completion_id}",
     ]

@@ -153,6 +153,14 @@ def _of_langgraph() -> Iterator[Position]:
     an id of Alice's checkpoint nor one of her run is known."""
     said = {"assistant_id": "echo", "input": "Bob"}
     bodies: Mapping[str, tuple[str, Callable[[Made], Json]]] = {
+        "the assistant of a run": (
+            "POST /threads/{later_thread}/runs",
+            lambda made: {"assistant_id": made.assistant_id, "input": "Bob", "multitask_strategy": "reject"},
+        ),
+        "assistant_id of a stateless run": (
+            "POST /runs/wait",
+            lambda made: {**said, "assistant_id": made.assistant_id},
+        ),
         "ids of a search": ("POST /threads/search", lambda made: {"ids": [made.thread_id]}),
         "thread_ids of a prune": ("POST /threads/prune", lambda made: {"thread_ids": [made.thread_id]}),
         "thread_id of a search of runs": ("POST /runs/search", lambda made: {"thread_id": made.thread_id}),

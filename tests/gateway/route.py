@@ -35,19 +35,10 @@ that of a command in either of these, OpenAI's, or the gateway's own; or, by its
 of a protocol of another package."""
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
-AGENT_SLOT: Final = frozenset({"agent", "name", "agent_id", "assistant_id", "model"})
+AGENT_SLOT: Final = frozenset({"agent", "name", "agent_id", "model"})
 """Parameters that hold the name of an agent, or its id."""
 FREE_SLOT: Final = frozenset({"namespace"})
 """Parameters that every value is right for: there are no subgraphs, in whatever namespace."""
-REFUSED: Final = frozenset(
-    {
-        "POST /assistants",
-        "PATCH /assistants/{assistant_id}",
-        "DELETE /assistants/{assistant_id}",
-        "POST /assistants/{assistant_id}/latest",
-    }
-)
-"""Routes that are there to say why nothing is done: 405, whatever is sent."""
 
 
 @dataclass(frozen=True, slots=True)

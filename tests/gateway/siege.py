@@ -95,7 +95,7 @@ async def _langchain(http: httpx.AsyncClient) -> Mapping[str, str]:
     made = await http.post(f"/threads/{thread_id}/runs/wait", json={"assistant_id": "ask", "input": "hi"})
     assert "__interrupt__" in made.json(), made.text
     state = (await http.get(f"/threads/{thread_id}/state")).json()
-    (assistant,) = (await http.post("/assistants/search", json={"graph_id": "ask"})).json()
+    assistant = (await http.post("/assistants", json={"graph_id": "ask"})).json()
     return {
         "thread_id": thread_id,
         "run_id": made.headers["content-location"].rpartition("/")[2],

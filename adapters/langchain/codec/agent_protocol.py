@@ -12,6 +12,7 @@ from adapters.langchain.codec.state import (
     revision_of,
     run_metadata,
     state_messages,
+    thread_status,
 )
 from adapters.langchain.codec.state import run_status as langgraph_status
 from adapters.langchain.errors.encode import encode_error
@@ -55,7 +56,7 @@ def encode_thread(view: ThreadView, history: StateHistory | None) -> JsonObject:
         "created_at": format_time(thread.created_at),
         "updated_at": format_time(view.updated_at),
         "metadata": thread.metadata,
-        "status": view.status,
+        "status": thread_status(view, head),
         "values": encode_values(head),
         "messages": _messages(head),
     }

@@ -1,7 +1,7 @@
 """LangGraph Platform ↔ canonical: inputs and updates of state, in; threads, states and runs, out. Messages are in
 `message`, their content in `content`, streams in `writer`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -34,6 +34,7 @@ from canonical import (
 from canonical.event import RunCreated
 from canonical.history import members
 from canonical.json import is_identical
+from canonical.thread import ThreadStatus
 from canonical.value import Json, JsonObject
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -198,7 +199,13 @@ def result_of(before: Revision | None, after: Revision) -> JsonObject:
     return {**written, "messages": said} if said else written
 
 
-def encode_state(thread_id: str, revision: Revision | None, then: Sequence[Revision] = ()) -> JsonObject:
+Inner = Callable[[str], JsonObject]
+"""Of the node of a task, the members `checkpoint` and `state`: what is known of the graph within."""
+
+
+def encode_state(
+    thread_id: str, revision: Revision | None, then: Sequence[Revision] = (), inner: Inner | None = None
+) -> JsonObject:
     """`then` = the revisions that came of it: with them a state tells what its tasks wrote."""
     if revision is None:
         return {
@@ -217,7 +224,7 @@ def encode_state(thread_id: str, revision: Revision | None, then: Sequence[Revis
     return {
         "values": encode_values(revision),
         "next": list(revision.next),
-        "tasks": encode_tasks(revision, then),
+        "tasks": encode_tasks(revision, then, inner),
         "metadata": encode_metadata(thread_id, revision),
         "created_at": format_time(revision.at),
         "checkpoint": encode_checkpoint(thread_id, revision.checkpoint_id, revision.ns),
@@ -235,7 +242,7 @@ def encode_metadata(thread_id: str, revision: Revision) -> JsonObject:
     return made
 
 
-def encode_tasks(revision: Revision, then: Sequence[Revision] = ()) -> list[JsonObject]:
+def encode_tasks(revision: Revision, then: Sequence[Revision] = (), inner: Inner | None = None) -> list[JsonObject]:
     """`then` = the revisions that came of it. The questions are the first node's: there is but one, unless the agent
     has a state of its own."""
     tasks: list[JsonObject] = []
@@ -253,6 +260,7 @@ def encode_tasks(revision: Revision, then: Sequence[Revision] = ()) -> list[Json
                 "checkpoint": None,
                 "state": None,
                 "result": None if after is None else result_of(revision, after),
+                **({} if inner is None else inner(node)),
             }
         )
     return tasks
@@ -272,7 +280,7 @@ def encode_thread(view: ThreadView, history: StateHistory | None) -> JsonObject:
         "updated_at": format_time(view.updated_at),
         "state_updated_at": format_time(thread.created_at if head is None else head.at),
         "metadata": thread.metadata,
-        "status": view.status,
+        "status": thread_status(view, head),
         "config": thread.config,
         "values": encode_values(head),
         "interrupts": _thread_interrupts(view, history, head),
@@ -280,6 +288,12 @@ def encode_thread(view: ThreadView, history: StateHistory | None) -> JsonObject:
     }
     # Not a member of LangGraph's: with it the thread is one of the Agent Protocol's, too.
     return made if said is None else {**made, "messages": said}
+
+
+def thread_status(view: ThreadView, head: Revision | None) -> ThreadStatus:
+    """langgraph-api 0.16.7: a thread whose state has somewhere to go on to, and where nothing runs, is interrupted,
+    also where it was cancelled."""
+    return "interrupted" if view.status == "idle" and head is not None and head.next else view.status
 
 
 def _thread_interrupts(view: ThreadView, history: StateHistory | None, head: Revision | None) -> JsonObject:

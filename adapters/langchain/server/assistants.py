@@ -1,25 +1,58 @@
-"""Agents as the Agent Protocol describes them, and as LangGraph does: each is a graph with one system assistant."""
+"""Agents as the Agent Protocol describes them, and as LangGraph does: each is a graph with an assistant of its own, and
+with those that its callers have configured."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from itertools import pairwise
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+from uuid import uuid4
 
 from litestar import Response, delete, get, patch, post
 from litestar.types import ControllerRouterHandler
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from adapters._server.caller import caller, is_uuid
+from adapters._server.encoding import LargeJson, encode
+from adapters._server.listed import list_response
 from adapters.langchain.codec.agent_protocol import encode_agent, encode_schemas
+from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.state import assistant_id, format_time
-from adapters.langchain.server.answers import answer, pagination, select_members
+from adapters.langchain.server.answers import answer, empty_answer, pagination, select_members
+from adapters.langchain.server.create_run import bad_request
 from adapters.langchain.server.dialect import both
-from adapters.langchain.server.parameters import AnyRequest, check_selection, flag, read_optional_body, uuid
-from adapters.langchain.wire.requests import Limit, Offset
-from canonical import AgentInfo, FaultCode, FaultError, Hub
+from adapters.langchain.server.parameters import (
+    AnyRequest,
+    check_selection,
+    flag,
+    owner_of,
+    read_body,
+    read_optional_body,
+    uuid,
+)
+from adapters.langchain.wire.requests import MAX_PAGE, Config, Limit, Offset
+from canonical import (
+    AgentInfo,
+    Assistant,
+    AssistantChange,
+    AssistantQuery,
+    FaultCode,
+    FaultError,
+    Hub,
+    Listed,
+    ThreadFilter,
+)
+from canonical.assistant import AssistantOrder
 from canonical.json import contains
 from canonical.value import JsonObject
 
 _SCHEMAS: Final = ("input_schema", "output_schema", "state_schema", "config_schema")
+_ORDERS: Final[Mapping[str, AssistantOrder]] = {
+    "assistant_id": "assistant_id",
+    "graph_id": "agent",
+    "name": "name",
+    "created_at": "created_at",
+    "updated_at": "updated_at",
+}
 _FLAGS: Final = {"true": True, "True": True, "false": False, "False": False}
 _FIELDS: Final = frozenset(
     {
@@ -53,6 +86,39 @@ class _AssistantCount(BaseModel):
     name: str | None = None
 
 
+class _AssistantWords(BaseModel):
+    """What is said of an assistant when it is made, and of its next version."""
+
+    config: Config | None = None
+    context: JsonObject | None = None
+    metadata: JsonObject | None = None
+    name: str | None = None
+    description: str | None = None
+
+    @property
+    def given_config(self) -> JsonObject | None:
+        if self.config is None:
+            return None
+        if self.config.configurable and self.context:
+            # langgraph-api 0.16.7: 400, in these words.
+            raise bad_request("Cannot specify both configurable and context: use one of them.")
+        return self.config.model_dump(exclude_unset=True)
+
+
+class _AssistantCreate(_AssistantWords):
+    graph_id: str
+    assistant_id: str | None = None
+    if_exists: Literal["raise", "do_nothing"] | None = None
+
+
+class _AssistantPatch(_AssistantWords):
+    graph_id: str | None = None
+
+
+class _Latest(BaseModel):
+    version: Annotated[int, Field(strict=True, ge=1, lt=2**31)]
+
+
 class _AssistantSearch(_AssistantCount, _Page):
     sort_by: Literal["assistant_id", "graph_id", "name", "created_at", "updated_at"] | None = None
     sort_order: Literal["asc", "desc"] | None = None
@@ -73,10 +139,10 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
         get(f"{one}/schemas")(server.schemas),
         get([f"{one}/subgraphs", f"{one}/subgraphs/{{namespace:str}}"])(server.subgraphs),
         post(f"{one}/versions", status_code=200)(server.versions),
-        post("/assistants", status_code=200)(server.refuse),
-        patch(one)(server.refuse),
-        delete(one, status_code=200)(server.refuse),
-        post(f"{one}/latest", status_code=200)(server.refuse),
+        post("/assistants", status_code=200)(server.create),
+        patch(one)(server.change),
+        delete(one, status_code=200)(server.delete),
+        post(f"{one}/latest", status_code=200)(server.use_version),
     ]
 
 
@@ -114,40 +180,138 @@ class Agents:
 
     # LangGraph's
 
+    async def create(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, not_found, conflict, too_large."""
+        body = await read_body(request, _AssistantCreate)
+        info = next((each for each in self._visible_agents(request) if each.name == body.graph_id), None)
+        if info is None:
+            names = ", ".join(each.name for each in self._visible_agents(request))
+            # langgraph-api 0.16.7: 404.
+            words = f"Graph {body.graph_id[:100]!r} not found. Expected one of: {names}"
+            raise FaultError(FaultCode.NOT_FOUND, words)
+        named = str(uuid4()) if body.assistant_id is None else uuid(body.assistant_id, "assistant")
+        made = Assistant(
+            assistant_id=named,
+            agent=info.name,
+            # langgraph-api 0.16.7 names it so.
+            name="Untitled" if body.name is None else body.name,
+            description=body.description,
+            config=body.given_config or {},
+            context=body.context or {},
+            metadata=body.metadata or {},
+            created_at=0,
+            updated_at=0,
+        )
+        try:
+            if self._system_agent(named) is not None:
+                raise FaultError(FaultCode.CONFLICT, f"Assistant {named} already exists")
+            made = await self._hub.assistants.create(owner_of(request), made)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.CONFLICT or body.if_exists != "do_nothing":
+                raise
+            made = await self._assistant(request, named)
+        return answer(_encode_assistant(made))
+
+    async def change(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, not_found, too_large."""
+        known = await self._path_assistant(request)
+        body = await read_body(request, _AssistantPatch)
+        if body.graph_id is not None and self._find(request, body.graph_id) is None:
+            raise FaultError(FaultCode.NOT_FOUND, f"Graph {body.graph_id[:100]!r} not found.")
+        config, context = body.given_config, body.context
+        if context is not None and config is None:  # what was configurable of it is said anew
+            config = {name: value for name, value in known.config.items() if name != "configurable"}
+        elif config is not None and context is None:
+            context = {}
+        change = AssistantChange(
+            agent=body.graph_id,
+            name=body.name,
+            description=body.description,
+            config=config,
+            context=context,
+            metadata=body.metadata,
+        )
+        system = self._system_agent(known.assistant_id)
+        given = None if system is None else _system_assistant(system)
+        made = await self._hub.assistants.change(owner_of(request), known.assistant_id, change, given)
+        return answer(_encode_assistant(made))
+
+    async def use_version(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, not_found."""
+        known = await self._path_assistant(request)
+        body = await read_body(request, _Latest)
+        if not await self._hub.assistants.versions(owner_of(request), known.assistant_id) and body.version == 1:
+            return answer(_encode_assistant(known))
+        made = await self._hub.assistants.use_version(owner_of(request), known.assistant_id, body.version)
+        return answer(_encode_assistant(made))
+
+    async def delete(self, request: AnyRequest) -> Response[Any]:
+        """Of an agent's own assistant only what the caller changed of it. Raises invalid, not_found,
+        method_not_allowed."""
+        owner, with_threads = owner_of(request), flag(request, "delete_threads")
+        known = await self._path_assistant(request)
+        if not await self._hub.assistants.delete(owner, known.assistant_id):
+            words = f"The assistant of the agent {known.agent} stays as long as the agent."
+            # RFC 9110, 15.5.6: 405 names what is allowed.
+            raise FaultError(FaultCode.METHOD_NOT_ALLOWED, words, allow=["GET", "PATCH"])
+        if with_threads:
+            await self._delete_threads(owner, known.assistant_id)
+        return empty_answer(204)
+
+    async def _delete_threads(self, owner: str, assistant_id: str) -> None:
+        where = ThreadFilter(metadata={"assistant_id": assistant_id})
+        while (page := await self._hub.reads.threads(owner, where, limit=MAX_PAGE)).count:
+            async for view in page:
+                try:
+                    await self._hub.delete_thread(owner, view.thread.thread_id)
+                except FaultError as error:
+                    if error.fault.code is not FaultCode.NOT_FOUND:
+                        raise
+
     async def search(self, request: AnyRequest) -> Response[Any]:
         body = await read_optional_body(request, _AssistantSearch)
         select = None if body.select is None else check_selection(body.select, _FIELDS, "select")
-        assistants = self._assistants(request, body)
-        if body.sort_by is not None:
-            name = body.sort_by
-            assistants.sort(key=lambda assistant: assistant[name], reverse=body.sort_order != "asc")
-        return _page([select_members(assistant, select) for assistant in assistants], body)
+        order = _ORDERS[body.sort_by or "created_at"]
+        descending = body.sort_order != "asc"
+        query = self._query(request, body, order, limit=body.limit + 1, offset=body.offset, descending=descending)
+        found = await self._hub.assistants.search(owner_of(request), query)
+        shown = min(found.count, body.limit)
+        headers = pagination(body.offset, shown, more=found.count > shown)
+        return await list_response(b"[]", _encode_assistants(found, shown, select), headers=headers)
 
     async def count(self, request: AnyRequest) -> Response[Any]:
-        return answer(len(self._assistants(request, await read_optional_body(request, _AssistantCount))))
+        query = self._query(request, await read_optional_body(request, _AssistantCount))
+        return answer(await self._hub.assistants.count(owner_of(request), query))
 
-    def _assistants(self, request: AnyRequest, asked: _AssistantCount) -> list[JsonObject]:
-        return [
-            assistant
-            for assistant in map(_encode_assistant, self._visible_agents(request))
-            if asked.graph_id in (None, assistant["graph_id"])
-            and _is_name_match(assistant["name"], asked.name)
-            and contains(assistant["metadata"], asked.metadata or {})
-        ]
+    def _query(
+        self, request: AnyRequest, asked: _AssistantCount, order: AssistantOrder = "created_at", **page: Any
+    ) -> AssistantQuery:
+        infos = self._visible_agents(request)
+        agents = None if len(infos) == len(self._hub.agents()) else frozenset(info.name for info in infos)
+        if asked.graph_id is not None:
+            agents = (agents or frozenset({asked.graph_id})) & {asked.graph_id}
+        # In the order of the configuration, where nothing else orders them: the last one is the oldest.
+        given = tuple(
+            _system_assistant(info).replace(created_at=-at if order == "created_at" else 0)
+            for at, info in enumerate(infos)
+        )
+        return AssistantQuery(
+            agents=agents, name=asked.name, metadata=asked.metadata or {}, given=given, order=order, **page
+        )
 
     async def get(self, request: AnyRequest) -> Response[Any]:
-        return answer(_encode_assistant(self._assistant(request, by_name=False)))
+        return answer(_encode_assistant(await self._path_assistant(request)))
 
     async def versions(self, request: AnyRequest) -> Response[Any]:
         body = await read_optional_body(request, _Page)
-        only = _encode_assistant(self._assistant(request, by_name=False))
-        # A version has no time of change: changing an assistant makes another one.
-        del only["updated_at"]
-        return _page([only] if contains(only["metadata"], body.metadata or {}) else [], body)
+        known = await self._path_assistant(request)
+        numbers = await self._hub.assistants.versions(owner_of(request), known.assistant_id)
+        versions = _each_version(self._hub, owner_of(request), known, numbers)
+        return await list_response(b"[]", _encode_versions(versions, body))
 
     async def graph(self, request: AnyRequest) -> Response[Any]:
         """An agent that is no graph is one node."""
-        depth, info = _depth(request.query_params.get("xray") or "false"), self._assistant(request)
+        depth, info = _depth(request.query_params.get("xray") or "false"), await self._path_agent(request)
         agent = self._hub.introspectable_agent(info.name)
         if agent is not None and (shown := await agent.draw(depth)) is not None:
             return answer(shown)
@@ -159,25 +323,17 @@ class Agents:
         return answer(drawn)
 
     async def schemas(self, request: AnyRequest) -> Response[Any]:
-        info = self._assistant(request)
+        info = await self._path_agent(request)
         known = encode_schemas(info)
         schemas = {name: known.get(name) for name in _SCHEMAS}
         # `config_schema` is what agents here have; `context_schema` took its place in langgraph 0.6.
         return answer({"graph_id": info.name, **schemas, "context_schema": None})
 
     async def subgraphs(self, request: AnyRequest) -> Response[Any]:
-        agent = self._hub.introspectable_agent(self._assistant(request).name)
+        agent = self._hub.introspectable_agent((await self._path_agent(request)).name)
         if agent is None:
             return answer({})
         return answer(await agent.subgraphs(request.path_params.get("namespace"), flag(request, "recurse")) or {})
-
-    async def refuse(self, request: AnyRequest) -> Response[Any]:
-        """No 422: nothing is wrong with what the caller said. Raises method_not_allowed."""
-        path: str = request.scope["path"]
-        # RFC 9110, 15.5.6: 405 names what is allowed.
-        allowed = ["GET"] if path != "/assistants" and not path.endswith("/latest") else ["OPTIONS"]
-        words = "Assistants are not made or changed here: every agent of the gateway has one, as it is listed."
-        raise FaultError(FaultCode.METHOD_NOT_ALLOWED, words, allow=allowed)
 
     # Both
 
@@ -193,11 +349,32 @@ class Agents:
         infos = self._visible_agents(request)
         return next((info for info in infos if info.name in same or assistant_id(info.name) in same), None)
 
-    def _assistant(self, request: AnyRequest, *, by_name: bool = True) -> AgentInfo:
+    def _system_agent(self, assistant_id_: str) -> AgentInfo | None:
+        return next((info for info in self._hub.agents() if assistant_id(info.name) == assistant_id_), None)
+
+    async def _path_assistant(self, request: AnyRequest) -> Assistant:
+        return await self._assistant(request, uuid(request.path_params["assistant_id"], "assistant"))
+
+    async def _assistant(self, request: AnyRequest, assistant_id_: str) -> Assistant:
+        """By its UUID. Raises not_found."""
+        found = await self._hub.assistants.get(owner_of(request), assistant_id_)
+        if found is None and (system := self._find(request, assistant_id_)) is not None:
+            return _system_assistant(system)
+        if found is None or found.agent not in [info.name for info in self._shown_agents(request, found)]:
+            raise FaultError(FaultCode.NOT_FOUND, f"Assistant with ID {assistant_id_} not found")
+        return found
+
+    def _shown_agents(self, request: AnyRequest, found: Assistant) -> Sequence[AgentInfo]:
+        """Those that can be seen here, and the one that is gone from the configuration where all can."""
+        infos = self._visible_agents(request)
+        return [*infos, AgentInfo(name=found.agent)] if len(infos) == len(self._hub.agents()) else infos
+
+    async def _path_agent(self, request: AnyRequest) -> AgentInfo:
+        """The graph that the path names, itself or by an assistant. Raises not_found, invalid."""
         text = request.path_params["assistant_id"]
-        if not by_name:
-            uuid(text, "assistant")
         found = self._find(request, text)
+        if found is None and is_uuid(text):
+            found = self._find(request, (await self._assistant(request, uuid(text, "assistant"))).agent)
         # langgraph-api 0.16.7: 404 for an unknown UUID, 422 for what is none.
         if found is None and is_uuid(text):
             raise FaultError(FaultCode.NOT_FOUND, f"Assistant with ID {text[:100]} not found")
@@ -227,18 +404,71 @@ def _is_name_match(name: str, part: str | None) -> bool:
     return part is None or part.casefold() in name.casefold()
 
 
-def _encode_assistant(info: AgentInfo) -> JsonObject:
+def _system_assistant(info: AgentInfo) -> Assistant:
     """An agent has no birthday: it is as old as its configuration, and that says nothing of when."""
-    return {
-        "assistant_id": assistant_id(info.name),
-        "graph_id": info.name,
-        "config": {},
-        "context": {},
-        "created_at": format_time(0),
-        "updated_at": format_time(0),
+    return Assistant(
+        assistant_id=assistant_id(info.name),
+        agent=info.name,
+        name=info.name,
+        description=info.description or None,
         # langgraph-api 0.16.7 marks the assistants of its graphs so.
-        "metadata": {**encode_agent(info).get("metadata", {}), "created_by": "system"},
-        "version": 1,
-        "name": info.name,
-        "description": info.description or None,
+        metadata={**encode_agent(info).get("metadata", {}), "created_by": "system"},
+        created_at=0,
+        updated_at=0,
+    )
+
+
+def _encode_assistant(made: Assistant) -> JsonObject:
+    """langgraph-api 0.16.7 shows what is configurable as the context, and the context as what is configurable."""
+    context = made.context or as_object(made.config.get("configurable"))
+    return {
+        "assistant_id": made.assistant_id,
+        "graph_id": made.agent,
+        "config": {**made.config, "configurable": context} if context else made.config,
+        "context": context,
+        "created_at": format_time(max(0, made.created_at)),
+        "updated_at": format_time(made.updated_at),
+        "metadata": made.metadata,
+        "version": made.version,
+        "name": made.name,
+        "description": made.description,
     }
+
+
+async def _encode_assistants(
+    found: Listed[Assistant], limit: int, select: Sequence[str] | None
+) -> AsyncGenerator[bytes | LargeJson]:
+    async with aclosing(aiter(found)) as assistants:
+        async for made in assistants:
+            if not limit:
+                return
+            limit -= 1
+            yield encode(select_members(_encode_assistant(made), select))
+
+
+async def _each_version(hub: Hub, owner: str, known: Assistant, numbers: Sequence[int]) -> AsyncGenerator[Assistant]:
+    """Newest first; the only one of an assistant that nobody has changed is the one that is known."""
+    if not numbers:
+        yield known
+    for number in numbers:
+        found = await hub.assistants.version(owner, known.assistant_id, number)
+        if found is not None:
+            yield found
+
+
+async def _encode_versions(versions: AsyncGenerator[Assistant], asked: _Page) -> AsyncGenerator[bytes | LargeJson]:
+    skip, left = asked.offset, asked.limit
+    async with aclosing(versions):
+        async for made in versions:
+            if not contains(made.metadata, asked.metadata or {}):
+                continue
+            if skip:
+                skip -= 1
+                continue
+            # A version has no time of change: changing an assistant makes another one.
+            body = {**_encode_assistant(made), "created_at": format_time(made.updated_at)}
+            del body["updated_at"]
+            yield encode(body)
+            left -= 1
+            if not left:
+                return

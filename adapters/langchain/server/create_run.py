@@ -13,17 +13,19 @@ from uuid import uuid4
 from adapters._server.caller import Caller, caller, loss_header
 from adapters._server.own_files import resolve_own_files
 from adapters.langchain.codec import state
+from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.interrupts import BREAKPOINT
 from adapters.langchain.codec.stream_modes import Dialect, parse_modes
 from adapters.langchain.errors.encode import BAD_REQUEST
 from adapters.langchain.server.answers import ids
 from adapters.langchain.server.dialect import dialect_of
-from adapters.langchain.server.lookup import find_agent, thread_not_found
+from adapters.langchain.server.lookup import find_assistant, thread_not_found
 from adapters.langchain.server.parameters import Connection, checkpoint_of, uuid
-from adapters.langchain.wire.requests import RunCreate
+from adapters.langchain.wire.requests import Config, RunCreate
 from canonical import (
     AgentInfo,
     Answers,
+    Assistant,
     DataPart,
     FaultCode,
     FaultError,
@@ -125,14 +127,17 @@ async def prepare(hub: Hub, connection: Connection, body: RunCreate, thread_id: 
     if thread_id is None and body.thread_id is not None:
         thread_id = uuid(body.thread_id, "thread")
     named = body.assistant_id if body.assistant_id is not None else body.agent_id
-    agent = find_agent(hub, who.need_agent() if named is None else named, dialect)
+    agent, own = await find_assistant(hub, who.owner, who.need_agent() if named is None else named, dialect)
     configurable = body.config.configurable if body.config is not None else None
     # langgraph-api 0.16.7: 400, in these words.
     if configurable and body.context:
         raise bad_request("Cannot specify both configurable and context: use one of them.")
+    if own is not None:
+        body = _apply_assistant(body, own)
     modes = parse_modes(_modes(body.stream_mode), dialect)
     command = {name: value for name, value in (body.command or {}).items() if value is not None or name == "resume"}
-    common = _Common(hub, who, dialect, agent, body, thread_id, named)
+    assistant_id = state.assistant_id(agent.name) if own is None else own.assistant_id
+    common = _Common(hub, who, dialect, agent, body, thread_id, named, assistant_id)
     if "resume" in command:
         ask = await _resume_answers(common, command)
     elif command and not agent.stateful:
@@ -155,6 +160,24 @@ async def prepare(hub: Hub, connection: Connection, body: RunCreate, thread_id: 
     )
 
 
+def _apply_assistant(body: RunCreate, own: Assistant) -> RunCreate:
+    """With what the assistant says where the caller says nothing else, as langgraph-api 0.16.7 puts it together."""
+    given = {} if body.config is None else body.config.model_dump(exclude_unset=True)
+    config: JsonObject = {**own.config, **given}
+    metadata = {**own.metadata, **as_object(given.get("metadata")), **(body.metadata or {})}
+    configurable, context = as_object(given.get("configurable")), body.context or {}
+    settings = {**as_object(own.config.get("configurable")), **own.context, **configurable, **context}
+    # Each may be read under the other's name; said is only one of them.
+    as_context = bool(context) or (bool(own.context) and not configurable)
+    config.pop("configurable", None)
+    if settings and not as_context:
+        config["configurable"] = settings
+    if metadata:
+        config["metadata"] = metadata
+    changes: JsonObject = {"config": Config.model_validate(config), "metadata": metadata}
+    return body.model_copy(update={**changes, "context": settings} if as_context else changes)
+
+
 # The README's layout: cancel. langgraph-api 0.16.7: continue.
 _ON_DISCONNECT: Final[Mapping[Dialect, str]] = {"langgraph": "continue", "agent-protocol": "cancel"}
 # The README's layout: reject. langgraph-api 0.16.7: enqueue.
@@ -172,6 +195,8 @@ class _Common:
     body: RunCreate
     thread_id: str | None
     assistant: str | None
+    """As the caller named it."""
+    assistant_id: str
 
     @property
     def owner(self) -> str:
@@ -237,7 +262,7 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
     # `on_completion` is `delete` unless the caller says otherwise, in either dialect.
     ephemeral = thread_id is None and body.on_completion != "keep"
     # Chat front ends look for the threads of an assistant by these two names.
-    marks = {"graph_id": common.agent.name, "assistant_id": state.assistant_id(common.agent.name)}
+    marks = {"graph_id": common.agent.name, "assistant_id": common.assistant_id}
     run_id = str(uuid4()) if body.webhook is not None else None
     return Submission(
         agent=common.agent.name,

@@ -1,11 +1,13 @@
 """Finding what a request names: agents, threads and runs, and in the protocol's words that they are not there."""
 
 from functools import partial
+from uuid import UUID
 
 from adapters._server.caller import is_uuid
+from adapters.langchain.codec.state import assistant_id
 from adapters.langchain.codec.stream_modes import Dialect
 from adapters.langchain.server.parameters import AnyRequest, owner_of, path_id
-from canonical import AgentInfo, FaultCode, FaultError, Hub, Run, RunStatus, StateHistory, TaskState
+from canonical import AgentInfo, Assistant, FaultCode, FaultError, Hub, Run, RunStatus, StateHistory, TaskState
 
 
 def not_found(error: FaultError, message: str) -> FaultError:
@@ -36,6 +38,16 @@ def find_agent(hub: Hub, text: str, dialect: Dialect = "langgraph") -> AgentInfo
             f"Invalid assistant: {shown!r}. Must be either:\n- A valid assistant UUID, or\n"
             f"- One of the registered graphs: {names}",
         ) from error
+
+
+async def find_assistant(
+    hub: Hub, owner: str, text: str, dialect: Dialect = "langgraph"
+) -> tuple[AgentInfo, Assistant | None]:
+    """An agent by its name or by the UUID of one of its assistants, and the assistant if the owner has configured it.
+    Raises not_found, invalid."""
+    known = str(UUID(text)) if is_uuid(text) else assistant_id(text)
+    own = await hub.assistants.get(owner, known)
+    return find_agent(hub, text if own is None else own.agent, dialect), own
 
 
 async def find_run(hub: Hub, owner: str, run_id: str, thread_id: str | None = None) -> Run:

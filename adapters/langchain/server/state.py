@@ -19,6 +19,7 @@ from adapters.langchain.server.parameters import (
     AnyRequest,
     check_selection,
     checkpoint_of,
+    flag,
     number,
     owner_of,
     path_id,
@@ -47,6 +48,9 @@ _FIELDS: Final = frozenset(
     }
 )
 
+_DEPTH: Final = 16
+"""Levels of graphs within each other that are shown."""
+
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     server = States(hub)
@@ -71,13 +75,15 @@ class States:
 
     async def get(self, request: AnyRequest) -> Response[Any]:
         checkpoint_id = request.path_params.get("checkpoint_id")
-        return await self._state_response(request, checkpoint_id, (), words(request, "select"))
+        subgraphs = flag(request, "subgraphs")
+        return await self._state_response(request, checkpoint_id, (), words(request, "select"), subgraphs=subgraphs)
 
     async def at(self, request: AnyRequest) -> Response[Any]:
         thread_id = path_id(request, "thread")
         body = await read_body(request, StateAt)
-        checkpoint_id = checkpoint_of(body.checkpoint)
-        return await self._state_response(request, checkpoint_id, _ns(body.checkpoint), body.select or (), thread_id)
+        checkpoint_id, ns = checkpoint_of(body.checkpoint), _ns(body.checkpoint)
+        subgraphs, select = bool(body.subgraphs), body.select or ()
+        return await self._state_response(request, checkpoint_id, ns, select, thread_id, subgraphs=subgraphs)
 
     async def _state_response(
         self,
@@ -86,6 +92,8 @@ class States:
         ns: tuple[str, ...],
         select: Sequence[str],
         thread_id: str | None = None,
+        *,
+        subgraphs: bool,
     ) -> Response[Any]:
         thread_id = thread_id or path_id(request, "thread")
         names = check_selection(select, _FIELDS, "select")
@@ -94,7 +102,7 @@ class States:
             revision = _revision(history, checkpoint_id)
         else:
             revision = history.head if not ns else next(history.newest(ns), None)
-        body = _encode_state(request, thread_id, revision, history)
+        body = _encode_state(request, thread_id, revision, history, subgraphs=subgraphs)
         return answer(select_members(body, names), headers={"Babelgate-Thread": thread_id})
 
     async def update(self, request: AnyRequest) -> Response[Any]:
@@ -180,11 +188,34 @@ def _revision(history: StateHistory, checkpoint_id: str) -> Revision:
     return found
 
 
-def _encode_state(request: AnyRequest, thread_id: str, revision: Revision | None, history: StateHistory) -> JsonObject:
+def _encode_state(
+    request: AnyRequest,
+    thread_id: str,
+    revision: Revision | None,
+    history: StateHistory,
+    *,
+    subgraphs: bool = False,
+) -> JsonObject:
     if dialect_of(request) == "agent-protocol" and revision is not None:
         return agent_protocol.encode_state(thread_id, revision)
     then = history.then(revision) if revision is not None and revision.next else ()
-    return codec.encode_state(thread_id, revision, then)
+    inner = None if revision is None else _inner(thread_id, revision, history, whole=subgraphs)
+    return codec.encode_state(thread_id, revision, then, inner)
+
+
+def _inner(thread_id: str, outer: Revision, history: StateHistory, *, whole: bool) -> codec.Inner:
+    """As langgraph 1.2 has it: where the state within is, or with `whole` that state in its place."""
+
+    def tell(node: str) -> JsonObject:
+        found = history.inner(outer, node)
+        if found is None or len(found.ns) > _DEPTH:
+            return {}
+        if not whole:
+            return {"checkpoint": {"thread_id": thread_id, "checkpoint_ns": "|".join(found.ns)}}
+        then = history.then(found) if found.next else ()
+        return {"state": codec.encode_state(thread_id, found, then, _inner(thread_id, found, history, whole=True))}
+
+    return tell
 
 
 def _ns(checkpoint: Checkpoint | None) -> tuple[str, ...]:

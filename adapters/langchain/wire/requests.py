@@ -87,6 +87,7 @@ class ThreadsPrune(_Ask):
 
 class StateAt(_Ask):
     checkpoint: Checkpoint
+    subgraphs: bool | None = None
     select: list[str] | None = None
 
 

@@ -16,10 +16,13 @@ from langchain_core.messages import (
 from langgraph.types import Command, Send
 from pydantic import ValidationError
 
+from adapters._server.caller import is_uuid
 from adapters.langchain import request
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.interrupts import BREAKPOINT
 from adapters.langchain.codec.message import encode_message
+from adapters.langchain.codec.state import assistant_id
+from adapters.langchain.request import callers_configurable
 from canonical import DataPart, FaultCode, FaultError, Invocation, Message
 from canonical.event import InterruptAnswered
 from canonical.value import Json, JsonObject
@@ -147,15 +150,19 @@ def _is_map(value: Json) -> bool:
 
 
 def configuration(call: Invocation, checkpoint: str | None) -> JsonObject:
-    configurable = configurable_of(call)
+    # As langgraph-api 0.16.7 does: a header that is let through stands above what the caller says otherwise.
+    configurable = configurable_of(call) | callers_configurable(dict(call.input.headers))
     configurable |= {"thread_id": call.thread_id, "checkpoint_ns": "", "graph_id": call.agent}
     configurable["langgraph_auth_user_id"] = call.owner
+    named = call.input.assistant or ""
+    configurable["assistant_id"] = named if is_uuid(named) else assistant_id(call.agent)
     if checkpoint is not None:
         configurable["checkpoint_id"] = checkpoint
     made: JsonObject = {"configurable": configurable}
     if call.run_id:
         # LangGraph, too, knows by it that it takes up a run that was cut off.
-        made["metadata"] = {"run_id": call.run_id, "run_attempt": call.attempt, "graph_id": call.agent}
+        told = {"run_id": call.run_id, "run_attempt": call.attempt, "graph_id": call.agent}
+        made["metadata"] = {**as_object(call.config.get("metadata")), **told}
         made["run_id"] = UUID(call.run_id)
         configurable["run_id"] = call.run_id
     limit: Any = call.config.get("recursion_limit")
@@ -170,7 +177,7 @@ def configuration(call: Invocation, checkpoint: str | None) -> JsonObject:
 def configurable_of(call: Invocation) -> JsonObject:
     """What the caller may say of it: `configurable` and `context` each may be read under the other's name."""
     theirs = as_object(call.config.get("configurable")) or as_object(call.config.get("context"))
-    return request.callers_configurable(theirs)
+    return callers_configurable(theirs)
 
 
 def options(call: Invocation, context: frozenset[str]) -> JsonObject:

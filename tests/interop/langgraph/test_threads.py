@@ -66,6 +66,38 @@ async def test_an_unknown_assistant_is_not_found_and_a_name_is_no_id(either: Off
     assert (await refused(either, "assistants.get", assistant_id="echo")).type == "UnprocessableEntityError"
 
 
+async def test_an_assistant_is_configured_in_versions_and_its_runs_are_its_own(either: OfficialClient) -> None:
+    made = await either.call(
+        "assistants.create", graph_id="echo", name="mine", config={"tags": ["t"]}, metadata={"a": 1}, description="one"
+    )
+    assert (made["graph_id"], made["name"], made["version"], made["metadata"]) == ("echo", "mine", 1, {"a": 1})
+    assistant_id = made["assistant_id"]
+    again = await either.call(
+        "assistants.create", graph_id="echo", assistant_id=assistant_id, if_exists="do_nothing", name="other"
+    )
+    assert again == made
+    taken = await refused(either, "assistants.create", graph_id="echo", assistant_id=assistant_id)
+    assert taken.type == "ConflictError"
+    changed = await either.call("assistants.update", assistant_id=assistant_id, context={"c": 1}, metadata={"b": 2})
+    assert (changed["version"], changed["context"], changed["metadata"]) == (2, {"c": 1}, {"a": 1, "b": 2})
+    versions = await either.call("assistants.get_versions", assistant_id=assistant_id)
+    assert [version["version"] for version in versions] == [2, 1]
+    back = await either.call("assistants.set_latest", assistant_id=assistant_id, version=1)
+    assert (back["version"], back["context"]) == (1, {})
+    assert await either.call("assistants.search", metadata={"a": 1}, name="MIN") == [back]
+    assert await either.call("assistants.count", metadata={"a": 1}) == 1
+    assert await either.call("assistants.get_graph", assistant_id=assistant_id)
+    assert (await either.call("assistants.get_schemas", assistant_id=assistant_id))["graph_id"] == "echo"
+    thread_id = await new_thread(either)
+    values = await either.call("runs.wait", thread_id=thread_id, assistant_id=assistant_id, input=said("Hello"))
+    assert texts(values) == [("human", "Hello"), ("ai", "Hello")]
+    (run,) = await either.call("runs.list", thread_id=thread_id)
+    assert run["assistant_id"] == assistant_id
+    await either.call("assistants.delete", assistant_id=assistant_id, delete_threads=True)
+    assert (await refused(either, "assistants.get", assistant_id=assistant_id)).type == "NotFoundError"
+    assert (await refused(either, "threads.get", thread_id=thread_id)).type == "NotFoundError"
+
+
 # Threads
 
 

@@ -8,7 +8,7 @@ from uuid import UUID, uuid4, uuid5
 import httpx
 import pytest
 
-from canonical import AgentInfo
+from canonical import AgentInfo, Invocation
 from gateway.fronted import Fronted
 from tests.gateway.hubs import Echo
 from tests.running import running
@@ -186,13 +186,140 @@ async def test_an_empty_body_asks_for_the_first_page(http: httpx.AsyncClient) ->
     assert len((await http.post("/agents/search")).json()) == 10
 
 
-async def test_changing_assistants_is_refused_in_plain_words(http: httpx.AsyncClient) -> None:
-    one = f"/assistants/{ECHO}"
-    for method, path in (("POST", "/assistants"), ("PATCH", one), ("DELETE", one), ("POST", f"{one}/latest")):
-        answer = await http.request(method, path, json={"graph_id": "echo"})
-        assert "not made or changed" in detail(answer, 405)
-        assert method not in answer.headers["allow"]
-    assert (await http.get(one)).status_code == 200
+# Those that callers configure
+
+
+async def made(http: httpx.AsyncClient, **fields: Any) -> Any:
+    answer = await http.post("/assistants", json={"graph_id": "echo", **fields})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_an_assistant_is_made_changed_and_deleted(http: httpx.AsyncClient) -> None:
+    one = await made(http, name="mine", description="of me", metadata={"a": 1}, config={"configurable": {"b": 2}})
+    at = f"/assistants/{one['assistant_id']}"
+    assert set(one) == FIELDS
+    assert (one["graph_id"], one["name"], one["version"], one["metadata"]) == ("echo", "mine", 1, {"a": 1})
+    assert one["config"] == {"configurable": {"b": 2}} and one["context"] == {"b": 2}
+    assert (await http.get(at)).json() == one
+    changed = (await http.patch(at, json={"context": {"c": 3}, "metadata": {"d": 4}})).json()
+    assert (changed["version"], changed["name"], changed["metadata"]) == (2, "mine", {"a": 1, "d": 4})
+    assert changed["config"] == {"configurable": {"c": 3}} and changed["context"] == {"c": 3}
+    assert changed["updated_at"] > changed["created_at"] == one["created_at"]
+    answer = await http.delete(at)
+    assert (answer.status_code, answer.content) == (204, b"")
+    for method in ("GET", "PATCH", "DELETE"):
+        assert one["assistant_id"] in detail(await http.request(method, at, json={}), 404)
+
+
+async def test_an_assistant_without_a_name_is_untitled(http: httpx.AsyncClient) -> None:
+    assert (await made(http))["name"] == "Untitled"
+
+
+async def test_the_versions_of_an_assistant_are_kept_and_any_can_be_taken_into_use(http: httpx.AsyncClient) -> None:
+    one = await made(http, name="first", config={"tags": ["t"]})
+    at = f"/assistants/{one['assistant_id']}"
+    await http.patch(at, json={"name": "second"})
+    versions = (await http.post(f"{at}/versions", json={})).json()
+    assert [(each["version"], each["name"]) for each in versions] == [(2, "second"), (1, "first")]
+    assert all(set(each) == FIELDS - {"updated_at"} for each in versions)
+    assert [each["version"] for each in (await http.post(f"{at}/versions", json={"offset": 1})).json()] == [1]
+    back = (await http.post(f"{at}/latest", json={"version": 1})).json()
+    assert (back["version"], back["name"], back["config"]) == (1, "first", {"tags": ["t"]})
+    assert (await http.patch(at, json={"description": "after"})).json()["version"] == 3
+    assert "99" in detail(await http.post(f"{at}/latest", json={"version": 99}), 404)
+    detail(await http.post(f"{at}/latest", json={"version": 0}))
+
+
+async def test_an_id_that_is_taken_is_a_conflict_unless_the_caller_takes_what_there_is(http: httpx.AsyncClient) -> None:
+    one = await made(http, name="mine")
+    for taken in (one["assistant_id"], ECHO):
+        again = {"graph_id": "echo", "assistant_id": taken}
+        assert taken in detail(await http.post("/assistants", json=again), 409)
+        kept = await http.post("/assistants", json={**again, "name": "other", "if_exists": "do_nothing"})
+        assert kept.json() == (await http.get(f"/assistants/{taken}")).json()
+        assert kept.json()["name"] != "other"
+
+
+async def test_what_is_no_assistant_is_refused(http: httpx.AsyncClient) -> None:
+    assert "echo" in detail(await http.post("/assistants", json={"graph_id": "nope"}), 404)
+    both = {"graph_id": "echo", "context": {"a": 1}, "config": {"configurable": {"a": 1}}}
+    detail(await http.post("/assistants", json=both), 400)
+    for wrong in ({}, {"graph_id": "echo", "assistant_id": "me"}, {"graph_id": "echo", "metadata": []}):
+        detail(await http.post("/assistants", json=wrong))
+
+
+async def test_the_assistant_of_an_agent_can_be_changed_and_taken_back_but_not_deleted(http: httpx.AsyncClient) -> None:
+    at = f"/assistants/{ECHO}"
+    before = (await http.get(at)).json()
+    changed = (await http.patch(at, json={"metadata": {"mine": True}})).json()
+    assert (changed["version"], changed["metadata"]["created_by"], changed["metadata"]["mine"]) == (2, "system", True)
+    assert [each["version"] for each in (await http.post(f"{at}/versions", json={})).json()] == [2, 1]
+    (only,) = await search(http, graph_id="echo")
+    assert only["version"] == 2
+    assert (await http.delete(at)).status_code == 204
+    assert (await http.get(at)).json() == before
+    answer = await http.delete(at)
+    assert "stays" in detail(answer, 405)
+    assert "DELETE" not in answer.headers["allow"]
+
+
+async def test_what_an_assistant_says_reaches_the_agent_where_the_caller_says_nothing_else(tmp_path: Path) -> None:
+    async def told(call: Invocation) -> Any:
+        return dict(call.config)
+
+    async with running(tmp_path, {"told": told}) as gateway:
+        http = gateway.http
+        config = {"tags": ["t"], "recursion_limit": 7, "configurable": {"a": 1, "b": 1}}
+        one = (await http.post("/assistants", json={"graph_id": "told", "config": config, "metadata": {"m": 1}})).json()
+
+        async def run(**fields: Any) -> Any:
+            body = {"assistant_id": one["assistant_id"], "input": "hi", **fields}
+            values = (await http.post("/runs/wait", json=body)).json()
+            return {name: values.get(name) for name in ("tags", "configurable", "context", "metadata")}
+
+        kept = {"tags": ["t"], "configurable": {"a": 1, "b": 1}, "context": None, "metadata": {"m": 1}}
+        assert await run() == kept
+        theirs = {"configurable": {"b": 2}}
+        assert await run(config=theirs, metadata={"n": 2}) == {
+            **kept,
+            "configurable": {"a": 1, "b": 2},
+            "metadata": {"m": 1, "n": 2},
+        }
+        assert await run(context={"c": 3}) == {**kept, "configurable": None, "context": {"a": 1, "b": 1, "c": 3}}
+        thread_id = (await http.post("/threads", json={})).json()["thread_id"]
+        made = await http.post(f"/threads/{thread_id}/runs", json={"assistant_id": one["assistant_id"], "input": "hi"})
+        assert made.json()["assistant_id"] == one["assistant_id"]
+        thread = (await http.get(f"/threads/{thread_id}")).json()
+        assert thread["metadata"]["assistant_id"] == one["assistant_id"]
+        await http.get(f"/threads/{thread_id}/runs/{made.json()['run_id']}/join")
+        # The threads go with it, if the caller says so.
+        assert (await http.delete(f"/assistants/{one['assistant_id']}?delete_threads=true")).status_code == 204
+        assert (await http.get(f"/threads/{thread_id}")).status_code == 404
+        body = {"assistant_id": one["assistant_id"], "input": "hi"}
+        detail(await http.post("/runs/wait", json=body), 404)
+
+
+async def test_assistants_are_there_after_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path) as gateway:
+        one = await made(gateway.http, name="mine")
+        await gateway.http.patch(f"/assistants/{one['assistant_id']}", json={"name": "still mine"})
+    async with running(tmp_path) as gateway:
+        found = (await gateway.http.get(f"/assistants/{one['assistant_id']}")).json()
+        assert (found["name"], found["version"]) == ("still mine", 2)
+        assert [each["assistant_id"] for each in await search(gateway.http, name="MINE")] == [one["assistant_id"]]
+        run = {"assistant_id": one["assistant_id"], "input": "hi"}
+        assert (await gateway.http.post("/runs/wait", json=run)).status_code == 200
+
+
+async def test_assistants_of_one_agent_are_seen_below_its_own_path_alone(http: httpx.AsyncClient) -> None:
+    one = await made(http, name="mine")
+    assert (await http.get(f"/agent/echo/assistants/{one['assistant_id']}")).status_code == 200
+    assert (await http.get(f"/agent/slow/assistants/{one['assistant_id']}")).status_code == 404
+    assert [each["name"] for each in await search(http, "/agent/echo/assistants/search")] == ["mine", "echo"]
+    graph = (await http.get(f"/assistants/{one['assistant_id']}/graph")).json()
+    assert graph == (await http.get("/assistants/echo/graph")).json()
+    detail(await http.post("/agent/slow/assistants", json={"graph_id": "echo"}), 404)
 
 
 async def test_assistants_are_not_listed_by_a_get(http: httpx.AsyncClient) -> None:

@@ -468,8 +468,10 @@ async def test_a_run_that_is_cancelled_stops_its_node_and_keeps_what_was_done(tm
         assert gate.left.is_set()
         state = await caller.state(thread_id)
         assert (state["values"]["items"], state["next"]) == (["first"], ["wait"])
+        assert (await caller.get(f"/threads/{thread_id}"))["status"] == "interrupted"
         gate.open.set()
         assert (await caller.wait(thread_id, "gate", None))["items"] == ["first", "through"]
+        assert (await caller.get(f"/threads/{thread_id}"))["status"] == "idle"
 
 
 async def test_the_state_cannot_be_changed_while_a_run_is_active(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langgraph.types import Command, Send
 
 from adapters.langchain.codec.interrupts import BREAKPOINT
+from adapters.langchain.codec.state import assistant_id
 from canonical import DataPart, FaultError, FilePart, Invocation, Message, TextPart, ToolCallPart
 from canonical.event import InterruptAnswered
 from canonical.message import ToolResultPart
@@ -184,6 +185,7 @@ def test_a_caller_cannot_say_what_the_gateway_says_nor_what_langgraph_keeps_for_
         "checkpoint_ns": "",
         "graph_id": "g",
         "langgraph_auth_user_id": "ann",
+        "assistant_id": assistant_id("g"),
     }
     assert configuration(call(), "c")["configurable"]["checkpoint_id"] == "c"
 

@@ -1,0 +1,227 @@
+"""Assistants over the journal: by owner, a row for each with the version in use, and a row for each version."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from canonical.assistant import Assistant, AssistantChange, AssistantQuery
+from canonical.fault import FaultCode, FaultError
+from canonical.json import contains
+from canonical.listed import Listed
+from canonical.stored import decode_snapshot, encode_snapshot
+from canonical.value import JsonObject
+from gateway.clock import Clock
+from gateway.settings.model import Limits
+from gateway.storage.journal import Journal
+from gateway.storage.listing import create_listing
+from gateway.storage.size import check_size
+from gateway.storage.statements import table_of
+from gateway.storage.tables import AssistantRow, AssistantVersionRow
+from gateway.storage.transaction import Transaction
+
+_ROW, _VERSION = table_of(AssistantRow), table_of(AssistantVersionRow)
+
+
+class Assistants:
+    def __init__(self, journal: Journal, clock: Clock, limits: Limits) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._limits = limits
+        self._owners: set[str] = set()
+        """Those who have any: for all others nothing has to be looked for."""
+
+    async def start(self) -> None:
+        self._owners = await self._journal.query(_owners)
+
+    async def create(self, owner: str, assistant: Assistant) -> Assistant:
+        self._check(assistant)
+        now = self._clock.now()
+        made = assistant.replace(version=1, created_at=now, updated_at=now)
+        self._owners.add(owner)
+        return await self._journal.write(_create, owner, made)
+
+    async def get(self, owner: str, assistant_id: str) -> Assistant | None:
+        if owner not in self._owners:
+            return None
+        return await self._journal.query(_get, owner, assistant_id)
+
+    async def change(
+        self, owner: str, assistant_id: str, change: AssistantChange, given: Assistant | None = None
+    ) -> Assistant:
+        self._owners.add(owner)
+        return await self._journal.write(self._change, owner, assistant_id, change, given)
+
+    def _change(
+        self, tx: Transaction, owner: str, assistant_id: str, change: AssistantChange, given: Assistant | None
+    ) -> Assistant:
+        known = _get(tx.connection, owner, assistant_id)
+        before = known or given
+        if before is None:
+            raise _not_found(assistant_id)
+        newest = _newest(tx.connection, owner, assistant_id) if known else before.version
+        made = _apply_change(before, change).replace(version=newest + 1, updated_at=self._clock.now())
+        self._check(made)
+        if known is None:
+            _create(tx, owner, before)
+        _keep_version(tx, owner, made)
+        _use(tx, owner, made)
+        return made
+
+    async def use_version(self, owner: str, assistant_id: str, version: int) -> Assistant:
+        return await self._journal.write(self._use_version, owner, assistant_id, version)
+
+    def _use_version(self, tx: Transaction, owner: str, assistant_id: str, version: int) -> Assistant:
+        if _get(tx.connection, owner, assistant_id) is None:
+            raise _not_found(assistant_id)
+        found = _get_version(tx.connection, owner, assistant_id, version)
+        if found is None:
+            # The words of langgraph-api 0.16.7.
+            words = f"Version {version} not found for assistant {assistant_id}"
+            raise FaultError(FaultCode.NOT_FOUND, words)
+        made = found.replace(updated_at=self._clock.now())
+        _use(tx, owner, made)
+        return made
+
+    async def delete(self, owner: str, assistant_id: str) -> bool:
+        return await self._journal.write(_delete, owner, assistant_id)
+
+    async def search(self, owner: str, query: AssistantQuery) -> Listed[Assistant]:
+        places = await self._journal.query(_search, owner, query)
+        given = {each.assistant_id: each for each in query.given}
+        return create_listing(self._journal, places, partial(_read, owner=owner, given=given))
+
+    async def count(self, owner: str, query: AssistantQuery) -> int:
+        return await self._journal.query(_count, owner, query)
+
+    async def versions(self, owner: str, assistant_id: str) -> Sequence[int]:
+        return await self._journal.query(_versions, owner, assistant_id)
+
+    async def version(self, owner: str, assistant_id: str, version: int) -> Assistant | None:
+        return await self._journal.query(_get_version, owner, assistant_id, version)
+
+    def _check(self, assistant: Assistant) -> None:
+        check_size(self._limits.metadata, assistant.metadata)
+        told = (assistant.name, assistant.description, assistant.config, assistant.context)
+        check_size(self._limits.input, *told)
+
+
+def _not_found(assistant_id: str) -> FaultError:
+    return FaultError(FaultCode.NOT_FOUND, f"Assistant with ID {assistant_id} not found")
+
+
+def _apply_change(before: Assistant, change: AssistantChange) -> Assistant:
+    metadata: JsonObject = {**before.metadata, **(change.metadata or {})}
+    given = {
+        "agent": change.agent,
+        "name": change.name,
+        "description": change.description,
+        "config": change.config,
+        "context": change.context,
+    }
+    return before.replace(metadata=metadata, **{name: each for name, each in given.items() if each is not None})
+
+
+# Rows
+
+
+def _owners(connection: Connection) -> set[str]:
+    return set(connection.execute(select(_ROW.c.owner).distinct()).scalars())
+
+
+def _its(table: Any, owner: str, assistant_id: str) -> Any:
+    return (table.c.owner == owner) & (table.c.assistant_id == assistant_id)
+
+
+def _create(tx: Transaction, owner: str, made: Assistant) -> Assistant:
+    if _get(tx.connection, owner, made.assistant_id) is not None:
+        raise FaultError(FaultCode.CONFLICT, f"Assistant {made.assistant_id} already exists")
+    row = {"owner": owner, "assistant_id": made.assistant_id, "body": encode_snapshot(made)}
+    tx.connection.execute(insert(_ROW), row)
+    _keep_version(tx, owner, made)
+    return made
+
+
+def _keep_version(tx: Transaction, owner: str, made: Assistant) -> None:
+    row = {"owner": owner, "assistant_id": made.assistant_id, "version": made.version, "body": encode_snapshot(made)}
+    tx.connection.execute(insert(_VERSION), row)
+
+
+def _use(tx: Transaction, owner: str, made: Assistant) -> None:
+    tx.connection.execute(update(_ROW).where(_its(_ROW, owner, made.assistant_id)), {"body": encode_snapshot(made)})
+
+
+def _delete(tx: Transaction, owner: str, assistant_id: str) -> bool:
+    tx.connection.execute(delete(_VERSION).where(_its(_VERSION, owner, assistant_id)))
+    return tx.connection.execute(delete(_ROW).where(_its(_ROW, owner, assistant_id))).rowcount > 0
+
+
+def _get(connection: Connection, owner: str, assistant_id: str) -> Assistant | None:
+    body = connection.execute(select(_ROW.c.body).where(_its(_ROW, owner, assistant_id))).scalar()
+    return None if body is None else decode_snapshot(Assistant, body)
+
+
+def _newest(connection: Connection, owner: str, assistant_id: str) -> int:
+    return _versions(connection, owner, assistant_id)[0]
+
+
+def _versions(connection: Connection, owner: str, assistant_id: str) -> list[int]:
+    found = select(_VERSION.c.version).where(_its(_VERSION, owner, assistant_id))
+    return list(connection.execute(found.order_by(_VERSION.c.version.desc())).scalars())
+
+
+def _get_version(connection: Connection, owner: str, assistant_id: str, version: int) -> Assistant | None:
+    where = _its(_VERSION, owner, assistant_id) & (_VERSION.c.version == version)
+    body = connection.execute(select(_VERSION.c.body).where(where)).scalar()
+    return None if body is None else decode_snapshot(Assistant, body)
+
+
+# Lists
+
+_Found = tuple[Any, str, int]
+"""What it is sorted by, its id, and the bytes of its body."""
+_GIVEN: Final = 1000
+"""Bytes as which one counts that is in memory anyway."""
+
+
+def _search(connection: Connection, owner: str, query: AssistantQuery) -> list[tuple[str, int]]:
+    found = sorted(_matching(connection, owner, query), reverse=query.descending)
+    return [(key, size) for _, key, size in islice(found, query.offset, query.offset + query.limit)]
+
+
+def _count(connection: Connection, owner: str, query: AssistantQuery) -> int:
+    return sum(1 for _ in _matching(connection, owner, query))
+
+
+def _matching(connection: Connection, owner: str, query: AssistantQuery) -> Iterator[_Found]:
+    given = {each.assistant_id: each for each in query.given}
+    with closing(connection.execute(select(_ROW.c.body).where(_ROW.c.owner == owner))) as rows:
+        for (body,) in rows:
+            made = decode_snapshot(Assistant, body)
+            given.pop(made.assistant_id, None)
+            if _is_match(made, query):
+                yield getattr(made, query.order), made.assistant_id, len(body)
+    for each in given.values():
+        if _is_match(each, query):
+            yield getattr(each, query.order), each.assistant_id, _GIVEN
+
+
+def _is_match(made: Assistant, query: AssistantQuery) -> bool:
+    if query.agents is not None and made.agent not in query.agents:
+        return False
+    if query.name is not None and query.name.casefold() not in made.name.casefold():
+        return False
+    return contains(made.metadata, query.metadata)
+
+
+def _read(
+    connection: Connection, *, owner: str, given: dict[str, Assistant], keys: Sequence[str]
+) -> dict[str, Assistant]:
+    found = {each: given[each] for each in keys if each in given}
+    where = (_ROW.c.owner == owner) & _ROW.c.assistant_id.in_(keys)
+    for assistant_id, body in connection.execute(select(_ROW.c.assistant_id, _ROW.c.body).where(where)):
+        found[assistant_id] = decode_snapshot(Assistant, body)
+    return found

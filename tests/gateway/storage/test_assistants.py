@@ -1,0 +1,87 @@
+"""Assistants by owner, on a real database."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canonical import Assistant, AssistantChange, AssistantQuery, FaultCode, FaultError
+from gateway.clock import Clock
+from gateway.settings.model import Limits
+from gateway.storage.assistants import Assistants
+from gateway.storage.journal import Journal
+from tests.empty import make_database
+
+OWN = Assistant(assistant_id="1", agent="echo", name="Mine", created_at=0, updated_at=0)
+SYSTEM = Assistant(assistant_id="0", agent="echo", name="echo", created_at=0, updated_at=0)
+
+
+@pytest.fixture
+async def assistants(tmp_path: Path) -> AsyncGenerator[Assistants]:
+    path = tmp_path / "a.db"
+    make_database(path)
+    journal = Journal(f"sqlite:///{path}", power=False, clock=Clock())
+    await journal.open()
+    made = Assistants(journal, Clock(), Limits(metadata=100, input=1000))
+    await made.start()
+    yield made
+    await journal.close()
+
+
+async def found(assistants: Assistants, owner: str = "alice", **asked: Any) -> list[str]:
+    query = AssistantQuery(given=(SYSTEM,), **asked)
+    names = [each.name async for each in await assistants.search(owner, query)]
+    assert await assistants.count(owner, query) >= len(names)
+    return names
+
+
+async def test_own_ones_are_listed_with_those_that_everybody_has(assistants: Assistants) -> None:
+    await assistants.create("alice", OWN)
+    await assistants.create("alice", OWN.replace(assistant_id="2", agent="ask", name="Other", metadata={"a": 1}))
+    assert await found(assistants) == ["Other", "Mine", "echo"]
+    assert await found(assistants, "bob") == ["echo"]
+    assert await found(assistants, agents=frozenset({"echo"})) == ["Mine", "echo"]
+    assert await found(assistants, name="IN") == ["Mine"]
+    assert await found(assistants, metadata={"a": 1}) == ["Other"]
+    assert await found(assistants, order="name", descending=False) == ["Mine", "Other", "echo"]
+    assert await found(assistants, order="agent", descending=False, limit=1, offset=1) == ["echo"]
+
+
+async def test_what_an_owner_changed_takes_the_place_of_what_everybody_has(assistants: Assistants) -> None:
+    changed = await assistants.change("alice", "0", AssistantChange(name="changed"), SYSTEM)
+    assert (changed.version, changed.agent) == (2, "echo")
+    assert await found(assistants) == ["changed"]
+    assert await found(assistants, "bob") == ["echo"]
+    assert await assistants.versions("alice", "0") == [2, 1]
+    first = await assistants.version("alice", "0", 1)
+    assert first is not None and first.name == "echo"
+    assert await assistants.delete("alice", "0") and not await assistants.delete("alice", "0")
+    assert await found(assistants) == ["echo"]
+
+
+async def test_a_version_is_made_of_the_one_in_use_and_numbered_after_the_newest(assistants: Assistants) -> None:
+    await assistants.create("alice", OWN.replace(metadata={"a": 1}))
+    await assistants.change("alice", "1", AssistantChange(name="second", metadata={"b": 2}))
+    back = await assistants.use_version("alice", "1", 1)
+    assert (back.version, back.name, back.metadata) == (1, "Mine", {"a": 1})
+    third = await assistants.change("alice", "1", AssistantChange(description="third"))
+    assert (third.version, third.name, third.metadata) == (3, "Mine", {"a": 1})
+    assert await assistants.get("alice", "1") == third
+
+
+async def test_what_is_not_there_or_too_large_is_refused_and_nothing_is_kept(assistants: Assistants) -> None:
+    await assistants.create("alice", OWN)
+    for refused, code in (
+        (assistants.create("alice", OWN), FaultCode.CONFLICT),
+        (assistants.create("alice", OWN.replace(assistant_id="9", config={"a": "x" * 2000})), FaultCode.TOO_LARGE),
+        (assistants.change("alice", "1", AssistantChange(metadata={"a": "x" * 200})), FaultCode.TOO_LARGE),
+        (assistants.change("bob", "1", AssistantChange()), FaultCode.NOT_FOUND),
+        (assistants.use_version("alice", "1", 2), FaultCode.NOT_FOUND),
+        (assistants.use_version("bob", "1", 1), FaultCode.NOT_FOUND),
+    ):
+        with pytest.raises(FaultError) as raised:
+            await refused
+        assert raised.value.fault.code is code
+    assert await assistants.versions("alice", "1") == [1]
+    assert await found(assistants) == ["Mine", "echo"]
