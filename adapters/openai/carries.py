@@ -1,4 +1,5 @@
-"""What OpenAI's APIs carry of the canonical model, of agents behind them (`CARRIES`) and of callers in front (`CHAT`).
+"""What OpenAI's APIs carry of the canonical model, of agents behind them (`CARRIES`) and of callers in front (`CHAT`,
+`RESPONSES`).
 The losses of a run are told in these words."""
 
 from collections.abc import Mapping
@@ -80,5 +81,44 @@ CHAT: Final[Mapping[Feature, Carry]] = {
     Feature.HISTORY: FULL,
     Feature.FORK: dropped("a thread is one line", f"{_OWN}, Threads"),
     Feature.CUSTOM: dropped("a completion has no form for it", _CHAT),
+}
+"""Of callers."""
+
+RESPONSES_VERSION: Final = "responses"
+
+_SHOWN: Final = f"{_OWN}, What a response shows"
+
+RESPONSES: Final[Mapping[Feature, Carry]] = {
+    Feature.TEXT: FULL,
+    Feature.DATA: lossy("its JSON as text; in a request, a JSON file without a name", f"{_OWN}, What a request says"),
+    Feature.FILE_BYTES: dropped("an answer is text: files come with requests only", _SHOWN),
+    Feature.FILE_URL: lossy("in requests only: an answer is text", _SHOWN),
+    Feature.REASONING: FULL,
+    Feature.REFUSAL: FULL,
+    Feature.CITATION: FULL,
+    Feature.TOOL_ACTIVITY: lossy("as calls of tools of a server that is called like the agent", _SHOWN),
+    Feature.CALLER_TOOLS: lossy("for agents that look at the run's configuration", f"{_OWN}, What a request says"),
+    Feature.STEP: dropped("a response has items and no steps", _RESPONSES),
+    Feature.PROGRESS: FULL,
+    Feature.ARTIFACT: dropped("a response has no files", _SHOWN),
+    Feature.ARTIFACT_APPEND: dropped("a response has no files", _SHOWN),
+    Feature.UPLOAD: dropped("files come with the input only", _RESPONSES),
+    Feature.STREAM: FULL,
+    Feature.REATTACH: FULL,
+    Feature.QUESTION: lossy(
+        "a call of a function that the caller need not have declared", f"{_OWN}, Questions of agents"
+    ),
+    Feature.QUESTIONS: FULL,
+    Feature.ANSWER_SCHEMA: lossy("among the arguments of the call", f"{_OWN}, Questions of agents"),
+    Feature.AUTH_REQUEST: lossy("a question like any other", f"{_OWN}, Questions of agents"),
+    Feature.CANCEL: lossy("of responses that were made in the background", f"{_OWN}, Background"),
+    Feature.FAULT: FULL,
+    Feature.STRUCTURED_OUTPUT: lossy("its JSON as text", _SHOWN),
+    Feature.USAGE: FULL,
+    Feature.METADATA: lossy("that of a run, which is strings; not that of a message", _SHOWN),
+    Feature.STATE: dropped("a conversation is items", _RESPONSES),
+    Feature.HISTORY: FULL,
+    Feature.FORK: FULL,
+    Feature.CUSTOM: dropped("no item has a form for it", _RESPONSES),
 }
 """Of callers."""

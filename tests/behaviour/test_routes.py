@@ -76,6 +76,8 @@ QUERIES: Final[Mapping[str, Sequence[str]]] = {
     "GET /assistants/{assistant_id}/subgraphs": ("recurse",),
     "GET /ok": ("check_db",),
     "GET /v1/chat/completions": ("limit", "after", "order", "model", "metadata[a]"),
+    "GET /v1/responses/{response_id}": ("stream", "starting_after"),
+    "GET /v1/responses/{response_id}/input_items": ("limit", "after", "order"),
 }
 STREAMS: Final = (
     Route("GET", f"{RUN}/stream"),

@@ -107,6 +107,10 @@ class Made:
     """In OpenAI's API: a stored one, which asks."""
     call_id: str
     """Of its question."""
+    response_id: str
+    """Of a response, which asks."""
+    output_id: str
+    """Of the call in it."""
     config_id: str = "p1"
     offered: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """Of each protocol of another package: what stands for the parameters of its routes."""
@@ -124,7 +128,7 @@ class Made:
                 "namespace": "a",
             }
         if protocol == "openai":
-            return {"model": "ask", "completion_id": self.completion_id}
+            return {"model": "ask", "completion_id": self.completion_id, "response_id": self.response_id}
         if protocol in self.offered:
             return dict(self.offered[protocol])
         return {
@@ -158,7 +162,8 @@ def unknown() -> Made:
     changed = {"resource_id": f"{uuid4()}.0", "blob": sha256(uuid4().bytes).hexdigest()}
     named = {"context_id": f"context-{uuid4()}", "label": f"label-{uuid4()}"}
     call_id = encode_call_id(str(uuid4()), str(uuid4()))
-    named |= {"completion_id": f"chatcmpl-{uuid4()}", "call_id": call_id}
+    named |= {"completion_id": f"chatcmpl-{uuid4()}", "call_id": call_id, "output_id": call_id}
+    named |= {"response_id": f"resp_{uuid4().hex}"}
     return Made(**{**ids, **changed, **named}, offered=offered)
 
 
@@ -206,6 +211,7 @@ async def make(client: httpx.AsyncClient) -> Made:
         **await make_steps(client),
         **await make_thread(client),
         **await make_completion(client),
+        **await make_response(client),
         offered={name: await each.make(client) for name, each in knowledge().items()},
     )
 
@@ -252,6 +258,12 @@ async def make_completion(client: httpx.AsyncClient) -> dict[str, str]:
     return {"completion_id": made["id"], "call_id": made["choices"][0]["message"]["tool_calls"][0]["id"]}
 
 
+async def make_response(client: httpx.AsyncClient) -> dict[str, str]:
+    body = {"model": "ask", "input": "a response of alice", "metadata": {"of": "alice"}}
+    made = (await client.post("/v1/responses", json=body)).json()
+    return {"response_id": made["id"], "output_id": made["output"][0]["call_id"]}
+
+
 async def look(client: httpx.AsyncClient, made: Made) -> str:
     """Everything that can be seen of these things."""
     looks = [
@@ -274,6 +286,8 @@ async def look(client: httpx.AsyncClient, made: Made) -> str:
         f"/assistants/{made.assistant_id}",
         f"/store/items?key=k&namespace={made.label}.notes&refresh_ttl=false",
         f"/v1/chat/completions/{made.completion_id}",
+        f"/v1/responses/{made.response_id}",
+        f"/v1/responses/{made.response_id}/input_items",
     ]
     for name, each in knowledge().items():
         looks += each.look(made.offered[name])

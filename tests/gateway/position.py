@@ -223,6 +223,16 @@ def _result(made: Made) -> Request:
     return "POST", "/v1/chat/completions", {"json": chat("ask", result)}
 
 
+def _output(made: Made) -> Request:
+    result = {"type": "function_call_output", "call_id": made.output_id, "output": "Bob"}
+    return "POST", "/v1/responses", {"json": {"model": "ask", "input": [result]}}
+
+
+def _previous(made: Made) -> Request:
+    body = {"model": "echo", "input": "hi", "previous_response_id": made.response_id}
+    return "POST", "/v1/responses", {"json": body}
+
+
 def _after(made: Made) -> Request:
     return "GET", f"/v1/chat/completions?after={made.completion_id}", {}
 
@@ -241,6 +251,8 @@ POSITIONS: Final = (
     *_of_langgraph(),
     Position("tool_call_id of a result", _result),
     Position("the completion before a page", _after),
+    Position("call_id of an output", _output),
+    Position("the response before another", _previous),
     Position("history of a session", _import("{url}")),
     # The gateway calls itself there, and it has no key.
     Position("history of a session, by another name of the host", _import("{localhost}"), alike=True),

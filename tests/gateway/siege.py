@@ -112,7 +112,14 @@ async def _openai(http: httpx.AsyncClient) -> Mapping[str, str]:
     body = {"model": "ask", "messages": [{"role": "user", "content": "hi"}], "store": True}
     made = await http.post("/v1/chat/completions", json=body)
     assert made.status_code == 200, made.text
-    return {"model": "ask", "completion_id": made.json()["id"]}
+    return {"model": "ask", "completion_id": made.json()["id"], "response_id": await _response(http)}
+
+
+async def _response(http: httpx.AsyncClient) -> str:
+    """One in the background, which asks something."""
+    made = await http.post("/v1/responses", json={"model": "ask", "input": "hi", "background": True})
+    assert made.status_code == 200, made.text
+    return made.json()["id"]
 
 
 def spared(route: Route, slots: Mapping[str, str]) -> Mapping[str, str]:

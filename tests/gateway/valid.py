@@ -239,6 +239,36 @@ CHAT: Final[JsonObject] = {
     "max_completion_tokens": 100,
 }
 
+RESPONSE: Final[JsonObject] = {
+    "model": "echo",
+    "input": [
+        {"role": "developer", "content": "Be brief."},
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]},
+        {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}", "status": "completed"},
+        {"type": "function_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "1"}]},
+        {
+            "type": "message",
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "hi"},
+                {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "auto"},
+                {"type": "input_file", "filename": "a.txt", "file_data": "data:text/plain;base64,aGk="},
+            ],
+        },
+    ],
+    "instructions": "Be kind.",
+    "store": False,
+    "background": False,
+    "stream": False,
+    "metadata": {"a": "b"},
+    "text": {"format": {"type": "text"}, "verbosity": "low"},
+    "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}],
+    "tool_choice": "auto",
+    "temperature": 0.5,
+    "reasoning": {"effort": "low"},
+    "max_output_tokens": 100,
+}
+
 _OFFERED: Final = {route: body for each in knowledge().values() for route, body in each.valid.items()}
 
 VALID: Final[Mapping[str, Json]] = {
@@ -300,6 +330,7 @@ VALID: Final[Mapping[str, Json]] = {
     "POST /assistants/count": {"metadata": {"created_by": "system"}, "graph_id": "echo", "name": "echo"},
     "POST /assistants/{assistant_id}/versions": {"metadata": {"created_by": "system"}, "limit": 5, "offset": 0},
     "POST /v1/chat/completions": CHAT,
+    "POST /v1/responses": RESPONSE,
     **_OFFERED,
 }
 """A request that each route with a body takes. JSON-RPC has a table of its own."""

@@ -24,7 +24,7 @@ def encode_call_id(task_id: str, interrupt_id: str) -> str:
     return _PREFIX + urlsafe_b64encode(task + digest[: _LENGTH - len(task)]).decode().rstrip("=")
 
 
-def decode_task_id(call_id: str) -> str | None:
+def decode_task_id(call_id: str, field: str = "messages") -> str | None:
     """The task whose question it names; None for an id that somebody else made. Raises invalid."""
     if not call_id.startswith(_PREFIX):
         return None
@@ -32,9 +32,9 @@ def decode_task_id(call_id: str) -> str | None:
     try:
         raw = urlsafe_b64decode(text.encode("ascii") + b"=")
     except (BinasciiError, UnicodeEncodeError, ValueError) as error:
-        raise changed_id(call_id) from error
+        raise changed_id(call_id, field) from error
     if len(raw) != _LENGTH or urlsafe_b64encode(raw).decode().rstrip("=") != text:
-        raise changed_id(call_id)
+        raise changed_id(call_id, field)
     return str(UUID(bytes=raw[:16]))
 
 
@@ -43,6 +43,7 @@ def find_interrupt(call_id: str, task_id: str, interrupt_ids: Iterable[str]) -> 
     return next((each for each in interrupt_ids if encode_call_id(task_id, each) == call_id), None)
 
 
-def changed_id(call_id: str) -> FaultError:
+def changed_id(call_id: str, field: str = "messages") -> FaultError:
+    """`field` = of the request."""
     words = f"No tool call was made with the id {call_id[:80]!r}."
-    return FaultError(FaultCode.INVALID, words, errors=[{"field": "messages", "description": words}])
+    return FaultError(FaultCode.INVALID, words, errors=[{"field": field, "description": words}])

@@ -148,16 +148,16 @@ def _decode_part(part: w.Part, where: str) -> Part:
             url = part.image_url if isinstance(part.image_url, str) else part.image_url.get("url")
             if not isinstance(url, str) or not url:
                 refuse(f"{where}.image_url", "It has no url.")
-            return _decode_url(url, None, "image/*", f"{where}.image_url.url")
+            return decode_url(url, None, "image/*", f"{where}.image_url.url")
         case "input_audio" if part.input_audio is not None:
-            return _decode_audio(part.input_audio, f"{where}.input_audio")
+            return decode_audio(part.input_audio, f"{where}.input_audio")
         case "file" if part.file is not None:
-            return _decode_file(part.file, f"{where}.file")
+            return decode_file(part.file, f"{where}.file")
         case kind:
             refuse(where, f"A content part of the type {kind[:40]!r} is not known, or not whole.")
 
 
-def _decode_audio(audio: JsonObject, where: str) -> FilePart:
+def decode_audio(audio: JsonObject, where: str) -> FilePart:
     kind: object = audio.get("format")
     if not isinstance(kind, str) or kind not in _AUDIO or not isinstance(audio.get("data"), str):
         refuse(where, "It must have data, and the format wav or mp3.")
@@ -165,7 +165,7 @@ def _decode_audio(audio: JsonObject, where: str) -> FilePart:
     return FilePart(name=f"audio.{kind}", media_type=_AUDIO[kind], inline=data, size=len(data))
 
 
-def _decode_file(file: JsonObject, where: str) -> Part:
+def decode_file(file: JsonObject, where: str) -> Part:
     if file.get("file_id") is not None:
         # Files are kept of threads and runs, and cannot be uploaded by themselves.
         raise FaultError(FaultCode.UNSUPPORTED, f"{where}.file_id: give the file's bytes as file_data.")
@@ -176,7 +176,7 @@ def _decode_file(file: JsonObject, where: str) -> Part:
     if not data.startswith(("data:", "http:", "https:")):
         raw = _decode_base64(data, f"{where}.file_data")
         return FilePart(name=name, media_type="application/octet-stream", inline=raw, size=len(raw))
-    made = _decode_url(data, name, "application/octet-stream", f"{where}.file_data")
+    made = decode_url(data, name, "application/octet-stream", f"{where}.file_data")
     if name is None and made.media_type == "application/json" and made.inline is not None:
         value = parse_text(made.inline.decode(errors="replace"))
         if value is not ABSENT:
@@ -184,7 +184,7 @@ def _decode_file(file: JsonObject, where: str) -> Part:
     return made
 
 
-def _decode_url(url: str, name: str | None, media_type: str, where: str) -> FilePart:
+def decode_url(url: str, name: str | None, media_type: str, where: str) -> FilePart:
     """RFC 2397 for `data:` URLs; any other is handed on."""
     if not url.startswith("data:"):
         return FilePart(name=name, media_type=media_type, url=url)

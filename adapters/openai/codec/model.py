@@ -144,6 +144,14 @@ def format_of(config: JsonObject, schema: JsonObject | None) -> JsonObject | Non
     return None if schema is None else {"type": "json_schema", "name": "output", "schema": schema}
 
 
+def schema_of(config: JsonObject) -> JsonObject | None:
+    """What the answer has to fit, by the caller's wish, which was looked at when it was uttered."""
+    form = format_of(config, None) or {}
+    if form.get("type") == "json_object":
+        return {"type": "object"}
+    return object_in(form, "schema") if form.get("type") == "json_schema" else None
+
+
 # What came back
 
 
@@ -181,6 +189,24 @@ def encode_usage(usage: JsonObject) -> JsonObject:
         if details := object_in(usage, own):
             told[name] = details
     return told
+
+
+def encode_response_usage(usage: JsonObject) -> JsonObject:
+    """For callers of responses, as SPEC/responses/response_usage.py has it, where no member may be left out. Zeros
+    where nobody has counted: Open Responses' clients expect the usage of a response that has ended."""
+    given, output = _count(usage, "input_tokens", "prompt_tokens"), _count(usage, "output_tokens", "completion_tokens")
+    details, thoughts = object_in(usage, "input_tokens_details"), object_in(usage, "output_tokens_details")
+    return {
+        "input_tokens": given,
+        "input_tokens_details": {
+            **details,
+            "cached_tokens": _count(details, "cached_tokens"),
+            "cache_write_tokens": _count(details, "cache_write_tokens"),
+        },
+        "output_tokens": output,
+        "output_tokens_details": {**thoughts, "reasoning_tokens": _count(thoughts, "reasoning_tokens")},
+        "total_tokens": _count(usage, "total_tokens") or given + output,
+    }
 
 
 def _count(usage: JsonObject, *names: str) -> int:

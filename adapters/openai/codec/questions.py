@@ -30,6 +30,23 @@ def encode_question(task_id: str, asked: InterruptRaised) -> JsonObject:
     return _function(call_id, part.name, part.arguments or "{}")
 
 
+def encode_question_item(task_id: str, asked: InterruptRaised) -> JsonObject:
+    """SPEC/responses/response_function_tool_call.py, response_custom_tool_call.py, or McpApprovalRequest of
+    response_output_item.py, where the question is one that a model on another server asked in this form."""
+    call_id = encode_call_id(task_id, asked.interrupt_id or "")
+    item_id = call_id.removeprefix("call_")
+    part = called_part(asked)
+    kind = "function" if part is None else call_kind(part)
+    if part is not None and kind == "mcp_approval_request":
+        label = str(part.extra["openai"].get("server_label") or "")
+        return {"type": kind, "id": call_id, "server_label": label, "name": part.name, "arguments": part.arguments}
+    if part is not None and kind == "custom":
+        own = {"type": "custom_tool_call", "id": f"ctc_{item_id}", "call_id": call_id}
+        return {**own, "name": part.name, "input": part.arguments}
+    name, arguments = (ASK, _arguments(asked)) if part is None else (part.name, part.arguments or "{}")
+    return {"type": "function_call", "id": f"fc_{item_id}", "call_id": call_id, "name": name, "arguments": arguments}
+
+
 def _function(call_id: str, name: str, arguments: str) -> JsonObject:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 

@@ -1,4 +1,4 @@
-"""OpenAI's endpoints: models, and chat completions. A completion is a run of the hub."""
+"""OpenAI's endpoints: models, chat completions, responses. A completion, or a response, is a run of the hub."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -10,7 +10,9 @@ from adapters._server.encoding import json_response
 from adapters.openai.agents import encode_model
 from adapters.openai.server.answers import error_response
 from adapters.openai.server.chat import Chat
+from adapters.openai.server.create_response import CreateResponse
 from adapters.openai.server.lookup import find_agent
+from adapters.openai.server.responses import Responses
 from adapters.openai.server.stored import Stored
 from adapters.openai.wire import replies as w
 from canonical import Fault, FaultCode, Hub
@@ -22,7 +24,8 @@ AnyRequest = Request[Any, Any, Any]
 
 def routes(hub: Hub) -> Sequence[Router]:
     models, chat, stored = Models(hub), Chat(hub), Stored(hub)
-    completions = "/chat/completions"
+    create, responses = CreateResponse(hub), Responses(hub)
+    completions, response = "/chat/completions", "/responses/{response_id:str}"
     return [
         Router(
             "/v1",
@@ -33,15 +36,20 @@ def routes(hub: Hub) -> Sequence[Router]:
                 get(completions)(stored.list_completions),
                 get(f"{completions}/{{completion_id:str}}")(stored.get_completion),
                 delete(f"{completions}/{{completion_id:str}}", status_code=200)(stored.delete_completion),
+                post("/responses", status_code=200)(create.create),
+                get(response)(responses.get_response),
+                delete(response, status_code=200)(responses.delete_response),
+                post(f"{response}/cancel", status_code=200)(responses.cancel_response),
+                get(f"{response}/input_items")(responses.list_input_items),
             ],
         )
     ]
 
 
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
-    if fault.code is FaultCode.NOT_FOUND and fault.message == _NO_ROUTE:  # responses, say: clients ask for them first
+    if fault.code is FaultCode.NOT_FOUND and fault.message == _NO_ROUTE:  # embeddings, say
         path = request.scope["path"][:100]
-        words = f"{request.method} {path} is not served: /v1/models and /v1/chat/completions are."
+        words = f"{request.method} {path} is not served: /v1/models, /v1/chat/completions and /v1/responses are."
         fault = fault.replace(message=words)
     return error_response(fault)
 

@@ -12,11 +12,11 @@ from canonical.value import JsonObject
 
 
 def error_response(
-    fault: Fault, headers: Mapping[str, str] | None = None, *, said: JsonObject | None = None
+    fault: Fault, headers: Mapping[str, str] | None = None, *, said: JsonObject | None = None, name: str = "completion"
 ) -> Response[Any]:
-    """`said` = what there is of a completion that was not finished."""
+    """`said` = what there is of a completion, or of a response, that was not finished; told under `name`."""
     status, error, more = encode_fault(fault)
     told = error.model_dump()
     if said is not None:
-        told["completion"] = said
+        told[name] = said
     return json_response({"error": told}, {**(headers or {}), **more}, status=status)

@@ -1,9 +1,12 @@
 """What the names and ids of requests lead to."""
 
+from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from canonical import AgentInfo, FaultCode, FaultError, Hub
+from adapters.openai.codec.names import RESPONSE, decode_id
+from canonical import AgentInfo, FaultCode, FaultError, Hub, Run, Task
+from canonical.thread import Thread
 
 _PREFIX: Final = "chatcmpl-"
 
@@ -23,6 +26,41 @@ def find_agent(hub: Hub, model: str) -> AgentInfo:
             openai={"code": "model_not_found"},
             errors=[{"field": "model", "description": words}],
         ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRun:
+    run: Run
+    task: Task
+    thread: Thread
+
+
+async def find_run(hub: Hub, owner: str, run_id: str, lost: FaultError) -> FoundRun:
+    """A run that can be come back to. Raises `lost` where there is none."""
+    try:
+        run = await hub.reads.run(owner, run_id)
+        thread = await hub.reads.thread(owner, run.thread_id)
+        task = await hub.reads.task(owner, run.task_id)
+    except FaultError as error:
+        if error.fault.code is not FaultCode.NOT_FOUND:
+            raise
+        raise lost from error
+    if thread.ephemeral or run.removed:
+        raise lost
+    return FoundRun(run, task, thread)
+
+
+def response_run(found: str) -> str:
+    """The run's id in a response's. Raises not_found."""
+    run_id = decode_id(RESPONSE, found)
+    if run_id is None:
+        raise no_response(found)
+    return run_id
+
+
+def no_response(found: str) -> FaultError:
+    # OpenAI's words.
+    return FaultError(FaultCode.NOT_FOUND, f"Response with id {found[:100]!r} not found.")
 
 
 def completion_id(run_id: str) -> str:

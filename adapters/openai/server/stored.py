@@ -10,16 +10,15 @@ from pydantic_core import to_json
 from adapters._server.caller import Caller, caller, run_headers
 from adapters._server.encoding import json_response
 from adapters._server.listed import list_response
-from adapters.openai.codec.messages import refuse
 from adapters.openai.server.completion import Completion
-from adapters.openai.server.lookup import completion_id, no_completion, run_of
+from adapters.openai.server.lookup import completion_id, find_run, no_completion, run_of
+from adapters.openai.server.page import limit_of
 from adapters.openai.wire import replies as w
 from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus, Task
 from canonical.value import JsonObject
 
 AnyRequest = Request[Any, Any, Any]
 
-_PAGE: Final = 20
 _MOST: Final = 100
 _LOOKED_AT: Final = 10_000
 """Runs among which a page begins."""
@@ -42,18 +41,10 @@ class Stored:
 
     async def _find(self, who: Caller, request: AnyRequest) -> tuple[Run, Task]:
         named: str = request.path_params["completion_id"]
-        run_id = run_of(named)
-        try:
-            run = await self._hub.reads.run(who.owner, run_id)
-            thread = await self._hub.reads.thread(who.owner, run.thread_id)
-            task = await self._hub.reads.task(who.owner, run.task_id)
-        except FaultError as error:
-            if error.fault.code is not FaultCode.NOT_FOUND:
-                raise
-            raise no_completion(named) from error
-        if thread.ephemeral or run.removed or not run.has_ended:
+        found = await find_run(self._hub, who.owner, run_of(named), no_completion(named))
+        if not found.run.has_ended:
             raise no_completion(named)
-        return run, task
+        return found.run, found.task
 
     async def _read(self, who: Caller, run: Run, task: Task) -> Completion:
         completion = Completion(self._hub, who.owner, task, run.run_id, run.created_at)
@@ -64,7 +55,7 @@ class Stored:
         """Raises invalid."""
         who = caller(request)
         query = request.query_params
-        limit = _limit(query.get("limit"))
+        limit = limit_of(query.get("limit"))
         if query.get("order", "desc") != "desc":
             raise FaultError(FaultCode.UNSUPPORTED, "order: the newest come first (desc).")
         metadata = {
@@ -122,11 +113,3 @@ class Stored:
 def _metadata(run: Run) -> JsonObject:
     # SPEC/chat/completion_create_params.py, metadata: strings. Other protocols' callers have more in it.
     return {name: value for name, value in run.metadata.items() if isinstance(value, str)}
-
-
-def _limit(text: str | None) -> int:
-    if text is None:
-        return _PAGE
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MOST):
-        refuse("limit", f"It is not an integer from 1 to {_MOST}.")
-    return int(text)

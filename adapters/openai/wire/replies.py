@@ -52,6 +52,23 @@ def completion(
     }
 
 
+def response(
+    response_id: str, *, created_at: int, completed_at: int | None, status: str, settings: JsonObject, **more: Any
+) -> JsonObject:
+    """SPEC/responses/response.py. All members of Open Responses (components.schemas.ResponseResource) are there."""
+    return {
+        "id": response_id,
+        "object": "response",
+        "created_at": created_at,
+        "completed_at": completed_at,
+        "status": status,
+        "incomplete_details": None,
+        "error": None,
+        **settings,
+        **more,
+    }
+
+
 def chunk(completion_id: str, created: int, model: str, choices: list[JsonObject], **more: Any) -> JsonObject:
     """SPEC/chat/chat_completion_chunk.py."""
     return {

@@ -1,7 +1,7 @@
-"""One case, one log, and what chat completions make of it: a diff here is a change of the wire, and somebody reads it.
+"""One case, one log, and what OpenAI's APIs make of it: a diff here is a change of the wire, and somebody reads it.
 
 `canonical.json` is the log, `openai-chat.http` the stream of each of its runs, and the completion that can be read
-later; `pytest --accept` writes it.
+later, `openai-responses.http` the same of responses; `pytest --accept` writes them.
 """
 
 import json
@@ -12,15 +12,18 @@ from typing import Any
 import pytest
 
 from adapters.openai.read.chat import ChatReader
+from adapters.openai.read.responses import ResponseReader
 from adapters.openai.wire import replies as w
 from adapters.openai.write.chunks import ChunkWriter
 from adapters.openai.write.completion import CompletionWriter
+from adapters.openai.write.response import ResponseWriter
 from canonical import FaultError, Record
 from canonical.event import PartAdded, PartDelta, RunCreated, RunEnded
 from tests.said import event_of
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
+RESPONSES = "# OpenAI: the events of each run as a response, and the response as GET /v1/responses/{id} has it\n"
 HEAD = "# OpenAI: the stream of each run, and its completion as GET /v1/chat/completions/{id} has it\n"
 
 
@@ -66,6 +69,42 @@ def test_the_completions_of_a_log_are_what_they_were(case: str, accept: bool) ->
         path.write_text(text)
     assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
     assert path.read_text() == text
+
+
+def responded_of(log: list[Record], run_id: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    writer = ResponseWriter(next(record.task_id for record in log if record.task_id) or "", "echo", run_id)
+    events = [event for record in log for event in writer.write(record)]
+    return [*events, *(writer.end() if writer.has_ended else ())], writer.response()
+
+
+def responded(log: list[Record]) -> Iterator[str]:
+    for run_id in runs_of(log):
+        events, whole = responded_of(log, run_id)
+        for event in events:
+            yield f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n"
+        yield json.dumps(whole, ensure_ascii=False) + "\n\n"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_responses_of_a_log_are_what_they_were(case: str, accept: bool) -> None:
+    path, text = GOLDEN / case / "openai-responses.http", RESPONSES + "".join(responded(log_of(case)))
+    if accept:
+        path.write_text(text)
+    assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_events_of_a_response_add_up_to_it_for_a_client_of_the_gateway(case: str) -> None:
+    log = log_of(case)
+    for run_id in runs_of(log):
+        events, whole = responded_of(log, run_id)
+        if whole["status"] not in ("completed", "cancelled"):
+            continue
+        live, later = ResponseReader(), ResponseReader()
+        text = "".join(said(live.read(event)) for event in events)
+        assert text == said(later.read(events[-1]))
+        assert live.stopped and later.stopped
 
 
 @pytest.mark.parametrize("case", CASES)

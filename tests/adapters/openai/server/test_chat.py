@@ -472,8 +472,8 @@ async def test_agents_are_models(gateway: Running) -> None:
 
 
 async def test_what_is_not_served_is_told_with_what_is(gateway: Running) -> None:
-    answer = await gateway.http.post("/v1/responses", json={"model": "echo", "input": "hi"})
+    answer = await gateway.http.post("/v1/embeddings", json={"model": "echo", "input": "hi"})
     assert answer.status_code == 404
     assert answer.json()["error"]["message"] == (
-        "POST /v1/responses is not served: /v1/models and /v1/chat/completions are."
+        "POST /v1/embeddings is not served: /v1/models, /v1/chat/completions and /v1/responses are."
     )

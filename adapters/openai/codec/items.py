@@ -1,0 +1,315 @@
+"""Items of the Responses API ↔ canonical messages; what of an input is new; answers to questions."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic_core import to_json
+
+from adapters.openai.codec.call_id import decode_task_id
+from adapters.openai.codec.messages import decode_answer, decode_audio, decode_file, decode_url, refuse
+from adapters.openai.codec.model import data_url, object_in
+from adapters.openai.codec.names import encode_item_id
+from adapters.openai.wire import responses as w
+from canonical import (
+    DataPart,
+    FaultCode,
+    FaultError,
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from canonical.message import Role
+from canonical.value import Json, JsonObject
+
+_ROLES: Final[Mapping[str, Role]] = {"user": "user", "system": "system", "developer": "system", "assistant": "agent"}
+_CALLS: Final[Mapping[str, str]] = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    "mcp_approval_request": "mcp_approval_response",
+}
+"""What asks a caller for something, and what answers it."""
+_ANSWERS: Final = frozenset(_CALLS.values())
+_SAID: Final = frozenset({*_CALLS, "mcp_call", "reasoning"})
+"""The assistant's own, beside its messages."""
+
+
+# What is new
+
+
+@dataclass(frozen=True, slots=True)
+class ItemAnswer:
+    """What a question was answered, as an item."""
+
+    item: w.Item
+    call_id: str
+    task_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    before: Sequence[w.Item]
+    """Up to the last word of the assistant."""
+    others: Sequence[w.Item]
+    """What comes after, without the answers."""
+    answers: Sequence[ItemAnswer]
+
+    @classmethod
+    def of(cls, given: str | Sequence[w.Item] | None) -> "Conversation":
+        """Raises invalid."""
+        if isinstance(given, str):
+            return cls((), (w.Item(role="user", content=given),), ())
+        items = given or ()
+        for number, item in enumerate(items):
+            _check(item, f"input.{number}")
+        last = max((number for number, item in enumerate(items) if _is_said(item)), default=-1)
+        called = {_name_of(item) for item in items[: last + 1] if item.type in _CALLS}
+        answers: list[ItemAnswer] = []
+        others: list[w.Item] = []
+        for number, item in enumerate(items[last + 1 :], last + 1):
+            call_id = _answered(item) if item.type in _ANSWERS else None
+            task_id = None if call_id is None else decode_task_id(call_id, "input")
+            if call_id is not None and task_id is not None:
+                answers.append(ItemAnswer(item, call_id, task_id))
+                continue
+            if call_id is not None and call_id not in called:
+                raise unknown_call(call_id, f"input.{number}.call_id")
+            others.append(item)
+        if len({answer.task_id for answer in answers}) > 1:
+            refuse("input", "The outputs are those of calls of several responses.")
+        if len({answer.call_id for answer in answers}) < len(answers):
+            refuse("input", "A call has two outputs.")
+        return cls(items[: last + 1], others, answers)
+
+
+def unknown_call(call_id: str, where: str) -> FaultError:
+    words = f"No call was made with the id {call_id[:80]!r}."
+    return FaultError(
+        FaultCode.INVALID,
+        words,
+        errors=[{"field": where, "description": words}],
+        openai={"code": "invalid_function_call_output"},
+    )
+
+
+def _is_said(item: w.Item) -> bool:
+    return item.role == "assistant" or item.type in _SAID
+
+
+def _name_of(item: w.Item) -> str | None:
+    return item.call_id or item.id
+
+
+def _answered(item: w.Item) -> str:
+    return item.call_id or item.approval_request_id or ""
+
+
+def _check(item: w.Item, where: str) -> None:
+    """Raises invalid for what has not the members of its type."""
+    match item.type or "message":
+        case "message" if item.role is not None and item.content is not None:
+            pass
+        case "function_call" if item.call_id and item.name and item.arguments is not None:
+            pass
+        case "custom_tool_call" if item.call_id and item.name and item.input is not None:
+            pass
+        case "function_call_output" | "custom_tool_call_output" if item.call_id and item.output is not None:
+            pass
+        case "mcp_approval_request" if item.id and item.name:
+            pass
+        case "mcp_approval_response" if item.approval_request_id and item.approve is not None:
+            pass
+        case "mcp_call" if item.id and item.name:
+            pass
+        case "reasoning":
+            pass
+        case "item_reference":
+            raise FaultError(FaultCode.UNSUPPORTED, f"{where}: send the item itself, or go on by previous_response_id.")
+        case kind:
+            refuse(where, f"An item of the type {kind[:40]!r} is not known, or not whole.")
+
+
+# Items → messages
+
+
+def decode_items(items: Sequence[w.Item], where: str = "input") -> tuple[Message, ...]:
+    """Raises invalid, unsupported."""
+    told: list[Message] = []
+    for number, item in enumerate(items):
+        _check(item, f"{where}.{number}")
+        told += _decode_item(item, f"{where}.{number}")
+    return tuple(told)
+
+
+def _decode_item(item: w.Item, where: str) -> list[Message]:
+    match item.type or "message":
+        case "message":
+            extra = {"openai": {"role": item.role}} if item.role == "developer" else {}
+            phase = "progress" if item.phase == "commentary" else "answer"
+            parts = tuple(_decode_content(item.content, f"{where}.content"))
+            return [Message(role=_ROLES[item.role or "user"], phase=phase, parts=parts, extra=extra)]
+        case "reasoning":
+            thoughts = tuple(ReasoningPart(text=part.text) for part in item.summary or () if part.text)
+            return [Message(role="agent", parts=thoughts)] if thoughts else []
+        case "mcp_call":
+            call_id, name = item.id or "", item.name or ""
+            call = ToolCallPart(call_id=call_id, name=name, arguments=item.arguments or "")
+            made = Message(role="agent", parts=(call,))
+            if item.output is None:
+                return [made]
+            return [made, Message(role="tool", parts=(ToolResultPart(call_id=call_id, output=_text(item.output)),))]
+        case "mcp_approval_response":
+            return [Message(role="tool", parts=(ToolResultPart(call_id=_answered(item), output=item.approve),))]
+        case kind if kind in _ANSWERS:
+            return [Message(role="tool", parts=(ToolResultPart(call_id=_answered(item), output=_text(item.output)),))]
+        case kind:
+            return [Message(role="agent", parts=(_decode_call(item, kind),))]
+
+
+def _decode_call(item: w.Item, kind: str) -> ToolCallPart:
+    text, own = item.arguments or "", dict[str, str]()
+    if kind == "custom_tool_call":
+        text, own = item.input or "", {"type": "custom"}
+    elif kind == "mcp_approval_request":
+        own = {"type": kind, "server_label": item.server_label or ""}
+    return ToolCallPart(
+        call_id=_name_of(item) or "",
+        name=item.name or "",
+        arguments=text,
+        side="caller",
+        extra={"openai": own} if own else {},
+    )
+
+
+def decode_item_answer(answer: ItemAnswer, schema: JsonObject | None) -> tuple[Json, Message]:
+    """The value of an answer, and the answer as it was said. Raises invalid."""
+    item = answer.item
+    own = {"openai": {"type": item.type, "call_id": answer.call_id}}
+    if item.type == "mcp_approval_response":
+        words = ("Yes." if item.approve else "No.") + (f" {item.reason}" if item.reason else "")
+        value: Json = {"approve": item.approve, "reason": item.reason} if item.reason else item.approve
+        return value, Message.of(words, "user").replace(extra=own)
+    value, message = decode_answer(_text(item.output), schema)
+    if isinstance(item.output, list):
+        message = message.replace(parts=tuple(_decode_content(item.output, "input")))
+    return value, message.replace(extra=own)
+
+
+def _text(output: str | Sequence[w.Part] | None) -> str:
+    return output if isinstance(output, str) else "".join(part.text or "" for part in output or ())
+
+
+def _decode_content(content: str | Sequence[w.Part] | None, where: str) -> list[Part]:
+    if isinstance(content, str):
+        return [TextPart(text=content)]
+    return [_decode_part(part, f"{where}.{number}") for number, part in enumerate(content or ())]
+
+
+def _decode_part(part: w.Part, where: str) -> Part:
+    match part.type:
+        case "input_text" | "output_text" | "text" if part.text is not None:
+            return TextPart(text=part.text)
+        case "refusal" if part.refusal is not None:
+            return RefusalPart(text=part.refusal)
+        case "input_image" if part.image_url:
+            return decode_url(part.image_url, None, "image/*", f"{where}.image_url")
+        case "input_audio" if part.input_audio is not None:
+            return decode_audio(part.input_audio, f"{where}.input_audio")
+        case "input_file" if part.file_url and part.file_data is None:
+            return FilePart(name=part.filename, url=part.file_url)
+        case "input_file" | "input_image" if part.file_data is not None or part.file_id is not None:
+            file: JsonObject = {"file_data": part.file_data, "file_id": part.file_id, "filename": part.filename}
+            return decode_file(file, where)
+        case kind:
+            refuse(where, f"A content part of the type {kind[:40]!r} is not known, or not whole.")
+
+
+# Messages → items
+
+
+def encode_inputs(messages: Iterable[Message]) -> list[JsonObject]:
+    """What callers said."""
+    return [encode_input(message) for message in messages]
+
+
+def encode_input(message: Message) -> JsonObject:
+    own = object_in(dict(message.extra), "openai")
+    own_id = message.message_id or ""
+    if (kind := own.get("type")) in _ANSWERS:
+        return _encode_answer(str(kind), str(own.get("call_id")), own_id, message)
+    role: str = "assistant" if message.role == "agent" else own.get("role") or message.role
+    if message.role == "tool":
+        (result, *_) = (part for part in message.parts if isinstance(part, ToolResultPart))
+        output = result.output if isinstance(result.output, str) else to_json(result.output).decode()
+        return _output("function_call_output", result.call_id, own_id, output)
+    calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
+    if calls:
+        return {
+            "type": "function_call",
+            "id": encode_item_id("fc_", own_id),
+            "call_id": calls[0].call_id,
+            "name": calls[0].name,
+            "arguments": calls[0].arguments,
+            "status": "completed",
+        }
+    thoughts = [{"type": "summary_text", "text": p.text} for p in message.parts if isinstance(p, ReasoningPart)]
+    if thoughts and len(thoughts) == len(message.parts):
+        return {"type": "reasoning", "id": encode_item_id("rs_", own_id), "summary": thoughts, "status": "completed"}
+    content = [made for part in message.parts if (made := _encode_part(part, role == "assistant")) is not None]
+    told: JsonObject = {"type": "message", "id": encode_item_id("msg_", own_id), "status": "completed", "role": role}
+    if role == "assistant":
+        told["phase"] = "commentary" if message.phase == "progress" else "final_answer"
+    return {**told, "content": content}
+
+
+def _encode_answer(kind: str, call_id: str, own_id: str, message: Message) -> JsonObject:
+    if kind == "mcp_approval_response":
+        approve, _, reason = message.text.partition(" ")
+        told: JsonObject = {"type": kind, "id": encode_item_id("mcpa_", own_id), "approval_request_id": call_id}
+        return {**told, "approve": approve == "Yes.", "reason": reason or None}
+    files = [part for part in message.parts if isinstance(part, FilePart)]
+    if files:
+        content = [made for part in message.parts if (made := _encode_part(part, False)) is not None]
+        return _output(kind, call_id, own_id, content)
+    text = "".join(to_json(p.data).decode() if isinstance(p, DataPart) else text_in(p) for p in message.parts)
+    return _output(kind, call_id, own_id, text)
+
+
+def _output(kind: str, call_id: str, own_id: str, output: str | list[JsonObject]) -> JsonObject:
+    told: JsonObject = {"type": kind, "id": encode_item_id("fco_", own_id), "call_id": call_id}
+    return {**told, "output": output, "status": "completed"}
+
+
+def text_in(part: Part) -> str:
+    return part.text if isinstance(part, TextPart | RefusalPart) else ""
+
+
+def _encode_part(part: Part, by_assistant: bool) -> JsonObject | None:
+    match part:
+        case TextPart():
+            return _encode_text(part.text, by_assistant)
+        case RefusalPart():
+            return {"type": "refusal", "refusal": part.text}
+        case DataPart():
+            return _encode_text(to_json(part.data).decode(), by_assistant)
+        case FilePart() if (part.media_type or "").startswith("image/") and (part.inline is not None or part.url):
+            url = part.url if part.inline is None else data_url(part)
+            return {"type": "input_image", "detail": "auto", "image_url": url}
+        case FilePart():
+            file: JsonObject = {"file_url": part.url} if part.url else {}
+            if part.inline is not None:
+                file = {"file_data": data_url(part)}
+            return {"type": "input_file", "filename": part.name, **file}
+        case _:
+            return None
+
+
+def _encode_text(text: str, by_assistant: bool) -> JsonObject:
+    if by_assistant:
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    return {"type": "input_text", "text": text}

@@ -1,0 +1,29 @@
+"""Ids of responses, conversations and items: what stands in them, and what they lead to."""
+
+import re
+from hashlib import sha256
+from typing import Final
+from uuid import UUID
+
+RESPONSE: Final = "resp_"
+CONVERSATION: Final = "conv_"
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,56}")
+"""An id that may stand in an item's: these have at most 64 characters (Open Responses 2026-04-24)."""
+
+
+def encode_id(prefix: str, uuid: str) -> str:
+    """The id under which a run is a response, or a thread a conversation."""
+    return prefix + UUID(uuid).hex
+
+
+def decode_id(prefix: str, found: str) -> str | None:
+    """The UUID in an id; None where it is none of ours."""
+    text = found.removeprefix(prefix)
+    if not found.startswith(prefix) or not re.fullmatch("[0-9a-f]{32}", text):
+        return None
+    return str(UUID(hex=text))
+
+
+def encode_item_id(prefix: str, own: str) -> str:
+    """`own` = the gateway's or the agent's, of a message or a call."""
+    return prefix + (own if _PLAIN.fullmatch(own) else sha256(own.encode("utf-8", "surrogatepass")).hexdigest()[:32])

@@ -1,0 +1,271 @@
+"""POST /v1/responses: a new run, one that goes on from another, or the answer to what another has asked."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, cast
+from weakref import WeakValueDictionary
+
+from litestar import Request, Response
+
+from adapters._json import read_json, validate
+from adapters._server.caller import Caller, caller, run_headers
+from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
+from adapters._server.own_files import resolve_own_files
+from adapters._sse import event_stream
+from adapters.openai.carries import RESPONSES, RESPONSES_VERSION
+from adapters.openai.codec.call_id import changed_id, find_interrupt
+from adapters.openai.codec.items import Conversation, decode_item_answer, decode_items
+from adapters.openai.codec.messages import refuse
+from adapters.openai.codec.model import schema_of
+from adapters.openai.codec.names import CONVERSATION, RESPONSE, decode_id
+from adapters.openai.server.lookup import FoundRun, find_agent, find_run
+from adapters.openai.server.reading import Reading
+from adapters.openai.wire import responses as w
+from adapters.openai.write.response import ResponseWriter
+from canonical import (
+    AgentInfo,
+    Answers,
+    FaultCode,
+    FaultError,
+    Feature,
+    Hub,
+    Message,
+    Receipt,
+    RunFilter,
+    RunInput,
+    RunStatus,
+    Scope,
+    Submission,
+    Task,
+)
+from canonical.event import InterruptRaised
+from canonical.history import StateHistory
+from canonical.thread import Loss
+from canonical.value import Json, JsonObject
+
+AnyRequest = Request[Any, Any, Any]
+
+HEARTBEAT: Final = 15.0
+"""Seconds. Comments are nothing to clients, and keep what is between from taking a silent stream for dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request that was looked at."""
+
+    who: Caller
+    body: w.ResponseCreate
+    agent: AgentInfo
+    said: Conversation
+    previous: FoundRun | None
+    thread_id: str | None
+    """Of the conversation."""
+
+    @property
+    def keeps(self) -> bool:
+        return self.body.store is not False
+
+
+class CreateResponse:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        """By owner and thread: of two responses that go on from one, the second must find the first."""
+
+    def __deepcopy__(self, _: object) -> "CreateResponse":
+        return self  # as in `Models`
+
+    async def create(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, unsupported, not_found, not_awaiting."""
+        who = caller(request)
+        asked = await self._look_at(who, _decode(await read_json(request)))
+        receipt = await (self._answer if asked.said.answers else self._submit)(asked)
+        body = asked.body
+        thread = await self._hub.reads.thread(who.owner, receipt.thread_id)
+        reading = Reading(self._hub, who.owner, receipt.task, receipt.run_id)
+        left = canceller(self._hub, who.owner, receipt.run_id, thread.ephemeral)
+        headers = run_headers(receipt)
+        if body.stream:
+            frames = DisconnectNotifier(reading.frames(), left)
+            return event_stream(frames, ping=HEARTBEAT, headers={"Cache-Control": "no-store", **headers})
+        if body.background:
+            await reading.read()
+            return reading.answer(headers)
+        await end_or_leave(reading.follow(), request.receive, left)
+        return reading.final_answer(headers, losses=_losses(body, asked.agent, reading.writer))
+
+    async def _look_at(self, who: Caller, body: w.ResponseCreate) -> _Asked:
+        """Raises invalid, not_found."""
+        if body.background and body.store is False:
+            refuse("background", "A response in the background has to be stored.")
+        if body.previous_response_id is not None and body.conversation is not None:
+            refuse("conversation", "A response goes on from a conversation, or from previous_response_id: not both.")
+        schema = schema_of(body.config())
+        if schema is not None:
+            try:
+                await self._hub.find_schema_error(schema, None)
+            except FaultError as error:
+                refuse("text.format.schema", error.fault.message)
+        agent = find_agent(self._hub, body.model)
+        said = Conversation.of(body.input)
+        previous = thread_id = None
+        if body.previous_response_id is not None:
+            previous = await self._find_previous(who, body.previous_response_id)
+        if body.conversation_id is not None:
+            thread_id = await self._find_conversation(who, body.conversation_id)
+        return _Asked(who, body, agent, said, previous, thread_id)
+
+    async def _find_previous(self, who: Caller, named: str) -> FoundRun:
+        words = f"Previous response with id {named[:100]!r} not found."
+        lost = FaultError(
+            FaultCode.INVALID,
+            words,
+            errors=[{"field": "previous_response_id", "description": words}],
+            openai={"code": "previous_response_not_found"},
+        )
+        run_id = decode_id(RESPONSE, named)
+        if run_id is None:
+            raise lost
+        return await find_run(self._hub, who.owner, run_id, lost)
+
+    async def _find_conversation(self, who: Caller, named: str) -> str:
+        words = f"Conversation with id {named[:100]!r} not found."
+        lost = FaultError(FaultCode.NOT_FOUND, words, errors=[{"field": "conversation", "description": words}])
+        thread_id = decode_id(CONVERSATION, named)
+        if thread_id is None:
+            raise lost
+        try:
+            thread = await self._hub.reads.thread(who.owner, thread_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise
+            raise lost from error
+        if thread.ephemeral:
+            raise lost
+        return thread_id
+
+    # Runs
+
+    async def _submit(self, asked: _Asked) -> Receipt:
+        """Raises invalid."""
+        said = asked.said
+        if not said.others:
+            refuse("input", "There is nothing in it that the assistant has not said.")
+        if asked.previous is not None and asked.previous.run.status is RunStatus.PAUSED:
+            refuse("input", "The previous response waits for the output of its calls: send all that you have of them.")
+        thread_id = asked.thread_id if asked.previous is None else asked.previous.run.thread_id
+        async with self._turn(asked.who.owner, thread_id):
+            submission = Submission(
+                agent=asked.agent.name,
+                protocol="openai",
+                version=RESPONSES_VERSION,
+                input=await self._input(asked, decode_items(said.others), await self._checkpoint(asked)),
+                thread_id=thread_id,
+                history=await resolve_own_files(self._hub, asked.who, decode_items(said.before)),
+                if_missing="create" if thread_id is None else "reject",
+                ephemeral=thread_id is None and not asked.keeps,
+            )
+            return await self._hub.submit(asked.who.owner, submission)
+
+    @asynccontextmanager
+    async def _turn(self, owner: str, thread_id: str | None) -> AsyncGenerator[None]:
+        if thread_id is None:
+            yield
+            return
+        lock = self._locks.setdefault((owner, thread_id), asyncio.Lock())
+        async with lock:
+            yield
+
+    async def _checkpoint(self, asked: _Asked) -> str | None:
+        """Where the conversation branches off: a response that has another after it is gone on from as it was. Raises
+        invalid."""
+        if asked.previous is None:
+            return None
+        run, owner = asked.previous.run, asked.who.owner
+        newest = await (await self._hub.reads.runs(owner, RunFilter(thread_id=run.thread_id), limit=1)).all()
+        if not newest or newest[0].run_id == run.run_id:
+            return None
+        history = await self._hub.reads.snapshot(
+            owner, run.thread_id, StateHistory, partial(StateHistory, run.thread_id, owner)
+        )
+        revision = history.of_run(run.run_id)
+        if revision is None:
+            refuse("previous_response_id", "The previous response has not come to its end, and others go on from it.")
+        return revision.checkpoint_id
+
+    async def _input(self, asked: _Asked, messages: Sequence[Message], checkpoint: str | None = None) -> RunInput:
+        body = asked.body
+        told: JsonObject = {"previous_response_id": body.previous_response_id, "conversation": body.conversation_id}
+        own = {name: value for name, value in told.items() if value is not None}
+        own |= {"background": True} if body.background else {}
+        own |= {"store": False} if not asked.keeps else {}
+        return RunInput(
+            messages=await resolve_own_files(self._hub, asked.who, messages),
+            checkpoint=checkpoint,
+            config=body.config(),
+            metadata=dict(body.metadata or {}),
+            headers=asked.who.headers,
+            extra={"openai": own} if own else {},
+        )
+
+    # Answers
+
+    async def _answer(self, asked: _Asked) -> Receipt:
+        who, said = asked.who, asked.said
+        task = await self._asking_task(who, said)
+        if task.agent != asked.agent.name:
+            refuse("model", f"The call was made by {task.agent}.")
+        if asked.previous is not None and asked.previous.task.task_id != task.task_id:
+            refuse("previous_response_id", "The call was made by another response.")
+        if asked.thread_id not in (None, task.thread_id):
+            refuse("conversation", "The call was made in another conversation.")
+        values: dict[str, Json] = {}
+        messages: list[Message] = []
+        open_ = {each.interrupt_id: each for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)}
+        for answer in said.answers:
+            interrupt_id = find_interrupt(answer.call_id, task.task_id, open_)
+            if interrupt_id is None:
+                raise await self._why_not(who, task, answer.call_id)
+            values[interrupt_id], message = decode_item_answer(answer, open_[interrupt_id].answer_schema)
+            messages.append(message)
+        given = await self._input(asked, (*messages, *decode_items(said.others)))
+        return await self._hub.answer(
+            who.owner, Answers(task_id=task.task_id, values=values, input=given, protocol="openai")
+        )
+
+    async def _asking_task(self, who: Caller, said: Conversation) -> Task:
+        """Raises not_found."""
+        try:
+            return await self._hub.reads.task(who.owner, said.answers[0].task_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise
+            words = "No run waits for the output of that call."
+            raise FaultError(FaultCode.NOT_FOUND, words, openai={"code": "tool_call_not_found"}) from error
+
+    async def _why_not(self, who: Caller, task: Task, call_id: str) -> FaultError:
+        """Of an id that names no open question."""
+        records = await self._hub.reads.records(who.owner, Scope.task(task), task.first_seq - 1)
+        ids = [each.event.interrupt_id or "" for each in records if isinstance(each.event, InterruptRaised)]
+        if find_interrupt(call_id, task.task_id, ids) is None:
+            return changed_id(call_id, "input")
+        return FaultError(FaultCode.NOT_AWAITING, "The call has its output already, or nobody waits for it.")
+
+
+def _decode(given: Any) -> w.ResponseCreate:
+    """Raises invalid."""
+    if isinstance(given, dict) and "model" not in given:
+        words = "Missing required parameter: 'model'."
+        errors: list[Mapping[str, str]] = [{"field": "model", "description": words}]
+        raise FaultError(FaultCode.INVALID, words, errors=errors, openai={"code": "missing_required_parameter"})
+    return validate(w.ResponseCreate, cast("object", given))
+
+
+def _losses(body: w.ResponseCreate, agent: AgentInfo, writer: ResponseWriter) -> Sequence[Loss]:
+    """A caller's tools reach models on other servers, and agents that look for them: who calls one has."""
+    if not body.tools or "openai" in agent.metadata or writer.has_called:
+        return ()
+    return (Loss(feature=Feature.CALLER_TOOLS.value, how=RESPONSES[Feature.CALLER_TOOLS].how),)

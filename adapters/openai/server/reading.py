@@ -1,0 +1,115 @@
+"""A run as a response: awaited, streamed, or read again. Its log is all that there is of it."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final
+
+from litestar import Response
+from pydantic_core import to_json
+
+from adapters._json import ABSENT, parse_text
+from adapters._server.caller import loss_header
+from adapters._server.encoding import encode, json_response
+from adapters._sse import LargeFrame, frame_of, pieces_of
+from adapters.openai.codec.model import schema_of
+from adapters.openai.server.answers import error_response
+from adapters.openai.write.chunks import DONE
+from adapters.openai.write.response import ResponseWriter
+from canonical import Fault, FaultCode, FaultError, Hub, Record, Scope, Task
+from canonical.thread import Loss
+from canonical.value import JsonObject
+
+_STOPPING: Final = Fault(
+    code=FaultCode.SHUTTING_DOWN, message="The gateway is shutting down, and the run has not ended."
+)
+
+
+class Reading:
+    """One reading of a run."""
+
+    def __init__(self, hub: Hub, owner: str, task: Task, run_id: str) -> None:
+        self.writer = ResponseWriter(task.task_id, task.agent, run_id)
+        self._hub = hub
+        self._owner = owner
+        self._task = task
+
+    async def follow(self) -> None:
+        """Wait for the end of the run, or that of the gateway."""
+        await self._read(self._hub.reads.follow(self._owner, Scope.task(self._task), self._task.first_seq - 1))
+
+    async def read(self) -> None:
+        """What there is by now."""
+        await self._read(self._hub.reads.log(self._owner, Scope.task(self._task), self._task.first_seq - 1))
+
+    async def _read(self, log: AsyncGenerator[Sequence[Record]]) -> None:
+        async with aclosing(log) as batches:
+            async for batch in batches:
+                for record in batch:
+                    await self._write(record)
+                    if self.writer.has_ended:
+                        return
+
+    async def _write(self, record: Record) -> list[JsonObject]:
+        events = self.writer.write(record)
+        if self.writer.has_ended:
+            events += self.writer.end(await self._schema_fault())
+        return events
+
+    async def _schema_fault(self) -> Fault | None:
+        """What is wrong with an answer that has to be JSON of a certain form. What it has to fit stands in the log, so
+        all readers find the same."""
+        writer = self.writer
+        schema = None if writer.created is None else schema_of(writer.created.config)
+        if schema is None or not writer.has_to_fit:
+            return None
+        value = writer.output if writer.output is not None else parse_text(writer.text)
+        try:
+            wrong = ": it is no JSON" if value is ABSENT else await self._hub.find_schema_error(schema, value)
+        except FaultError:  # a run of another protocol: nobody has looked at it, and it is no schema
+            return None
+        if wrong is None:
+            return None
+        words = f"The agent's answer does not fit the text.format{wrong}"
+        return Fault(code=FaultCode.AGENT_INVALID, message=words, details={"openai": {"code": "invalid_output"}})
+
+    def answer(self, headers: Mapping[str, str], *, losses: Sequence[Loss] = ()) -> Response[Any]:
+        """The response as it is."""
+        told = {**headers, **loss_header((*self.writer.losses, *losses))}
+        return json_response(self.writer.response(), told)
+
+    def final_answer(self, headers: Mapping[str, str], *, losses: Sequence[Loss] = ()) -> Response[Any]:
+        """The response, or what the run failed with and beside it the response that failed."""
+        writer = self.writer
+        if not writer.has_ended:
+            return error_response(_STOPPING, headers, said=writer.response(), name="response")
+        if writer.fault is not None:
+            return error_response(writer.fault, headers, said=writer.response(), name="response")
+        return self.answer(headers, losses=losses)
+
+    async def frames(self, after: int = -1) -> AsyncGenerator[bytes]:
+        """The events with a number above `after`, as many at a time as are there. If the gateway stops, they end
+        without an end: the rest can be had from there on."""
+        log = self._hub.reads.follow(self._owner, Scope.task(self._task), self._task.first_seq - 1)
+        async with aclosing(log) as batches:
+            async for batch in batches:
+                ready: list[bytes | LargeFrame] = []
+                for record in batch:
+                    ready += [_frame(event) for event in await self._write(record) if event["sequence_number"] > after]
+                    if self.writer.has_ended:
+                        ready.append(DONE)
+                        break
+                async with aclosing(pieces_of(ready)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                if self.writer.has_ended:
+                    return
+
+
+_DELTA: Final = "response.output_text.delta"
+
+
+def _frame(event: JsonObject) -> bytes | LargeFrame:
+    # Open Responses: the event line is the type. One text is encoded in one step: there is no need to look how large
+    # each token is.
+    data = to_json(event) if event["type"] == _DELTA else encode(event)
+    return frame_of(data, event=event["type"])

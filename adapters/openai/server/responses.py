@@ -1,0 +1,110 @@
+"""Responses that are kept: runs, whichever protocol began them. A run of a call that keeps no thread is not kept."""
+
+from typing import Any
+
+from litestar import Request, Response
+
+from adapters._server.caller import Caller, caller, run_headers
+from adapters._server.encoding import json_response
+from adapters._sse import event_stream
+from adapters.openai.codec.items import encode_inputs
+from adapters.openai.codec.messages import refuse
+from adapters.openai.codec.model import object_in
+from adapters.openai.server.create_response import HEARTBEAT
+from adapters.openai.server.lookup import FoundRun, find_run, no_response, response_run
+from adapters.openai.server.page import page_of
+from adapters.openai.server.reading import Reading
+from canonical import FaultCode, FaultError, Hub, Message, Scope
+from canonical.event import RunCreated
+from canonical.value import JsonObject
+
+AnyRequest = Request[Any, Any, Any]
+
+
+class Responses:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __deepcopy__(self, _: object) -> "Responses":
+        return self  # as in `Models`
+
+    async def get_response(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found, invalid."""
+        who = caller(request)
+        query = request.query_params
+        streams = query.get("stream", "false").lower()
+        if streams not in ("true", "false"):
+            refuse("stream", "It is neither true nor false.")
+        after = _number(query.get("starting_after"))
+        found = await self._find(who, request)
+        reading = self._read(who, found)
+        headers = run_headers(found.task, found.run.run_id)
+        if streams == "true":
+            headers = {"Cache-Control": "no-store", **headers}
+            return event_stream(reading.frames(after), ping=HEARTBEAT, headers=headers)
+        await reading.read()
+        return reading.answer(headers)
+
+    def _read(self, who: Caller, found: FoundRun) -> Reading:
+        return Reading(self._hub, who.owner, found.task, found.run.run_id)
+
+    async def _find(self, who: Caller, request: AnyRequest) -> FoundRun:
+        named: str = request.path_params["response_id"]
+        return await find_run(self._hub, who.owner, response_run(named), no_response(named))
+
+    async def cancel_response(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found; invalid for one that was not made in the background. Again is the same."""
+        who = caller(request)
+        found = await self._find(who, request)
+        given = await self._hub.reads.run_input(who.owner, found.run)
+        if object_in(dict(given.extra), "openai").get("background") is not True:
+            refuse("response_id", "Only a response that was made in the background can be cancelled.")
+        await self._stop(who, found)
+        reading = self._read(who, found)
+        await reading.follow()
+        return reading.answer(run_headers(found.task, found.run.run_id))
+
+    async def _stop(self, who: Caller, found: FoundRun, *, rollback: bool = False) -> None:
+        """The run, or if it waits for an answer, its task."""
+        try:
+            if not found.run.has_ended:
+                await self._hub.cancel_run(who.owner, found.run.run_id, rollback=rollback)
+            elif found.task.waiting:
+                await self._hub.cancel(who.owner, found.task.task_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.TASK_ENDED:  # it ended meanwhile
+                raise
+
+    async def delete_response(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found, conflict (another run of its task is at work)."""
+        who = caller(request)
+        found = await self._find(who, request)
+        await self._stop(who, found)
+        await self._read(who, found).follow()
+        await self._hub.remove_run(who.owner, found.run.run_id)
+        told: JsonObject = {"id": request.path_params["response_id"], "object": "response", "deleted": True}
+        return json_response(told)
+
+    async def list_input_items(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found, invalid."""
+        who = caller(request)
+        found = await self._find(who, request)
+        items = encode_inputs(await self._inputs(who, found))
+        return json_response(page_of(items, request.query_params))
+
+    async def _inputs(self, who: Caller, found: FoundRun) -> list[Message]:
+        run = found.run
+        scope = Scope(run.thread_id, "run", run.run_id)
+        async for batch in self._hub.reads.log(who.owner, scope, run.first_seq - 1, inline=True):
+            for record in batch:
+                if isinstance(record.event, RunCreated):
+                    return list(record.event.messages)
+        return []
+
+
+def _number(text: str | None) -> int:
+    if text is None:
+        return -1
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        refuse("starting_after", "It is not the number of an event.")
+    return int(text)

@@ -1,0 +1,122 @@
+"""What callers ask for: the bodies of responses and conversations. What is not named here configures the agent, or is
+not looked at."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
+
+from adapters.openai.wire.requests import MAX_MESSAGES, Metadata
+from canonical.value import JsonObject
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class Part(_Wire):
+    """A part of a message's content, or of the output of a call. Which members it has follows from its type."""
+
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+    image_url: str | None = None
+    input_audio: JsonObject | None = None
+    file_data: str | None = None
+    file_id: str | None = None
+    file_url: str | None = None
+    filename: str | None = None
+
+
+class Item(_Wire):
+    """An item of an input. Which members it has follows from its type; one without a type is a message."""
+
+    type: str | None = None
+    id: str | None = None
+    role: Literal["user", "assistant", "system", "developer"] | None = None
+    content: str | list[Part] | None = None
+    phase: Literal["commentary", "final_answer"] | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | None = None
+    input: str | None = None
+    output: str | list[Part] | None = None
+    server_label: str | None = None
+    approval_request_id: str | None = None
+    approve: StrictBool | None = None
+    reason: str | None = None
+    summary: list[Part] | None = None
+
+
+Items = Annotated[list[Item], Field(max_length=MAX_MESSAGES)]
+
+
+class Named(_Wire):
+    id: str
+
+
+class Format(_Wire):
+    type: Literal["text", "json_object", "json_schema"]
+    schema_: JsonObject | None = Field(default=None, alias="schema")
+
+
+class Text(_Wire):
+    format: Format | None = None
+
+
+class Tool(_Wire):
+    type: str
+
+
+class ResponseCreate(_Wire):
+    model: str
+    input: str | Items | None = None
+    previous_response_id: str | None = None
+    conversation: str | Named | None = None
+    store: StrictBool | None = None
+    background: StrictBool | None = None
+    stream: StrictBool | None = None
+    metadata: Metadata | None = None
+    text: Text | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | JsonObject | None = None
+    instructions: str | None = None
+    # SPEC/responses/response_create_params.py, temperature: "between 0 and 2".
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+
+    @property
+    def conversation_id(self) -> str | None:
+        return self.conversation.id if isinstance(self.conversation, Named) else self.conversation
+
+    def config(self) -> JsonObject:
+        """What configures the agent."""
+        told: dict[str, Any] = self.model_dump(exclude_none=True, exclude=_NOT_CONFIG, by_alias=True)
+        return told
+
+
+_NOT_CONFIG: Final = {
+    "model",
+    "input",
+    "previous_response_id",
+    "conversation",
+    "store",
+    "background",
+    "background_options",
+    "stream",
+    "stream_options",
+    "metadata",
+}
+
+
+class ConversationCreate(_Wire):
+    metadata: Metadata | None = None
+    # resources/conversations/conversations.py, create: "up to 20 items at a time".
+    items: Annotated[list[Item], Field(max_length=20)] | None = None
+
+
+class ConversationUpdate(_Wire):
+    metadata: Metadata
+
+
+class ItemsCreate(_Wire):
+    items: Annotated[list[Item], Field(min_length=1, max_length=20)]

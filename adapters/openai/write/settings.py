@@ -1,0 +1,68 @@
+"""The configuration of a run → the settings that a response repeats."""
+
+from typing import Any, Final
+
+from adapters.openai.codec.model import format_of, object_in, tools_of
+from canonical.value import JsonObject
+
+_NUMBERS: Final[dict[str, float]] = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "temperature": 1}
+_TEXTS: Final = ("instructions", "safety_identifier", "prompt_cache_key")
+_EFFORTS: Final = frozenset({"none", "low", "medium", "high", "xhigh"})
+
+
+def encode_settings(config: JsonObject) -> JsonObject:
+    """Every one of them, because Open Responses has all members in a response, and null only where it says so
+    (components.schemas.ResponseResource). Runs of other protocols have what they like in their configuration: what is
+    of another type is left out."""
+    told: JsonObject = {name: _number(config, name, usual) for name, usual in _NUMBERS.items()}
+    for name in _TEXTS:
+        value: object = config.get(name)
+        told[name] = value if isinstance(value, str) else None
+    choice: object = config.get("tool_choice")
+    truncation, parallel = config.get("truncation"), config.get("parallel_tool_calls")
+    tier = config.get("service_tier")
+    return {
+        **told,
+        "tools": [_encode_tool(tool) for tool in tools_of(config)],
+        "tool_choice": choice if isinstance(choice, str | dict) else "auto",
+        "truncation": truncation if truncation in ("auto", "disabled") else "disabled",
+        "parallel_tool_calls": parallel if isinstance(parallel, bool) else True,
+        "text": _encode_text(config),
+        "top_logprobs": _count(config, "top_logprobs") or 0,
+        "reasoning": _encode_reasoning(config),
+        "max_output_tokens": _count(config, "max_output_tokens"),
+        "max_tool_calls": _count(config, "max_tool_calls"),
+        "service_tier": tier if isinstance(tier, str) else "default",
+    }
+
+
+def _encode_tool(tool: JsonObject) -> JsonObject:
+    if tool.get("type") != "function":
+        return tool
+    return {**dict.fromkeys(("name", "description", "parameters", "strict")), **tool}
+
+
+def _encode_text(config: JsonObject) -> JsonObject:
+    text: JsonObject = {"format": format_of(config, None) or {"type": "text"}}
+    verbosity: Any = object_in(config, "text").get("verbosity")
+    if isinstance(verbosity, str):
+        text["verbosity"] = verbosity
+    return text
+
+
+def _encode_reasoning(config: JsonObject) -> JsonObject | None:
+    given = object_in(config, "reasoning")
+    effort, summary = given.get("effort"), given.get("summary")
+    if not isinstance(effort, str) or effort not in _EFFORTS:
+        return None
+    return {"effort": effort, "summary": summary if isinstance(summary, str) else None}
+
+
+def _number(config: JsonObject, name: str, usual: float) -> float:
+    value: object = config.get(name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else usual
+
+
+def _count(config: JsonObject, name: str) -> int | None:
+    value: object = config.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

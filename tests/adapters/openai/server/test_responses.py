@@ -1,0 +1,530 @@
+"""Responses over a whole gateway: what is sent, what is shown, who may come back to it, and what goes on from it."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+import pytest
+import pytest_asyncio
+
+from canonical import (
+    AnnotationPart,
+    Ask,
+    DataPart,
+    Invocation,
+    Message,
+    ReasoningPart,
+    RefusalPart,
+    TextPart,
+    ToolCall,
+    UseTool,
+)
+from canonical.event import MessageEnded, MessageStarted, PartAdded, RunEnded
+from gateway import demo
+from tests.running import Running, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BOUND: Final = 60
+AT: Final = "/v1/responses"
+SCHEMA: Final = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+GATE: Final = asyncio.Event()
+STARTED: Final = asyncio.Event()
+ENDED: Final = asyncio.Event()
+
+
+async def gated(text: str) -> AsyncGenerator[str]:
+    yield "first"
+    await GATE.wait()
+    yield " last"
+
+
+async def waiting(text: str) -> AsyncGenerator[str]:
+    """Waits until it is cancelled."""
+    STARTED.set()
+    try:
+        yield "first"
+        await asyncio.Event().wait()
+    finally:
+        ENDED.set()
+
+
+async def history(call: Invocation) -> str:
+    return " | ".join(f"{message.role}: {message.text}" for message in (*call.history, *call.messages))
+
+
+async def saying(call: Invocation) -> str:
+    """Says what it is told to, whatever came before."""
+    return call.text
+
+
+async def settings(call: Invocation) -> str:
+    return json.dumps({"config": call.config, "metadata": call.metadata})
+
+
+async def rich(text: str) -> AsyncGenerator[Any]:
+    """Everything that an item can be."""
+    yield Message.of("Half way.", phase="progress")
+    yield ReasoningPart(text="Hm. ")
+    yield ToolCall("word_count", {"text": text}, output={"words": 2})
+    cited = AnnotationPart(url="https://example.com", title="A page", start=0, end=4)
+    yield Message(parts=(TextPart(text="Two."), cited, DataPart(data={"a": 1})))
+
+
+async def refusing(text: str) -> AsyncGenerator[Any]:
+    yield Message(parts=(RefusalPart(text="I will not."),))
+
+
+async def counted(call: Invocation) -> AsyncGenerator[Any]:
+    yield MessageStarted()
+    yield PartAdded(part=TextPart(text="cut"))
+    yield MessageEnded(finish="length")
+    yield RunEnded(usage={"input_tokens": 3, "output_tokens": 2, "output_tokens_details": {"reasoning_tokens": 1}})
+
+
+async def twice(text: str) -> AsyncGenerator[Any, Any]:
+    first, second = yield [Ask("First?"), Ask("Second?", schema={"type": "object"}, kind="approval")]
+    yield f"{first} and {second}"
+
+
+async def forecast(call: Invocation) -> AsyncGenerator[Any, Any]:
+    """Uses the tools that its caller declares, all at once."""
+    names = [tool["name"] for tool in call.config.get("tools", ())]
+    if not names:
+        yield "You have no tools."
+        return
+    results = yield [UseTool(name, {"city": call.text}) for name in names]
+    yield f"{', '.join(results)}."
+
+
+async def shapes(call: Invocation) -> str:
+    """The files that it is given."""
+    return ", ".join(f"{file.name} {file.media_type} {len(file.inline or b'')}" for file in call.files)
+
+
+AGENTS: Final = (
+    *(forecast, gated, waiting, history, saying, settings, rich, refusing, counted, twice),
+    shapes,
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+    agents = {name: getattr(demo, name) for name in demo.__all__} | {agent.__name__: agent for agent in AGENTS}
+    async with running(tmp_path_factory.mktemp("responses"), agents) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def closed_gate() -> None:
+    GATE.clear()
+
+
+async def ask(gateway: Running, model: str, given: Any = "hi", **more: Any) -> Any:
+    made = await gateway.http.post(AT, json={"model": model, "input": given, **more})
+    assert made.status_code == 200, made.text
+    return made.json()
+
+
+def text_of(response: Any) -> str:
+    messages = [item for item in response["output"] if item["type"] == "message"]
+    return "".join(part.get("text", "") for item in messages for part in item["content"])
+
+
+def calls_of(response: Any) -> list[Any]:
+    return [item for item in response["output"] if item["type"] == "function_call"]
+
+
+def output(call: Any, text: str) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": call["call_id"], "output": text}
+
+
+async def refused(gateway: Running, status: int, model: str, given: Any = "hi", **more: Any) -> Any:
+    made = await gateway.http.post(AT, json={"model": model, "input": given, **more})
+    assert made.status_code == status, made.text
+    assert made.headers["x-should-retry"] == "false"
+    return made.json()["error"]
+
+
+def events_of(raw: str) -> list[Any]:
+    *frames, last = raw.strip().split("\n\n")
+    assert last == "data: [DONE]"
+    told: list[Any] = []
+    for frame in frames:
+        kind, _, data = frame.partition("\n")
+        told.append(json.loads(data.removeprefix("data: ")))
+        assert kind == f"event: {told[-1]['type']}"
+    return told
+
+
+async def streamed(gateway: Running, model: str, given: Any = "hi", **more: Any) -> list[Any]:
+    made = await gateway.http.post(AT, json={"model": model, "input": given, "stream": True, **more})
+    assert made.headers["content-type"].startswith("text/event-stream"), made.text
+    events = events_of(made.text)
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    return events
+
+
+async def replayed(gateway: Running, response_id: str, after: int | None = None) -> list[Any]:
+    query = "?stream=true" + ("" if after is None else f"&starting_after={after}")
+    return events_of((await gateway.http.get(f"{AT}/{response_id}{query}")).text)
+
+
+def kinds(events: list[Any]) -> list[str]:
+    return [event["type"].removeprefix("response.") for event in events]
+
+
+# What is shown
+
+
+async def test_a_response_has_all_of_its_members(gateway: Running) -> None:
+    made = await ask(gateway, "echo", "Hello", metadata={"of": "ada"}, temperature=0.5)
+    assert (made["object"], made["status"], made["model"], made["error"]) == ("response", "completed", "echo", None)
+    (item,) = made["output"]
+    part: dict[str, Any] = {"type": "output_text", "text": "Hello", "annotations": [], "logprobs": []}
+    assert (item["role"], item["status"], item["content"]) == ("assistant", "completed", [part])
+    assert (made["temperature"], made["metadata"]) == (0.5, {"of": "ada"})
+    assert made["usage"]["total_tokens"] == 0
+    assert made["completed_at"] >= made["created_at"]
+    assert (await gateway.http.get(f"{AT}/{made['id']}")).json() == made
+
+
+async def test_a_stream_is_told_in_order_and_again_from_any_event_on(gateway: Running) -> None:
+    events = await streamed(gateway, "echo", "Hello")
+    assert kinds(events) == [
+        "created",
+        "in_progress",
+        "output_item.added",
+        "content_part.added",
+        "output_text.delta",
+        "output_text.done",
+        "content_part.done",
+        "output_item.done",
+        "completed",
+    ]
+    assert events[0]["response"]["output"] == []
+    last = events[-1]["response"]
+    assert last == (await gateway.http.get(f"{AT}/{last['id']}")).json()
+    assert await replayed(gateway, last["id"]) == events
+    for number in range(len(events)):
+        assert await replayed(gateway, last["id"], number) == events[number + 1 :]
+
+
+async def test_everything_that_an_agent_says_is_an_item(gateway: Running) -> None:
+    events = await streamed(gateway, "rich", "two words")
+    response = events[-1]["response"]
+    progress, thought, tool, said = response["output"]
+    assert (progress["phase"], progress["content"][0]["text"]) == ("commentary", "Half way.")
+    assert thought["summary"] == [{"type": "summary_text", "text": "Hm. "}]
+    assert (tool["type"], tool["name"], tool["server_label"]) == ("mcp_call", "word_count", "rich")
+    assert (json.loads(tool["arguments"]), json.loads(tool["output"])) == ({"text": "two words"}, {"words": 2})
+    assert (said["phase"], [part["text"] for part in said["content"]]) == ("final_answer", ["Two.", '{"a":1}'])
+    (cited,) = said["content"][0]["annotations"]
+    assert (cited["type"], cited["start_index"], cited["end_index"]) == ("url_citation", 0, 4)
+    done = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    assert sorted(done, key=str) == sorted(response["output"], key=str)
+    assert {"reasoning_summary_text.delta", "mcp_call.completed", "output_text.annotation.added"} <= set(kinds(events))
+
+
+async def test_a_refusal_is_a_part_of_its_own(gateway: Running) -> None:
+    made = await ask(gateway, "refusing")
+    assert made["output"][0]["content"] == [{"type": "refusal", "refusal": "I will not."}]
+
+
+async def test_usage_and_the_limit_of_tokens_are_told(gateway: Running) -> None:
+    made = await ask(gateway, "counted")
+    assert (made["status"], made["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+    details = {"cached_tokens": 0, "cache_write_tokens": 0}, {"reasoning_tokens": 1}
+    assert (made["usage"]["input_tokens_details"], made["usage"]["output_tokens_details"]) == details
+    assert made["usage"]["total_tokens"] == 5
+    assert kinds(await streamed(gateway, "counted"))[-1] == "incomplete"
+
+
+async def test_a_failure_is_an_error_and_in_a_stream_and_later_a_response_that_failed(gateway: Running) -> None:
+    error = await refused(gateway, 500, "fail", "boom")
+    assert "boom" in error["message"]
+    assert (error["type"], error["code"]) == ("server_error", "agent_failed")
+    failed = error["response"]
+    assert (failed["status"], failed["error"]) == ("failed", {"code": "server_error", "message": error["message"]})
+    assert text_of(failed) == "Failing."
+    assert (await gateway.http.get(f"{AT}/{failed['id']}")).json() == failed
+    events = await streamed(gateway, "fail", "boom")
+    assert events[-1]["type"] == "response.failed"
+    assert events[-1]["response"]["error"] == failed["error"]
+
+
+# What is sent
+
+
+async def test_what_a_request_configures_reaches_the_agent_and_is_repeated(gateway: Running) -> None:
+    tools = [{"type": "function", "name": "f", "strict": True}]
+    more: dict[str, Any] = {"temperature": 0.5, "tools": tools, "tool_choice": "auto", "instructions": "Be kind."}
+    made = await ask(gateway, "settings", **more, metadata={"of": "ada"})
+    assert json.loads(text_of(made)) == {"config": more, "metadata": {"of": "ada"}}
+    assert made["tools"] == [{"type": "function", "name": "f", "strict": True, "description": None, "parameters": None}]
+    assert (made["instructions"], made["tool_choice"]) == ("Be kind.", "auto")
+
+
+async def test_tools_that_the_agent_does_not_know_of_are_a_declared_loss(gateway: Running) -> None:
+    tools = [{"type": "function", "name": "f"}]
+    made = await gateway.http.post(AT, json={"model": "echo", "input": "hi", "tools": tools})
+    assert "caller-tools=" in made.headers["babelgate-loss"]
+    assert "babelgate-loss" not in (await gateway.http.post(AT, json={"model": "echo", "input": "hi"})).headers
+
+
+PIXEL: Final = "data:image/png;base64,AAAA"
+
+
+async def test_files_are_given_to_the_agent_and_shown_among_the_input(gateway: Running) -> None:
+    parts = [
+        {"type": "input_text", "text": "look"},
+        {"type": "input_image", "image_url": PIXEL, "detail": "auto"},
+        {"type": "input_file", "filename": "a.txt", "file_data": "data:text/plain;base64,aGk="},
+    ]
+    made = await ask(gateway, "shapes", [{"role": "user", "content": parts}])
+    assert text_of(made) == "None image/png 3, a.txt text/plain 2"
+    (item,) = (await gateway.http.get(f"{AT}/{made['id']}/input_items")).json()["data"]
+    assert item["role"] == "user"
+    assert [part["type"] for part in item["content"]] == ["input_text", "input_image", "input_file"]
+    assert item["content"][1]["image_url"] == PIXEL
+    again = await ask(gateway, "shapes", [item])
+    assert text_of(again) == text_of(made), "what was shown is understood"
+
+
+async def test_what_was_said_elsewhere_is_told_to_the_agent(gateway: Running) -> None:
+    given: list[dict[str, Any]] = [
+        {"role": "developer", "content": "Be kind."},
+        {"role": "user", "content": "one"},
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "1", "annotations": []}]},
+        {"role": "user", "content": "two"},
+    ]
+    assert (
+        text_of(await ask(gateway, "history", given)) == "system: Be kind. | user: one | agent:  | agent: 1 | user: two"
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "param"),
+    [
+        ({"input": []}, "input"),
+        ({"input": 5}, "input"),
+        ({"input": [{"role": "assistant", "content": "x"}]}, "input"),
+        ({"input": [{"type": "nonsense"}]}, "input.0"),
+        ({"input": [{"role": "nobody", "content": "x"}]}, "input"),
+        ({"input": [{"role": "user", "content": [{"type": "nonsense"}]}]}, "input.0.content.0"),
+        ({"input": [{"type": "function_call_output", "call_id": "call_1", "output": "x"}]}, "input.0.call_id"),
+        ({"temperature": 3}, "temperature"),
+        ({"metadata": {"a": "x" * 513}}, "metadata.a"),
+        ({"text": {"format": {"type": "json_schema", "name": "a", "schema": {"type": 5}}}}, "text.format.schema"),
+        ({"background": True, "store": False}, "background"),
+        ({"conversation": "conv_1", "previous_response_id": "resp_1"}, "conversation"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+    ],
+    ids=str,
+)
+async def test_what_cannot_be_done_is_refused_by_name(gateway: Running, more: dict[str, Any], param: str) -> None:
+    made = await gateway.http.post(AT, json={"model": "echo", "input": "hi", **more})
+    assert made.status_code == 400, made.text
+    assert made.json()["error"]["param"].startswith(param), made.text
+
+
+async def test_without_a_model_nothing_runs(gateway: Running) -> None:
+    made = await gateway.http.post(AT, json={"input": "hi"})
+    error = made.json()["error"]
+    assert (made.status_code, error["param"], error["code"]) == (400, "model", "missing_required_parameter")
+    error = await refused(gateway, 404, "nobody")
+    assert (error["param"], error["code"]) == ("model", "model_not_found")
+
+
+# Structured answers
+
+
+FORMAT: Final = {"format": {"type": "json_schema", "name": "a", "schema": SCHEMA, "strict": True}}
+
+
+async def test_an_answer_that_fits_its_schema_is_given(gateway: Running) -> None:
+    assert text_of(await ask(gateway, "saying", '{"a": 1}', text=FORMAT)) == '{"a": 1}'
+    assert text_of(await ask(gateway, "saying", "{}", text={"format": {"type": "json_object"}})) == "{}"
+    assert (await ask(gateway, "ask", text=FORMAT))["status"] == "completed", "a question need not fit"
+
+
+@pytest.mark.parametrize("said", ['{"a": "x"}', "no JSON"])
+async def test_an_answer_that_does_not_fit_has_failed_whoever_looks(gateway: Running, said: str) -> None:
+    error = await refused(gateway, 502, "saying", said, text=FORMAT)
+    assert error["code"] == "invalid_output"
+    events = await streamed(gateway, "saying", said, text=FORMAT)
+    failed = events[-1]["response"]
+    assert (events[-1]["type"], failed["status"], text_of(failed)) == ("response.failed", "failed", said)
+    assert await replayed(gateway, failed["id"]) == events
+    assert (await gateway.http.get(f"{AT}/{failed['id']}")).json() == failed
+
+
+# Responses that go on from others
+
+
+async def test_a_response_goes_on_from_another_and_two_of_one_do_not_see_each_other(gateway: Running) -> None:
+    one = await ask(gateway, "history", "one")
+    two = await ask(gateway, "history", "two", previous_response_id=one["id"])
+    assert two["previous_response_id"] == one["id"]
+    assert text_of(two) == "user: one | agent: user: one | user: two"
+    other = await ask(gateway, "history", "other", previous_response_id=one["id"])
+    assert text_of(other) == "user: one | agent: user: one | user: other"
+    after = await ask(gateway, "history", "after", previous_response_id=two["id"])
+    assert "other" not in text_of(after) and text_of(after).endswith("user: after")
+
+
+async def test_two_at_once_do_not_see_each_other_either(gateway: Running) -> None:
+    one = await ask(gateway, "history", "one")
+    texts = ("left", "right")
+    both = await asyncio.gather(*(ask(gateway, "history", text, previous_response_id=one["id"]) for text in texts))
+    assert [text_of(each).count("user:") for each in both] == [3, 3]
+
+
+async def test_a_response_that_is_not_kept_is_not_found_and_not_gone_on_from(gateway: Running) -> None:
+    made = await ask(gateway, "echo", store=False)
+    assert made["store"] is False
+    assert (await gateway.http.get(f"{AT}/{made['id']}")).status_code == 404
+    error = await refused(gateway, 400, "echo", previous_response_id=made["id"])
+    assert error["code"] == "previous_response_not_found"
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+async def test_who_hangs_up_on_a_call_that_keeps_nothing_ends_it(gateway: Running, stream: bool) -> None:
+    STARTED.clear()
+    ENDED.clear()
+    asked = {"model": "waiting", "input": "hi", "stream": stream, "store": False}
+    calling = asyncio.ensure_future(gateway.http.post(AT, json=asked))
+    async with asyncio.timeout(BOUND):
+        await STARTED.wait()
+        calling.cancel()
+        await ENDED.wait()
+
+
+# Background, replay, cancel, delete
+
+
+async def test_who_hangs_up_comes_back_to_what_it_missed(gateway: Running) -> None:
+    asked = {"model": "gated", "input": "hi", "stream": True}
+    seen: list[Any] = []
+    async with asyncio.timeout(BOUND), gateway.http.stream("POST", AT, json=asked) as response:
+        async for line in response.aiter_lines():
+            if line.startswith("data: "):
+                seen.append(json.loads(line[6:]))
+            if seen and seen[-1].get("delta") == "first":
+                break
+    response_id = seen[0]["response"]["id"]
+    now = (await gateway.http.get(f"{AT}/{response_id}")).json()
+    assert (now["status"], text_of(now), now["usage"]) == ("in_progress", "first", None)
+    rest = asyncio.ensure_future(replayed(gateway, response_id, seen[-1]["sequence_number"]))
+    GATE.set()
+    async with asyncio.timeout(BOUND):
+        whole = [*seen, *await rest]
+    assert [event["sequence_number"] for event in whole] == list(range(len(whole)))
+    assert text_of(whole[-1]["response"]) == "first last"
+    assert await replayed(gateway, response_id) == whole
+
+
+async def test_a_response_in_the_background_is_answered_at_once_and_read_later(gateway: Running) -> None:
+    made = await ask(gateway, "gated", background=True)
+    assert (made["background"], made["status"] in ("queued", "in_progress")) == (True, True)
+    GATE.set()
+    async with asyncio.timeout(BOUND):
+        events = await replayed(gateway, made["id"])
+    assert text_of(events[-1]["response"]) == "first last"
+    assert events[0]["response"]["status"] == "queued"
+
+
+async def test_a_response_in_the_background_is_cancelled_and_no_other(gateway: Running) -> None:
+    made = await ask(gateway, "waiting", background=True)
+    at = f"{AT}/{made['id']}/cancel"
+    done = await gateway.http.post(at)
+    assert (done.status_code, done.json()["status"]) == (200, "cancelled")
+    assert (await gateway.http.post(at)).json() == done.json()
+    events = await replayed(gateway, made["id"])
+    assert (events[-1]["type"], events[-1]["response"]["status"]) == ("response.incomplete", "cancelled")
+    plain = await ask(gateway, "echo")
+    assert (await gateway.http.post(f"{AT}/{plain['id']}/cancel")).status_code == 400
+
+
+@pytest.mark.parametrize("model", ["echo", "ask", "waiting"])
+async def test_a_response_that_is_deleted_is_gone(gateway: Running, model: str) -> None:
+    at = f"{AT}/{(await ask(gateway, model, background=True))['id']}"
+    gone = await gateway.http.delete(at)
+    assert (gone.status_code, gone.json()["deleted"]) == (200, True), gone.text
+    assert [(await gateway.http.request(how, at)).status_code for how in ("GET", "DELETE")] == [404, 404]
+
+
+async def test_a_run_of_another_protocol_is_a_response_too(gateway: Running) -> None:
+    run = {"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": "hi"}]}]}
+    made = await gateway.http.post("/acp/runs", json=run)
+    found = await gateway.http.get(f"{AT}/resp_{made.headers['babelgate-run'].replace('-', '')}")
+    assert (found.json()["status"], text_of(found.json())) == ("completed", "hi")
+    on = await ask(gateway, "history", "more", previous_response_id=found.json()["id"])
+    assert text_of(on) == "user: hi | agent: hi | user: more"
+
+
+# Questions
+
+
+async def test_a_question_is_a_function_call_and_its_output_the_answer(gateway: Running) -> None:
+    events = await streamed(gateway, "ask")
+    asked = events[-1]["response"]
+    (call,) = calls_of(asked)
+    assert (call["name"], call["arguments"]) == ("ask_caller", '{"question": "What is your name?"}')
+    assert kinds(events)[-5:] == [
+        "output_item.added",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done",
+        "completed",
+    ]
+    error = await refused(gateway, 400, "ask", "something else", previous_response_id=asked["id"])
+    assert error["param"] == "input"
+    done = await ask(gateway, "ask", [output(call, "Ada")], previous_response_id=asked["id"])
+    assert text_of(done) == "Hello, Ada."
+    assert (await gateway.http.get(f"{AT}/{asked['id']}")).json() == asked, "it is what it was"
+    (item,) = (await gateway.http.get(f"{AT}/{done['id']}/input_items")).json()["data"]
+    assert (item["type"], item["call_id"], item["output"]) == ("function_call_output", call["call_id"], "Ada")
+
+
+async def test_the_whole_conversation_may_be_sent_with_the_answer(gateway: Running) -> None:
+    asked = await ask(gateway, "ask", store=False)
+    (call,) = calls_of(asked)
+    given = [{"role": "user", "content": "hi"}, *asked["output"], output(call, "Ada")]
+    assert text_of(await ask(gateway, "ask", given, store=False)) == "Hello, Ada."
+    assert (await refused(gateway, 400, "ask", given))["code"] in ("already_answered", "not_found", "run_ended")
+
+
+async def test_of_two_questions_each_can_be_answered_by_itself(gateway: Running) -> None:
+    first, second = calls_of(await ask(gateway, "twice"))
+    told = json.loads(second["arguments"])
+    assert told == {"question": "Second?", "kind": "approval", "schema": {"type": "object"}}
+    left = calls_of(await ask(gateway, "twice", [output(first, "one")]))
+    assert left == [second]
+    assert text_of(await ask(gateway, "twice", [output(second, '{"b": 2}')])) == "one and {'b': 2}"
+
+
+async def test_a_changed_call_id_and_a_call_of_another_model_are_refused(gateway: Running) -> None:
+    (call,) = calls_of(await ask(gateway, "ask"))
+    last = call["call_id"][-5]
+    changed = call["call_id"][:-5] + ("A" if last != "A" else "B") + call["call_id"][-4:]
+    error = await refused(gateway, 400, "ask", [output({"call_id": changed}, "Ada")])
+    assert error["param"] == "input"
+    assert (await refused(gateway, 400, "echo", [output(call, "Ada")]))["param"] == "model"
+    other = await ask(gateway, "ask")
+    error = await refused(gateway, 400, "ask", [output(call, "Ada")], previous_response_id=other["id"])
+    assert error["param"] == "previous_response_id"
+    assert text_of(await ask(gateway, "ask", [output(call, "Ada")])) == "Hello, Ada.", "and nothing happened to it"
+
+
+async def test_an_agent_calls_the_tools_of_its_caller(gateway: Running) -> None:
+    tools = [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in ("f", "g")]
+    made = await ask(gateway, "forecast", "Paris", tools=tools)
+    calls = calls_of(made)
+    assert [(call["name"], call["arguments"]) for call in calls] == [(name, '{"city": "Paris"}') for name in "fg"]
+    results = [output(call, f"rain {n}") for n, call in enumerate(calls)]
+    done = await ask(gateway, "forecast", results, tools=tools, previous_response_id=made["id"])
+    assert text_of(done) == "rain 0, rain 1."
