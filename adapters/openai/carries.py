@@ -111,7 +111,7 @@ RESPONSES: Final[Mapping[Feature, Carry]] = {
     Feature.QUESTIONS: FULL,
     Feature.ANSWER_SCHEMA: lossy("among the arguments of the call", f"{_OWN}, Questions of agents"),
     Feature.AUTH_REQUEST: lossy("a question like any other", f"{_OWN}, Questions of agents"),
-    Feature.CANCEL: lossy("of responses that were made in the background", f"{_OWN}, Background"),
+    Feature.CANCEL: lossy("not of a response that its caller waits for", f"{_OWN}, Background"),
     Feature.FAULT: FULL,
     Feature.STRUCTURED_OUTPUT: lossy("its JSON as text", _SHOWN),
     Feature.USAGE: FULL,

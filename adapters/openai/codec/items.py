@@ -72,7 +72,7 @@ class Conversation:
         answers: list[ItemAnswer] = []
         others: list[w.Item] = []
         for number, item in enumerate(items[last + 1 :], last + 1):
-            call_id = _answered(item) if item.type in _ANSWERS else None
+            call_id = _answered_call(item) if item.type in _ANSWERS else None
             task_id = None if call_id is None else decode_task_id(call_id, "input")
             if call_id is not None and task_id is not None:
                 answers.append(ItemAnswer(item, call_id, task_id))
@@ -105,7 +105,7 @@ def _name_of(item: w.Item) -> str | None:
     return item.call_id or item.id
 
 
-def _answered(item: w.Item) -> str:
+def _answered_call(item: w.Item) -> str:
     return item.call_id or item.approval_request_id or ""
 
 
@@ -164,9 +164,11 @@ def _decode_item(item: w.Item, where: str) -> list[Message]:
                 return [made]
             return [made, Message(role="tool", parts=(ToolResultPart(call_id=call_id, output=_text(item.output)),))]
         case "mcp_approval_response":
-            return [Message(role="tool", parts=(ToolResultPart(call_id=_answered(item), output=item.approve),))]
+            return [Message(role="tool", parts=(ToolResultPart(call_id=_answered_call(item), output=item.approve),))]
         case kind if kind in _ANSWERS:
-            return [Message(role="tool", parts=(ToolResultPart(call_id=_answered(item), output=_text(item.output)),))]
+            return [
+                Message(role="tool", parts=(ToolResultPart(call_id=_answered_call(item), output=_text(item.output)),))
+            ]
         case kind:
             return [Message(role="agent", parts=(_decode_call(item, kind),))]
 

@@ -158,6 +158,7 @@ def _decode_part(part: w.Part, where: str) -> Part:
 
 
 def decode_audio(audio: JsonObject, where: str) -> FilePart:
+    """Raises invalid."""
     kind: object = audio.get("format")
     if not isinstance(kind, str) or kind not in _AUDIO or not isinstance(audio.get("data"), str):
         refuse(where, "It must have data, and the format wav or mp3.")
@@ -166,6 +167,7 @@ def decode_audio(audio: JsonObject, where: str) -> FilePart:
 
 
 def decode_file(file: JsonObject, where: str) -> Part:
+    """Raises invalid, unsupported."""
     if file.get("file_id") is not None:
         # Files are kept of threads and runs, and cannot be uploaded by themselves.
         raise FaultError(FaultCode.UNSUPPORTED, f"{where}.file_id: give the file's bytes as file_data.")
@@ -185,7 +187,7 @@ def decode_file(file: JsonObject, where: str) -> Part:
 
 
 def decode_url(url: str, name: str | None, media_type: str, where: str) -> FilePart:
-    """RFC 2397 for `data:` URLs; any other is handed on."""
+    """RFC 2397 for `data:` URLs; any other is handed on. Raises invalid."""
     if not url.startswith("data:"):
         return FilePart(name=name, media_type=media_type, url=url)
     head, comma, body = url.removeprefix("data:").partition(",")

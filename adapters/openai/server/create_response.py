@@ -200,7 +200,7 @@ class CreateResponse:
         body = asked.body
         told: JsonObject = {"previous_response_id": body.previous_response_id, "conversation": body.conversation_id}
         own = {name: value for name, value in told.items() if value is not None}
-        own |= {"background": True} if body.background else {}
+        own["background"] = bool(body.background)
         own |= {"store": False} if not asked.keeps else {}
         return RunInput(
             messages=await resolve_own_files(self._hub, asked.who, messages),
@@ -208,7 +208,7 @@ class CreateResponse:
             config=body.config(),
             metadata=dict(body.metadata or {}),
             headers=asked.who.headers,
-            extra={"openai": own} if own else {},
+            extra={"openai": own},
         )
 
     # Answers

@@ -35,23 +35,30 @@ class Reading:
 
     async def follow(self) -> None:
         """Wait for the end of the run, or that of the gateway."""
-        await self._read(self._hub.reads.follow(self._owner, Scope.task(self._task), self._task.first_seq - 1))
-
-    async def read(self) -> None:
-        """What there is by now."""
-        await self._read(self._hub.reads.log(self._owner, Scope.task(self._task), self._task.first_seq - 1))
-
-    async def _read(self, log: AsyncGenerator[Sequence[Record]]) -> None:
-        async with aclosing(log) as batches:
+        async with aclosing(self._follow()) as batches:
             async for batch in batches:
                 for record in batch:
                     await self._write(record)
                     if self.writer.has_ended:
                         return
 
+    def _follow(self) -> AsyncGenerator[Sequence[Record]]:
+        return self._hub.reads.follow(self._owner, Scope.task(self._task), self._task.first_seq - 1)
+
+    async def read(self) -> None:
+        """What there is by now."""
+        log = self._hub.reads.log(self._owner, Scope.task(self._task), self._task.first_seq - 1)
+        async with aclosing(log) as batches:
+            async for batch in batches:
+                for record in batch:
+                    await self._write(record)
+                    if self.writer.is_over:
+                        return
+
     async def _write(self, record: Record) -> list[JsonObject]:
+        ended = self.writer.has_ended
         events = self.writer.write(record)
-        if self.writer.has_ended:
+        if self.writer.has_ended and not ended:
             events += self.writer.end(await self._schema_fault())
         return events
 
@@ -89,8 +96,7 @@ class Reading:
     async def frames(self, after: int = -1) -> AsyncGenerator[bytes]:
         """The events with a number above `after`, as many at a time as are there. If the gateway stops, they end
         without an end: the rest can be had from there on."""
-        log = self._hub.reads.follow(self._owner, Scope.task(self._task), self._task.first_seq - 1)
-        async with aclosing(log) as batches:
+        async with aclosing(self._follow()) as batches:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
                 for record in batch:

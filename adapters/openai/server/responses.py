@@ -14,7 +14,7 @@ from adapters.openai.server.create_response import HEARTBEAT
 from adapters.openai.server.lookup import FoundRun, find_run, no_response, response_run
 from adapters.openai.server.page import page_of
 from adapters.openai.server.reading import Reading
-from canonical import FaultCode, FaultError, Hub, Message, Scope
+from canonical import FaultCode, FaultError, Hub, Message, RunStatus, Scope
 from canonical.event import RunCreated
 from canonical.value import JsonObject
 
@@ -53,15 +53,17 @@ class Responses:
         return await find_run(self._hub, who.owner, response_run(named), no_response(named))
 
     async def cancel_response(self, request: AnyRequest) -> Response[Any]:
-        """Raises not_found; invalid for one that was not made in the background. Again is the same."""
+        """Raises not_found; invalid for one whose caller waits for it, and can hang up. Again is the same."""
         who = caller(request)
         found = await self._find(who, request)
         given = await self._hub.reads.run_input(who.owner, found.run)
-        if object_in(dict(given.extra), "openai").get("background") is not True:
+        waits = object_in(dict(given.extra), "openai").get("background") is False
+        if waits and found.run.status is not RunStatus.PAUSED:
             refuse("response_id", "Only a response that was made in the background can be cancelled.")
         await self._stop(who, found)
+        await self._read(who, found).follow()
         reading = self._read(who, found)
-        await reading.follow()
+        await reading.read()
         return reading.answer(run_headers(found.task, found.run.run_id))
 
     async def _stop(self, who: Caller, found: FoundRun, *, rollback: bool = False) -> None:

@@ -19,6 +19,7 @@ from adapters.openai.write.settings import encode_settings
 from canonical import (
     AnnotationPart,
     DataPart,
+    Event,
     Fault,
     FaultCode,
     Feature,
@@ -28,6 +29,7 @@ from canonical import (
     Record,
     RefusalPart,
     RunStatus,
+    TaskState,
     TextPart,
     ToolCallPart,
     ToolResultPart,
@@ -49,9 +51,11 @@ from canonical.event import (
     RunStarted,
     StepEnded,
     StepStarted,
+    TaskChanged,
     ToolEnded,
     ToolStarted,
 )
+from canonical.state import TERMINAL
 from canonical.thread import Loss
 from canonical.value import Json, JsonObject
 
@@ -82,6 +86,8 @@ class ResponseWriter:
 
     def __init__(self, task_id: str, agent: str, run_id: str) -> None:
         self.has_ended = False
+        self.is_over = False
+        """Nothing of it will change any more: a question may still be taken back."""
         self.fault: Fault | None = None
         """What the run failed with, once it has ended."""
         self.status = "queued"
@@ -176,6 +182,7 @@ class ResponseWriter:
         """The events that the record makes, without the one that ends the response: that is `end`'s."""
         event = record.event
         if self.has_ended:
+            self._look_on(event)
             return []
         if isinstance(event, InterruptRaised):
             self._asked[event.interrupt_id or ""] = event
@@ -201,6 +208,16 @@ class ResponseWriter:
         kind = "incomplete" if self.status == "cancelled" else self.status
         self._tell(f"response.{kind}", {"response": self.response()})
         return self._take()
+
+    def _look_on(self, event: Event) -> None:
+        """What became of questions that nobody has answered: no stream is told of it, but whoever looks again."""
+        if isinstance(event, RunCreated):
+            self.is_over = True
+        elif isinstance(event, TaskChanged) and event.state in TERMINAL and not self.is_over:
+            self.is_over, self._completed_at = True, None
+            self.status, self.fault = "cancelled", event.fault
+            if event.state is not TaskState.CANCELLED:
+                self.status, self.fault = "failed", event.fault or _FAILED
 
     def _take(self) -> list[JsonObject]:
         taken, self._events = self._events, []
@@ -260,7 +277,7 @@ class ResponseWriter:
                 self.status = "cancelled"
             case _:
                 self.status, self.fault = "failed", event.fault or _FAILED
-        self.has_ended = True
+        self.has_ended, self.is_over = True, event.status is not RunStatus.PAUSED
 
     def _end_with_output(self, output: Json) -> None:
         self._lose(Feature.STRUCTURED_OUTPUT)
@@ -447,6 +464,7 @@ class ResponseWriter:
             "error": None,
             "approval_request_id": None,
         }
+        self._lose(Feature.TOOL_ACTIVITY)
         item = self._calls[call_id] = self._items.add(body, message_id)
         self._tell("response.mcp_call.in_progress", {"item_id": item.item_id, "output_index": item.index})
         return item

@@ -469,6 +469,18 @@ async def test_a_run_of_another_protocol_is_a_response_too(gateway: Running) -> 
 # Questions
 
 
+async def test_a_question_is_taken_back_by_a_cancel_and_whoever_looks_again_finds_that(gateway: Running) -> None:
+    events = await streamed(gateway, "ask")
+    asked = events[-1]["response"]
+    done = await gateway.http.post(f"{AT}/{asked['id']}/cancel")
+    assert (done.status_code, done.json()["status"]) == (200, "cancelled")
+    assert (await gateway.http.get(f"{AT}/{asked['id']}")).json() == done.json()
+    assert await replayed(gateway, asked["id"]) == events
+    assert (await gateway.http.post(f"{AT}/{asked['id']}/cancel")).json() == done.json()
+    error = await refused(gateway, 400, "ask", [output(calls_of(asked)[0], "Ada")])
+    assert error["code"] in ("already_answered", "run_ended")
+
+
 async def test_a_question_is_a_function_call_and_its_output_the_answer(gateway: Running) -> None:
     events = await streamed(gateway, "ask")
     asked = events[-1]["response"]
