@@ -1,5 +1,7 @@
 """Responses that are kept: runs, whichever protocol began them. A run of a call that keeps no thread is not kept."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 from litestar import Request, Response
@@ -61,28 +63,26 @@ class Responses:
         if waits and found.run.status is not RunStatus.PAUSED:
             refuse("response_id", "Only a response that was made in the background can be cancelled.")
         await self._stop(who, found)
-        await self._read(who, found).follow()
         reading = self._read(who, found)
         await reading.read()
         return reading.answer(run_headers(found.task, found.run.run_id))
 
-    async def _stop(self, who: Caller, found: FoundRun, *, rollback: bool = False) -> None:
-        """The run, or if it waits for an answer, its task."""
-        try:
+    async def _stop(self, who: Caller, found: FoundRun) -> None:
+        """Returns when the run has ended, and with it its task if that waits for an answer."""
+        with _suppress_ended():
             if not found.run.has_ended:
-                await self._hub.cancel_run(who.owner, found.run.run_id, rollback=rollback)
-            elif found.task.waiting:
-                await self._hub.cancel(who.owner, found.task.task_id)
-        except FaultError as error:
-            if error.fault.code is not FaultCode.TASK_ENDED:  # it ended meanwhile
-                raise
+                await self._hub.cancel_run(who.owner, found.run.run_id)
+        await self._read(who, found).follow()
+        task = await self._hub.reads.task(who.owner, found.task.task_id)
+        with _suppress_ended():
+            if task.waiting:
+                await self._hub.cancel(who.owner, task.task_id)
 
     async def delete_response(self, request: AnyRequest) -> Response[Any]:
         """Raises not_found, conflict (another run of its task is at work)."""
         who = caller(request)
         found = await self._find(who, request)
         await self._stop(who, found)
-        await self._read(who, found).follow()
         await self._hub.remove_run(who.owner, found.run.run_id)
         told: JsonObject = {"id": request.path_params["response_id"], "object": "response", "deleted": True}
         return json_response(told)
@@ -102,6 +102,16 @@ class Responses:
                 if isinstance(record.event, RunCreated):
                     return list(record.event.messages)
         return []
+
+
+@contextmanager
+def _suppress_ended() -> Generator[None]:
+    """What was to be cancelled may have ended meanwhile."""
+    try:
+        yield
+    except FaultError as error:
+        if error.fault.code is not FaultCode.TASK_ENDED:
+            raise
 
 
 def _number(text: str | None) -> int:
