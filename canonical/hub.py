@@ -183,6 +183,17 @@ class RunFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunPage:
+    """Some of an agent's runs on a thread, oldest first."""
+
+    run_ids: Sequence[str]
+    total: int
+    """How many there are, without those that were removed."""
+    records: Sequence[Record]
+    """Of the thread itself, of the tasks of these runs, and of the agent's tasks that wait for an answer, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StateUpdate:
     """A revision that a caller makes (`canonical.history`)."""
 
@@ -227,6 +238,11 @@ class Reads(Protocol):
 
     async def runs(self, owner: str, where: RunFilter, *, limit: int, offset: int = 0) -> Listed[Run]:
         """Newest first; without those that were removed."""
+        ...
+
+    async def run_page(self, owner: str, thread_id: str, agent: str, *, limit: int, offset: int = 0) -> RunPage | None:
+        """What a page of an agent's runs on a thread needs, however long the thread is. None where it is too large to
+        be read at once, and where steps were marked on the thread, so that a run may be several. Raises not_found."""
         ...
 
     async def thread(self, owner: str, thread_id: str) -> Thread: ...

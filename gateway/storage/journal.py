@@ -9,7 +9,7 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ _READERS = 4
 _LAST = 2**63 - 1
 _TOGETHER: Final = 2048
 """Records of several tasks that are read at once."""
-_PAGE = 2 * 2**20
+PAGE: Final = 2 * 2**20
 """Bytes of events that are read at once: each becomes objects some times its size."""
 
 
@@ -374,7 +374,7 @@ def read_tasks(connection: Connection, owner: str, task_ids: Sequence[str]) -> d
         )
     ).all()
     read: dict[str, list[Record]] = {}
-    left, room = _TOGETHER, _PAGE
+    left, room = _TOGETHER, PAGE
     for task_id, pk, first, last, length in found:
         left -= last - first + 1
         room -= length
@@ -386,18 +386,25 @@ def read_tasks(connection: Connection, owner: str, task_ids: Sequence[str]) -> d
 
 
 def read_page(connection: Connection, pk: int, after: int, limit: int, until: int | None = None) -> list[Record]:
+    wanted = (pk, after, _LAST if until is None else until)
+    with closing(sql_of(connection.dialect).page.iterate(connection, wanted)) as rows:
+        return decode_records(connection, pk, rows, limit)
+
+
+def decode_records(
+    connection: Connection, pk: int, rows: Iterable[tuple[Any, ...]], limit: int | None = None
+) -> list[Record]:
+    """The records of a thread in rows of the log, up to a page's bytes."""
     records: list[Record] = []
     size = 0
-    wanted = (pk, after, _LAST if until is None else until)
     ids = _Ids(connection, pk)
-    with closing(sql_of(connection.dialect).page.iterate(connection, wanted)) as rows:
-        for seq, at, task_id, run_id, attempt, body in rows:
-            event = decode_event(lengthen(body))
-            ids.note(seq, event)
-            records.append(Record(seq, at, ids.find(task_id), ids.find(run_id), attempt, event))
-            size += len(body)
-            if size > _PAGE or len(records) >= limit:
-                break
+    for seq, at, task_id, run_id, attempt, body in rows:
+        event = decode_event(lengthen(body))
+        ids.note(seq, event)
+        records.append(Record(seq, at, ids.find(task_id), ids.find(run_id), attempt, event))
+        size += len(body)
+        if size > PAGE or len(records) == limit:
+            break
     return records
 
 

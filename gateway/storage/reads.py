@@ -11,6 +11,7 @@ from canonical.fault import FaultCode, FaultError
 from canonical.history import StateHistory
 from canonical.hub import (
     RunFilter,
+    RunPage,
     Scope,
     TaskFilter,
     TaskPage,
@@ -22,6 +23,7 @@ from canonical.listed import Listed
 from canonical.message import FilePart
 from canonical.thread import Interrupt, Run, Task, Thread, ThreadView
 from gateway.storage import listing, queries
+from gateway.storage.run_page import run_page
 from gateway.storage.subscription import LogReader
 
 T = TypeVar("T")
@@ -58,6 +60,10 @@ class Reads(LogReader):
     async def runs(self, owner: str, where: RunFilter, *, limit: int, offset: int = 0) -> Listed[Run]:
         places = await self._journal.query(listing.runs, owner, where, limit=limit, offset=offset)
         return listing.create_listing(self._journal, places, partial(listing.runs_at, owner=owner))
+
+    async def run_page(self, owner: str, thread_id: str, agent: str, *, limit: int, offset: int = 0) -> RunPage | None:
+        pk = await self.key(owner, thread_id)
+        return await self._journal.query(run_page, pk, agent, limit, offset)
 
     async def thread(self, owner: str, thread_id: str) -> Thread:
         return _require_found(await self._journal.row(Thread, owner, thread_id), f"Thread {thread_id} not found")

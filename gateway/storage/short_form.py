@@ -72,6 +72,12 @@ def shorten(body: bytes) -> bytes:
     return bytes((_PLAIN + code,)) + body[end + 1 :]
 
 
+def beginnings(kind: str) -> tuple[bytes, ...]:
+    """With what an event of this kind begins in the log, in each form that it may have there."""
+    code = _CODES[kind.encode()]
+    return bytes((_PLAIN + code,)), bytes((_WITH_ID + code,)), _PLAIN_HEADS[code]
+
+
 def lengthen(kept: bytes) -> bytes:
     """An event or a row as JSON again."""
     first = kept[0]

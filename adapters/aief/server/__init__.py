@@ -2,8 +2,8 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -32,7 +32,7 @@ from adapters.aief.codec import (
 from adapters.aief.errors import encode_fault
 from adapters.aief.server.upload import decode_key, decode_upload
 from adapters.aief.wire import types as w
-from adapters.aief.write.task import Next, TaskView
+from adapters.aief.write.task import Next, Place, TaskView
 from canonical import (
     AgentInfo,
     Answers,
@@ -184,10 +184,8 @@ class Server:
         return await self._view(*self._resolve_request(request))
 
     async def _view(self, who: Caller, thread_id: str, agent: str) -> TaskView:
-        try:
+        with _of_task(thread_id):
             view = await self._unchecked_view(who, thread_id, agent)
-        except FaultError as error:
-            raise _not_found("task", thread_id) if error.fault.code is FaultCode.NOT_FOUND else error from error
         if not view.visible:
             raise _not_found("task", thread_id)
         return view
@@ -200,13 +198,28 @@ class Server:
 
     async def list_steps(self, request: AnyRequest) -> Response[Any]:
         page, size = _page_and_size(request)
-        view = await self._find(request)
-        places = view.places()
-        shell = w.TaskStepsListResponse(steps=[], pagination=page_of(len(places), page, size))
-        steps = (encode(view.at(place)) for place in places[(page - 1) * size : page * size])
+        view, places, total = await self._page_of_steps(request, (page - 1) * size, size)
+        shell = w.TaskStepsListResponse(steps=[], pagination=page_of(total, page, size))
+        steps = (encode(view.at(place)) for place in places)
         return await list_response(
             w.dump(shell), each(steps), name="steps", headers={"Babelgate-Thread": view.thread_id}
         )
+
+    async def _page_of_steps(self, request: AnyRequest, first: int, size: int) -> tuple[TaskView, list[Place], int]:
+        """Their places, in a view that holds at least these, and how many steps there are. Where no agent marked any,
+        each run is one step, and only the runs of the page are read."""
+        who, thread_id, agent = self._resolve_request(request)
+        with _of_task(thread_id):
+            runs = await self._hub.reads.run_page(who.owner, thread_id, agent, limit=size, offset=first)
+        if runs is None or not runs.total:
+            view = await self._view(who, thread_id, agent)
+            places = view.places()
+            return view, places[first : first + size], len(places)
+        view = TaskView(thread_id, agent, runs.records)
+        coming = view.coming_places()
+        ahead = max(0, first - runs.total)
+        begun = [Place(run_id, run_id) for run_id in runs.run_ids]
+        return view, [*begun, *coming[ahead : ahead + size - len(begun)]], runs.total + len(coming)
 
     async def get_step(self, request: AnyRequest) -> Response[Any]:
         """Raises not_found."""
@@ -378,6 +391,15 @@ async def _body(request: AnyRequest) -> w.RequestBody:
 def _input_extra(text: str | None, more: Mapping[str, Any]) -> dict[str, Any]:
     """Kept on the run as the caller gave it; that it is there marks a run whose steps are revealed one by one."""
     return {"aief": {"input": text, "additional_input": dict(more)}}
+
+
+@contextmanager
+def _of_task(thread_id: str) -> Generator[None]:
+    """What is not found is the task."""
+    try:
+        yield
+    except FaultError as error:
+        raise _not_found("task", thread_id) if error.fault.code is FaultCode.NOT_FOUND else error from error
 
 
 def _not_found(what: str, wanted: str) -> FaultError:

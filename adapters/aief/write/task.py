@@ -268,7 +268,11 @@ class TaskView:
         ]
         if not made:
             made.append(Place(self._first_id()))
-        return [*made, *(Place(next_run_id(run.run_id), after=run.run_id) for run, _ in self._waiting_tasks())]
+        return [*made, *self.coming_places()]
+
+    def coming_places(self) -> list[Place]:
+        """Of the steps that answer what tasks wait for."""
+        return [Place(next_run_id(run.run_id), after=run.run_id) for run, _ in self._waiting_tasks()]
 
     def at(self, place: Place) -> w.Step:
         if place.run_id is not None:

@@ -14,6 +14,7 @@ from canonical import (
     AgentInfo,
     Answers,
     Message,
+    Receipt,
     RefusalPart,
     RunInput,
     RunStatus,
@@ -221,6 +222,41 @@ async def test_steps_and_artifacts_come_in_pages_in_the_order_of_their_making(si
     page = (await site.http.get(site.at("files", f"/{task_id}/steps?page_size=2"))).json()
     assert [each["input"] for each in page["steps"]] == ["a", "b"]
     assert page["pagination"]["total_pages"] == 2
+
+
+@pytest.mark.parametrize("marked", [False, True])
+async def test_the_pages_of_steps_are_the_steps_of_the_task(site: Site, *, marked: bool) -> None:
+    async def begin(agent: str) -> Receipt:
+        message = Message.of(f"to {agent}", "user")
+        submission = Submission(agent=agent, thread_id=task_id, input=RunInput(messages=(message,)))
+        receipt = await site.hub.submit(OWNER, submission)
+        await ended(site, task_id, receipt.run_id)
+        return receipt
+
+    task_id = await site.create("ask")
+    await site.upload("ask", task_id, "a.txt", b"x")
+    begun = [await begin(agent) for agent in ("ask", "echo", "ask", "steps" if marked else "files", "ask", "ask")]
+    answered = await site.hub.answer(OWNER, Answers(task_id=begun[2].task_id, bare="Eve"))
+    await ended(site, task_id, answered.run_id)
+    await site.hub.cancel(OWNER, begun[4].task_id)
+    await site.hub.remove_run(OWNER, begun[4].run_id)
+    for agent, count in (("ask", 6), ("echo", 1)):
+        whole = (await site.task(agent, task_id))["steps"]
+        assert len(whole) == count
+        for size in range(1, 8):
+            pages = -(-count // size)
+            paged: list[Any] = []
+            for page in range(1, pages + 2):
+                path = site.at(agent, f"/{task_id}/steps?page_size={size}&current_page={page}")
+                answer = (await site.http.get(path)).json()
+                assert answer["pagination"] == {
+                    "total_items": count,
+                    "total_pages": pages,
+                    "current_page": page,
+                    "page_size": size,
+                }
+                paged += answer["steps"]
+            assert paged == whole
 
 
 # Steps are runs

@@ -12,10 +12,13 @@ from gateway.runs import expiry, lifecycle
 from gateway.storage import listing, queries
 from gateway.storage.database import migrate, open_engine
 from gateway.storage.prepared import Statement
+from gateway.storage.run_page import run_page
 from gateway.storage.statements import Sql
 
 PARTIAL = ("run_live", "task_open", "webhook_due", "blob_use_blob", "thread_expires")
 """Indexes that hold only what is open, or that a sweep has to walk through."""
+NOTHING = ("CONSTANT ROW", "(subquery-1)")
+"""What SQLAlchemy looks through in the place of an empty list."""
 
 
 def plan(connection: Connection, sql: str, parameters: Any) -> list[str]:
@@ -23,7 +26,7 @@ def plan(connection: Connection, sql: str, parameters: Any) -> list[str]:
 
 
 def walks(steps: list[str]) -> list[str]:
-    return [step for step in steps if step.startswith("SCAN") and not step.endswith(PARTIAL)]
+    return [step for step in steps if step.startswith("SCAN") and not step.endswith((*PARTIAL, *NOTHING))]
 
 
 def test_no_statement_of_the_writer_walks_through_a_table(tmp_path: Path) -> None:
@@ -59,6 +62,7 @@ def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
         listing.threads_at(connection, keys=[1, 2])
         listing.runs_at(connection, "o", keys=["r", "s"])
         listing.tasks_at(connection, "o", keys=["t", "u"])
+        run_page(connection, 1, "a", 10, 0)
         queries.open_interrupts(connection, "o", "t")
         queries.thread_of(connection, "o", "p", "a", "x")
         queries.aliases(connection, "o", "p", ["t"])

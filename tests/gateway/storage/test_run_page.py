@@ -1,0 +1,46 @@
+"""A page of runs with the records that tell of them, out of a thread with more."""
+
+import pytest
+
+from canonical import FaultCode, FaultError, Receipt
+from canonical.event import RunCreated, StepStarted
+from gateway.storage import run_page
+from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, fronted, submit
+
+
+async def test_a_page_holds_the_records_of_its_runs_and_counts_all(hubs: House) -> None:
+    hub = await hubs.start(fronted("echo", Echo()), fronted("other", Echo()))
+    made: list[Receipt] = []
+    for agent in ("echo", "other", "echo", "echo"):
+        made.append(await submit(hub, agent, thread_id=made[0].thread_id if made else None))
+        await ends(hub, made[-1])
+    thread_id = made[0].thread_id
+    page = await hub.reads.run_page(OWNER, thread_id, "echo", limit=2, offset=1)
+    assert page is not None
+    assert (page.run_ids, page.total) == ([made[2].run_id, made[3].run_id], 3)
+    assert [each.seq for each in page.records] == sorted(each.seq for each in page.records)
+    assert page.records[0].seq == 1
+    told = [record.event.run_id for record in page.records if isinstance(record.event, RunCreated)]
+    assert told == page.run_ids
+    beyond = await hub.reads.run_page(OWNER, thread_id, "echo", limit=2, offset=3)
+    assert beyond is not None and (beyond.run_ids, beyond.total) == ([], 3)
+    with pytest.raises(FaultError) as caught:
+        await hub.reads.run_page("somebody else", thread_id, "echo", limit=2)
+    assert caught.value.fault.code is FaultCode.NOT_FOUND
+
+
+async def test_there_is_no_page_where_steps_were_marked(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    receipt = await submit(hub, "a")
+    (await agent.called()).say(StepStarted(step_id="1", name="one")).end()
+    await ends(hub, receipt)
+    assert await hub.reads.run_page(OWNER, receipt.thread_id, "a", limit=10) is None
+
+
+async def test_there_is_no_page_of_more_than_is_read_at_once(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo", "x" * 500)
+    await ends(hub, receipt)
+    monkeypatch.setattr(run_page, "PAGE", 500)
+    assert await hub.reads.run_page(OWNER, receipt.thread_id, "echo", limit=10) is None
