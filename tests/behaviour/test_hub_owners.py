@@ -131,6 +131,7 @@ CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
     ),
     "upload": lambda hub, owner, made: hub.upload(owner, made.steps, _file()),
     "run_input": lambda hub, owner, made: hub.reads.run_input(owner, _run(made)),
+    "run_page": lambda hub, owner, made: hub.reads.run_page(owner, made.thread_id, "echo", limit=10),
     "runs": lambda hub, owner, made: _all(hub.reads.runs(owner, RunFilter(thread_id=made.thread_id), limit=10)),
     "thread_view": lambda hub, owner, made: hub.reads.thread_view(owner, made.thread_id),
     "threads": lambda hub, owner, made: _threads(hub, owner, made.thread_id),
