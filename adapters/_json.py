@@ -32,9 +32,13 @@ _SMALL: Final = 64 * 1024
 
 _PLAIN: Final = {
     **dict.fromkeys(("model_type", "model_attributes_type", "dict_type", "mapping_type"), "Input should be an object"),
+    "extra_forbidden": "There is no such member",
     **dict.fromkeys(("list_type", "tuple_type", "set_type"), "Input should be a list"),
 }
 """By pydantic's type of an error. Its own words are of Python, and may name a class of ours."""
+
+_NAME: Final = 100
+"""Characters of a member's name that an error shows: the caller may have made it up."""
 
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
@@ -127,7 +131,10 @@ def validate(model: type[BaseModel] | TypeAdapter[Any], value: object) -> Any:
         return model.validate_python(value) if isinstance(model, TypeAdapter) else model.model_validate(value)
     except ValidationError as error:
         errors = [
-            {"field": ".".join(str(step) for step in each["loc"]), "description": _PLAIN.get(each["type"], each["msg"])}
+            {
+                "field": ".".join(str(step)[:_NAME] for step in each["loc"]),
+                "description": _PLAIN.get(each["type"], each["msg"]),
+            }
             for each in error.errors(include_url=False, include_context=False, include_input=False)[:20]
         ]
         message = "; ".join(

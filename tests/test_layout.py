@@ -102,6 +102,8 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/openai/request/*": "tests/adapters/openai/request/test_requests.py",
     "adapters/openai/read/*": "tests/adapters/openai/read/test_readers.py",
     "adapters/openai/client/*": "tests/adapters/openai/test_client.py",
+    "adapters/runtime/codec.py": "tests/adapters/runtime/test_golden.py",
+    "adapters/runtime/*": "tests/adapters/runtime/test_server.py",
     "adapters/*/carries.py": "tests/pairs/test_matrix.py",
     # The ports of the canonical model, and its smallest types: by whoever implements and uses them.
     "canonical/assistant.py": "tests/behaviour/test_hub_owners.py",

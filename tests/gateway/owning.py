@@ -127,6 +127,8 @@ class Made:
                 "assistant_id": self.assistant_id,
                 "namespace": "a",
             }
+        if protocol == "runtime":
+            return {"thread_id": self.thread_id, "run_id": self.asked}
         if protocol == "openai":
             return {"model": "ask", "completion_id": self.completion_id, "response_id": self.response_id}
         if protocol in self.offered:
@@ -285,6 +287,9 @@ async def look(client: httpx.AsyncClient, made: Made) -> str:
         f"/threads/{made.later_thread}/runs/{made.later}",
         f"/assistants/{made.assistant_id}",
         f"/store/items?key=k&namespace={made.label}.notes&refresh_ttl=false",
+        f"/v1/threads/{made.thread_id}",
+        f"/v1/runs/{made.asked}",
+        f"/v1/runs/{made.asked}/stream",
         f"/v1/chat/completions/{made.completion_id}",
         f"/v1/responses/{made.response_id}",
         f"/v1/responses/{made.response_id}/input_items",

@@ -218,6 +218,26 @@ def _of_langgraph() -> Iterator[Position]:
     yield Position("a task of the other origin", lambda made: ("GET", f"/agent/echo{STEPS}/{made.steps}/steps", {}))
 
 
+def _of_runtime() -> Iterator[Position]:
+    """Where ids are in bodies."""
+    bodies: Mapping[str, tuple[str, Callable[[Made], Json]]] = {
+        "task_id of an answer": ("/threads/{thread_id}/resume", lambda made: {"task_id": made.task_id, "input": 1}),
+        "run_id of an answer": ("/threads/{thread_id}/resume", lambda made: {"run_id": made.asked, "input": 1}),
+        "checkpoint_id of a run": (
+            "/threads/{thread_id}/runs",
+            lambda made: {"assistant_id": "echo", "input": "Bob", "checkpoint_id": made.checkpoint_id},
+        ),
+        "a file of an input": ("/runs", _with_file),
+    }
+    for name, (path, body) in bodies.items():
+        yield Position(f"{name}, of the minimal runtime", _langgraph("POST", f"/v1{path}", body))
+
+
+def _with_file(made: Made) -> Json:
+    file = {"kind": "file", "blob": made.blob}
+    return {"assistant_id": "echo", "input": [{"role": "user", "parts": [file]}]}
+
+
 def _result(made: Made) -> Request:
     result = {"role": "tool", "tool_call_id": made.call_id, "content": "Bob"}
     return "POST", "/v1/chat/completions", {"json": chat("ask", result)}
@@ -249,6 +269,7 @@ POSITIONS: Final = (
     Position("contextId of a list of 0.3", _list_0_3),
     Position("contextId of ListTasks", _list_rpc),
     *_of_langgraph(),
+    *_of_runtime(),
     Position("tool_call_id of a result", _result),
     Position("the completion before a page", _after),
     Position("call_id of an output", _output),

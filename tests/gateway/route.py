@@ -12,7 +12,7 @@ from gateway.http.app import create_app
 from gateway.settings.model import Settings
 from tests.gateway.knowledge import prefixed
 
-Protocol = Literal["acp", "a2a", "aief", "langchain", "openai", "own"] | str
+Protocol = Literal["acp", "a2a", "aief", "langchain", "runtime", "openai", "own"] | str
 """Or the name of one that another package offers."""
 Words = (
     Literal[
@@ -25,14 +25,15 @@ Words = (
         "langgraph-command",
         "agent-protocol",
         "agent-protocol-command",
+        "runtime",
         "openai",
         "own",
     ]
     | str
 )
 """Whose error body: ACP's, A2A's in JSON-RPC, in REST 1.0 and in REST 0.3, AIEF's, LangGraph's, the Agent Protocol's,
-that of a command in either of these, OpenAI's, or the gateway's own; or, by its name, those
-of a protocol of another package."""
+that of a command in either of these, the minimal runtime's, OpenAI's, or the gateway's own; or, by its name, those of a
+protocol of another package."""
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 AGENT_SLOT: Final = frozenset({"agent", "name", "agent_id", "model"})
@@ -83,8 +84,8 @@ def _bare(path: str) -> str:
 
 
 def protocol_of(path: str) -> Protocol:
-    """By the layout of paths that the protocols' documents give: ACP has a prefix here, AIEF and OpenAI have ones of
-    their own, and LangGraph is at the root."""
+    """By the layout of paths that the protocols' documents give: ACP has a prefix here, AIEF, OpenAI and the minimal
+    runtime have ones of their own, and LangGraph is at the root."""
     path = _bare(path)
     if re.match(r"/acp(/|$)", path):
         return "acp"
@@ -94,6 +95,8 @@ def protocol_of(path: str) -> Protocol:
         return "aief"
     if re.match(r"/(agent-protocol|agents|assistants|info|ok|runs|store|threads)(/|$)", path):
         return "langchain"
+    if re.match(r"/v1/(threads|runs)(/|$)", path):
+        return "runtime"
     if re.match(r"/v1(/|$)", path):
         return "openai"
     return prefixed(path) or "own"

@@ -68,6 +68,7 @@ _OPENAI: Final = {
     **dict.fromkeys((400, 401, 403, 404, 405, 409, 410, 413), frozenset({"invalid_request_error"})),
     429: frozenset({"rate_limit_error"}),
 }
+_RUNTIME: Final = {400, 401, 403, 404, 405, 409, 413, 415, 422, 429}
 _COMMAND: Final = {
     "invalid_argument",
     "unknown_command",
@@ -305,6 +306,17 @@ def _openai(response: httpx.Response) -> None:
     assert (response.headers.get("x-should-retry") == "false") != retried, "it repeats any 409, 429 and 5xx otherwise"
 
 
+def _runtime(response: httpx.Response) -> None:
+    """docs/protocols/runtime.md, Errors."""
+    assert response.status_code in _RUNTIME, response.status_code
+    error = _keys(_keys(_json(response), {"error"})["error"], {"code", "message"}, frozenset({"errors"}))
+    assert re.fullmatch(r"[a-z_]+", error["code"])
+    _message(error["message"])
+    for each in error.get("errors", ()):
+        _keys(each, {"field", "description"})
+        _message(each["description"])
+
+
 def _own(response: httpx.Response) -> None:
     error = _keys(_keys(_json(response), {"error"})["error"], {"code", "message"})
     assert re.fullmatch(r"[a-z_]+", error["code"])
@@ -321,6 +333,7 @@ _CHECKS: Final[Mapping[Words, Callable[[httpx.Response], None]]] = {
     "langgraph-command": _langgraph_command,
     "agent-protocol": _agent_protocol,
     "agent-protocol-command": _agent_protocol_command,
+    "runtime": _runtime,
     "openai": _openai,
     "own": _own,
     **{name: each.check_error for name, each in knowledge().items()},

@@ -52,7 +52,7 @@ async def there(gateway: Reached, path: str) -> Mapping[str, str]:
     match protocol_of(path):
         case "aief":
             return await _aief(gateway.http)
-        case "langchain":
+        case "langchain" | "runtime":
             return await _langchain(gateway.http)
         case "openai":
             return await _openai(gateway.http)
@@ -188,6 +188,9 @@ async def works(gateway: Running, path: str) -> None:
         case "langchain":
             waited = await http.post("/runs/wait", json={"assistant_id": "echo", "input": words})
             assert waited.json()["messages"][-1]["content"] == words
+        case "runtime":
+            run = (await http.post("/v1/runs", json={"assistant_id": "echo", "input": words})).json()
+            assert run["output"]["messages"][0]["parts"][0]["text"] == words
         case "openai":
             body = {"model": "echo", "messages": [{"role": "user", "content": words}]}
             completed = await http.post("/v1/chat/completions", json=body)

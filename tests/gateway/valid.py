@@ -269,6 +269,38 @@ RESPONSE: Final[JsonObject] = {
     "max_output_tokens": 100,
 }
 
+RUNTIME_INPUT: Final[JsonObject] = {
+    "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "assistant", "parts": [{"kind": "tool_call", "call_id": "c1", "name": "f", "arguments": "{}"}]},
+        {"role": "tool", "parts": [{"kind": "tool_result", "call_id": "c1", "output": 1, "error": False}]},
+        {
+            "role": "user",
+            "name": "x",
+            "metadata": {"a": 1},
+            "parts": [
+                {"kind": "text", "text": "hello", "media_type": "text/plain", "metadata": {"a": 1}},
+                {"kind": "data", "data": {"a": [1]}},
+                {"kind": "file", "name": "a.txt", "media_type": "text/plain", "inline": "aGk="},
+                {"kind": "file", "url": "http://127.0.0.1:9/a"},
+                {"kind": "reasoning", "text": "because"},
+                {"kind": "refusal", "text": "no"},
+            ],
+        },
+    ],
+    "a": [1],
+}
+RUNTIME_RUN: Final[JsonObject] = {
+    "assistant_id": "echo",
+    "input": RUNTIME_INPUT,
+    "metadata": {"a": 1},
+    "config": {"a": 1},
+    "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+    "multitask_strategy": "enqueue",
+    "on_completion": "keep",
+    "background": False,
+}
+
 _OFFERED: Final = {route: body for each in knowledge().values() for route, body in each.valid.items()}
 
 VALID: Final[Mapping[str, Json]] = {
@@ -329,6 +361,15 @@ VALID: Final[Mapping[str, Json]] = {
     },
     "POST /assistants/count": {"metadata": {"created_by": "system"}, "graph_id": "echo", "name": "echo"},
     "POST /assistants/{assistant_id}/versions": {"metadata": {"created_by": "system"}, "limit": 5, "offset": 0},
+    "POST /v1/threads": {
+        "thread_id": "0b8e7a52-8f0e-4f7e-9c39-0d3f3a1f7a10",
+        "metadata": {"a": 1},
+        "if_exists": "return",
+    },
+    "PATCH /v1/threads/{thread_id}": {"metadata": {"a": 1}, "values": {"a": {"b": 1}}},
+    **{f"POST /v1{path}": RUNTIME_RUN for path in ("/runs", "/threads/{thread_id}/runs")},
+    **{f"POST /v1{path}/stream": RUNTIME_RUN for path in ("/runs", "/threads/{thread_id}/runs")},
+    "POST /v1/threads/{thread_id}/resume": {"input": {"a": 1}, "decline": False, "background": False, "stream": False},
     "POST /v1/chat/completions": CHAT,
     "POST /v1/responses": RESPONSE,
     **_OFFERED,
@@ -351,7 +392,8 @@ _NEEDED: Final = (
 LENIENT: Final = frozenset(
     name
     for name in VALID.keys() - _OFFERED
-    if not name.startswith(("POST /acp/", "POST /a2a/", "POST /v1/")) and not name.endswith(_NEEDED)
+    if name == "POST /v1/threads"
+    or (not name.startswith(("POST /acp/", "POST /a2a/", "POST /v1/", "PATCH /v1/")) and not name.endswith(_NEEDED))
 )
 """Routes of which every member may be left out."""
 

@@ -28,6 +28,7 @@ from tests.pairs.graph import graphs
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.pairs.model import CALL, MODELS, serve_models
 from tests.pairs.openai import Chat
+from tests.pairs.runtime import Runtime
 from tests.running import Running, running
 
 OWNER: Final = "default"
@@ -35,12 +36,12 @@ QUESTION: Final = Question("What is your name?")
 
 CALLERS: Final[tuple[type[Caller], ...]] = (
     *(Acp, JsonRpc03, JsonRpc10, Rest03, Rest10),
-    *(Aief, LangGraph, AgentProtocol, Chat),
+    *(Aief, LangGraph, AgentProtocol, Runtime, Chat),
     *(caller for each in knowledge().values() for caller in each.callers),
 )
 
 
-ONE_EACH: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc10, Aief, LangGraph, Chat)
+ONE_EACH: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc10, Aief, LangGraph, Runtime, Chat)
 """Enough for official servers, which differ from the scripted ones in nothing that a caller's dialect could show."""
 
 

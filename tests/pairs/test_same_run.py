@@ -19,6 +19,7 @@ from tests.pairs.cast import APPROVAL
 from tests.pairs.house import CALLERS, OWNER, House, needs
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.pairs.openai import Chat
+from tests.pairs.runtime import Runtime
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -30,6 +31,7 @@ SIDES: Final[Mapping[str, Sequence[type[Caller]]]] = {
     "a2a": (JsonRpc03, JsonRpc10),
     "aief": (Aief,),
     "langchain": (LangGraph, AgentProtocol),
+    "runtime": (Runtime,),
     "openai": (Chat,),
 }
 """Each protocol in all that it is spoken in, which take turns."""

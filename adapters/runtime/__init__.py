@@ -1,0 +1,28 @@
+"""The minimal runtime: the resources of LangGraph Platform (threads, runs, events, interrupts) on eight routes, whose
+events are the records of the log. A server alone: what it says is the gateway's own."""
+
+from collections.abc import Sequence
+
+from adapters._adapter import Adapter, Example
+from adapters.runtime.carries import CARRIES, VERSION
+from adapters.runtime.server import answer_fault, routes
+
+__all__ = ("adapter",)
+
+
+def examples(base_url: str, agent: str) -> Sequence[Example]:
+    url = f"{base_url}/v1/runs"
+    body = f'{{"assistant_id": "{agent}", "input": "Hello"}}'
+    return (Example("Minimal runtime", url, f"curl -s {url} -d '{body}'"),)
+
+
+adapter = Adapter(
+    name="runtime",
+    title="Minimal runtime",
+    versions=(VERSION,),
+    prefixes=("/v1/threads", "/v1/runs"),
+    routes=routes,
+    encode_fault=answer_fault,
+    carries={VERSION: CARRIES},
+    examples=examples,
+)

@@ -1,0 +1,18 @@
+"""What the minimal runtime carries: its events are the records of the log."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from canonical import FULL, Carry, Feature, dropped, lossy
+
+VERSION: Final = "runtime-v1"
+
+_SERVED: Final = "docs/protocols/runtime.md, What is served"
+_SAID: Final = "docs/protocols/runtime.md, What a run says"
+
+CARRIES: Final[Mapping[Feature, Carry]] = {
+    **dict.fromkeys(Feature, FULL),
+    Feature.FILE_BYTES: lossy("those above limits.inline are named by their hash", _SAID),
+    Feature.UPLOAD: dropped("files come with the input only", _SERVED),
+    Feature.CALLER_TOOLS: lossy("for agents that look at the run's configuration", _SERVED),
+}

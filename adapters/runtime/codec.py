@@ -1,0 +1,205 @@
+"""Minimal runtime ↔ canonical: inputs and answers in; threads, runs, questions and events out.
+
+What is said is shown as the gateway's log has it, each member by its name: an event is a record of the log.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, cast
+
+from adapters._json import validate
+from adapters.runtime import wire as w
+from canonical import DataPart, FilePart, Interrupt, Message, Part, Record, Run, ThreadView, ToolCallPart
+from canonical.event import RunCreated
+from canonical.fault import Fault
+from canonical.history import Revision
+from canonical.message import ReasoningPart, RefusalPart, TextPart, ToolResultPart
+from canonical.thread import Artifact
+from canonical.value import Json, JsonObject, Value
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_HIDDEN: Final = frozenset({"extra", "headers"})
+"""Members that are not shown: what adapters keep for themselves, and headers that may hold credentials."""
+_STATUS: Final = {"paused": "input_required"}
+"""Of runs, where the word is not that of the log."""
+
+
+def encode_time(at: int | None) -> str | None:
+    """Microseconds since 1970 as RFC 3339."""
+    return None if at is None else (_EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+# In
+
+
+def decode_input(given: Json) -> tuple[tuple[Message, ...], Json]:
+    """An input as messages, and what of it is no message: a text is a message of the user, a list is messages, and an
+    object may have some in its member `messages`. Raises invalid."""
+    if isinstance(given, str):
+        return (Message.of(given, "user"),), None
+    if isinstance(given, list):
+        return decode_messages(given), None
+    if isinstance(given, dict) and isinstance(given.get("messages"), list):
+        rest = {name: value for name, value in given.items() if name != "messages"}
+        return decode_messages(given["messages"]), rest or None
+    return (), given
+
+
+def decode_messages(given: Json) -> tuple[Message, ...]:
+    """Raises invalid."""
+    return tuple(map(_decode_message, validate(w.Messages, {"messages": given}).messages))
+
+
+def decode_answer(value: Json) -> Message:
+    """An answer to a question, as the message that it is for agents that take messages."""
+    part = TextPart(text=value) if isinstance(value, str) else DataPart(data=value)
+    return Message(role="user", parts=(part,))
+
+
+def _decode_message(message: w.Message) -> Message:
+    role = "agent" if message.role == "assistant" else message.role
+    if message.parts is None:
+        parts: tuple[Part, ...] = (TextPart(text=message.content or ""),)
+    else:
+        parts = tuple(map(_decode_part, message.parts))
+    return Message(role=role, name=message.name, parts=parts, metadata=message.metadata)
+
+
+def _decode_part(part: w.Part) -> Part:
+    own: dict[str, Any] = {"media_type": part.media_type, "metadata": part.metadata}
+    match part:
+        case w.TextPart():
+            return TextPart(text=part.text, **own)
+        case w.ReasoningPart():
+            return ReasoningPart(text=part.text, **own)
+        case w.RefusalPart():
+            return RefusalPart(text=part.text, **own)
+        case w.DataPart():
+            return DataPart(data=part.data, **own)
+        case w.FilePart():
+            return FilePart(name=part.name, inline=part.inline, url=part.url, blob=part.blob, **own)
+        case w.ToolCallPart():
+            return ToolCallPart(call_id=part.call_id, name=part.name, arguments=part.arguments, **own)
+        case w.ToolResultPart():
+            return ToolResultPart(call_id=part.call_id, output=part.output, error=part.error, **own)
+
+
+def response_format(schema: JsonObject) -> JsonObject:
+    """What an agent is told of the form that its answer has to have, in its configuration: as chat completions say it,
+    which is what agents in front of models look for."""
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "output", "schema": schema}}}
+
+
+def output_schema_of(config: JsonObject) -> JsonObject | None:
+    """The way back."""
+    schema: Any = config
+    for name in ("response_format", "json_schema", "schema"):
+        schema = cast("JsonObject", schema).get(name) if isinstance(schema, dict) else None
+    return cast("JsonObject", schema) if isinstance(schema, dict) else None
+
+
+# Out
+
+
+def encode_value(value: Any) -> Any:
+    """A canonical value as JSON that says every member; the bytes of a file, where they are there, in Base64."""
+    if isinstance(value, Value):
+        told = {name: encode_value(member) for name, member in value.members().items() if name not in _HIDDEN}
+        if isinstance(value, FilePart):
+            told["inline"] = None if value.inline is None else b64encode(value.inline).decode()
+        return told
+    return [encode_value(item) for item in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
+
+
+def encode_event(record: Record, run_id: str) -> JsonObject:
+    """One record of a run's log. `event_id` counts in the thread."""
+    payload = encode_value(record.event)
+    return {
+        "event_id": record.seq,
+        "run_id": run_id,
+        "event_type": payload.pop("kind"),
+        "attempt": record.attempt,
+        "timestamp": encode_time(record.at),
+        "payload": payload,
+    }
+
+
+def encode_interrupt(interrupt: Interrupt, thread_id: str) -> JsonObject:
+    return {
+        "task_id": interrupt.task_id,
+        "run_id": interrupt.run_id,
+        "thread_id": thread_id,
+        "type": interrupt.ask,
+        "message": encode_value(interrupt.message),
+        "value": interrupt.value,
+        "expected_input_schema": interrupt.answer_schema,
+        "resume_state_pointer": interrupt.interrupt_id,
+    }
+
+
+def encode_error(fault: Fault | None) -> JsonObject | None:
+    return None if fault is None else {"code": str(fault.code), "message": fault.message}
+
+
+def encode_status(run: Run) -> str:
+    return _STATUS.get(run.status, str(run.status))
+
+
+def encode_run(
+    run: Run,
+    created: RunCreated,
+    messages: Sequence[Message],
+    artifacts: Iterable[Artifact],
+    questions: Iterable[Interrupt],
+    base_url: str,
+) -> JsonObject:
+    """`messages` and `artifacts` are those that the agent has given in this run, `questions` those that are open."""
+    open_questions = [encode_interrupt(each, run.thread_id) for each in questions]
+    return {
+        "run_id": run.run_id,
+        "thread_id": run.thread_id,
+        "task_id": run.task_id,
+        "assistant_id": run.agent,
+        "status": encode_status(run),
+        "input": {"messages": encode_value(created.messages), "data": created.data},
+        "output": {
+            "messages": encode_value(tuple(messages)),
+            "data": run.output,
+            "artifacts": encode_value(tuple(artifacts)),
+        },
+        "error": encode_error(run.fault),
+        "interrupt_state": open_questions or None,
+        "event_log_reference": f"{base_url}/v1/runs/{run.run_id}/stream",
+        "multitask_strategy": run.strategy,
+        "metadata": dict(run.metadata),
+        "usage": dict(run.usage) or None,
+        "timestamps": {
+            "created_at": encode_time(run.created_at),
+            "started_at": encode_time(run.started_at),
+            "ended_at": encode_time(run.ended_at),
+        },
+    }
+
+
+def encode_thread(view: ThreadView, state: Revision | None, last_run_id: str | None) -> JsonObject:
+    thread = view.thread
+    return {
+        "thread_id": thread.thread_id,
+        "status": view.status,
+        "metadata": dict(thread.metadata),
+        "state_snapshot": None if state is None else encode_state(state),
+        "last_run_id": last_run_id,
+        "timestamps": {"created_at": encode_time(thread.created_at), "updated_at": encode_time(view.updated_at)},
+    }
+
+
+def encode_state(state: Revision) -> JsonObject:
+    values: Mapping[str, Any] = state.values
+    said = {"messages": encode_value(state.messages)} if state.messages else {}
+    return {
+        "checkpoint_id": state.checkpoint_id,
+        "created_at": encode_time(state.at),
+        "values": {**values, **said},
+        "next": list(state.next),
+    }

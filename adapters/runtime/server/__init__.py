@@ -1,0 +1,403 @@
+"""The minimal runtime's endpoints: threads, runs, their events, and the answers to their questions."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NoReturn
+from uuid import UUID
+
+from litestar import Request, Response, Router, get, patch, post
+
+from adapters._json import ABSENT, parse_text, read_json, validate
+from adapters._server.caller import Caller, caller, is_uuid, loss_header, run_headers
+from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
+from adapters._server.encoding import json_response
+from adapters._server.own_files import resolve_own_files
+from adapters._sse import event_stream
+from adapters.runtime import wire as w
+from adapters.runtime.carries import VERSION
+from adapters.runtime.codec import (
+    decode_answer,
+    decode_input,
+    encode_run,
+    encode_thread,
+    output_schema_of,
+    response_format,
+)
+from adapters.runtime.errors import encode_fault
+from adapters.runtime.server.stream import HEARTBEAT, RunLog
+from canonical import (
+    AgentInfo,
+    Answers,
+    Fault,
+    FaultCode,
+    FaultError,
+    FilePart,
+    Hub,
+    Interrupt,
+    Message,
+    Receipt,
+    Run,
+    RunFilter,
+    RunInput,
+    RunStatus,
+    StateHistory,
+    StateUpdate,
+    Submission,
+    Task,
+    TaskFilter,
+    TaskState,
+    ThreadChange,
+)
+from canonical.event import RunCreated
+from canonical.state import WAITING
+from canonical.value import JsonObject
+
+__all__ = ("answer_fault", "routes")
+
+AnyRequest = Request[Any, Any, Any]
+
+PROTOCOL: Final = "runtime"
+
+
+def routes(hub: Hub) -> Sequence[Router]:
+    server = Server(hub)
+    threads, runs = "/threads/{thread_id:str}", "/runs/{run_id:str}"
+    return [
+        Router(
+            "/v1",
+            before_request=refuse_assistants,
+            route_handlers=[
+                post("/threads", status_code=200)(server.create_thread),
+                get(threads)(server.get_thread),
+                patch(threads)(server.change_thread),
+                post([f"{threads}/runs", "/runs"], status_code=200)(server.create_run),
+                post([f"{threads}/runs/stream", "/runs/stream"], status_code=200)(server.stream_run),
+                post(f"{threads}/resume", status_code=200)(server.resume),
+                get(runs)(server.get_run),
+                get(f"{runs}/stream")(server.follow_run),
+                # 202: a cancel is taken, and done later.
+                post(f"{runs}/cancel", status_code=202)(server.cancel_run),
+            ],
+        )
+    ]
+
+
+async def refuse_assistants(request: AnyRequest) -> None:
+    """OpenAI's Assistants API has other threads and runs at these paths. Its clients name it in a header
+    (openai 3.52.0, resources/beta/threads), and would take our answers for theirs. Raises not_found."""
+    if request.headers.get("openai-beta", "").startswith("assistants"):
+        raise FaultError(
+            FaultCode.NOT_FOUND, "The Assistants API is not served: use /v1/chat/completions or /v1/responses."
+        )
+
+
+def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
+    status, body = encode_fault(fault)
+    headers: dict[str, str] = {}
+    if isinstance(fault.details.get("retry_after"), int):
+        headers["Retry-After"] = str(fault.details["retry_after"])
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return json_response(body, headers, status=status)
+
+
+class Server:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __deepcopy__(self, _: object) -> "Server":
+        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
+        return self
+
+    # Threads
+
+    async def create_thread(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, conflict."""
+        who = caller(request)
+        given = await read_json(request)
+        body = validate(w.ThreadCreate, {} if given is ABSENT else given)
+        thread_id = None if body.thread_id is None else _uuid(body.thread_id, "thread_id")
+        made = await self._hub.create_thread(
+            who.owner, ThreadChange(metadata=body.metadata), thread_id=thread_id, if_exists=body.if_exists
+        )
+        return await self._thread_response(who, made.thread_id)
+
+    async def get_thread(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found."""
+        return await self._thread_response(caller(request), _path_id(request, "thread_id"))
+
+    async def change_thread(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, not_found, conflict (values, while a run is at work)."""
+        who = caller(request)
+        thread_id = _path_id(request, "thread_id")
+        body = validate(w.ThreadChange, await read_json(request))
+        if body.values is not None:
+            await self._hub.update_state(who.owner, StateUpdate(thread_id=thread_id, values=body.values))
+        await self._hub.change_thread(who.owner, thread_id, ThreadChange(metadata=body.metadata))
+        return await self._thread_response(who, thread_id)
+
+    async def _thread_response(self, who: Caller, thread_id: str) -> Response[Any]:
+        view = await self._hub.reads.thread_view(who.owner, thread_id)
+        history = await self._history(who, thread_id)
+        runs = await (await self._hub.reads.runs(who.owner, RunFilter(thread_id=thread_id), limit=1)).all()
+        body = encode_thread(view, history.head, runs[0].run_id if runs else None)
+        return json_response(body, {"Babelgate-Thread": thread_id})
+
+    async def _history(self, who: Caller, thread_id: str) -> StateHistory:
+        empty = partial(StateHistory, thread_id, who.owner)
+        return await self._hub.reads.snapshot(who.owner, thread_id, StateHistory, empty, inline=True)
+
+    # Runs
+
+    async def create_run(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, not_found, conflict."""
+        who = caller(request)
+        body = validate(w.RunCreate, await read_json(request))
+        receipt = await self._submit(who, request, body)
+        return await self._await_response(
+            request, receipt, background=body.background, cancels=body.on_completion == "delete"
+        )
+
+    async def stream_run(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, not_found, conflict."""
+        who = caller(request)
+        body = validate(w.RunCreate, await read_json(request))
+        if body.background:
+            _refuse("background", "A stream is not in the background.")
+        return self._stream(who, await self._submit(who, request, body), cancels=body.on_completion == "delete")
+
+    async def _submit(self, who: Caller, request: AnyRequest, body: w.RunCreate) -> Receipt:
+        agent = self._agent(who, body.assistant_id)
+        thread_id = _path_id(request, "thread_id") if "thread_id" in request.path_params else None
+        if thread_id is not None and body.on_completion == "delete":
+            _refuse("on_completion", "It is for runs without a thread.")
+        if thread_id is not None:
+            await self._hub.reads.thread(who.owner, thread_id)
+        if body.checkpoint_id is not None:
+            await self._need_checkpoint(who, thread_id, body.checkpoint_id)
+        messages, data = decode_input(body.input)
+        return await self._hub.submit(
+            who.owner,
+            Submission(
+                agent=agent.name,
+                protocol=PROTOCOL,
+                version=VERSION,
+                input=RunInput(
+                    messages=await self._own_files(who, messages),
+                    data=data,
+                    checkpoint=body.checkpoint_id,
+                    config=await self._config(body),
+                    metadata=body.metadata,
+                    headers=who.headers,
+                    assistant=body.assistant_id,
+                ),
+                thread_id=thread_id,
+                if_missing="reject" if thread_id is not None else "create",
+                ephemeral=body.on_completion == "delete",
+                strategy=body.multitask_strategy,
+            ),
+        )
+
+    def _agent(self, who: Caller, assistant_id: str | None) -> AgentInfo:
+        """Raises not_found."""
+        return self._hub.agent(who.need_agent() if assistant_id is None else assistant_id)
+
+    async def _need_checkpoint(self, who: Caller, thread_id: str | None, checkpoint_id: str) -> None:
+        """Raises not_found."""
+        if thread_id is not None:
+            history = await self._history(who, thread_id)
+            if history.get(checkpoint_id) is not None:
+                return
+        raise FaultError(FaultCode.NOT_FOUND, "The thread has no such checkpoint.")
+
+    async def _config(self, body: w.RunCreate) -> JsonObject:
+        """What the agent is told beside its input. Raises invalid for what is no schema, before anything runs."""
+        config = dict(body.config)
+        if body.tools is not None:
+            config["tools"] = body.tools
+        if body.output_schema is not None:
+            try:
+                await self._hub.find_schema_error(body.output_schema, None)
+            except FaultError as error:
+                _refuse("output_schema", error.fault.message)
+            config |= response_format(body.output_schema)
+        return config
+
+    async def _own_files(self, who: Caller, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Raises invalid for a file that is not there."""
+        for message in messages:
+            for part in message.parts:
+                if isinstance(part, FilePart) and part.blob is not None:
+                    try:
+                        await self._hub.reads.file_pieces(who.owner, part.blob)
+                    except FaultError as error:
+                        if error.fault.code is not FaultCode.NOT_FOUND:
+                            raise
+                        _refuse("input", f"There is no file {part.blob}.")
+        return await resolve_own_files(self._hub, who, messages)
+
+    async def _await_response(
+        self, request: AnyRequest, receipt: Receipt, *, background: bool, cancels: bool
+    ) -> Response[Any]:
+        """The run when it has stopped, or at once where it is in the background."""
+        who = caller(request)
+        log = RunLog(self._hub, who.owner, receipt.thread_id, receipt.run_id, receipt.seq)
+        if background:
+            await log.read()
+            return await self._run_response(who, receipt.task, log, status=202)
+        await end_or_leave(log.end(), request.receive, canceller(self._hub, who.owner, receipt.run_id, cancels))
+        return await self._run_response(who, receipt.task, log)
+
+    def _stream(self, who: Caller, receipt: Receipt, *, cancels: bool) -> Response[Any]:
+        log = RunLog(self._hub, who.owner, receipt.thread_id, receipt.run_id, receipt.seq)
+        frames = DisconnectNotifier(log.frames(), canceller(self._hub, who.owner, receipt.run_id, cancels))
+        return _event_stream(frames, run_headers(receipt))
+
+    async def get_run(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found."""
+        who = caller(request)
+        run = await self._find_run(who, request)
+        log = RunLog(self._hub, who.owner, run.thread_id, run.run_id, run.first_seq - 1)
+        await log.read()
+        return await self._run_response(who, await self._hub.reads.task(who.owner, run.task_id), log)
+
+    async def follow_run(self, request: AnyRequest) -> Response[Any]:
+        """The events of a run from the first on, or behind `Last-Event-ID`. Raises invalid, not_found."""
+        who = caller(request)
+        run = await self._find_run(who, request)
+        log = RunLog(self._hub, who.owner, run.thread_id, run.run_id, run.first_seq - 1)
+        return _event_stream(log.frames(_last_event_id(request)), run_headers(await self._task(who, run), run.run_id))
+
+    async def cancel_run(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found, task_ended."""
+        who = caller(request)
+        run = await self._find_run(who, request)
+        waits = run.status is RunStatus.PAUSED and await self._questions(who, run)
+        if run.has_ended and not waits:
+            raise FaultError(FaultCode.TASK_ENDED, f"Run {run.run_id} has ended and cannot be cancelled.")
+        task = await self._hub.cancel(who.owner, run.task_id)
+        log = RunLog(self._hub, who.owner, run.thread_id, run.run_id, run.first_seq - 1)
+        await log.read()
+        return await self._run_response(who, task, log, status=202)
+
+    async def _find_run(self, who: Caller, request: AnyRequest) -> Run:
+        """Raises not_found."""
+        run = await self._hub.reads.run(who.owner, _path_id(request, "run_id"))
+        if run.removed:
+            raise FaultError(FaultCode.NOT_FOUND, f"Run {run.run_id} not found")
+        return run
+
+    async def _task(self, who: Caller, run: Run) -> Task:
+        return await self._hub.reads.task(who.owner, run.task_id)
+
+    async def _run_response(self, who: Caller, task: Task, log: RunLog, *, status: int = 200) -> Response[Any]:
+        created = log.created
+        assert created is not None, "the log of a run begins with its creation"
+        run = log.run.replace(agent=task.agent)
+        questions: Sequence[Interrupt] = ()
+        if run.status is RunStatus.PAUSED:
+            questions = await self._questions(who, run)
+            if task.state is TaskState.CANCELLED:  # nobody will answer any more
+                run = run.replace(status=RunStatus.CANCELLED)
+        given = {message.message_id for message in created.messages}
+        messages = [message for message in log.fold.messages(run_id=run.run_id) if message.message_id not in given]
+        run = await self._check_output(run, created, messages)
+        body = encode_run(run, created, messages, log.fold.artifacts.values(), questions, who.base_url)
+        if task.state is TaskState.CANCELLING:  # however fast its agent stopped since
+            body["status"] = "cancelling"
+        return json_response(body, {**run_headers(task, run.run_id), **loss_header(run.loss)}, status=status)
+
+    async def _questions(self, who: Caller, run: Run) -> Sequence[Interrupt]:
+        """Those that nobody has answered, of a run and of those of its task before it: an answer to one of several
+        leaves the others open."""
+        asked = await self._hub.reads.open_interrupts(who.owner, run.task_id)
+        return [each for each in asked if run.ended_at is not None and each.raised_at <= run.ended_at]
+
+    async def _check_output(self, run: Run, created: RunCreated, messages: Sequence[Message]) -> Run:
+        """The run with its structured output, if the caller has said what that has to fit; failed if it does not."""
+        schema = output_schema_of(created.config)
+        if schema is None or run.status is not RunStatus.SUCCESS:
+            return run
+        text = "".join(message.text for message in messages if message.phase == "answer")
+        value = run.output if run.output is not None else parse_text(text)
+        wrong = ": it is no JSON" if value is ABSENT else await self._hub.find_schema_error(schema, value)
+        if wrong is None:
+            return run.replace(output=value)
+        words = f"The agent's answer does not fit the output_schema{wrong}"
+        return run.replace(status=RunStatus.ERROR, fault=Fault(code=FaultCode.AGENT_INVALID, message=words))
+
+    # Answers
+
+    async def resume(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, not_found, not_awaiting."""
+        who = caller(request)
+        thread_id = _path_id(request, "thread_id")
+        body = validate(w.Resume, await read_json(request))
+        task_id = await self._asking_task(who, thread_id, body)
+        values = body.input if body.answers is None else body.answers
+        given = RunInput(messages=() if body.decline else (decode_answer(values),), headers=who.headers)
+        receipt = await self._hub.answer(
+            who.owner,
+            Answers(
+                task_id=task_id,
+                values=body.answers,
+                bare=body.input,
+                input=given,
+                action="decline" if body.decline else "answer",
+                protocol=PROTOCOL,
+            ),
+        )
+        thread = await self._hub.reads.thread(who.owner, thread_id)
+        if body.stream:
+            return self._stream(who, receipt, cancels=thread.ephemeral)
+        return await self._await_response(request, receipt, background=body.background, cancels=thread.ephemeral)
+
+    async def _asking_task(self, who: Caller, thread_id: str, body: w.Resume) -> str:
+        """The task whose questions are answered. Raises invalid, not_found, not_awaiting."""
+        await self._hub.reads.thread(who.owner, thread_id)
+        named = None if body.task_id is None else _uuid(body.task_id, "task_id")
+        if body.run_id is not None:
+            run = await self._hub.reads.run(who.owner, _uuid(body.run_id, "run_id"))
+            if named not in (None, run.task_id):
+                _refuse("run_id", "It is no run of the task.")
+            named = run.task_id
+        if named is not None:
+            task = await self._hub.reads.task(who.owner, named)
+            if task.thread_id != thread_id:
+                raise FaultError(FaultCode.NOT_FOUND, f"The thread has no task {named}")
+            return named
+        page = await self._hub.reads.tasks(who.owner, TaskFilter(thread_id=thread_id, states=WAITING), limit=2)
+        waiting = await page.tasks.all()
+        if not waiting:
+            raise FaultError(FaultCode.NOT_AWAITING, "No run of the thread waits for an answer.")
+        if len(waiting) > 1:
+            _refuse("task_id", "Several tasks of the thread wait for an answer: name one.")
+        return waiting[0].task_id
+
+
+def _event_stream(frames: AsyncIterator[bytes], headers: Mapping[str, str]) -> Response[Any]:
+    return event_stream(frames, ping=HEARTBEAT, headers={"Cache-Control": "no-store", **headers})
+
+
+def _last_event_id(request: AnyRequest) -> int:
+    """Raises invalid."""
+    text = request.headers.get("last-event-id", "").strip() or "0"
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise FaultError(FaultCode.INVALID, "Last-Event-ID: it is not the id of an event.")
+    return int(text)
+
+
+def _path_id(request: AnyRequest, name: str) -> str:
+    """Raises invalid."""
+    return _uuid(request.path_params[name], name)
+
+
+def _uuid(text: str, name: str) -> str:
+    """As the hub keeps it. Raises invalid."""
+    if not is_uuid(text):
+        _refuse(name, "It is not a UUID.")
+    return str(UUID(text))
+
+
+def _refuse(field: str, words: str) -> NoReturn:
+    raise FaultError(FaultCode.INVALID, f"{field}: {words}", errors=[{"field": field, "description": words}])

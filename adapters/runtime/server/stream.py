@@ -1,0 +1,68 @@
+"""The events of one run: as they come, or up to its end."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from adapters._server.encoding import encode
+from adapters._sse import LargeFrame, frame_of, pieces_of
+from adapters.runtime.codec import encode_event
+from canonical import Fold, Hub, Record, Run, Scope
+from canonical.event import RunCreated
+
+HEARTBEAT: Final = 15.0
+"""Seconds."""
+
+
+class RunLog:
+    """One reading of a run's log."""
+
+    def __init__(self, hub: Hub, owner: str, thread_id: str, run_id: str, begins: int) -> None:
+        """`begins` = a seq before the run's first record."""
+        self.fold = Fold(thread_id, owner)
+        """What was read by `end` or `read` adds up to it."""
+        self.created: RunCreated | None = None
+        self._hub = hub
+        self._owner = owner
+        self._scope = Scope(thread_id, "run", run_id)
+        self._run_id = run_id
+        self._begins = begins
+
+    @property
+    def run(self) -> Run:
+        return self.fold.runs[self._run_id]
+
+    async def end(self) -> None:
+        """Read until the run ends, or the gateway does."""
+        async with aclosing(self._follow(self._begins)) as batches:
+            async for batch in batches:
+                self._apply(batch)
+
+    async def read(self) -> None:
+        """Read what there is by now."""
+        log = self._hub.reads.log(self._owner, self._scope, self._begins, inline=True)
+        async with aclosing(log) as batches:
+            async for batch in batches:
+                self._apply(batch)
+
+    async def frames(self, after: int = 0) -> AsyncGenerator[bytes]:
+        """Frames of the events behind the one with the id `after`, as many at a time as are there, until the run ends
+        or the gateway does."""
+        async with aclosing(self._follow(max(after, self._begins))) as batches:
+            async for batch in batches:
+                async with aclosing(pieces_of(map(self._frame, batch))) as pieces:
+                    async for piece in pieces:
+                        yield piece
+
+    def _apply(self, batch: Sequence[Record]) -> None:
+        for record in batch:
+            if isinstance(record.event, RunCreated):
+                self.created = record.event
+            self.fold.apply(record)
+
+    def _frame(self, record: Record) -> bytes | LargeFrame:
+        event = encode_event(record, self._run_id)
+        return frame_of(encode(event), id=str(record.seq), event=event["event_type"])
+
+    def _follow(self, after: int) -> AsyncGenerator[Sequence[Record]]:
+        return self._hub.reads.follow(self._owner, self._scope, after, inline=True)

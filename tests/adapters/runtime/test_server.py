@@ -1,0 +1,446 @@
+"""The minimal runtime over a whole gateway: what is sent, what is shown, and who may come back to it."""
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+from uuid import uuid4
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from adapters._sse import Frames
+from canonical import Ask, DataPart, FilePart, Invocation, Message, TextPart, UseTool
+from gateway import demo
+from tests.running import Running, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BOUND: Final = 60
+SCHEMA: Final = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+
+GATE: Final = asyncio.Event()
+STARTED: Final = asyncio.Event()
+STOPPED: Final = asyncio.Event()
+
+
+async def gated(text: str) -> AsyncGenerator[str]:
+    yield "first"
+    await GATE.wait()
+    yield " last"
+
+
+async def endless(text: str) -> AsyncGenerator[str]:
+    """Works until it is cancelled."""
+    STARTED.set()
+    try:
+        yield "first"
+        await asyncio.Event().wait()
+    finally:
+        STOPPED.set()
+
+
+async def told(call: Invocation) -> str:
+    """All that it is told."""
+    said = [[each.role, each.name, [part.kind for part in each.parts], each.text] for each in call.messages]
+    return json.dumps({"said": said, "data": call.data, "config": call.config, "before": len(call.history)})
+
+
+async def saying(call: Invocation) -> str:
+    return call.text
+
+
+async def both(text: str) -> AsyncGenerator[Any, Any]:
+    name, age = yield [Ask("Name?"), Ask("Age?", schema={"type": "integer"})]
+    yield f"{name} is {age}"
+
+
+async def calling(text: str) -> AsyncGenerator[Any, Any]:
+    result = yield UseTool("weather", {"city": text})
+    yield f"It is {result}."
+
+
+async def raising(text: str) -> str:
+    raise RuntimeError("on purpose")
+
+
+async def files(call: Invocation) -> AsyncGenerator[Any]:
+    for message in call.messages:
+        yield Message(parts=(*message.parts, DataPart(data={"a": 1}), TextPart(text=call.text)))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+    named = {name: getattr(demo, name) for name in ("echo", "stream", "ask")}
+    mine = (gated, endless, told, saying, both, calling, raising, files)
+    folder = tmp_path_factory.mktemp("runtime")
+    async with running(folder, named | {each.__name__: each for each in mine}, default_agent="echo") as gateway:
+        yield gateway
+
+
+async def post(gateway: Running, path: str, status: int = 200, **body: Any) -> Any:
+    answer = await gateway.http.post(f"/v1{path}", json=body)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+async def get(gateway: Running, path: str, status: int = 200) -> Any:
+    answer = await gateway.http.get(f"/v1{path}")
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def text_of(run: Any) -> str:
+    parts = [part for message in run["output"]["messages"] for part in message["parts"] if part["kind"] == "text"]
+    return "".join(part["text"] for part in parts)
+
+
+def events_of(answer: httpx.Response) -> list[Any]:
+    assert answer.status_code == 200, answer.text
+    frames = Frames().all([answer.content])
+    events = [json.loads(frame.data) for frame in frames]
+    assert [(frame.event, frame.id) for frame in frames] == [(e["event_type"], str(e["event_id"])) for e in events]
+    return events
+
+
+def kinds(events: list[Any]) -> list[str]:
+    return [event["event_type"] for event in events]
+
+
+# Threads
+
+
+async def test_a_thread_is_made_with_metadata_and_found_again(gateway: Running) -> None:
+    made = await post(gateway, "/threads", metadata={"a": 1})
+    assert made == await get(gateway, f"/threads/{made['thread_id']}")
+    assert (made["status"], made["metadata"]) == ("idle", {"a": 1})
+    assert (made["state_snapshot"], made["last_run_id"]) == (None, None)
+
+
+async def test_the_id_of_a_thread_may_be_the_callers_and_is_taken_once(gateway: Running) -> None:
+    thread_id = str(uuid4())
+    assert (await post(gateway, "/threads", thread_id=thread_id))["thread_id"] == thread_id
+    refused = await post(gateway, "/threads", 409, thread_id=thread_id)
+    assert refused["error"]["code"] == "conflict"
+    assert (await post(gateway, "/threads", thread_id=thread_id, if_exists="return"))["thread_id"] == thread_id
+
+
+async def test_a_thread_shows_its_state_and_its_last_run(gateway: Running) -> None:
+    thread_id = (await post(gateway, "/threads"))["thread_id"]
+    run = await post(gateway, f"/threads/{thread_id}/runs", assistant_id="echo", input={"messages": ["x"][:0], "a": 1})
+    run = await post(gateway, f"/threads/{thread_id}/runs", assistant_id="echo", input="Hello")
+    thread = await get(gateway, f"/threads/{thread_id}")
+    assert thread["last_run_id"] == run["run_id"]
+    values = thread["state_snapshot"]["values"]
+    assert values["a"] == 1
+    assert [message["parts"][0]["text"] for message in values["messages"]][-2:] == ["Hello", "Hello"]
+
+
+async def test_metadata_and_values_of_a_thread_are_changed(gateway: Running) -> None:
+    thread_id = (await post(gateway, "/threads", metadata={"a": 1, "b": 1}))["thread_id"]
+    change = {"metadata": {"a": 2}, "values": {"note": [1]}}
+    answer = await gateway.http.patch(f"/v1/threads/{thread_id}", json=change)
+    thread = answer.json()
+    assert thread["metadata"] == {"a": 2, "b": 1}
+    assert thread["state_snapshot"]["values"] == {"note": [1]}
+
+
+# Runs
+
+
+async def test_a_run_without_a_thread_makes_one_and_can_be_read_again(gateway: Running) -> None:
+    run = await post(gateway, "/runs", assistant_id="echo", input="Hello", metadata={"a": 1})
+    assert (run["status"], text_of(run), run["metadata"]) == ("success", "Hello", {"a": 1})
+    assert run == await get(gateway, f"/runs/{run['run_id']}")
+    assert (await get(gateway, f"/threads/{run['thread_id']}"))["last_run_id"] == run["run_id"]
+    assert run["event_log_reference"] == f"{gateway.url}/v1/runs/{run['run_id']}/stream"
+
+
+async def test_without_an_assistant_the_default_agent_runs(gateway: Running) -> None:
+    assert (await post(gateway, "/runs", input="Hello"))["assistant_id"] == "echo"
+
+
+async def test_the_runs_of_a_thread_are_one_conversation(gateway: Running) -> None:
+    first = await post(gateway, "/runs", assistant_id="told", input="one")
+    path = f"/threads/{first['thread_id']}/runs"
+    second = await post(gateway, path, assistant_id="told", input="two")
+    assert json.loads(text_of(second))["before"] == 2
+
+
+async def test_a_run_starts_from_a_checkpoint(gateway: Running) -> None:
+    first = await post(gateway, "/runs", assistant_id="told", input="one")
+    thread = f"/threads/{first['thread_id']}"
+    checkpoint_id = (await get(gateway, thread))["state_snapshot"]["checkpoint_id"]
+    await post(gateway, f"{thread}/runs", assistant_id="told", input="two")
+    branch = await post(gateway, f"{thread}/runs", assistant_id="told", input="three", checkpoint_id=checkpoint_id)
+    assert json.loads(text_of(branch))["before"] == 2
+    await post(gateway, f"{thread}/runs", 404, assistant_id="told", input="x", checkpoint_id=str(uuid4()))
+    await post(gateway, "/runs", 404, assistant_id="told", input="x", checkpoint_id=checkpoint_id)
+
+
+@pytest.mark.parametrize(
+    ("given", "said", "data"),
+    [
+        ("Hi", [["user", None, ["text"], "Hi"]], None),
+        ([{"content": "Hi"}], [["user", None, ["text"], "Hi"]], None),
+        (
+            {
+                "messages": [{"role": "assistant", "content": "a"}, {"role": "user", "name": "n", "content": "b"}],
+                "x": 1,
+            },
+            [["agent", None, ["text"], "a"], ["user", "n", ["text"], "b"]],
+            {"x": 1},
+        ),
+        ({"x": [1]}, [], {"x": [1]}),
+        (7, [], 7),
+        (None, [], None),
+    ],
+)
+async def test_an_input_is_messages_and_data(gateway: Running, given: Any, said: Any, data: Any) -> None:
+    heard = json.loads(text_of(await post(gateway, "/runs", assistant_id="told", input=given)))
+    assert (heard["said"], heard["data"]) == (said, data)
+
+
+async def test_parts_of_every_kind_arrive_and_come_back(gateway: Running) -> None:
+    parts = [
+        {"kind": "text", "text": "a"},
+        {"kind": "data", "data": {"x": [1, None]}},
+        {"kind": "file", "name": "a.bin", "media_type": "a/b", "inline": b64encode(b"\x00\xff").decode()},
+    ]
+    run = await post(gateway, "/runs", assistant_id="files", input=[{"parts": parts}])
+    shown = run["output"]["messages"][0]["parts"]
+    assert [part["kind"] for part in shown] == ["text", "data", "file", "data", "text"]
+    file = shown[2]
+    assert (file["inline"], file["size"], file["name"]) == (b64encode(b"\x00\xff").decode(), 2, "a.bin")
+    again = await post(
+        gateway, "/runs", assistant_id="files", input=[{"parts": [{"kind": "file", "blob": file["blob"]}]}]
+    )
+    assert again["output"]["messages"][0]["parts"][0]["inline"] == file["inline"]
+    refused = await post(
+        gateway, "/runs", 422, assistant_id="files", input=[{"parts": [{"kind": "file", "blob": "0" * 64}]}]
+    )
+    assert refused["error"]["errors"][0]["field"] == "input"
+
+
+async def test_configuration_and_tools_reach_the_agent(gateway: Running) -> None:
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    run = await post(gateway, "/runs", assistant_id="told", input="", config={"a": 1}, tools=tools, output_schema={})
+    config = json.loads(text_of(run))["config"]
+    assert (config["a"], config["tools"]) == (1, tools)
+    assert config["response_format"]["json_schema"]["schema"] == {}
+
+
+async def test_a_run_in_the_background_is_answered_at_once_and_followed_later(gateway: Running) -> None:
+    GATE.clear()
+    run = await post(gateway, "/runs", 202, assistant_id="gated", input="go", background=True)
+    assert run["status"] in ("pending", "running")
+    async with asyncio.timeout(BOUND), gateway.http.stream("GET", f"/v1/runs/{run['run_id']}/stream") as stream:
+        frames, seen = Frames(), list[Any]()
+        async for chunk in stream.aiter_bytes():
+            seen += [json.loads(frame.data) for frame in frames.feed(chunk)]
+            if any(event["payload"].get("part", {}).get("text") == "first" for event in seen):
+                GATE.set()
+    assert kinds(seen)[-1] == "run_ended"
+    assert text_of(await get(gateway, f"/runs/{run['run_id']}")) == "first last"
+
+
+async def test_a_thread_that_is_busy_refuses_or_takes_another_run(gateway: Running) -> None:
+    GATE.clear()
+    first = await post(gateway, "/runs", 202, assistant_id="gated", input="go", background=True)
+    runs = f"/threads/{first['thread_id']}/runs"
+    refused = await post(gateway, runs, 409, assistant_id="echo", input="x", multitask_strategy="reject")
+    assert refused["error"]["code"] == "conflict"
+    after = await post(gateway, runs, assistant_id="echo", input="x", multitask_strategy="interrupt")
+    assert (after["status"], text_of(after)) == ("success", "x")
+    assert (await get(gateway, f"/runs/{first['run_id']}"))["status"] == "cancelled"
+
+
+async def test_a_run_is_cancelled_once(gateway: Running) -> None:
+    STARTED.clear(), STOPPED.clear()
+    run = await post(gateway, "/runs", 202, assistant_id="endless", input="go", background=True)
+    async with asyncio.timeout(BOUND):
+        await STARTED.wait()
+        assert (await post(gateway, f"/runs/{run['run_id']}/cancel", 202))["status"] == "cancelling"
+        await STOPPED.wait()
+        await gateway.http.get(f"/v1/runs/{run['run_id']}/stream")
+    assert (await get(gateway, f"/runs/{run['run_id']}"))["status"] == "cancelled"
+    assert (await post(gateway, f"/runs/{run['run_id']}/cancel", 409))["error"]["code"] == "task_ended"
+
+
+async def test_a_run_that_nobody_can_come_back_to_ends_with_its_caller(gateway: Running) -> None:
+    STARTED.clear(), STOPPED.clear()
+    body = {"assistant_id": "endless", "input": "go", "on_completion": "delete"}
+    async with asyncio.timeout(BOUND):
+        async with gateway.http.stream("POST", "/v1/runs/stream", json=body):
+            await STARTED.wait()
+        await STOPPED.wait()
+
+
+async def test_a_run_of_which_nothing_stays_is_answered_whole(gateway: Running) -> None:
+    run = await post(gateway, "/runs", assistant_id="echo", input="Hello", on_completion="delete")
+    assert (run["status"], text_of(run)) == ("success", "Hello")
+
+
+async def test_what_an_agent_raises_is_the_error_of_its_run(gateway: Running) -> None:
+    run = await post(gateway, "/runs", assistant_id="raising", input="go")
+    assert (run["status"], run["error"]["code"]) == ("error", "agent_failed")
+    assert "on purpose" in run["error"]["message"]
+    assert "Traceback" not in json.dumps(run)
+
+
+async def test_an_answer_has_to_fit_the_schema_that_was_asked_for(gateway: Running) -> None:
+    fits = await post(gateway, "/runs", assistant_id="saying", input='{"a": 1}', output_schema=SCHEMA)
+    assert (fits["status"], fits["output"]["data"]) == ("success", {"a": 1})
+    for text in ('{"a": "x"}', "no JSON"):
+        run = await post(gateway, "/runs", assistant_id="saying", input=text, output_schema=SCHEMA)
+        assert (run["status"], run["error"]["code"]) == ("error", "agent_invalid")
+        assert await get(gateway, f"/runs/{run['run_id']}") == run
+    refused = await post(gateway, "/runs", 422, assistant_id="saying", input="x", output_schema={"type": 7})
+    assert refused["error"]["errors"][0]["field"] == "output_schema"
+
+
+# Events
+
+
+async def test_a_stream_is_the_log_of_the_run_and_comes_again(gateway: Running) -> None:
+    live = await gateway.http.post("/v1/runs/stream", json={"assistant_id": "stream", "input": "one two"})
+    events = events_of(live)
+    assert kinds(events)[:2] == ["run_created", "run_started"]
+    assert kinds(events)[-1] == "run_ended"
+    run_id = live.headers["babelgate-run"]
+    again = await gateway.http.get(f"/v1/runs/{run_id}/stream")
+    assert again.content == live.content
+    for number, event in enumerate(events):
+        headers = {"Last-Event-ID": str(event["event_id"])}
+        rest = await gateway.http.get(f"/v1/runs/{run_id}/stream", headers=headers)
+        assert events_of(rest) == events[number + 1 :]
+    refused = await gateway.http.get(f"/v1/runs/{run_id}/stream", headers={"Last-Event-ID": "x"})
+    assert refused.status_code == 422
+
+
+# Questions
+
+
+async def test_a_question_is_shown_and_answered(gateway: Running) -> None:
+    asked = await post(gateway, "/runs", assistant_id="ask", input="go")
+    assert asked["status"] == "input_required"
+    (question,) = asked["interrupt_state"]
+    assert (question["run_id"], question["task_id"]) == (asked["run_id"], asked["task_id"])
+    assert question["message"]["parts"][0]["text"] == "What is your name?"
+    thread = f"/threads/{asked['thread_id']}"
+    assert (await get(gateway, thread))["status"] == "interrupted"
+    done = await post(gateway, f"{thread}/resume", input="Ada")
+    assert (done["status"], text_of(done), done["task_id"]) == ("success", "Hello, Ada.", asked["task_id"])
+    assert (await get(gateway, f"/runs/{asked['run_id']}"))["interrupt_state"] is None
+    assert (await post(gateway, f"{thread}/resume", 409, input="Ada"))["error"]["code"] == "not_awaiting"
+
+
+async def test_several_questions_are_answered_by_their_pointers(gateway: Running) -> None:
+    asked = await post(gateway, "/runs", assistant_id="both", input="go")
+    name, age = (question["resume_state_pointer"] for question in asked["interrupt_state"])
+    assert asked["interrupt_state"][1]["expected_input_schema"] == {"type": "integer"}
+    resume = f"/threads/{asked['thread_id']}/resume"
+    first = await post(gateway, resume, run_id=asked["run_id"], answers={age: 36})
+    assert [question["resume_state_pointer"] for question in first["interrupt_state"]] == [name]
+    done = await post(gateway, resume, task_id=asked["task_id"], input="Ada")
+    assert text_of(done) == "Ada is 36"
+
+
+async def test_an_answer_is_streamed_or_goes_to_the_background(gateway: Running) -> None:
+    asked = await post(gateway, "/runs", assistant_id="ask", input="go")
+    answer = await gateway.http.post(f"/v1/threads/{asked['thread_id']}/resume", json={"input": "Ada", "stream": True})
+    assert kinds(events_of(answer))[:2] == ["run_created", "interrupt_answered"]
+    asked = await post(gateway, "/runs", assistant_id="ask", input="go")
+    run = await post(gateway, f"/threads/{asked['thread_id']}/resume", 202, input="Ada", background=True)
+    assert run["task_id"] == asked["task_id"]
+
+
+async def test_a_question_may_be_declined(gateway: Running) -> None:
+    asked = await post(gateway, "/runs", assistant_id="ask", input="go")
+    done = await post(gateway, f"/threads/{asked['thread_id']}/resume", decline=True)
+    assert done["status"] != "input_required"
+
+
+async def test_the_task_is_named_where_several_wait(gateway: Running) -> None:
+    first = await post(gateway, "/runs", assistant_id="ask", input="go")
+    thread = f"/threads/{first['thread_id']}"
+    second = await post(gateway, f"{thread}/runs", assistant_id="ask", input="go")
+    refused = await post(gateway, f"{thread}/resume", 422, input="Ada")
+    assert refused["error"]["errors"][0]["field"] == "task_id"
+    for asked in (first, second):
+        assert text_of(await post(gateway, f"{thread}/resume", task_id=asked["task_id"], input="Ada")) == "Hello, Ada."
+    other = await post(gateway, "/threads")
+    await post(gateway, f"/threads/{other['thread_id']}/resume", 404, task_id=first["task_id"], input="Ada")
+
+
+async def test_a_question_is_given_up_by_a_cancel(gateway: Running) -> None:
+    asked = await post(gateway, "/runs", assistant_id="ask", input="go")
+    assert (await post(gateway, f"/runs/{asked['run_id']}/cancel", 202))["status"] == "cancelled"
+    assert (await get(gateway, f"/runs/{asked['run_id']}"))["status"] == "cancelled"
+    await post(gateway, f"/threads/{asked['thread_id']}/resume", 409, input="Ada")
+
+
+async def test_an_agent_calls_a_tool_of_its_caller(gateway: Running) -> None:
+    asked = await post(gateway, "/runs", assistant_id="calling", input="Paris")
+    (question,) = asked["interrupt_state"]
+    (call,) = [part for part in question["message"]["parts"] if part["kind"] == "tool_call"]
+    assert (call["name"], json.loads(call["arguments"]), call["side"]) == ("weather", {"city": "Paris"}, "caller")
+    done = await post(gateway, f"/threads/{asked['thread_id']}/resume", input="sunny")
+    assert text_of(done) == "It is sunny."
+
+
+# Errors
+
+
+async def test_a_member_that_is_not_known_is_named(gateway: Running) -> None:
+    refused = await post(gateway, "/runs", 422, input="x", stream_mode="values")
+    assert refused["error"]["errors"] == [{"field": "stream_mode", "description": "There is no such member"}]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"kind": "file"},
+        {"kind": "file", "inline": "aGk=", "url": "http://x"},
+        {"kind": "file", "inline": "?"},
+        {"kind": "nope"},
+        {"kind": "text", "text": "a", "extra": {"a2a": {}}},
+    ],
+)
+async def test_a_part_that_is_none_is_refused(gateway: Running, part: Any) -> None:
+    refused = await post(gateway, "/runs", 422, input=[{"parts": [part]}])
+    assert refused["error"]["code"] == "invalid"
+
+
+async def test_things_that_are_not_there_are_not_found(gateway: Running) -> None:
+    nothing = str(uuid4())
+    for path in (f"/threads/{nothing}", f"/runs/{nothing}", f"/runs/{nothing}/stream"):
+        assert (await get(gateway, path, 404))["error"]["code"] == "not_found"
+    for path in (f"/threads/{nothing}/runs", f"/threads/{nothing}/runs/stream", f"/threads/{nothing}/resume"):
+        assert (await post(gateway, path, 404, input="x"))["error"]["code"] == "not_found"
+    assert (await post(gateway, "/runs", 404, assistant_id="nobody", input="x"))["error"]["code"] == "not_found"
+
+
+async def test_clients_of_openais_assistants_are_told_that_these_are_others(gateway: Running) -> None:
+    answer = await gateway.http.post("/v1/threads", json={}, headers={"OpenAI-Beta": "assistants=v2"})
+    assert answer.status_code == 404
+    assert "Assistants API" in answer.json()["error"]["message"]
+
+
+async def test_files_above_the_limit_are_named_by_their_hash() -> None:
+    """As `carries` declares: the bytes of a file are shown up to `limits.inline`."""
+    file = FilePart(name="a", blob="0" * 64, size=3)
+    from adapters.runtime.codec import encode_value
+
+    assert encode_value(file) == {
+        "kind": "file",
+        "media_type": None,
+        "metadata": {},
+        "name": "a",
+        "blob": "0" * 64,
+        "size": 3,
+        "url": None,
+        "inline": None,
+    }
