@@ -258,7 +258,8 @@ async def test_a_thread_that_is_busy_refuses_or_takes_another_run(gateway: Runni
 
 
 async def test_a_run_is_cancelled_once(gateway: Running) -> None:
-    STARTED.clear(), STOPPED.clear()
+    STARTED.clear()
+    STOPPED.clear()
     run = await post(gateway, "/runs", 202, assistant_id="endless", input="go", background=True)
     async with asyncio.timeout(BOUND):
         await STARTED.wait()
@@ -270,7 +271,8 @@ async def test_a_run_is_cancelled_once(gateway: Running) -> None:
 
 
 async def test_a_run_that_nobody_can_come_back_to_ends_with_its_caller(gateway: Running) -> None:
-    STARTED.clear(), STOPPED.clear()
+    STARTED.clear()
+    STOPPED.clear()
     body = {"assistant_id": "endless", "input": "go", "on_completion": "delete"}
     async with asyncio.timeout(BOUND):
         async with gateway.http.stream("POST", "/v1/runs/stream", json=body):
