@@ -1,6 +1,6 @@
 """Plug-in interface of servers: what a protocol's folder gives to the gateway, one `Adapter` value."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -8,7 +8,7 @@ from litestar import Request, Response
 from litestar.types import ControllerRouterHandler
 
 from adapters._server.encoding import LargeJson
-from canonical import Carry, Fault, Feature, Hub, Record, Task, Webhook
+from canonical import Carry, Cron, Fault, Feature, Hub, Record, Task, Webhook
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +60,5 @@ class Adapter:
     """(base URL without a trailing slash, agent name) → lines for the table of URLs."""
     webhooks: Mapping[str, Callable[[Webhook, Task, str], WebhookWriter]] = field(default_factory=dict[str, Any])
     """By dialect: (webhook, task, the thread's name in this protocol) → writer."""
+    crons: Mapping[str, Callable[[Hub, str, Cron, str], Awaitable[object]]] = field(default_factory=dict[str, Any])
+    """By the protocol of a cron: (hub, owner, cron, the id of the run) → its submission."""

@@ -17,6 +17,7 @@ front of it), `author` (what in-process agents yield), `replay`.
 from canonical.agent import Agent, AgentInfo, Invocation, Reattachable, Skill
 from canonical.assistant import Assistant, AssistantChange, AssistantQuery, Assistants
 from canonical.author import Ask, Declined, Step, ToolCall, UseTool
+from canonical.cron import Cron, CronQuery, Crons
 from canonical.event import Event, Record
 from canonical.fault import BLAME, Fault, FaultCode, FaultError
 from canonical.feature import FULL, Carry, Feature, dropped, lossy
@@ -68,6 +69,9 @@ __all__ = (
     "AssistantQuery",
     "Assistants",
     "Carry",
+    "Cron",
+    "CronQuery",
+    "Crons",
     "DataPart",
     "Declined",
     "Event",

@@ -10,6 +10,7 @@ from typing import Literal, Protocol, Self, TypeVar
 
 from canonical.agent import AgentInfo, Introspectable
 from canonical.assistant import Assistants
+from canonical.cron import Crons
 from canonical.event import Record, RunCreated, Strategy
 from canonical.listed import Listed
 from canonical.message import FilePart, Message
@@ -351,6 +352,11 @@ class Hub(Protocol):
     @property
     def assistants(self) -> Assistants:
         """Agents as their callers have configured them, by owner."""
+        ...
+
+    @property
+    def crons(self) -> Crons:
+        """What is asked of agents by a schedule, by owner."""
         ...
 
     # Agents

@@ -1,17 +1,18 @@
 """The hub: what servers call. It mints ids, hands commands to the journal, and starts what was committed."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from shutil import disk_usage
 from time import monotonic
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from uuid import uuid4
 
 from canonical.agent import AgentInfo, Introspectable
 from canonical.assistant import Assistants
+from canonical.cron import Cron
 from canonical.event import PartDelta, TaskChanged
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.history import StateHistory
@@ -38,6 +39,7 @@ from gateway.ids import new_id
 from gateway.outbound import Fetcher
 from gateway.runs import deletion, lifecycle, thread_commands
 from gateway.runs import submission as command
+from gateway.runs.crons import Crons
 from gateway.runs.engine import Engine
 from gateway.runs.expiry import Expiry
 from gateway.runs.lifecycle import Start
@@ -74,6 +76,10 @@ _PROBE: Final = 5.0
 """Seconds for which a write that was tried says that others can be: anybody may ask."""
 
 
+CronSubmit = Callable[[Any, str, Cron, str], Awaitable[object]]
+"""Hub, owner, cron and the id of the run → its submission, in the words of the cron's protocol."""
+
+
 class Hub:
     def __init__(
         self,
@@ -85,6 +91,7 @@ class Hub:
         fetcher: Fetcher,
         writers: Mapping[str, WriterFactory],
         webhook_protocols: Mapping[str, str] = MappingProxyType({}),
+        crons: Mapping[str, CronSubmit] = MappingProxyType({}),
         power: bool = False,
         retention: Policy = _KEPT,
         clock: Clock | None = None,
@@ -124,6 +131,8 @@ class Hub:
         self.store: Store = self._items
         self._assistants = assistants.Assistants(self.journal, self._clock, limits)
         self.assistants: Assistants = self._assistants
+        by_protocol = {protocol: partial(submit, self) for protocol, submit in crons.items()}
+        self.crons = Crons(self.journal, self._clock, limits, by_protocol, fetcher.check)
 
     # Starting and stopping
 
@@ -142,6 +151,7 @@ class Hub:
         except BaseException:
             await self.journal.close()
             raise
+        self.crons.start()
         await self._expiry.start()
         self.retention.start()
         self._tasks.spawn(self._sweep_forever(), "sweep")
@@ -155,6 +165,7 @@ class Hub:
         """Subscriptions end first, so that no request holds the server up; then runs are released, and the rest is
         committed."""
         self.close_readers()
+        await self.crons.stop()
         await self._expiry.stop()
         await self.retention.stop()
         await self._tasks.stop()

@@ -107,6 +107,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/*/carries.py": "tests/pairs/test_matrix.py",
     # The ports of the canonical model, and its smallest types: by whoever implements and uses them.
     "canonical/assistant.py": "tests/behaviour/test_hub_owners.py",
+    "canonical/cron.py": "tests/behaviour/test_hub_owners.py",
     "canonical/hub.py": "tests/behaviour/test_hub_owners.py",
     "canonical/store.py": "tests/behaviour/test_hub_owners.py",
     "canonical/listed.py": "tests/limits/test_lists.py",

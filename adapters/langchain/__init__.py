@@ -10,6 +10,7 @@ from adapters.langchain.agents import upstream_name
 from adapters.langchain.carries import CARRIES
 from adapters.langchain.client import Client, discover
 from adapters.langchain.server import answer_fault, routes
+from adapters.langchain.server.crons import submit
 from adapters.langchain.write.webhook import Writer
 
 __all__ = ("Client", "adapter", "agent_protocol_upstream", "discover", "upstream", "upstream_name")
@@ -37,6 +38,7 @@ adapter = Adapter(
     carries=CARRIES,
     examples=examples,
     webhooks={"langgraph": Writer},
+    crons={"langgraph": submit},
 )
 
 upstream = Upstream(

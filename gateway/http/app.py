@@ -43,6 +43,7 @@ def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
         fetcher=fetcher,
         writers={dialect: make for adapter in ADAPTERS for dialect, make in adapter.webhooks.items()},
         webhook_protocols={dialect: adapter.name for adapter in ADAPTERS for dialect in adapter.webhooks},
+        crons={dialect: submit for adapter in ADAPTERS for dialect, submit in adapter.crons.items()},
         power=settings.durability == "power",
     )
 

@@ -286,3 +286,22 @@ class AssistantVersionRow(Row, table=True):
     assistant_id: str = Field(primary_key=True)
     version: int = Field(primary_key=True)
     body: bytes = Field(sa_type=LargeBinary)
+
+
+class CronRow(Row, table=True):
+    """Runs by a schedule. Which are due is found without a look at those that are not."""
+
+    __table_args__ = (
+        Index(
+            "cron_due",
+            "next_run",
+            sqlite_where=text("next_run IS NOT NULL"),
+            postgresql_where=text("next_run IS NOT NULL"),
+        ),
+    )
+
+    owner: str = Field(primary_key=True)
+    cron_id: str = Field(primary_key=True)
+    next_run: int | None = Field(sa_type=BigInteger)
+    """Microseconds since 1970, UTC; None where it is not to run."""
+    body: bytes = Field(sa_type=LargeBinary)

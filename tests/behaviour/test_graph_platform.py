@@ -7,12 +7,12 @@ from typing import Any, TypedDict
 
 import pytest
 from langchain_core.runnables import RunnableConfig
-from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
 
 from gateway.agents.langgraph.agent import front
 from gateway.agents.registry import connect
 from gateway.settings.model import Settings
+from tests.gateway.graphs import builder, writes
 from tests.gateway.platform import Caller
 from tests.running import running
 
@@ -22,14 +22,6 @@ class Told(TypedDict, total=False):
     answer: Any
 
 
-def one_node(node: Any, name: str = "node") -> Any:
-    made = StateGraph(Told)  # pyright: ignore[reportUnknownVariableType]
-    made.add_node(name, node)  # pyright: ignore[reportUnknownMemberType]
-    made.add_edge(START, name)
-    made.add_edge(name, END)
-    return made
-
-
 def configured() -> Any:
     def tell(_: Told, config: RunnableConfig) -> Any:
         given: Any = config.get("configurable", {})
@@ -37,7 +29,7 @@ def configured() -> Any:
         found = {name: given[name] for name in names if name in given}
         return {"told": {**found, "tags": config.get("tags"), "of": (config.get("metadata") or {}).get("of")}}
 
-    return one_node(tell)
+    return builder(Told, {"node": tell})
 
 
 def asking() -> Any:
@@ -46,12 +38,8 @@ def asking() -> Any:
     def ask(_: Told) -> Any:
         return {"answer": interrupt("Sure?")}
 
-    inner = StateGraph(Told)  # pyright: ignore[reportUnknownVariableType]
-    inner.add_node("before", lambda _: {"told": "inside"})  # pyright: ignore[reportUnknownLambdaType, reportUnknownMemberType, reportUnknownArgumentType, reportArgumentType]
-    inner.add_node("ask", ask)  # pyright: ignore[reportUnknownMemberType]
-    inner.add_edge(START, "before")
-    inner.add_edge("before", "ask")
-    return one_node(inner.compile(), "inner")  # pyright: ignore[reportUnknownMemberType]
+    inner = builder(Told, {"before": writes({"told": "inside"}), "ask": ask})
+    return builder(Told, {"inner": inner.compile()})
 
 
 @asynccontextmanager

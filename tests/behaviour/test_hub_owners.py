@@ -14,6 +14,7 @@ from canonical import (
     Answers,
     AssistantChange,
     AssistantQuery,
+    CronQuery,
     FaultError,
     FilePart,
     ItemQuery,
@@ -33,6 +34,7 @@ from canonical import (
 )
 from canonical import hub as contract
 from canonical.assistant import Assistants
+from canonical.cron import Crons
 from canonical.hub import StateUpdate
 from canonical.store import Store
 from gateway.hub import Hub
@@ -97,6 +99,13 @@ async def _assistants(hub: Hub, owner: str, assistant_id: str) -> object:
     return assistant_id in ids
 
 
+async def _crons(hub: Hub, owner: str, cron_id: str) -> object:
+    """What the owner has beside what is asked for is of other tests."""
+    ids = [each.cron_id for each in await (await hub.crons.search(owner, CronQuery(limit=1000))).all()]
+    assert len(ids) == await hub.crons.count(owner, CronQuery())
+    return cron_id in ids
+
+
 async def _tasks(hub: Hub, owner: str, thread_id: str) -> object:
     page = await hub.reads.tasks(owner, TaskFilter(thread_id=thread_id), limit=10)
     return page.total, page.next_cursor, await page.tasks.all()
@@ -150,6 +159,11 @@ CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
     "assistants.count": lambda hub, owner, made: _assistants(hub, owner, made.assistant_id),
     "assistants.versions": lambda hub, owner, made: hub.assistants.versions(owner, made.assistant_id),
     "assistants.version": lambda hub, owner, made: hub.assistants.version(owner, made.assistant_id, 1),
+    "crons.get": lambda hub, owner, made: hub.crons.get(owner, made.cron_id),
+    "crons.change": lambda hub, owner, made: hub.crons.change(owner, made.cron_id, {"enabled": False}),
+    "crons.delete": lambda hub, owner, made: hub.crons.delete(owner, made.cron_id),
+    "crons.search": lambda hub, owner, made: _crons(hub, owner, made.cron_id),
+    "crons.count": lambda hub, owner, made: _crons(hub, owner, made.cron_id),
     "delete_thread": lambda hub, owner, made: hub.delete_thread(owner, made.session_id),
     "remove_run": lambda hub, owner, made: hub.remove_run(owner, made.run_id),
     "task": lambda hub, owner, made: hub.reads.task(owner, made.task_id),
@@ -187,6 +201,7 @@ READS: Final = (
     "webhooks",
     "store.get",
     "assistants.get",
+    "crons.get",
 )
 
 
@@ -214,7 +229,7 @@ async def test_the_hub_too_knows_nothing_of_another_owner_s_things(place: Place,
         place.keep(made, before)
 
 
-MAKES: Final = {"create_thread", "store.put", "assistants.create"}
+MAKES: Final = {"create_thread", "store.put", "assistants.create", "crons.create"}
 """Calls that make something of the caller's own, whatever others have under that name. See `test_owners`."""
 
 ELSEWHERE: Final = {"aliases", "await_thread"}
@@ -225,6 +240,7 @@ async def test_every_call_of_the_hub_that_names_its_owner_is_compared() -> None:
     calls = {name for port in (contract.Hub, contract.Reads) for name in vars(port) if _takes_owner(port, name)}
     calls |= {f"store.{name}" for name in vars(Store) if _takes_owner(Store, name)}
     calls |= {f"assistants.{name}" for name in vars(Assistants) if _takes_owner(Assistants, name)}
+    calls |= {f"crons.{name}" for name in vars(Crons) if _takes_owner(Crons, name)}
     assert calls - MAKES - ELSEWHERE == {name.partition(",")[0].partition(" ")[0] for name in CALLS}
 
 

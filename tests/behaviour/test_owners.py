@@ -160,6 +160,9 @@ async def test_lists_of_threads_runs_tasks_and_items_hold_what_is_the_caller_s_o
     assistants = await place.bob.post("/assistants/search", json=everything)
     assert mine.assistant_id in assistants.text and made.assistant_id not in assistants.text
     assert (await place.bob.post("/assistants/count", json={})).json() == len(assistants.json())
+    crons = await place.bob.post("/runs/crons/search", json=everything)
+    assert mine.cron_id in crons.text and made.cron_id not in crons.text
+    assert (await place.bob.post("/runs/crons/count", json={})).json() == len(crons.json())
     tasks = (await place.bob.get(f"{STEPS}?page_size=1000")).json()
     assert mine.steps in {task["task_id"] for task in tasks["tasks"]}
     assert made.steps not in {task["task_id"] for task in tasks["tasks"]}

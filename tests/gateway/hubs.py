@@ -44,7 +44,7 @@ from canonical.state import TERMINAL
 from gateway.agents.registry import Registry
 from gateway.clock import Clock
 from gateway.fronted import Fronted
-from gateway.hub import Hub
+from gateway.hub import CronSubmit, Hub
 from gateway.outbound import Fetcher
 from gateway.runs.webhooks import WriterFactory
 from gateway.settings.model import Limits, Retention, Timeout
@@ -222,6 +222,7 @@ class House:
         clock: Clock | None = None,
         writers: Mapping[str, WriterFactory] | None = None,
         webhook_protocols: Mapping[str, str] | None = None,
+        crons: Mapping[str, CronSubmit] | None = None,
         name: str = "hub.db",
     ) -> Hub:
         """A hub that is not started yet."""
@@ -235,6 +236,7 @@ class House:
             fetcher=Fetcher(["127.0.0.0/8"]),
             writers=writers or {},
             webhook_protocols=webhook_protocols or {},
+            crons=crons or {},
             retention=retention or Retention(),
             clock=clock,
         )

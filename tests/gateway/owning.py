@@ -96,6 +96,7 @@ class Made:
     """The run there that has asked."""
     question: str
     checkpoint_id: str
+    cron_id: str
     assistant_id: str
     """Of the agent that asks, as its owner has configured it."""
     label: str
@@ -125,6 +126,7 @@ class Made:
                 "checkpoint_id": self.checkpoint_id,
                 "agent_id": "ask",
                 "assistant_id": self.assistant_id,
+                "cron_id": self.cron_id,
                 "namespace": "a",
             }
         if protocol == "runtime":
@@ -238,9 +240,12 @@ async def make_thread(client: httpx.AsyncClient) -> dict[str, str]:
     assert (await client.put("/store/items", json=item)).status_code == 204
     named = {"graph_id": "ask", "name": "an assistant of alice", "metadata": {"of": "alice"}}
     assistant = (await client.post("/assistants", json=named)).json()
+    yearly = {"assistant_id": "ask", "schedule": "0 0 1 1 *", "input": "a cron of alice"}
+    cron = (await client.post("/runs/crons", json=yearly)).json()
     return {
         "thread_id": thread_id,
         "assistant_id": assistant["assistant_id"],
+        "cron_id": cron["cron_id"],
         "asked": made.headers["content-location"].rpartition("/")[2],
         "question": made.json()["__interrupt__"][0]["id"],
         "checkpoint_id": (await client.get(f"/threads/{thread_id}/state")).json()["checkpoint_id"],
@@ -286,6 +291,7 @@ async def look(client: httpx.AsyncClient, made: Made) -> str:
         f"/threads/{made.thread_id}/runs/{made.asked}/join",
         f"/threads/{made.later_thread}/runs/{made.later}",
         f"/assistants/{made.assistant_id}",
+        f"/runs/crons/{made.cron_id}",
         f"/store/items?key=k&namespace={made.label}.notes&refresh_ttl=false",
         f"/v1/threads/{made.thread_id}",
         f"/v1/runs/{made.asked}",

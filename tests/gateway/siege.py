@@ -96,7 +96,9 @@ async def _langchain(http: httpx.AsyncClient) -> Mapping[str, str]:
     assert "__interrupt__" in made.json(), made.text
     state = (await http.get(f"/threads/{thread_id}/state")).json()
     assistant = (await http.post("/assistants", json={"graph_id": "ask"})).json()
+    cron = (await http.post("/runs/crons", json={"assistant_id": "ask", "schedule": "0 0 1 1 *"})).json()
     return {
+        "cron_id": cron["cron_id"],
         "thread_id": thread_id,
         "run_id": made.headers["content-location"].rpartition("/")[2],
         "question": made.json()["__interrupt__"][0]["id"],

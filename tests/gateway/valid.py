@@ -79,6 +79,21 @@ RUN: Final[JsonObject] = {
     "durability": "async",
 }
 LATER: Final[JsonObject] = {**RUN, "webhook": "http://127.0.0.1:9/", "after_seconds": 0, "stream_resumable": True}
+CRON: Final[JsonObject] = {
+    "assistant_id": "echo",
+    "schedule": "0 0 1 1 *",
+    "timezone": "Europe/Berlin",
+    "end_time": "2100-01-01T00:00:00Z",
+    "enabled": True,
+    "input": INPUT,
+    "metadata": {"a": 1},
+    "config": {"tags": ["a"], "recursion_limit": 5, "configurable": {"a": 1}},
+    "webhook": "http://127.0.0.1:9/",
+    "interrupt_before": ["a"],
+    "stream_mode": ["values", "messages-tuple"],
+    "durability": "async",
+    "on_run_completed": "delete",
+}
 THREAD_RUN: Final[JsonObject] = {**RUN, "multitask_strategy": "enqueue", "if_not_exists": "reject"}
 AGENT_RUN: Final[JsonObject] = {
     "agent_id": "echo",
@@ -332,6 +347,21 @@ VALID: Final[Mapping[str, Json]] = {
         "method": "run.start",
         "params": {"assistantId": "echo", "input": INPUT, "multitaskStrategy": "enqueue"},
     },
+    "POST /runs/crons": CRON,
+    "POST /threads/{thread_id}/runs/crons": CRON,
+    "POST /runs/crons/search": {
+        "assistant_id": "echo",
+        "thread_id": UNKNOWN,
+        "enabled": True,
+        "metadata": {"a": 1},
+        "limit": 5,
+        "offset": 0,
+        "sort_by": "next_run_date",
+        "sort_order": "asc",
+        "select": ["cron_id"],
+    },
+    "POST /runs/crons/count": {"assistant_id": "echo", "thread_id": UNKNOWN, "metadata": {"a": 1}},
+    "PATCH /runs/crons/{cron_id}": {name: value for name, value in CRON.items() if name != "assistant_id"},
     "POST /assistants": {
         "graph_id": "echo",
         "assistant_id": "7e3c7d6b-8f0e-4f7e-9c39-0d3f3a1f7a11",
@@ -383,6 +413,8 @@ _NEEDED: Final = (
     "/state/checkpoint",
     "/assistants",
     "/latest",
+    "/crons",
+    "/crons/{cron_id}",
     "/store/items",
     "/{thread_id}/stream",
     "/stream/events",

@@ -8,7 +8,7 @@ from litestar.types import ControllerRouterHandler
 
 from adapters._server.fanout import FanoutCache
 from adapters.langchain.errors import encode as faults
-from adapters.langchain.server import assistants, cancel, event_stream, join, meta, runs, state, store, threads
+from adapters.langchain.server import assistants, cancel, crons, event_stream, join, meta, runs, state, store, threads
 from adapters.langchain.server.answers import answer
 from adapters.langchain.server.dialect import dialect_of
 from adapters.langchain.server.parameters import AnyRequest
@@ -27,6 +27,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
         *event_stream.routes(hub),
         *cancel.routes(hub),
         *assistants.routes(hub),
+        *crons.routes(hub),
         *store.routes(hub),
         *meta.routes(hub),
     ]

@@ -119,11 +119,18 @@ class PreparedRun:
 
 async def prepare(hub: Hub, connection: Connection, body: RunCreate, thread_id: str | None = None) -> PreparedRun:
     """Raises invalid, unsupported, not_found, conflict."""
+    return await prepare_for(hub, caller(connection), dialect_of(connection), body, thread_id)
+
+
+async def prepare_for(
+    hub: Hub, who: Caller, base: Dialect, body: RunCreate, thread_id: str | None = None, run_id: str | None = None
+) -> PreparedRun:
+    """`base` = the dialect of the path; `run_id` = that of the run, where somebody has chosen one. Raises invalid,
+    unsupported, not_found, conflict."""
     dialect: Dialect = "agent-protocol"
     # At the root both are spoken: LangGraph names an `assistant_id` and the Agent Protocol an `agent_id`, or none.
-    if body.assistant_id is not None and dialect_of(connection) == "langgraph":
+    if body.assistant_id is not None and base == "langgraph":
         dialect = "langgraph"
-    who = caller(connection)
     if thread_id is None and body.thread_id is not None:
         thread_id = uuid(body.thread_id, "thread")
     named = body.assistant_id if body.assistant_id is not None else body.agent_id
@@ -137,7 +144,7 @@ async def prepare(hub: Hub, connection: Connection, body: RunCreate, thread_id: 
     modes = parse_modes(_modes(body.stream_mode), dialect)
     command = {name: value for name, value in (body.command or {}).items() if value is not None or name == "resume"}
     assistant_id = state.assistant_id(agent.name) if own is None else own.assistant_id
-    common = _Common(hub, who, dialect, agent, body, thread_id, named, assistant_id)
+    common = _Common(hub, who, dialect, agent, body, thread_id, named, assistant_id, run_id)
     if "resume" in command:
         ask = await _resume_answers(common, command)
     elif command and not agent.stateful:
@@ -197,6 +204,7 @@ class _Common:
     assistant: str | None
     """As the caller named it."""
     assistant_id: str
+    run_id: str | None
 
     @property
     def owner(self) -> str:
@@ -263,7 +271,7 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
     ephemeral = thread_id is None and body.on_completion != "keep"
     # Chat front ends look for the threads of an assistant by these two names.
     marks = {"graph_id": common.agent.name, "assistant_id": common.assistant_id}
-    run_id = str(uuid4()) if body.webhook is not None else None
+    run_id = common.run_id or (str(uuid4()) if body.webhook is not None else None)
     return Submission(
         agent=common.agent.name,
         protocol=common.dialect,
@@ -286,7 +294,7 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
         start_in=round(body.after_seconds * 1_000_000) if body.after_seconds else None,
         # langgraph-api 0.16.7 refuses an unknown thread (404) unless it is told to create it.
         if_missing="anew" if thread_id is None or body.if_not_exists == "create" else "reject",
-        webhook=None if run_id is None else common.webhook(run_id),
+        webhook=None if run_id is None or body.webhook is None else common.webhook(run_id),
     )
 
 

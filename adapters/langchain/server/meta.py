@@ -25,10 +25,10 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     @get("/info")
     async def info() -> Response[Any]:
         """The version is the gateway's own, and no version of LangGraph is named: there is none inside. The flags say
-        what a client may show: assistants to choose from, no crons, no traces at LangSmith."""
+        what a client may show: assistants to choose from, crons, no traces at LangSmith."""
         found: JsonObject = {
             "version": version("babelgate"),
-            "flags": {"assistants": True, "crons": False, "langsmith": False},
+            "flags": {"assistants": True, "crons": True, "langsmith": False},
             "host": {"kind": "self-hosted"},
         }
         return answer(found)

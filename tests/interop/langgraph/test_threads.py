@@ -98,6 +98,32 @@ async def test_an_assistant_is_configured_in_versions_and_its_runs_are_its_own(e
     assert (await refused(either, "threads.get", thread_id=thread_id)).type == "NotFoundError"
 
 
+# Crons
+
+
+async def test_a_cron_is_made_changed_and_deleted(either: OfficialClient) -> None:
+    thread_id = await new_thread(either)
+    yearly = {"assistant_id": "echo", "schedule": "0 0 1 1 *", "input": said("Hello")}
+    alone = await either.call("crons.create", **yearly, timezone="Europe/Berlin", metadata={"of": thread_id})
+    there = await either.call("crons.create_for_thread", thread_id=thread_id, **yearly, enabled=False)
+    assert (alone["thread_id"], alone["on_run_completed"], alone["enabled"]) == (None, "delete", True)
+    assert (there["thread_id"], there["on_run_completed"], there["next_run_date"]) == (thread_id, None, None)
+    assert datetime.fromisoformat(alone["next_run_date"]).hour == 23
+    assert await either.call("crons.search", thread_id=thread_id) == [there]
+    assert await either.call("crons.search", metadata={"of": thread_id}, select=["cron_id"]) == [
+        {"cron_id": alone["cron_id"]}
+    ]
+    assert await either.call("crons.count", thread_id=thread_id) == 1
+    changed = await either.call("crons.update", cron_id=there["cron_id"], schedule="0 12 * * *", enabled=True)
+    assert (changed["schedule"], changed["enabled"]) == ("0 12 * * *", True)
+    assert datetime.fromisoformat(changed["next_run_date"]).hour == 12
+    for made in (alone, there):
+        await either.call("crons.delete", cron_id=made["cron_id"])
+    assert await either.call("crons.count", thread_id=thread_id) == 0
+    wrong = await refused(either, "crons.create", assistant_id="echo", schedule="nope")
+    assert wrong.type == "UnprocessableEntityError"
+
+
 # Threads
 
 

@@ -245,7 +245,8 @@ async def test_what_is_no_assistant_is_refused(http: httpx.AsyncClient) -> None:
     assert "echo" in detail(await http.post("/assistants", json={"graph_id": "nope"}), 404)
     both = {"graph_id": "echo", "context": {"a": 1}, "config": {"configurable": {"a": 1}}}
     detail(await http.post("/assistants", json=both), 400)
-    for wrong in ({}, {"graph_id": "echo", "assistant_id": "me"}, {"graph_id": "echo", "metadata": []}):
+    none: list[Any] = [{}, {"graph_id": "echo", "assistant_id": "me"}, {"graph_id": "echo", "metadata": []}]
+    for wrong in none:
         detail(await http.post("/assistants", json=wrong))
 
 

@@ -37,7 +37,7 @@ async def test_info_tells_of_the_gateway_and_does_not_pretend_to_be_langgraph(tm
     info = answer.json()
     assert info["version"] == version("babelgate")
     assert not [name for name in info if name.startswith("langgraph")]
-    assert info["flags"] == {"assistants": True, "crons": False, "langsmith": False}
+    assert info["flags"] == {"assistants": True, "crons": True, "langsmith": False}
     assert info["host"] == {"kind": "self-hosted"}
     assert answer.headers["babelgate"].startswith(version("babelgate"))
 

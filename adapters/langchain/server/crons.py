@@ -1,0 +1,304 @@
+"""Crons of LangGraph Platform: runs by a schedule, on one thread or each on a thread of its own."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final, Literal
+from uuid import uuid4
+
+from litestar import Response, delete, get, patch, post
+from litestar.types import ControllerRouterHandler
+from pydantic import BaseModel, ConfigDict, Field
+
+from adapters._json import validate
+from adapters._server.caller import Caller
+from adapters._server.encoding import LargeJson, encode
+from adapters._server.listed import list_response
+from adapters.langchain.codec import state
+from adapters.langchain.codec.state import format_time
+from adapters.langchain.server.answers import answer, empty_answer, pagination, select_members
+from adapters.langchain.server.create_run import bad_request, prepare_for
+from adapters.langchain.server.lookup import find_assistant, thread_not_found
+from adapters.langchain.server.parameters import (
+    AnyRequest,
+    check_selection,
+    owner_of,
+    path_id,
+    read_body,
+    read_optional_body,
+    uuid,
+)
+from adapters.langchain.wire.requests import Config, Limit, Offset, RunCreate
+from canonical import Cron, CronQuery, FaultCode, FaultError, Hub, Listed
+from canonical.cron import CronOrder
+from canonical.value import Json, JsonObject
+
+_FIELDS: Final = frozenset(
+    {
+        "cron_id",
+        "assistant_id",
+        "thread_id",
+        "user_id",
+        "end_time",
+        "schedule",
+        "timezone",
+        "payload",
+        "next_run_date",
+        "metadata",
+        "on_run_completed",
+        "enabled",
+        "created_at",
+        "updated_at",
+    }
+)
+_ORDERS: Final[dict[str, CronOrder]] = {
+    "cron_id": "cron_id",
+    "assistant_id": "assistant_id",
+    "thread_id": "thread_id",
+    "next_run_date": "next_run",
+    "end_time": "end_time",
+    "created_at": "created_at",
+    "updated_at": "updated_at",
+}
+_OF_CRON: Final = frozenset(
+    {"assistant_id", "schedule", "timezone", "end_time", "enabled", "on_run_completed", "metadata"}
+)
+"""Members of a request that are the cron's; all others are its runs'."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_PROTOCOL: Final = "langgraph"
+
+
+class _Said(BaseModel):
+    """Of a cron and of its runs; None = not said."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    input: Json = None
+    metadata: JsonObject | None = None
+    config: Config | None = None
+    context: JsonObject | None = None
+    webhook: Annotated[str, Field(min_length=1, max_length=65536)] | None = None
+    interrupt_before: Literal["*"] | list[str] | None = None
+    interrupt_after: Literal["*"] | list[str] | None = None
+    multitask_strategy: Literal["reject", "rollback", "interrupt", "enqueue"] | None = None
+    stream_mode: str | list[str] | None = None
+    stream_subgraphs: bool | None = None
+    stream_resumable: bool | None = None
+    durability: Literal["sync", "async", "exit"] | None = None
+    checkpoint_during: bool | None = None
+    end_time: datetime | None = None
+    enabled: bool | None = None
+    timezone: str | None = None
+    on_run_completed: Literal["delete", "keep"] | None = None
+
+    @property
+    def request(self) -> JsonObject:
+        """Of its runs."""
+        given = self.model_dump(mode="json", exclude_unset=True, exclude=set(_OF_CRON))
+        return {name: value for name, value in given.items() if value is not None or name == "input"}
+
+
+class _CronCreate(_Said):
+    assistant_id: str
+    schedule: str
+
+
+class _CronPatch(_Said):
+    schedule: str | None = None
+
+
+class _CronCount(BaseModel):
+    assistant_id: str | None = None
+    thread_id: str | None = None
+    metadata: JsonObject | None = None
+
+
+class _CronSearch(_CronCount):
+    enabled: bool | None = None
+    limit: Limit = 10
+    offset: Offset = 0
+    sort_by: (
+        Literal["cron_id", "assistant_id", "thread_id", "next_run_date", "end_time", "created_at", "updated_at"] | None
+    ) = None
+    sort_order: Literal["asc", "desc"] | None = None
+    select: list[str] | None = None
+
+
+def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    server = Crons(hub)
+    one = "/runs/crons/{cron_id:str}"
+    return [
+        post(["/runs/crons", "/threads/{thread_id:str}/runs/crons"], status_code=200)(server.create),
+        post("/runs/crons/search", status_code=200)(server.search),
+        post("/runs/crons/count", status_code=200)(server.count),
+        get(one)(server.get),
+        patch(one)(server.change),
+        delete(one, status_code=200)(server.delete),
+    ]
+
+
+async def submit(hub: Hub, owner: str, cron: Cron, run_id: str) -> None:
+    """One run of a cron. Raises what the hub does where it takes none."""
+    body = {
+        **cron.request,
+        "assistant_id": cron.assistant_id,
+        "metadata": {**cron.metadata, "cron_id": cron.cron_id},
+        "on_completion": "keep" if cron.keep else "delete",
+    }
+    who = Caller(owner=owner, base_url="", agent=None)
+    launch = await prepare_for(hub, who, "langgraph", validate(RunCreate, body), cron.thread_id, run_id)
+    await launch.start()
+
+
+class Crons:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __deepcopy__(self, _: object) -> "Crons":
+        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
+        return self
+
+    async def create(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, not_found, too_large, queue_full."""
+        owner = owner_of(request)
+        thread_id = path_id(request, "thread") if "thread_id" in request.path_params else None
+        body = await read_body(request, _CronCreate)
+        _check(body)
+        agent, own = await find_assistant(self._hub, owner, body.assistant_id)
+        made = Cron(
+            cron_id=str(uuid4()),
+            agent=agent.name,
+            assistant_id=state.assistant_id(agent.name) if own is None else own.assistant_id,
+            protocol=_PROTOCOL,
+            request=body.request,
+            schedule=body.schedule,
+            timezone=body.timezone,
+            thread_id=thread_id,
+            keep=body.on_run_completed == "keep",
+            end_time=_microseconds(body.end_time),
+            enabled=body.enabled is not False,
+            metadata=body.metadata or {},
+        )
+        try:
+            made = await self._hub.crons.create(owner, made, body.webhook)
+        except FaultError as error:
+            raise thread_not_found(error, thread_id or "") from error
+        return answer(_encode(made, owner))
+
+    async def get(self, request: AnyRequest) -> Response[Any]:
+        return answer(_encode(await self._path_cron(request), owner_of(request)))
+
+    async def _path_cron(self, request: AnyRequest) -> Cron:
+        cron_id = path_id(request, "cron")
+        found = await self._hub.crons.get(owner_of(request), cron_id)
+        if found is None:
+            raise FaultError(FaultCode.NOT_FOUND, f"Cron with ID {cron_id} not found")
+        return found
+
+    async def change(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, not_found, too_large."""
+        known = await self._path_cron(request)
+        body = await read_body(request, _CronPatch)
+        _check(body)
+        changes: JsonObject = {
+            name: getattr(body, name)
+            for name in ("schedule", "timezone", "enabled", "metadata")
+            if getattr(body, name) is not None
+        }
+        if request_ := body.request:
+            changes["request"] = request_
+        if "end_time" in body.model_fields_set:  # null takes it away
+            changes["end_time"] = _microseconds(body.end_time)
+        if body.on_run_completed is not None:
+            changes["keep"] = body.on_run_completed == "keep"
+        if not changes:
+            # langgraph-api 0.16.7: 400, and not 422.
+            raise bad_request("There is nothing to change.")
+        made = await self._hub.crons.change(owner_of(request), known.cron_id, changes, body.webhook)
+        return answer(_encode(made, owner_of(request)))
+
+    async def delete(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, not_found."""
+        cron_id = path_id(request, "cron")
+        if not await self._hub.crons.delete(owner_of(request), cron_id):
+            raise FaultError(FaultCode.NOT_FOUND, f"Cron with ID {cron_id} not found")
+        return empty_answer(204)
+
+    async def search(self, request: AnyRequest) -> Response[Any]:
+        body = await read_optional_body(request, _CronSearch)
+        select = None if body.select is None else check_selection(body.select, _FIELDS, "select")
+        query = await self._query(
+            request,
+            body,
+            enabled=body.enabled,
+            order=_ORDERS[body.sort_by or "created_at"],
+            descending=body.sort_order != "asc",
+            limit=body.limit + 1,
+            offset=body.offset,
+        )
+        found = await self._hub.crons.search(owner_of(request), query)
+        shown = min(found.count, body.limit)
+        headers = pagination(body.offset, shown, more=found.count > shown)
+        crons = _encode_crons(found, shown, select, owner_of(request))
+        return await list_response(b"[]", crons, headers=headers)
+
+    async def count(self, request: AnyRequest) -> Response[Any]:
+        query = await self._query(request, await read_optional_body(request, _CronCount))
+        return answer(await self._hub.crons.count(owner_of(request), query))
+
+    async def _query(self, request: AnyRequest, asked: _CronCount, **more: Any) -> CronQuery:
+        assistant_id = asked.assistant_id
+        if assistant_id is not None:
+            agent, own = await find_assistant(self._hub, owner_of(request), assistant_id)
+            assistant_id = state.assistant_id(agent.name) if own is None else own.assistant_id
+        thread_id = None if asked.thread_id is None else uuid(asked.thread_id, "thread")
+        return CronQuery(assistant_id=assistant_id, thread_id=thread_id, metadata=asked.metadata or {}, **more)
+
+
+def _check(body: _Said) -> None:
+    """What would be wrong with each of its runs. Raises invalid."""
+    if body.config is not None and body.config.configurable and body.context:
+        raise bad_request("Cannot specify both configurable and context: use one of them.")
+
+
+def _microseconds(at: datetime | None) -> int | None:
+    if at is None:
+        return None
+    # Without a zone it is UTC, as the schedule is.
+    return round(((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) / timedelta(microseconds=1))
+
+
+def _encode(cron: Cron, owner: str) -> JsonObject:
+    own: JsonObject = {"assistant_id": cron.assistant_id, "schedule": cron.schedule}
+    if cron.timezone is not None:
+        own["timezone"] = cron.timezone
+    if cron.metadata:
+        own["metadata"] = cron.metadata
+    return {
+        "cron_id": cron.cron_id,
+        "assistant_id": cron.assistant_id,
+        "thread_id": cron.thread_id,
+        "user_id": owner,
+        "end_time": None if cron.end_time is None else format_time(cron.end_time),
+        "schedule": cron.schedule,
+        "timezone": cron.timezone,
+        "payload": {**own, **cron.request},
+        "next_run_date": None if cron.next_run is None else format_time(cron.next_run),
+        "metadata": cron.metadata,
+        # langgraph-api 0.16.7: null where it runs on a thread of its caller's.
+        "on_run_completed": None if cron.thread_id is not None else "keep" if cron.keep else "delete",
+        "enabled": cron.enabled,
+        "created_at": format_time(cron.created_at),
+        "updated_at": format_time(cron.updated_at),
+    }
+
+
+async def _encode_crons(
+    found: Listed[Cron], limit: int, select: Sequence[str] | None, owner: str
+) -> AsyncGenerator[bytes | LargeJson]:
+    async with aclosing(aiter(found)) as crons:
+        async for cron in crons:
+            if not limit:
+                return
+            limit -= 1
+            yield encode(select_members(_encode(cron, owner), select))

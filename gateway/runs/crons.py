@@ -1,0 +1,272 @@
+"""Cron scheduling: runs that begin by the clock, each once.
+
+A row says when its cron is due. The run has an id that follows from the cron and that time, so that one which was
+submitted before the gateway was killed is not submitted again. Times that passed while no gateway ran are made up for
+by one run; then it goes on from the present.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+from uuid import NAMESPACE_OID, uuid5
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from canonical.cron import CHANGEABLE, Cron, CronQuery
+from canonical.fault import FaultCode, FaultError
+from canonical.json import contains
+from canonical.listed import Listed
+from canonical.stored import decode_snapshot, encode_snapshot
+from gateway.background import Tasks
+from gateway.clock import Clock
+from gateway.runs.schedule import find_next
+from gateway.settings.model import Limits
+from gateway.storage.journal import Journal
+from gateway.storage.listing import create_listing
+from gateway.storage.queries import run, thread_key
+from gateway.storage.size import check_size
+from gateway.storage.statements import table_of
+from gateway.storage.tables import CronRow
+from gateway.storage.transaction import Transaction
+
+log = logging.getLogger("babelgate.crons")
+
+Submit = Callable[[str, Cron, str], Awaitable[object]]
+"""Owner, cron and the id of the run → its submission."""
+
+_CRON = table_of(CronRow)
+_AT_ONCE: Final = 100
+"""Crons that are looked at together."""
+_LOOK: Final = 60.0
+"""Seconds after which the time is looked at again: the system's clock may have been set."""
+_MOST: Final = 1000
+"""Crons of one owner."""
+
+
+class Crons:
+    def __init__(
+        self,
+        journal: Journal,
+        clock: Clock,
+        limits: Limits,
+        submit: Mapping[str, Submit],
+        check_url: Callable[[str], Awaitable[object]],
+    ) -> None:
+        """`submit` is by protocol."""
+        self._journal = journal
+        self._clock = clock
+        self._limits = limits
+        self._submit = submit
+        self._check_url = check_url
+        self._changed = asyncio.Event()
+        self._tasks = Tasks()
+
+    def start(self) -> None:
+        self._tasks.spawn(self._fire_forever(), "crons")
+
+    async def stop(self) -> None:
+        await self._tasks.stop()
+
+    def look(self) -> None:
+        """Look at the time again, now."""
+        self._changed.set()
+
+    # By the clock
+
+    async def _fire_forever(self) -> None:
+        while True:
+            self._changed.clear()
+            wait = _LOOK
+            try:
+                wait = await self._fire_due()
+            except FaultError as error:
+                if error.fault.code is FaultCode.SHUTTING_DOWN:
+                    return
+                log.warning("crons could not be looked at: %s", error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
+
+    async def _fire_due(self) -> float:
+        """Seconds until the next look. Raises what the journal does where it cannot be read or written."""
+        while due := await self._journal.query(_due, self._clock.now()):
+            for owner, cron in due:
+                await self._fire(owner, cron)
+        following = await self._journal.query(_following)
+        return _LOOK if following is None else min(_LOOK, max(0, following - self._clock.now()) / 1e6)
+
+    async def _fire(self, owner: str, cron: Cron) -> None:
+        run_id = str(uuid5(NAMESPACE_OID, f"{cron.cron_id}/{cron.next_run}"))
+        submit = self._submit.get(cron.protocol)
+        ends = False
+        try:
+            if submit is None:
+                raise FaultError(FaultCode.INVALID, f"nobody speaks {cron.protocol} here")
+            await submit(owner, cron, run_id)
+        except FaultError as error:
+            code = error.fault.code
+            if code in (FaultCode.SHUTTING_DOWN, FaultCode.INTERNAL):
+                raise  # nothing was stored: it stays due
+            ends = code is FaultCode.NOT_FOUND and await self._is_thread_gone(owner, cron)
+            if not await self._journal.query(_has_run, owner, run_id):
+                log.warning("cron %s did not run at its time: %s", cron.cron_id, error)
+        except Exception:
+            log.exception("cron %s did not run at its time", cron.cron_id)
+        await self._journal.write(self._advance, owner, cron, ends=ends)
+
+    async def _is_thread_gone(self, owner: str, cron: Cron) -> bool:
+        return cron.thread_id is not None and await self._journal.query(thread_key, owner, cron.thread_id) is None
+
+    def _advance(self, tx: Transaction, owner: str, fired: Cron, *, ends: bool) -> None:
+        known = _get(tx.connection, owner, fired.cron_id)
+        if known is None or known.next_run != fired.next_run:  # changed meanwhile
+            return
+        if ends:
+            _delete(tx, owner, fired.cron_id)
+        else:
+            _write(tx, owner, self._schedule(known))
+
+    def _schedule(self, cron: Cron) -> Cron:
+        """With the time at which it is due next. Raises invalid."""
+        found = find_next(cron.schedule, cron.timezone, self._clock.now())
+        over = found is None or (cron.end_time is not None and found >= cron.end_time)
+        return cron.replace(next_run=None if over or not cron.enabled else found)
+
+    # What owners ask for
+
+    async def create(self, owner: str, cron: Cron, webhook: str | None = None) -> Cron:
+        now = self._clock.now()
+        made = self._schedule(cron.replace(created_at=now, updated_at=now))
+        await self._check(made, webhook)
+        await self._journal.write(_create, owner, made)
+        self.look()
+        return made
+
+    async def get(self, owner: str, cron_id: str) -> Cron | None:
+        return await self._journal.query(_get, owner, cron_id)
+
+    async def change(self, owner: str, cron_id: str, changes: Mapping[str, Any], webhook: str | None = None) -> Cron:
+        assert changes.keys() <= CHANGEABLE
+        known = await self.get(owner, cron_id)
+        if known is None:
+            raise _not_found(cron_id)
+        await self._check(self._apply(known, changes), webhook)
+        made = await self._journal.write(self._change, owner, cron_id, changes)
+        self.look()
+        return made
+
+    def _change(self, tx: Transaction, owner: str, cron_id: str, changes: Mapping[str, Any]) -> Cron:
+        known = _get(tx.connection, owner, cron_id)
+        if known is None:
+            raise _not_found(cron_id)
+        made = self._apply(known, changes)
+        _write(tx, owner, made)
+        return made
+
+    def _apply(self, known: Cron, changes: Mapping[str, Any]) -> Cron:
+        merged = {
+            name: {**getattr(known, name), **changes[name]} for name in ("request", "metadata") if name in changes
+        }
+        made = known.replace(**{**changes, **merged}, updated_at=self._clock.now())
+        timed = changes.keys() & {"schedule", "timezone", "end_time", "enabled"}
+        return self._schedule(made) if timed else made
+
+    async def _check(self, made: Cron, webhook: str | None) -> None:
+        check_size(self._limits.metadata, made.metadata)
+        check_size(self._limits.input, made.request)
+        if webhook is not None:
+            await self._check_url(webhook)
+
+    async def delete(self, owner: str, cron_id: str) -> bool:
+        return await self._journal.write(_delete, owner, cron_id)
+
+    async def search(self, owner: str, query: CronQuery) -> Listed[Cron]:
+        places = await self._journal.query(_search, owner, query)
+        return create_listing(self._journal, places, partial(_read, owner=owner))
+
+    async def count(self, owner: str, query: CronQuery) -> int:
+        return await self._journal.query(_count, owner, query)
+
+
+def _not_found(cron_id: str) -> FaultError:
+    return FaultError(FaultCode.NOT_FOUND, f"Cron with ID {cron_id} not found")
+
+
+# Rows
+
+
+def _its(owner: str, cron_id: str) -> Any:
+    return (_CRON.c.owner == owner) & (_CRON.c.cron_id == cron_id)
+
+
+def _create(tx: Transaction, owner: str, made: Cron) -> None:
+    if made.thread_id is not None:
+        tx.need_thread(owner, made.thread_id)
+    counted = select(func.count()).select_from(_CRON).where(_CRON.c.owner == owner)
+    if tx.connection.execute(counted).scalar_one() >= _MOST:
+        raise FaultError(FaultCode.QUEUE_FULL, f"There are {_MOST} crons: delete one first.")
+    row = {"owner": owner, "cron_id": made.cron_id, "next_run": made.next_run, "body": encode_snapshot(made)}
+    tx.connection.execute(insert(_CRON), row)
+
+
+def _write(tx: Transaction, owner: str, made: Cron) -> None:
+    row = {"next_run": made.next_run, "body": encode_snapshot(made)}
+    tx.connection.execute(update(_CRON).where(_its(owner, made.cron_id)), row)
+
+
+def _delete(tx: Transaction, owner: str, cron_id: str) -> bool:
+    return tx.connection.execute(delete(_CRON).where(_its(owner, cron_id))).rowcount > 0
+
+
+def _get(connection: Connection, owner: str, cron_id: str) -> Cron | None:
+    body = connection.execute(select(_CRON.c.body).where(_its(owner, cron_id))).scalar()
+    return None if body is None else decode_snapshot(Cron, body)
+
+
+def _has_run(connection: Connection, owner: str, run_id: str) -> bool:
+    return run(connection, owner, run_id) is not None
+
+
+def _due(connection: Connection, now: int) -> list[tuple[str, Cron]]:
+    found = select(_CRON.c.owner, _CRON.c.body).where(_CRON.c.next_run <= now).order_by(_CRON.c.next_run)
+    rows = connection.execute(found.limit(_AT_ONCE))
+    return [(owner, decode_snapshot(Cron, body)) for owner, body in rows]
+
+
+def _following(connection: Connection) -> int | None:
+    return connection.execute(select(func.min(_CRON.c.next_run)).where(_CRON.c.next_run.is_not(None))).scalar()
+
+
+def _search(connection: Connection, owner: str, query: CronQuery) -> list[tuple[str, int]]:
+    found = sorted(_matching(connection, owner, query), reverse=query.descending)
+    return [(cron_id, size) for *_, cron_id, size in islice(found, query.offset, query.offset + query.limit)]
+
+
+def _count(connection: Connection, owner: str, query: CronQuery) -> int:
+    return sum(1 for _ in _matching(connection, owner, query))
+
+
+def _matching(connection: Connection, owner: str, query: CronQuery) -> Iterator[tuple[bool, Any, str, int]]:
+    """Whether there is something to sort it by, that, its id, and the bytes of its body."""
+    with closing(connection.execute(select(_CRON.c.body).where(_CRON.c.owner == owner))) as rows:
+        for (body,) in rows:
+            cron = decode_snapshot(Cron, body)
+            if _is_match(cron, query):
+                by = getattr(cron, query.order)
+                yield by is not None, "" if by is None else by, cron.cron_id, len(body)
+
+
+def _is_match(cron: Cron, query: CronQuery) -> bool:
+    asked = {"assistant_id": query.assistant_id, "thread_id": query.thread_id, "enabled": query.enabled}
+    if any(wanted is not None and getattr(cron, name) != wanted for name, wanted in asked.items()):
+        return False
+    return contains(cron.metadata, query.metadata)
+
+
+def _read(connection: Connection, *, owner: str, keys: Sequence[str]) -> dict[str, Cron]:
+    found = select(_CRON.c.cron_id, _CRON.c.body).where(_CRON.c.owner == owner, _CRON.c.cron_id.in_(keys))
+    return {cron_id: decode_snapshot(Cron, body) for cron_id, body in connection.execute(found)}
