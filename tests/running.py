@@ -1,4 +1,4 @@
-"""A whole gateway on loopback, in the test's own process: real hub, real SQLite, real sockets."""
+"""A whole gateway on loopback, in the test's own process: `tests.opened` behind real sockets."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -8,17 +8,12 @@ from typing import Any
 
 import httpx
 
-from gateway.agents.python.agent import wrap
-from gateway.agents.registry import Registry, connect
 from gateway.fronted import Fronted
-from gateway.http.app import create_app, open_hub
 from gateway.http.connection import protocol_options
 from gateway.hub import Hub
-from gateway.outbound import Fetcher
 from gateway.settings.model import Settings
-from gateway.storage.database import sqlite_path
 from tests import loopback
-from tests.empty import make_database
+from tests.opened import opened
 from tests.serving import serving
 
 
@@ -40,32 +35,13 @@ async def running(
     configured: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Running]:
-    """Serve Python callables and Agents by name (the demo agents if there are none), on a database in `folder`. The
-    same folder again is a restart. `configured` = agents as babelgate.yaml has them, `settings` = the rest of it;
-    loopback may be fetched unless they say otherwise."""
-    given: dict[str, Any] = {"database": f"sqlite:///{folder / 'gateway.db'}", "network": {"allow": ["127.0.0.0/8"]}}
-    named = {} if configured is None else {"agents": configured}
-    loaded = Settings.model_validate({**given, **named, **settings})
-    path = sqlite_path(loaded.database)
-    if path is not None:
-        make_database(path)
-    if agents is None and fronted is None:
-        registry = await connect(loaded)
-    else:
-        found = [Fronted(*wrap(target, name)) for name, target in (agents or {}).items()]
-        registry = Registry([*found, *(fronted or {}).values()], loaded.default_agent)
-    fetcher = Fetcher(loaded.network.allow)
-    hub = open_hub(loaded, registry, fetcher)
-    await hub.start()
-    try:
-        async with (
-            serving(create_app(hub, registry, loaded), **protocol_options(loaded)) as url,
-            loopback.client(base_url=url, timeout=httpx.Timeout(30)) as http,
-        ):
-            try:
-                yield Running(url, hub, http, loaded)
-            finally:
-                hub.close_readers()
-    finally:
-        await hub.stop()
-        await registry.aclose()
+    """Serve what `opened` opens."""
+    async with (
+        opened(folder, agents, fronted=fronted, configured=configured, **settings) as gateway,
+        serving(gateway.app, **protocol_options(gateway.settings)) as url,
+        loopback.client(base_url=url, timeout=httpx.Timeout(30)) as http,
+    ):
+        try:
+            yield Running(url, gateway.hub, http, gateway.settings)
+        finally:
+            gateway.hub.close_readers()

@@ -150,6 +150,7 @@ class Crons:
         return await self._journal.query(_get, owner, cron_id)
 
     async def change(self, owner: str, cron_id: str, changes: Mapping[str, Any], webhook: str | None = None) -> Cron:
+        """Raises not_found, and invalid for what no cron may be."""
         assert changes.keys() <= CHANGEABLE
         known = await self.get(owner, cron_id)
         if known is None:

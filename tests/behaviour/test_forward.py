@@ -9,11 +9,8 @@ from typing import Any
 import pytest
 from litestar import Litestar, Request, Response, get, post
 
-from gateway.agents.registry import connect
-from gateway.http.app import create_app, open_hub
-from gateway.outbound import Fetcher
 from gateway.settings.model import Settings
-from tests import loopback
+from tests.running import running
 from tests.serving import serving
 
 
@@ -45,22 +42,12 @@ async def test_only_the_named_headers_go_along_and_never_a_key(tmp_path: Path) -
             "headers": {"Authorization": "Bearer upstream"},
             "forward": ["X-Tenant", "traceparent"],
         }
-        database = f"sqlite:///{tmp_path / 'a.db'}"
-        settings = Settings.model_validate(
-            {"database": database, "keys": {"alice": "wonderland"}, "agents": {"bot": agent}}
-        )
-        registry, fetcher = await connect(settings), Fetcher([])
-        assert registry.get("bot").broken is None
-        hub = open_hub(settings, registry, fetcher)
-        await hub.start()
-        async with serving(create_app(hub, registry, settings)) as gateway, loopback.client(base_url=gateway) as http:
+        async with running(tmp_path, configured={"bot": agent}, keys={"alice": "wonderland"}, network={}) as gateway:
             body = {"assistant_id": "bot", "input": "hello"}
             sent = {"Authorization": "Bearer wonderland", "X-Tenant": "t1", "X-Other": "o", "Cookie": "c=1"}
-            answer = await http.post("/runs/wait", json=body, headers=sent)
+            answer = await gateway.http.post("/runs/wait", json=body, headers=sent)
             assert answer.json()["messages"][-1]["content"] == "Hi"
-            await http.post("/runs/wait", json=body, headers={"X-Api-Key": "wonderland"})
-        await hub.stop()
-        await registry.aclose()
+            await gateway.http.post("/runs/wait", json=body, headers={"X-Api-Key": "wonderland"})
     first, second = seen
     assert (first["x-tenant"], first["authorization"]) == ("t1", "Bearer upstream")
     assert not {"x-other", "cookie", "x-api-key", "traceparent"} & first.keys()

@@ -13,14 +13,11 @@ import httpx
 from adapters._sse import Frames
 from gateway import demo
 from gateway.agents.python.agent import wrap
-from gateway.agents.registry import Registry
 from gateway.fronted import Fronted
-from gateway.http.app import create_app, open_hub
 from gateway.hub import Hub
-from gateway.outbound import Fetcher
-from gateway.settings.model import DEMO, Settings
+from gateway.settings.model import DEMO
 from tests.bridge import client
-from tests.empty import make_database
+from tests.opened import opened as opened_gateway
 
 BOUND = 30
 """Seconds within which whatever a test waits for must come."""
@@ -103,18 +100,13 @@ async def opened(
         await gate.wait()
         yield " second"
 
-    make_database(folder / "hub.db")
-    made = Settings(database=f"sqlite:///{folder}/hub.db", **settings)
     targets = {name: getattr(demo, name) for name in DEMO} | {"gated": gated} | dict(agents or {})
     known = [Fronted(*wrap(target, name)) for name, target in targets.items()]
     known = [Fronted(each.info.replace(continuable=each.info.name in continuable), each.agent) for each in known]
-    registry = Registry([*known, *fronted], "echo")
-    hub = open_hub(made, registry, Fetcher(made.network.allow))
-    await hub.start()
-    try:
-        app: Any = create_app(hub, registry, made)
-        async with client(app, base_url) as http:
-            yield Site(hub, app, http, gate)
-    finally:
-        gate.set()
-        await hub.stop()
+    named = {each.info.name: each for each in (*known, *fronted)}
+    given: dict[str, Any] = {"default_agent": "echo", "network": {}, **settings}
+    async with opened_gateway(folder, fronted=named, **given) as gateway, client(gateway.app, base_url) as http:
+        try:
+            yield Site(gateway.hub, gateway.app, http, gate)
+        finally:
+            gate.set()

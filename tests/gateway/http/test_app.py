@@ -11,16 +11,13 @@ import httpx
 import pytest
 
 from adapters import ADAPTERS
-from gateway.agents.python.agent import wrap
 from gateway.agents.registry import Registry, connect
 from gateway.demo import files
-from gateway.fronted import Fronted
-from gateway.http.app import create_app, open_hub
+from gateway.http.app import create_app
 from gateway.hub import Hub
-from gateway.outbound import Fetcher
 from gateway.settings.model import Settings
 from tests.bridge import Bridge
-from tests.empty import make_database
+from tests.opened import opened
 
 KEYS: dict[str, Any] = {"keys": {"alice": "a-key", "bob": "b-key"}}
 CARD = "/a2a/echo/.well-known/agent-card.json"
@@ -35,27 +32,11 @@ async def shout(text: str) -> str:
 
 
 @asynccontextmanager
-async def opened(folder: Path, registry: Registry | None = None, **given: Any) -> AsyncGenerator[tuple[Any, Hub]]:
-    make_database(folder / "gateway.db")
-    settings = Settings.model_validate({"database": f"sqlite:///{folder / 'gateway.db'}", **given})
-    if registry is None:
-        found = [Fronted(*wrap(shout, "echo")), Fronted(*wrap(shout, "other"))]
-        registry = Registry(found, settings.default_agent)
-    fetcher = Fetcher(settings.network.allow)
-    hub = open_hub(settings, registry, fetcher)
-    await hub.start()
-    try:
-        yield create_app(hub, registry, settings), hub
-    finally:
-        await hub.stop()
-
-
-@asynccontextmanager
 async def gateway(folder: Path, peer: str = "127.0.0.1", **settings: Any) -> AsyncGenerator[Client]:
     """A client at 127.0.0.1:8000; `peer` = where it connects from."""
     async with (
-        opened(folder, **settings) as (app, _),
-        Client(transport=Bridge(app, peer=(peer, 50000)), base_url="http://127.0.0.1:8000", timeout=None) as http,
+        opened(folder, {"echo": shout, "other": shout}, **settings) as made,
+        Client(transport=Bridge(made.app, peer=(peer, 50000)), base_url="http://127.0.0.1:8000", timeout=None) as http,
     ):
         yield http
 
@@ -196,10 +177,9 @@ async def test_an_address_that_a_stranger_chose_is_in_no_answer(tmp_path: Path, 
     strange |= {"Host": "evil.example:8000", "X-Forwarded-Prefix": "/evil.example", "X-Original-URL": "//evil.example"}
     part = {"raw": "aGVsbG8gdGhlcmU=", "filename": "a.txt", "mediaType": "text/plain"}
     message = {"messageId": "1", "role": "ROLE_USER", "parts": [part]}
-    registry = Registry([Fronted(*wrap(shout, "echo")), Fronted(*wrap(files, "other"))])
     async with (
-        opened(tmp_path, registry, limits={"inline": 4}, hosts=["*"]) as (app, _),
-        Client(transport=Bridge(app), base_url="http://127.0.0.1:8000", headers=strange, timeout=None) as http,
+        opened(tmp_path, {"echo": shout, "other": files}, limits={"inline": 4}, hosts=["*"]) as made,
+        Client(transport=Bridge(made.app), base_url="http://127.0.0.1:8000", headers=strange, timeout=None) as http,
     ):
         run = await http.post(f"{prefix}/acp/runs", json={**RUN, "agent_name": "other"})
         sent = await http.post(
@@ -363,8 +343,8 @@ async def test_a_gateway_that_is_ready_says_so_and_names_what_is_broken(tmp_path
     )
     registry = await connect(settings)
     async with (
-        opened(tmp_path, registry) as (app, _),
-        Client(transport=Bridge(app), base_url="http://localhost") as http,
+        opened(tmp_path, registry=registry) as made,
+        Client(transport=Bridge(made.app), base_url="http://localhost") as http,
     ):
         ready = await http.get("/readyz")
         assert ready.status_code == 200, "the others serve"
@@ -373,8 +353,8 @@ async def test_a_gateway_that_is_ready_says_so_and_names_what_is_broken(tmp_path
         called = await http.post("/acp/runs", json={**RUN, "agent_name": "bad"})
         assert called.status_code == 502
     async with (
-        opened(tmp_path, registry, **KEYS) as (app, _),
-        Client(transport=Bridge(app), base_url="http://localhost") as http,
+        opened(tmp_path, registry=registry, **KEYS) as made,
+        Client(transport=Bridge(made.app), base_url="http://localhost") as http,
     ):
         assert (await http.get("/readyz")).json()["agents"]["bad"] == "broken", "reasons are not for everybody"
         known = await http.get("/readyz", headers={"X-Api-Key": "a-key"})
@@ -403,12 +383,15 @@ async def test_head_is_a_get_without_its_body(tmp_path: Path, path: str) -> None
 async def test_a_handler_that_breaks_tells_the_caller_nothing_and_the_log_everything(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with opened(tmp_path) as (app, hub), Client(transport=Bridge(app), base_url="http://localhost") as http:
+    async with (
+        opened(tmp_path, {"echo": shout}) as made,
+        Client(transport=Bridge(made.app), base_url="http://localhost") as http,
+    ):
 
         def agents() -> Any:
             raise RuntimeError("secret detail")
 
-        hub.agents = agents
+        made.hub.agents = agents
         response = await http.get("/acp/agents")
     assert response.status_code == 500
     assert response.json()["code"] == "server_error"

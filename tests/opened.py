@@ -1,0 +1,65 @@
+"""The one way to a gateway in the test's own process: real hub, real SQLite, the whole application. No socket is open;
+`tests.bridge` calls it, and `tests.running` puts it behind a server."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gateway.agents.python.agent import wrap
+from gateway.agents.registry import Registry, connect
+from gateway.fronted import Fronted
+from gateway.http.app import create_app, open_hub
+from gateway.hub import Hub
+from gateway.outbound import Fetcher
+from gateway.settings.model import Settings
+from gateway.storage.database import sqlite_path
+from tests.empty import make_database
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    hub: Hub
+    app: Any
+    """An ASGI application."""
+    settings: Settings
+
+
+@asynccontextmanager
+async def opened(
+    folder: Path,
+    agents: Mapping[str, object] | None = None,
+    *,
+    fronted: Mapping[str, Fronted] | None = None,
+    configured: Mapping[str, Any] | None = None,
+    registry: Registry | None = None,
+    **settings: Any,
+) -> AsyncGenerator[Opened]:
+    """With Python callables and Agents by name (the demo agents if there are none), on a database in `folder`. The
+    same folder again is a restart. `configured` = agents as babelgate.yaml has them, `settings` = the rest of it;
+    loopback may be fetched unless they say otherwise. A `registry` is the test's own, who closes it."""
+    given: dict[str, Any] = {"database": f"sqlite:///{folder / 'gateway.db'}", "network": {"allow": ["127.0.0.0/8"]}}
+    named = {} if configured is None else {"agents": configured}
+    loaded = Settings.model_validate({**given, **named, **settings})
+    path = sqlite_path(loaded.database)
+    if path is not None:
+        make_database(path)
+    known = registry or await _registry(loaded, agents, fronted)
+    hub = open_hub(loaded, known, Fetcher(loaded.network.allow))
+    await hub.start()
+    try:
+        yield Opened(hub, create_app(hub, known, loaded), loaded)
+    finally:
+        await hub.stop()
+        if registry is None:
+            await known.aclose()
+
+
+async def _registry(
+    settings: Settings, agents: Mapping[str, object] | None, fronted: Mapping[str, Fronted] | None
+) -> Registry:
+    if agents is None and fronted is None:
+        return await connect(settings)
+    found = [Fronted(*wrap(target, name)) for name, target in (agents or {}).items()]
+    return Registry([*found, *(fronted or {}).values()], settings.default_agent)
