@@ -4,14 +4,22 @@ comes after what stands here."""
 
 from typing import Any, Final
 
-from adapters import a2a, acp, aief, langchain, openai, runtime
+from adapters import a2a, acp, aief, langchain, mcp, openai, runtime
 from adapters._adapter import Adapter
 from adapters._plugins import with_adapters, with_upstreams
 from adapters._upstream import Upstream
 
 __all__ = ("ADAPTERS", "UPSTREAMS")
 
-_ADAPTERS: Final = (acp.adapter, a2a.adapter, aief.adapter, langchain.adapter, runtime.adapter, openai.adapter)
+_ADAPTERS: Final = (
+    acp.adapter,
+    a2a.adapter,
+    aief.adapter,
+    langchain.adapter,
+    runtime.adapter,
+    openai.adapter,
+    mcp.adapter,
+)
 """The minimal runtime before OpenAI, whose paths are around its own."""
 
 _UPSTREAMS: Final = (

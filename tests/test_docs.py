@@ -92,7 +92,7 @@ def test_the_glossary_has_every_public_name_of_the_canonical_model() -> None:
     assert {name for name in canonical.__all__ if f"`{name}`" not in glossary} == set()
 
 
-@pytest.mark.parametrize("adapter", ["a2a", "acp", "aief", "langchain", "openai"])
+@pytest.mark.parametrize("adapter", ["a2a", "acp", "aief", "langchain", "mcp", "openai"])
 def test_an_adapter_says_where_its_specification_is(adapter: str) -> None:
     folder = ROOT / "adapters" / adapter
     wire = [each.read_text(encoding="utf-8") for each in (*folder.glob("wire.py"), *folder.glob("wire/*.py"))]

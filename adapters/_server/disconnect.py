@@ -60,6 +60,22 @@ async def _cancel(hub: Hub, owner: str, run_id: str) -> None:
         log.debug("run %s was not cancelled: %s", run_id, error)
 
 
+def task_canceller(hub: Hub, owner: str, task_id: str) -> Callable[[], None]:
+    """The same, for who waits for the end of a task, also where it has stopped for a question."""
+
+    def cancel_task() -> None:
+        _detach(_cancel_task(hub, owner, task_id))
+
+    return cancel_task
+
+
+async def _cancel_task(hub: Hub, owner: str, task_id: str) -> None:
+    try:
+        await hub.cancel(owner, task_id)
+    except FaultError as error:
+        log.debug("task %s was not cancelled: %s", task_id, error)
+
+
 def _detach(work: Coroutine[Any, Any, None]) -> None:
     task = asyncio.ensure_future(work)
     _detached.add(task)

@@ -171,7 +171,9 @@ class GatewayMiddleware:
         if self._keys or origin is None or self._is_permitted(origin.decode("latin-1")):
             return
         raise FaultError(
-            FaultCode.UNAUTHENTICATED, "Pages of this origin may not call the gateway: add it to cors in the settings."
+            FaultCode.UNAUTHENTICATED,
+            "Pages of this origin may not call the gateway: add it to cors in the settings.",
+            reason="origin",
         )
 
     def _base_url(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:

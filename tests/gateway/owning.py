@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import httpx
 
+from adapters.mcp.codec.run_id import encode_run_id
 from adapters.openai.codec.call_id import encode_call_id
 from canonical.value import JsonObject
 from tests import loopback
@@ -112,6 +113,10 @@ class Made:
     """Of a response, which asks."""
     output_id: str
     """Of the call in it."""
+    mcp_run: str
+    """In MCP: what a tool has asked for an answer to."""
+    mcp_state: str
+    """The same, of the revision of 2026-07-28."""
     config_id: str = "p1"
     offered: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     """Of each protocol of another package: what stands for the parameters of its routes."""
@@ -133,6 +138,8 @@ class Made:
             return {"thread_id": self.thread_id, "run_id": self.asked}
         if protocol == "openai":
             return {"model": "ask", "completion_id": self.completion_id, "response_id": self.response_id}
+        if protocol == "mcp":
+            return {}
         if protocol in self.offered:
             return dict(self.offered[protocol])
         return {
@@ -168,6 +175,7 @@ def unknown() -> Made:
     call_id = encode_call_id(str(uuid4()), str(uuid4()))
     named |= {"completion_id": f"chatcmpl-{uuid4()}", "call_id": call_id, "output_id": call_id}
     named |= {"response_id": f"resp_{uuid4().hex}"}
+    named |= {"mcp_run": encode_run_id(str(uuid4())), "mcp_state": encode_run_id(str(uuid4()), "state ask")}
     return Made(**{**ids, **changed, **named}, offered=offered)
 
 
@@ -216,6 +224,8 @@ async def make(client: httpx.AsyncClient) -> Made:
         **await make_thread(client),
         **await make_completion(client),
         **await make_response(client),
+        mcp_run=encode_run_id(asked["run_id"]),
+        mcp_state=encode_run_id(asked["run_id"], "state ask"),
         offered={name: await each.make(client) for name, each in knowledge().items()},
     )
 

@@ -15,7 +15,7 @@ from tests.gateway.owning import (
 )
 from tests.gateway.route import AGENT_SLOT, FREE_SLOT, ROUTES, Route
 from tests.gateway.siege import body_for
-from tests.gateway.valid import RPC, UPLOAD, V1, VALID, command, rpc
+from tests.gateway.valid import CALL, MCP, RPC, UPLOAD, V1, VALID, command, rpc
 
 NO_ID: Final = AGENT_SLOT | FREE_SLOT
 """Parameters that hold nothing of any owner's."""
@@ -257,6 +257,33 @@ def _after(made: Made) -> Request:
     return "GET", f"/v1/chat/completions?after={made.completion_id}", {}
 
 
+def _resumed(made: Made) -> Request:
+    params = {"name": "resume_run", "arguments": {"run_id": made.mcp_run, "answers": {made.question: "Bob"}}}
+    return "POST", "/mcp", {"json": {**CALL, "params": params}, "headers": MCP}
+
+
+def _modern(method: str, name: str, params: JsonObject, extensions: JsonObject | None = None) -> Request:
+    """As of 2026-07-28."""
+    own = "io.modelcontextprotocol/"
+    capabilities = {"elicitation": {}, "extensions": extensions or {}}
+    meta = {f"{own}protocolVersion": "2026-07-28", f"{own}clientCapabilities": capabilities}
+    headers = {**MCP, "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, "Mcp-Name": name}
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+    return "POST", "/mcp", {"json": body, "headers": headers}
+
+
+def _called_again(made: Made) -> Request:
+    return _modern("tools/call", "ask", {"name": "ask", "arguments": {"message": "hi"}, "requestState": made.mcp_state})
+
+
+def _task(method: str, **params: Json) -> Callable[[Made], Request]:
+    def ask(made: Made) -> Request:
+        extensions: JsonObject = {"io.modelcontextprotocol/tasks": {}}
+        return _modern(method, made.task_id, {"taskId": made.task_id, **params}, extensions)
+
+    return ask
+
+
 POSITIONS: Final = (
     *_by_path(),
     *_by_method(),
@@ -274,6 +301,11 @@ POSITIONS: Final = (
     Position("the completion before a page", _after),
     Position("call_id of an output", _output),
     Position("the response before another", _previous),
+    Position("run_id of a call that goes on", _resumed),
+    Position("requestState of a call", _called_again),
+    Position("taskId of tasks/get", _task("tasks/get")),
+    Position("taskId of tasks/update", _task("tasks/update", inputResponses={})),
+    Position("taskId of tasks/cancel", _task("tasks/cancel")),
     Position("history of a session", _import("{url}")),
     # The gateway calls itself there, and it has no key.
     Position("history of a session, by another name of the host", _import("{localhost}"), alike=True),

@@ -12,7 +12,7 @@ from gateway.http.app import create_app
 from gateway.settings.model import Settings
 from tests.gateway.knowledge import prefixed
 
-Protocol = Literal["acp", "a2a", "aief", "langchain", "runtime", "openai", "own"] | str
+Protocol = Literal["acp", "a2a", "aief", "langchain", "runtime", "mcp", "openai", "own"] | str
 """Or the name of one that another package offers."""
 Words = (
     Literal[
@@ -26,14 +26,15 @@ Words = (
         "agent-protocol",
         "agent-protocol-command",
         "runtime",
+        "mcp",
         "openai",
         "own",
     ]
     | str
 )
 """Whose error body: ACP's, A2A's in JSON-RPC, in REST 1.0 and in REST 0.3, AIEF's, LangGraph's, the Agent Protocol's,
-that of a command in either of these, the minimal runtime's, OpenAI's, or the gateway's own; or, by its name, those of a
-protocol of another package."""
+that of a command in either of these, the minimal runtime's, MCP's, OpenAI's, or the gateway's own; or, by its name,
+those of a protocol of another package."""
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 AGENT_SLOT: Final = frozenset({"agent", "name", "agent_id", "model"})
@@ -99,6 +100,8 @@ def protocol_of(path: str) -> Protocol:
         return "runtime"
     if re.match(r"/v1(/|$)", path):
         return "openai"
+    if re.match(r"/mcp(/|$)", path):
+        return "mcp"
     return prefixed(path) or "own"
 
 

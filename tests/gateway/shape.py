@@ -89,7 +89,7 @@ def check_error(words: Words, response: httpx.Response) -> None:
     text = response.text
     assert not _LEAKS.search(text), f"the answer leaks: {text[:300]}"
     echoed = (
-        len(json.dumps(_envelope(response).get("id"))) if words == "rpc" else 0
+        len(json.dumps(_envelope(response).get("id"))) if words in ("rpc", "mcp") else 0
     )  # JSON-RPC 2.0, 5: the id, as it is
     assert len(response.content) - echoed <= MAX_ERROR, f"{len(response.content)} bytes of error"
     # 501 is how the SDK of A2A 0.3 says UnsupportedOperation in REST.
@@ -102,6 +102,9 @@ def error_of(words: Words, response: httpx.Response) -> bool:
     is joined, because it has answered before it knows."""
     if response.status_code >= 400:
         return True
+    if words == "mcp":  # what is wrong with a call is told in its result, for a model to learn from
+        told = _envelope(response)
+        return "error" in told or told.get("result", {}).get("isError") is True
     if words == "rpc":  # what has no id is not answered (JSON-RPC 2.0, 4.1)
         return response.status_code != 204 and "error" in _envelope(response)
     if words in ("langgraph-command", "agent-protocol-command"):
@@ -317,6 +320,25 @@ def _runtime(response: httpx.Response) -> None:
         _message(each["description"])
 
 
+_MCP: Final = {-32700, -32600, -32601, -32602, -32603, -32020, -32021, -32022}
+
+
+def _mcp(response: httpx.Response) -> None:
+    """JSON-RPC 2.0, 5.1. The revision of 2025-11-25 tells errors of dispatch with status 200, in a stream."""
+    reply = _envelope(response)
+    if "result" in reply:
+        (said,) = reply["result"]["content"]
+        _message(said["text"])
+        return
+    reply = _keys(reply, {"jsonrpc", "id", "error"})
+    assert reply["jsonrpc"] == "2.0"
+    assert reply["id"] is None or isinstance(reply["id"], str | int)
+    assert response.status_code in (200, 400, 401, 403, 404, 405, 406, 413, 415), response.status_code
+    error = _keys(reply["error"], {"code", "message"}, frozenset({"data"}))
+    assert error["code"] in _MCP, error
+    _message(error["message"])
+
+
 def _own(response: httpx.Response) -> None:
     error = _keys(_keys(_json(response), {"error"})["error"], {"code", "message"})
     assert re.fullmatch(r"[a-z_]+", error["code"])
@@ -334,6 +356,7 @@ _CHECKS: Final[Mapping[Words, Callable[[httpx.Response], None]]] = {
     "agent-protocol": _agent_protocol,
     "agent-protocol-command": _agent_protocol_command,
     "runtime": _runtime,
+    "mcp": _mcp,
     "openai": _openai,
     "own": _own,
     **{name: each.check_error for name, each in knowledge().items()},

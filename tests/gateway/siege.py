@@ -18,7 +18,7 @@ from tests.gateway.hubs import check_invariants
 from tests.gateway.knowledge import knowledge_of
 from tests.gateway.route import Route, protocol_of, words_of
 from tests.gateway.shape import check_error, error_of, is_endless
-from tests.gateway.valid import PUSH, V1, VALID, command, rpc
+from tests.gateway.valid import CALL, MCP, PUSH, V1, VALID, command, rpc
 from tests.running import Running, running
 
 
@@ -141,6 +141,8 @@ def dumped(value: Json) -> bytes:
 
 
 def headers_for(route: Route) -> dict[str, str]:
+    if route.words == "mcp":
+        return dict(MCP)
     return dict(V1) if route.words in ("rest", "rpc") else {}
 
 
@@ -193,6 +195,11 @@ async def works(gateway: Running, path: str) -> None:
         case "runtime":
             run = (await http.post("/v1/runs", json={"assistant_id": "echo", "input": words})).json()
             assert run["output"]["messages"][0]["parts"][0]["text"] == words
+        case "mcp":
+            params = {"name": "echo", "arguments": {"message": words}}
+            called = await http.post("/mcp", json={**CALL, "params": params}, headers=MCP)
+            result = json.loads(called.text.partition("data: ")[2])["result"]
+            assert result["content"] == [{"type": "text", "text": words}]
         case "openai":
             body = {"model": "echo", "messages": [{"role": "user", "content": words}]}
             completed = await http.post("/v1/chat/completions", json=body)

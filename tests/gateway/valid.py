@@ -10,6 +10,7 @@ from tests.gateway.knowledge import knowledge
 from tests.gateway.route import Route
 
 V1: Final = {"A2A-Version": "1.0"}
+MCP: Final = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 ACP_MESSAGE: Final[JsonObject] = {
     "role": "user",
@@ -316,6 +317,22 @@ RUNTIME_RUN: Final[JsonObject] = {
     "background": False,
 }
 
+CALL: Final[JsonObject] = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {
+        "name": "echo",
+        "arguments": {
+            "message": "hello",
+            "data": {"a": [1]},
+            "files": [{"name": "a.txt", "mime_type": "text/plain", "data": "aGk="}],
+            "thread_id": "routes",
+        },
+        "_meta": {"progressToken": 1},
+    },
+}
+
 _OFFERED: Final = {route: body for each in knowledge().values() for route, body in each.valid.items()}
 
 VALID: Final[Mapping[str, Json]] = {
@@ -402,6 +419,7 @@ VALID: Final[Mapping[str, Json]] = {
     "POST /v1/threads/{thread_id}/resume": {"input": {"a": 1}, "decline": False, "background": False, "stream": False},
     "POST /v1/chat/completions": CHAT,
     "POST /v1/responses": RESPONSE,
+    "POST /mcp": CALL,
     **_OFFERED,
 }
 """A request that each route with a body takes. JSON-RPC has a table of its own."""
@@ -425,7 +443,10 @@ LENIENT: Final = frozenset(
     name
     for name in VALID.keys() - _OFFERED
     if name == "POST /v1/threads"
-    or (not name.startswith(("POST /acp/", "POST /a2a/", "POST /v1/", "PATCH /v1/")) and not name.endswith(_NEEDED))
+    or (
+        not name.startswith(("POST /acp/", "POST /a2a/", "POST /v1/", "PATCH /v1/", "POST /mcp"))
+        and not name.endswith(_NEEDED)
+    )
 )
 """Routes of which every member may be left out."""
 

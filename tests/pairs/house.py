@@ -26,6 +26,7 @@ from tests.pairs.caller import BOUND, Caller, Question
 from tests.pairs.cast import Cast
 from tests.pairs.graph import graphs
 from tests.pairs.langgraph import AgentProtocol, LangGraph
+from tests.pairs.mcp import Mcp
 from tests.pairs.model import CALL, MODELS, serve_models
 from tests.pairs.openai import Chat
 from tests.pairs.runtime import Runtime
@@ -36,12 +37,12 @@ QUESTION: Final = Question("What is your name?")
 
 CALLERS: Final[tuple[type[Caller], ...]] = (
     *(Acp, JsonRpc03, JsonRpc10, Rest03, Rest10),
-    *(Aief, LangGraph, AgentProtocol, Runtime, Chat),
+    *(Aief, LangGraph, AgentProtocol, Runtime, Chat, Mcp),
     *(caller for each in knowledge().values() for caller in each.callers),
 )
 
 
-ONE_EACH: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc10, Aief, LangGraph, Runtime, Chat)
+ONE_EACH: Final[tuple[type[Caller], ...]] = (Acp, JsonRpc10, Aief, LangGraph, Runtime, Chat, Mcp)
 """Enough for official servers, which differ from the scripted ones in nothing that a caller's dialect could show."""
 
 

@@ -18,6 +18,7 @@ from tests.pairs.caller import Caller, Data, Feed, Frame, Question, Said, Seen
 from tests.pairs.cast import APPROVAL
 from tests.pairs.house import CALLERS, OWNER, House, needs
 from tests.pairs.langgraph import AgentProtocol, LangGraph
+from tests.pairs.mcp import Mcp
 from tests.pairs.openai import Chat
 from tests.pairs.runtime import Runtime
 
@@ -33,6 +34,7 @@ SIDES: Final[Mapping[str, Sequence[type[Caller]]]] = {
     "langchain": (LangGraph, AgentProtocol),
     "runtime": (Runtime,),
     "openai": (Chat,),
+    "mcp": (Mcp,),
 }
 """Each protocol in all that it is spoken in, which take turns."""
 

@@ -1,0 +1,29 @@
+"""MCP, as a server: each agent is a tool."""
+
+from collections.abc import Sequence
+
+from adapters._adapter import Adapter, Example
+from adapters.mcp.carries import CARRIES, VERSION
+from adapters.mcp.server import PATH, answer_fault, routes
+
+__all__ = ("CARRIES", "VERSION", "adapter")
+
+
+def examples(base_url: str, agent: str) -> Sequence[Example]:
+    url = f"{base_url}{PATH}"
+    call = f'{{"name": "{agent}", "arguments": {{"message": "Hello"}}}}'
+    body = f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {call}}}'
+    types = "-H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream'"
+    return (Example("MCP", url, f"curl -s {url} {types} -d '{body}'"),)
+
+
+adapter = Adapter(
+    name="mcp",
+    title="MCP",
+    versions=(VERSION,),
+    prefixes=(PATH,),
+    routes=routes,
+    encode_fault=answer_fault,
+    carries={VERSION: CARRIES},
+    examples=examples,
+)

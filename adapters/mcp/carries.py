@@ -1,0 +1,46 @@
+"""What MCP carries of the canonical model, of callers in front."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from canonical import FULL, Carry, Feature, dropped, lossy
+
+VERSION: Final = "2026-07-28"
+"""The newest that is spoken; those before it carry the same."""
+
+_OWN: Final = "docs/protocols/mcp.md"
+_RESULT: Final = "2025-11-25, Tools, Tool Result"
+
+CARRIES: Final[Mapping[Feature, Carry]] = {
+    Feature.TEXT: FULL,
+    Feature.DATA: lossy("its JSON as text, and a single object as structured content, too", f"{_OWN}, Results"),
+    Feature.FILE_BYTES: lossy("named in the text where they are larger than `limits.inline`", f"{_OWN}, Results"),
+    Feature.FILE_URL: FULL,
+    Feature.REASONING: dropped("a result is what a tool has to say, not what it thought", _RESULT),
+    Feature.REFUSAL: lossy("text like any other", _RESULT),
+    Feature.CITATION: dropped("content has no form for it", _RESULT),
+    Feature.TOOL_ACTIVITY: lossy("the names, as progress, for callers that ask for it", f"{_OWN}, Progress and cancel"),
+    Feature.CALLER_TOOLS: dropped("a tool is not given the tools of its caller", _RESULT),
+    Feature.STEP: lossy("the names, as progress, for callers that ask for it", f"{_OWN}, Progress and cancel"),
+    Feature.PROGRESS: lossy("as notifications, for callers that ask for them", f"{_OWN}, Progress and cancel"),
+    Feature.ARTIFACT: lossy("an embedded resource like any file", f"{_OWN}, Results"),
+    Feature.ARTIFACT_APPEND: dropped("a result comes whole", _RESULT),
+    Feature.UPLOAD: dropped("files come with the arguments only", f"{_OWN}, Tools"),
+    Feature.STREAM: dropped("the result of a call comes in one piece", _RESULT),
+    Feature.REATTACH: dropped("a call cannot be come back to", f"{_OWN}, Progress and cancel"),
+    Feature.QUESTION: FULL,
+    Feature.QUESTIONS: FULL,
+    Feature.ANSWER_SCHEMA: lossy(
+        "in forms, flat ones; any other is named in the words", f"{_OWN}, Questions of agents"
+    ),
+    Feature.AUTH_REQUEST: lossy("a question like any other, of another kind", f"{_OWN}, Questions of agents"),
+    Feature.CANCEL: lossy("hanging up, or cancelling the request, is the cancel", f"{_OWN}, Progress and cancel"),
+    Feature.FAULT: FULL,
+    Feature.STRUCTURED_OUTPUT: FULL,
+    Feature.USAGE: dropped("a result has no form for it", _RESULT),
+    Feature.METADATA: dropped("that of a request is the transport's", "2025-11-25, Base Protocol, _meta"),
+    Feature.STATE: dropped("a tool has no state", _RESULT),
+    Feature.HISTORY: FULL,
+    Feature.FORK: dropped("a thread is one line", f"{_OWN}, Tools"),
+    Feature.CUSTOM: dropped("content has no form for it", _RESULT),
+}

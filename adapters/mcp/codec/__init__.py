@@ -1,0 +1,1 @@
+"""Values of the protocol and of the canonical model, both ways."""

@@ -1,0 +1,52 @@
+"""Arguments of a tool → what an agent is started with."""
+
+from base64 import b64decode
+from binascii import Error as BinasciiError
+from collections.abc import Mapping
+
+from adapters._json import validate
+from adapters.mcp import wire as w
+from canonical import DataPart, FaultCode, FaultError, FilePart, Message, Part, RunInput, TextPart
+from canonical.value import JsonObject
+
+THREAD = "thread_id"
+
+
+def decode_arguments(arguments: JsonObject) -> RunInput:
+    """Of an agent that takes messages. Raises invalid."""
+    given = validate(w.Arguments, arguments)
+    parts: list[Part] = [TextPart(text=given.message)] if given.message else []
+    if given.data is not None:
+        parts.append(DataPart(data=given.data))
+    parts += [_decode_file(file, f"files.{number}") for number, file in enumerate(given.files)]
+    if not parts:
+        raise FaultError(FaultCode.INVALID, "message: It is empty, and there is nothing else.")
+    return RunInput(messages=(Message(role="user", parts=tuple(parts)),))
+
+
+def decode_data(arguments: JsonObject) -> RunInput:
+    """Of an agent that has an input schema of its own, which they have to fit."""
+    return RunInput(data={name: value for name, value in arguments.items() if name != THREAD})
+
+
+def thread_of(arguments: Mapping[str, object]) -> str | None:
+    """The caller's name of the conversation. Raises invalid."""
+    named = arguments.get(THREAD)
+    if named is None:
+        return None
+    if not isinstance(named, str) or not 0 < len(named) <= 256:
+        raise FaultError(FaultCode.INVALID, f"{THREAD}: It must be a string of 1 to 256 characters.")
+    return named
+
+
+def _decode_file(file: w.File, where: str) -> FilePart:
+    media_type = file.mime_type or "application/octet-stream"
+    if (file.data is None) == (file.uri is None):
+        raise FaultError(FaultCode.INVALID, f"{where}: It must have data or a uri, one of them.")
+    if file.data is None:
+        return FilePart(name=file.name, media_type=media_type, url=file.uri)
+    try:
+        raw = b64decode(file.data, validate=True)
+    except (BinasciiError, ValueError) as error:
+        raise FaultError(FaultCode.INVALID, f"{where}.data: It is not base64.") from error
+    return FilePart(name=file.name, media_type=media_type, inline=raw, size=len(raw))

@@ -1,0 +1,52 @@
+"""Faults as MCP tells them: an error of JSON-RPC where no tool was called, a result that is an error where one was."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from canonical import Fault, FaultCode
+from canonical.value import JsonObject
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL: Final = -32603
+
+_STATUS: Final[Mapping[FaultCode, int]] = {
+    FaultCode.UNAUTHENTICATED: 401,
+    FaultCode.FORBIDDEN: 403,
+    FaultCode.NOT_FOUND: 404,
+    FaultCode.METHOD_NOT_ALLOWED: 405,
+    FaultCode.TOO_LARGE: 413,
+    FaultCode.QUEUE_FULL: 429,
+    FaultCode.INTERNAL: 500,
+    FaultCode.SHUTTING_DOWN: 503,
+}
+
+ORIGIN: Final = "origin"
+"""`details.reason` of a request from a page that may not call."""
+
+CANCELLED: Final = Fault(code=FaultCode.CONFLICT, message="The run was cancelled.")
+STOPPING: Final = Fault(
+    code=FaultCode.SHUTTING_DOWN, message="The gateway is shutting down, and the run has not ended."
+)
+
+
+def encode_fault(fault: Fault, code: int | None = None) -> tuple[int, JsonObject, dict[str, str]]:
+    """Status, body, headers, of a request that was not dispatched. SPEC/basic/transports."""
+    status = _STATUS.get(fault.code, 400)
+    # SPEC/basic/transports, Security Warning: 403 where the Origin is not permitted.
+    if fault.details.get("reason") == ORIGIN:
+        status = 403
+    if code is None:
+        code = INTERNAL if status >= 500 else INVALID_REQUEST
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    if isinstance(fault.details.get("retry_after"), int):
+        headers["Retry-After"] = str(fault.details["retry_after"])
+    return status, {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": fault.message}}, headers
+
+
+def encode_failure(fault: Fault) -> JsonObject:
+    """SPEC/server/tools, Error Handling: what a model may learn from."""
+    content = [{"type": "text", "text": fault.message}]
+    return {"content": content, "isError": True, "_meta": {"babelgate": {"fault": str(fault.code)}}}

@@ -1,0 +1,30 @@
+"""MCP's endpoint: one URL for both eras of the protocol. The SDK serves what passes the gateway's own checks."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from litestar import Request, Response, delete, get, post
+from litestar.types import ControllerRouterHandler
+
+from adapters._server.encoding import json_response
+from adapters.mcp.errors import encode_fault
+from adapters.mcp.server.transport import Transport
+from canonical import Fault, Hub
+
+__all__ = ("PATH", "answer_fault", "routes")
+
+PATH: Final = "/mcp"
+
+
+def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
+    transport = Transport(hub)
+    return [
+        post(PATH, status_code=200)(transport.post),
+        get(PATH)(transport.get),
+        delete(PATH, status_code=200)(transport.delete),
+    ]
+
+
+def answer_fault(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
+    status, body, headers = encode_fault(fault)
+    return json_response(body, headers, status=status)

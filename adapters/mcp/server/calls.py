@@ -1,0 +1,372 @@
+"""Calls of tools: a run of the agent, the questions it stops for, and what its caller answers."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, Protocol
+from uuid import UUID
+
+from adapters._json import validate
+from adapters._server.caller import Caller, is_uuid
+from adapters._server.disconnect import task_canceller
+from adapters._server.own_files import resolve_own_files
+from adapters.mcp import wire as w
+from adapters.mcp.agents import Tool, encode_resume, resume_name, tools_of
+from adapters.mcp.codec.arguments import decode_arguments, decode_data, thread_of
+from adapters.mcp.codec.questions import Question, decode_form, encode_form, form_text, said_answer
+from adapters.mcp.codec.run_id import decode_run_id, encode_run_id
+from adapters.mcp.codec.tasks import encode_task
+from adapters.mcp.errors import encode_failure
+from adapters.mcp.write import ResultWriter
+from canonical import (
+    Answers,
+    Fault,
+    FaultCode,
+    FaultError,
+    Hub,
+    Receipt,
+    RunInput,
+    Scope,
+    Submission,
+    Task,
+    TaskState,
+)
+from canonical.state import TERMINAL, WAITING
+from canonical.value import Json, JsonObject
+
+PROTOCOL: Final = "mcp"
+
+_HOLD: Final = 1.0
+"""Seconds for which the answer to who asks for a task is held back while the task is at work."""
+_NOBODY: Final = "No run waits for an answer under that id."
+
+
+class Peer(Protocol):
+    """The caller's end of one call."""
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def can_be_asked(self) -> bool:
+        """While the call goes on."""
+        ...
+
+    @property
+    def can_call_again(self) -> bool:
+        """With answers to questions, which are the result of this call."""
+        ...
+
+    @property
+    def polls(self) -> bool:
+        """It is given a task to ask for, instead of the result."""
+        ...
+
+    async def progress(self, words: str) -> None: ...
+
+    async def ask(self, message: str, form: JsonObject) -> "Form | None":
+        """None where it could not be asked."""
+        ...
+
+    def on_leave(self, left: Callable[[], None]) -> None:
+        """What to do if it hangs up before the call is answered."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What became of a question."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A call that is repeated with the answers to the questions of an earlier one."""
+
+    state: str
+    forms: Mapping[str, Form]
+    """By the id of each question."""
+
+
+class Calls:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def _tools(self, who: Caller) -> dict[str, Tool]:
+        infos = self._hub.agents()
+        if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
+            infos = [info for info in infos if info.name == who.agent]
+        return tools_of(infos)
+
+    def list_tools(self, who: Caller) -> list[JsonObject]:
+        tools = self._tools(who)
+        return [*(tool.encode() for tool in tools.values()), encode_resume(resume_name(tools))]
+
+    async def call(
+        self, who: Caller, name: str, arguments: JsonObject, peer: Peer, retry: Retry | None = None
+    ) -> JsonObject:
+        """The result. Raises not_found for a tool that there is not, and for a state that is nobody's or another's;
+        invalid for one that was changed."""
+        tools = self._tools(who)
+        resumes = name == resume_name(tools)
+        if not resumes and name not in tools:
+            raise FaultError(FaultCode.NOT_FOUND, f"Unknown tool: {name[:100]}")
+        task = None
+        if retry is not None and not resumes:
+            task = await self._find(who, decode_run_id(retry.state, _use(name)))
+        try:
+            if resumes:
+                return await self._resume(who, validate(w.Resume, arguments), peer)
+            if retry is not None and task is not None:
+                return await self._go_on(who, tools[name], task, retry, peer)
+            return await self._start(who, tools[name], arguments, peer)
+        except FaultError as error:
+            return encode_failure(error.fault)
+
+    # Runs
+
+    async def _start(self, who: Caller, tool: Tool, arguments: JsonObject, peer: Peer) -> JsonObject:
+        submission = await self._submission(who, tool, arguments, peer)
+        if peer.polls:
+            receipt = await self._hub.submit(who.owner, replace(submission, ephemeral=False))
+            ids = {"thread_id": receipt.thread_id, "task_id": receipt.task_id, "run_id": receipt.run_id}
+            told = encode_task(receipt.task, TaskState.SUBMITTED)
+            return {"resultType": "task", **told, "_meta": {"babelgate": ids}}
+        receipt = await self._hub.submit(who.owner, submission)
+        writer = ResultWriter(receipt.task, receipt.task.first_seq - 1, receipt.run_id)
+        await self._follow(who, writer, peer)
+        return await self._result(tool, writer, peer)
+
+    async def _submission(self, who: Caller, tool: Tool, arguments: JsonObject, peer: Peer) -> Submission:
+        """Raises invalid."""
+        thread_id, alias = self._thread(thread_of(arguments))
+        if tool.takes_messages:
+            given = decode_arguments(arguments)
+            given = given.replace(messages=await resolve_own_files(self._hub, who, given.messages))
+        else:
+            wrong = await self._hub.find_schema_error(tool.input_schema, arguments)
+            if wrong is not None:
+                raise FaultError(FaultCode.INVALID, f"The arguments do not fit the input schema{wrong}")
+            given = decode_data(arguments)
+        return Submission(
+            agent=tool.info.name,
+            protocol=PROTOCOL,
+            version=peer.version,
+            input=given.replace(headers=who.headers),
+            thread_id=thread_id,
+            alias=alias,
+            ephemeral=thread_id is None and alias is None,
+        )
+
+    def _thread(self, named: str | None) -> tuple[str | None, str | None]:
+        """Id or name."""
+        if named is not None and is_uuid(named):
+            return str(UUID(named)), None
+        return None, named
+
+    async def _follow(self, who: Caller, writer: ResultWriter, peer: Peer) -> None:
+        """Up to the end, through all questions that the caller can be asked; or to that of the gateway."""
+        task = writer.task
+        leave = task_canceller(self._hub, who.owner, task.task_id)
+        peer.on_leave(leave)
+        try:
+            follow = self._hub.reads.follow(who.owner, Scope.task(task), task.first_seq - 1, inline=True)
+            async with aclosing(follow) as batches:
+                async for batch in batches:
+                    for record in batch:
+                        for words in writer.write(record):
+                            await peer.progress(words)
+                        if writer.is_paused and peer.can_be_asked:
+                            await self._ask(who, writer, peer)
+                        if writer.has_ended:
+                            return
+        except asyncio.CancelledError:
+            leave()
+            raise
+
+    async def _result(self, tool: Tool, writer: ResultWriter, peer: Peer) -> JsonObject:
+        if writer.is_paused and peer.can_call_again:
+            return {**_input_required(writer.task, writer.questions), "_meta": {"babelgate": writer.meta()}}
+        result = writer.result()
+        if tool.output_schema is None or writer.fault is not None or writer.is_paused:
+            return result
+        # SPEC/server/tools, Output Schema: who declares one keeps it. Clients raise where it is not kept.
+        structured = writer.structured_output()
+        wrong = ": there is none"
+        if structured is not None:
+            wrong = await self._hub.find_schema_error(tool.output_schema, structured)
+        if wrong is None:
+            return result
+        fault = Fault(code=FaultCode.AGENT_INVALID, message=f"The agent's output does not fit its output schema{wrong}")
+        return encode_failure(fault)
+
+    # Questions
+
+    async def _ask(self, who: Caller, writer: ResultWriter, peer: Peer) -> None:
+        """Each open question; the writer goes on with the run that the answers make."""
+        forms: list[tuple[Question, Form]] = []
+        for asked in writer.questions:
+            form = await peer.ask(form_text(asked), encode_form(asked))
+            if form is None:
+                return
+            forms.append((asked, form))
+        receipt = await self._give(who, writer.task, forms)
+        writer.go_on(None if receipt is None else receipt.run_id)
+
+    async def _give(self, who: Caller, task: Task, forms: Sequence[tuple[Question, Form]]) -> Receipt | None:
+        """Answers as they were given; None where they came too late, or end the run."""
+        if any(form.action == "cancel" for _, form in forms):
+            await self._hub.cancel(who.owner, task.task_id)
+            return None
+        values = {
+            asked.interrupt_id or "": decode_form(asked, form.content)
+            for asked, form in forms
+            if form.action == "accept"
+        }
+        declined = {asked.interrupt_id or "": None for asked, form in forms if form.action == "decline"}
+        receipt = await self._answer(who, task, values) if values else None
+        return await self._answer(who, task, declined, declines=True) if declined else receipt
+
+    async def _answer(self, who: Caller, task: Task, values: Mapping[str, Json], *, declines: bool = False) -> Receipt:
+        said = () if declines else tuple(said_answer(value) for value in values.values())
+        return await self._hub.answer(
+            who.owner,
+            Answers(
+                task_id=task.task_id,
+                values=values,
+                input=RunInput(messages=said, headers=who.headers),
+                action="decline" if declines else "answer",
+                protocol=PROTOCOL,
+            ),
+        )
+
+    async def _resume(self, who: Caller, given: w.Resume, peer: Peer) -> JsonObject:
+        """Raises invalid, not_found, not_awaiting, task_ended."""
+        task = await self._find(who, decode_run_id(given.run_id))
+        tool = self._tools(who).get(task.agent)
+        if tool is None:
+            raise FaultError(FaultCode.NOT_FOUND, _NOBODY)
+        if given.action == "cancel":
+            await self._hub.cancel(who.owner, task.task_id)
+            writer = ResultWriter(task, task.last_seq, None)
+            await self._follow(who, writer, peer)
+            return writer.result()
+        declines = given.action == "decline"
+        asked = [each.interrupt_id for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)]
+        values: Mapping[str, Json] = dict.fromkeys(given.answers or asked) if declines else given.answers
+        if asked and (not values or not values.keys() <= set(asked)):
+            raise FaultError(
+                FaultCode.INVALID,
+                f"answers: It must have answers by the ids of questions, which are {', '.join(asked)}.",
+            )
+        receipt = await self._answer(who, task, values, declines=declines)
+        writer = ResultWriter(receipt.task, receipt.seq, receipt.run_id)
+        await self._follow(who, writer, peer)
+        return await self._result(tool, writer, peer)
+
+    async def _go_on(self, who: Caller, tool: Tool, task: Task, retry: Retry, peer: Peer) -> JsonObject:
+        """What the whole task has said: of the call before there was no result but its questions."""
+        asked = await self._hub.reads.open_interrupts(who.owner, task.task_id)
+        forms = [(each, retry.forms[each.interrupt_id]) for each in asked if each.interrupt_id in retry.forms]
+        if asked and not forms:
+            return _input_required(task, asked)
+        receipt = await self._give(who, task, forms) if forms else None
+        run_id = await self._last_run(who, task) if receipt is None else receipt.run_id
+        writer = ResultWriter(task, task.first_seq - 1, run_id)
+        await self._follow(who, writer, peer)
+        return await self._result(tool, writer, peer)
+
+    async def _last_run(self, who: Caller, task: Task) -> str | None:
+        run_id: str | None = None
+        async with aclosing(self._hub.reads.log(who.owner, Scope.task(task), task.first_seq - 1)) as known:
+            async for records in known:
+                run_id = next((each.run_id for each in reversed(records) if each.run_id), run_id)
+        return run_id
+
+    # Tasks
+
+    async def get_task(self, who: Caller, task_id: str) -> JsonObject:
+        """What becomes of it; of one that is at work, as soon as it stops, or in a while. Raises not_found."""
+        task = await self._task(who, task_id)
+        writer = ResultWriter(task, task.first_seq - 1, None, whole=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_HOLD):
+                await self._read(who, writer)
+        told = encode_task(await self._task(who, task_id), writer.state)
+        if writer.state in TERMINAL and writer.state is not TaskState.CANCELLED:
+            return {**told, "result": writer.result()}
+        # What there is of a result stands beside: the protocol has no place for it before the end.
+        so_far = writer.result(so_far=writer.state not in WAITING)
+        told["_meta"] = {"babelgate": {**so_far.pop("_meta")["babelgate"], "result": so_far}}
+        if writer.state in WAITING:
+            told["inputRequests"] = _requests(writer.questions)
+        return told
+
+    async def _read(self, who: Caller, writer: ResultWriter) -> None:
+        """Up to where it stops."""
+        task = writer.task
+        follow = self._hub.reads.follow(who.owner, Scope.task(task), task.first_seq - 1, inline=True)
+        async with aclosing(follow) as batches:
+            async for batch in batches:
+                for record in batch:
+                    writer.write(record)
+                if writer.state in WAITING or writer.state in TERMINAL:
+                    return
+
+    async def answer_task(self, who: Caller, task_id: str, forms: Mapping[str, Form]) -> None:
+        """Raises not_found, invalid, not_awaiting, task_ended. What answers no open question is passed over."""
+        task = await self._task(who, task_id)
+        asked = await self._hub.reads.open_interrupts(who.owner, task.task_id)
+        given = [(each, forms[each.interrupt_id]) for each in asked if each.interrupt_id in forms]
+        if given:
+            await self._give(who, task, given)
+
+    async def cancel_task(self, who: Caller, task_id: str) -> None:
+        """Raises not_found. One that has ended stays as it is."""
+        task = await self._task(who, task_id)
+        try:
+            await self._hub.cancel(who.owner, task.task_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.TASK_ENDED:
+                raise
+
+    async def _task(self, who: Caller, task_id: str) -> Task:
+        """Raises not_found."""
+        if is_uuid(task_id):
+            task = await self._find(who, task_id)
+            if task.agent in self._tools(who):
+                return task
+        raise FaultError(FaultCode.NOT_FOUND, _NOBODY)
+
+    async def _find(self, who: Caller, task_id: str) -> Task:
+        """Raises not_found."""
+        try:
+            return await self._hub.reads.task(who.owner, task_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise
+            raise FaultError(FaultCode.NOT_FOUND, _NOBODY) from error
+
+
+def _use(tool: str) -> str:
+    """Of a state: to call this tool again."""
+    return f"state {tool}"
+
+
+def _input_required(task: Task, asked: Sequence[Question]) -> JsonObject:
+    """NEXT/basic/utilities/mrtr, Multi Round-Trip Requests."""
+    state = encode_run_id(task.task_id, _use(task.agent))
+    return {"resultType": "input_required", "inputRequests": _requests(asked), "requestState": state}
+
+
+def _requests(asked: Sequence[Question]) -> JsonObject:
+    return {
+        each.interrupt_id or "": {
+            "method": "elicitation/create",
+            "params": {"mode": "form", "message": form_text(each), "requestedSchema": encode_form(each)},
+        }
+        for each in asked
+    }

@@ -1,0 +1,232 @@
+"""The SDK's server, with the agents as its tools. The only importer of the SDK."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, MutableMapping
+from contextlib import closing
+from importlib.metadata import version
+from typing import Any, Final
+from uuid import uuid4
+
+import mcp_types as types
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import Field
+
+from adapters._server.caller import Caller
+from adapters.mcp.codec.tasks import EXTENSION
+from adapters.mcp.errors import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND
+from adapters.mcp.server.calls import Calls, Form, Retry
+from adapters.mcp.server.transport import LEFT
+from canonical import FaultError, Hub
+from canonical.value import JsonObject
+
+Context = ServerRequestContext[Any, Any]
+
+log = logging.getLogger("babelgate.mcp")
+logging.getLogger("mcp").setLevel(logging.ERROR)
+
+_SESSIONS: Final = 1000
+"""Open ones. Who cannot be asked needs none."""
+_BODY: Final = 2**40
+"""Bytes. The gateway has a limit of its own, and has read the body by then."""
+_INSTRUCTIONS: Final = (
+    "Each tool is an agent. A result with the status `input_required` is a question of the agent's: answer it with "
+    "the tool resume_run."
+)
+
+
+class Endpoint:
+    """Of one gateway."""
+
+    def __init__(self, hub: Hub, calls: Calls) -> None:
+        self._hub = hub
+        self._server = _server(calls)
+        self._sessions: StreamableHTTPSessionManager | None = None
+        self._opening = asyncio.Lock()
+        self._running: asyncio.Future[None] | None = None
+
+    async def serve(self, scope: MutableMapping[str, Any], receive: Any, send: Any, in_session: bool) -> None:
+        who: Caller = scope["state"]["caller"]
+        # The SDK binds a session to whom it was opened by.
+        token = AccessToken(token="", client_id=who.owner, scopes=[])
+        scope["user"] = AuthenticatedUser(token)
+        if in_session and _era(scope) == "handshake":
+            await (await self._open_sessions()).handle_request(scope, receive, send)
+            return
+        manager = _manager(self._server, stateless=True)
+        async with manager.run():
+            await manager.handle_request(scope, receive, send)
+
+    async def _open_sessions(self) -> StreamableHTTPSessionManager:
+        async with self._opening:
+            if self._sessions is None or self._running is None or self._running.done():
+                self._sessions = _manager(self._server, stateless=False)
+                begun = asyncio.Event()
+                self._running = asyncio.ensure_future(self._run(self._sessions, begun))
+                await begun.wait()
+            return self._sessions
+
+    async def _run(self, manager: StreamableHTTPSessionManager, begun: asyncio.Event) -> None:
+        """Sessions end with the gateway, which is when it stops to wait for a thread that will never be."""
+        async with manager.run():
+            begun.set()
+            await self._hub.reads.await_thread("", str(uuid4()))
+
+
+def _manager(server: Server[Any], *, stateless: bool) -> StreamableHTTPSessionManager:
+    return StreamableHTTPSessionManager(
+        server,
+        stateless=stateless,
+        # Host and Origin were looked at by the middleware.
+        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        max_request_body_size=_BODY,
+        max_sessions=_SESSIONS,
+    )
+
+
+def _era(scope: MutableMapping[str, Any]) -> str:
+    asked = dict(scope["headers"]).get(b"mcp-protocol-version", b"").decode("latin-1")
+    return "stateless" if asked in MODERN_PROTOCOL_VERSIONS else "handshake"
+
+
+def _server(calls: Calls) -> Server[Any]:
+    async def list_tools(ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
+        if params.cursor is not None:
+            raise MCPError(INVALID_PARAMS, "cursor: There is one page.")
+        # What it says may be another thing after the gateway was told other settings.
+        fresh = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        return {**fresh, "tools": calls.list_tools(_caller(ctx))}
+
+    async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
+        try:
+            retry = _retry(ctx, params)
+            result = await calls.call(_caller(ctx), params.name, params.arguments or {}, _Peer(ctx), retry)
+            return {"resultType": "complete", **result}
+        except FaultError as error:
+            raise MCPError(INVALID_PARAMS, error.fault.message) from error
+        except MCPError:
+            raise
+        except Exception as error:
+            log.exception("a call failed")
+            raise MCPError(INTERNAL, "The gateway failed to answer this.") from error
+
+    server: Server[Any] = Server("babelgate", version=version("babelgate"), instructions=_INSTRUCTIONS)
+    server.middleware.clear()  # of spans that nobody looks at
+    server.add_request_handler("tools/list", types.PaginatedRequestParams, list_tools)
+    server.add_request_handler("tools/call", types.CallToolRequestParams, call_tool)
+    server.extensions[EXTENSION] = {}
+    _add_tasks(server, calls)
+    return server
+
+
+class _TaskParams(types.RequestParams):
+    task_id: str = Field(alias="taskId")
+
+
+class _UpdateParams(_TaskParams):
+    input_responses: dict[str, types.ElicitResult] = Field(alias="inputResponses")
+
+
+def _add_tasks(server: Server[Any], calls: Calls) -> None:
+    """SEP-2663. The SDK knows neither the methods nor the results, and hands both on."""
+
+    async def get_task(ctx: Context, params: _TaskParams) -> dict[str, Any]:
+        return await _of_task(ctx, params, calls.get_task(_caller(ctx), params.task_id))
+
+    async def update_task(ctx: Context, params: _UpdateParams) -> dict[str, Any]:
+        forms = {name: Form(given.action, given.content) for name, given in params.input_responses.items()}
+        return await _of_task(ctx, params, calls.answer_task(_caller(ctx), params.task_id, forms))
+
+    async def cancel_task(ctx: Context, params: _TaskParams) -> dict[str, Any]:
+        return await _of_task(ctx, params, calls.cancel_task(_caller(ctx), params.task_id))
+
+    server.add_request_handler("tasks/get", _TaskParams, get_task)
+    server.add_request_handler("tasks/update", _UpdateParams, update_task)
+    server.add_request_handler("tasks/cancel", _TaskParams, cancel_task)
+
+
+async def _of_task(ctx: Context, params: _TaskParams, work: Coroutine[Any, Any, dict[str, Any] | None]) -> Any:
+    with closing(work):  # where it is not begun
+        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            raise MCPError(METHOD_NOT_FOUND, "Method not found")
+        if not _has_tasks(ctx):
+            data: JsonObject = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+            raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, "The client does not declare tasks.", data)
+        named = ctx.request.headers.get("mcp-name")  # pyright: ignore[reportOptionalMemberAccess]
+        if named != params.task_id:
+            raise MCPError(types.HEADER_MISMATCH, "The header Mcp-Name is not the id of the task.")
+        try:
+            return {"resultType": "complete", **(await work or {})}
+        except FaultError as error:
+            raise MCPError(INVALID_PARAMS, error.fault.message) from error
+
+
+def _has_tasks(ctx: Context) -> bool:
+    capabilities = ctx.session.client_capabilities
+    return capabilities is not None and EXTENSION in (capabilities.extensions or {})
+
+
+def _retry(ctx: Context, params: types.CallToolRequestParams) -> Retry | None:
+    if params.request_state is None or ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        return None
+    responses = params.input_responses or {}
+    forms = {
+        name: Form(given.action, given.content)
+        for name, given in responses.items()
+        if isinstance(given, types.ElicitResult)
+    }
+    return Retry(params.request_state, forms)
+
+
+def _caller(ctx: Context) -> Caller:
+    return ctx.request.scope["state"]["caller"]  # pyright: ignore[reportOptionalMemberAccess]
+
+
+class _Peer:
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._steps = 0
+
+    @property
+    def version(self) -> str:
+        return self._ctx.protocol_version
+
+    @property
+    def can_be_asked(self) -> bool:
+        return self._ctx.session.can_send_request and self._takes_forms
+
+    @property
+    def can_call_again(self) -> bool:
+        return self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and self._takes_forms
+
+    @property
+    def polls(self) -> bool:
+        return self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _has_tasks(self._ctx)
+
+    @property
+    def _takes_forms(self) -> bool:
+        capabilities = self._ctx.session.client_capabilities
+        told = None if capabilities is None else capabilities.elicitation
+        return told is not None and (told.form is not None or told.url is None)
+
+    async def progress(self, words: str) -> None:
+        self._steps += 1
+        await self._ctx.session.report_progress(self._steps, message=words)
+
+    async def ask(self, message: str, form: JsonObject) -> Form | None:
+        try:
+            given = await self._ctx.session.elicit_form(message, form, self._ctx.request_id)
+        except MCPError as error:
+            log.debug("a client that says it can be asked cannot: %s", error)
+            return None
+        return Form(given.action, given.content)
+
+    def on_leave(self, left: Callable[[], None]) -> None:
+        self._ctx.request.scope["state"][LEFT].append(left)  # pyright: ignore[reportOptionalMemberAccess]

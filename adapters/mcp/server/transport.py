@@ -1,0 +1,151 @@
+"""Streamable HTTP: bodies are checked by the gateway's rules, and served by the SDK, which is loaded with the first.
+
+What it takes of time and memory is most of what a gateway takes without it, and few gateways are called by MCP.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from litestar import Request, Response
+
+from adapters._json import most_values, parse, read_bytes, validate
+from adapters._server.encoding import json_response
+from adapters.mcp import wire as w
+from adapters.mcp.errors import INVALID_REQUEST, PARSE_ERROR, encode_fault
+from adapters.mcp.server.calls import Calls
+from canonical import Fault, FaultCode, FaultError, Hub
+from canonical.value import JsonObject
+
+if TYPE_CHECKING:
+    from adapters.mcp.server.sdk import Endpoint
+
+AnyRequest = Request[Any, Any, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+LEFT: Final = "mcp_left"
+"""In the state of a request: what is to be done if its caller leaves before it is answered."""
+
+SESSION: Final = "mcp-session-id"
+
+
+class Transport:
+    def __init__(self, hub: Hub) -> None:
+        self._calls = Calls(hub)
+        self._hub = hub
+        self._endpoint: Endpoint | None = None
+        self._loading = asyncio.Lock()
+
+    def __deepcopy__(self, _: object) -> "Transport":
+        # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
+        return self
+
+    async def post(self, request: AnyRequest) -> Response[Any]:
+        """Raises too_large."""
+        raw = await read_bytes(request)
+        try:
+            value = await parse(raw, most_values(request))
+        except FaultError as error:
+            return _refuse(error.fault, PARSE_ERROR if error.fault.code is FaultCode.INVALID else None)
+        try:
+            message = _check(value)
+        except FaultError as error:
+            return _refuse(error.fault, INVALID_REQUEST)
+        opens = message.method == "initialize" and _can_be_asked(message.params or {})
+        return _Handed(await self._load(), raw, in_session=opens or SESSION in request.headers)
+
+    async def get(self, request: AnyRequest) -> Response[Any]:
+        return await self._in_session(request)
+
+    async def delete(self, request: AnyRequest) -> Response[Any]:
+        return await self._in_session(request)
+
+    async def _in_session(self, request: AnyRequest) -> Response[Any]:
+        """Raises method_not_allowed: where there is no session, nothing is said that was not asked for."""
+        if SESSION not in request.headers:
+            # SPEC/basic/transports, Listening for Messages from the Server
+            raise FaultError(FaultCode.METHOD_NOT_ALLOWED, "It takes a POST.", allow=["POST"])
+        return _Handed(await self._load(), b"", in_session=True)
+
+    async def _load(self) -> "Endpoint":
+        if self._endpoint is not None:
+            return self._endpoint
+        async with self._loading:
+            endpoint = self._endpoint
+            if endpoint is None:
+                # It takes a second or three, in which others are served.
+                sdk = await asyncio.to_thread(import_module, "adapters.mcp.server.sdk")
+                endpoint = self._endpoint = sdk.Endpoint(self._hub, self._calls)
+            return endpoint
+
+
+def _refuse(fault: Fault, code: int | None) -> Response[Any]:
+    status, body, headers = encode_fault(fault, code)
+    return json_response(body, headers, status=status)
+
+
+def _check(value: Any) -> w.Envelope:
+    """One message of JSON-RPC. Raises invalid."""
+    if not isinstance(value, dict):
+        raise FaultError(FaultCode.INVALID, "A body must be one message, an object.")
+    message = validate(w.Envelope, cast("JsonObject", value))
+    if message.method is not None and "id" in message.model_fields_set and message.id is None:
+        raise FaultError(FaultCode.INVALID, "id: It must be a string or an integer.")
+    if message.method is None and (message.id is None or (message.result is None) == (message.error is None)):
+        raise FaultError(FaultCode.INVALID, "It is no request, no notification, and no response.")
+    return message
+
+
+def _can_be_asked(params: Mapping[str, Any]) -> bool:
+    """Whether a client says that it can be asked by a form (SPEC/client/elicitation, Capabilities)."""
+    capabilities: Any = params.get("capabilities")
+    told: Any = cast("JsonObject", capabilities).get("elicitation") if isinstance(capabilities, dict) else None
+    return isinstance(told, dict) and ("form" in told or "url" not in told)
+
+
+class _Handed(Response[bytes]):
+    """An answer that the SDK gives."""
+
+    def __init__(self, endpoint: "Endpoint", raw: bytes, *, in_session: bool) -> None:
+        super().__init__(b"")
+        self._endpoint = endpoint
+        self._raw = raw
+        self._in_session = in_session
+
+    def to_asgi_response(self, *_: Any, **__: Any) -> Any:
+        return self._answer
+
+    async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
+        exchange = _Exchange(self._raw, receive, send)
+        state = {**scope["state"], LEFT: exchange.left}
+        await self._endpoint.serve({**scope, "state": state}, exchange.receive, exchange.send, self._in_session)
+
+
+class _Exchange:
+    """A request whose body was read, and whose caller may leave before it is answered."""
+
+    def __init__(self, raw: bytes, receive: Receive, send: Send) -> None:
+        self.left: list[Callable[[], None]] = []
+        self._raw: bytes | None = raw
+        self._receive = receive
+        self._send = send
+        self._over = False
+
+    async def receive(self) -> Message:
+        if self._raw is not None:
+            raw, self._raw = self._raw, None
+            return {"type": "http.request", "body": raw, "more_body": False}
+        message = await self._receive()
+        if message["type"] == "http.disconnect" and not self._over:
+            self._over = True
+            for left in self.left:
+                left()
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.body" and not message.get("more_body"):
+            self._over = True
+        await self._send(message)

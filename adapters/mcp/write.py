@@ -1,0 +1,363 @@
+"""Records of a task → the result of a call: what was said in it, or the questions it stopped for, and the progress on
+the way."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from pydantic_core import to_json
+
+from adapters.mcp.carries import CARRIES
+from adapters.mcp.codec.questions import encode_question, question_text
+from adapters.mcp.codec.run_id import encode_run_id
+from adapters.mcp.errors import CANCELLED, STOPPING
+from canonical import (
+    AnnotationPart,
+    DataPart,
+    Fault,
+    FaultCode,
+    Feature,
+    FilePart,
+    Part,
+    ReasoningPart,
+    Record,
+    RefusalPart,
+    RunStatus,
+    Task,
+    TaskState,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    InterruptAnswered,
+    InterruptRaised,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    PartAdded,
+    PartDelta,
+    RunCreated,
+    RunEnded,
+    RunStarted,
+    StepEnded,
+    StepStarted,
+    TaskChanged,
+    ToolEnded,
+    ToolStarted,
+)
+from canonical.state import TERMINAL
+from canonical.thread import Loss
+from canonical.value import Json, JsonObject
+
+_FAILED = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
+
+
+@dataclass(slots=True)
+class _Said:
+    """One part of what was said, or one artifact."""
+
+    run_id: str | None
+    message_id: str | None
+    text: list[str] = field(default_factory=list[str])
+    file: FilePart | None = None
+    pieces: list[bytes] = field(default_factory=list[bytes])
+    values: list[Json] = field(default_factory=list[Json])
+    """Of data, whose text is its JSON."""
+
+
+class ResultWriter:
+    """Fed with the records of a task from its first one on. What was said after the record `since` goes into the
+    result; of what was before, open questions alone count."""
+
+    def __init__(self, task: Task, since: int, run_id: str | None, *, whole: bool = False) -> None:
+        """`run_id`: whose end is the end; None = that of any run after `since`. `whole`: the last one's."""
+        self.has_ended = False
+        self.task = task
+        self.state = TaskState.SUBMITTED
+        self._whole = whole
+        self.status: RunStatus | None = None
+        self.fault: Fault | None = None
+        self.output: Json = None
+        self.run_id = run_id
+        self._since = since
+        self._last_run = run_id
+        self._asked: dict[str, InterruptRaised] = {}
+        self._said: dict[tuple[str, object], _Said] = {}
+        self._aside: set[str] = set()
+        """Messages that are no part of the answer."""
+        self._told: dict[str, list[str]] = {}
+        """Of progress that is being said."""
+        self._losses: dict[Loss, None] = {}
+        self._progress: list[str] = []
+        self._record: Record | None = None
+
+    @property
+    def questions(self) -> tuple[InterruptRaised, ...]:
+        """That are open."""
+        return tuple(self._asked.values())
+
+    @property
+    def is_paused(self) -> bool:
+        return self.has_ended and self.status is RunStatus.PAUSED and self.fault is None
+
+    def go_on(self, run_id: str | None) -> None:
+        """After an answer: the end is that of another run."""
+        self.has_ended, self.run_id, self.status, self.fault = False, run_id, None, None
+
+    # The result
+
+    @property
+    def _data(self) -> list[Json]:
+        return [value for said in self._said.values() for value in said.values]
+
+    def structured_output(self) -> JsonObject | None:
+        """What the agent gave as data, if it is one object."""
+        if isinstance(self.output, dict):
+            return self.output
+        found = self._data[0] if self.output is None and len(self._data) == 1 else None
+        return found if isinstance(found, dict) else None
+
+    def result(self, *, so_far: bool = False) -> JsonObject:
+        """SPEC/server/tools, Tool Result. `so_far`: what was said, and nothing of how it ends."""
+        content = self._content()
+        result: JsonObject = {"content": content}
+        if so_far:
+            return {**result, "_meta": {"babelgate": self.meta()}}
+        if not self.has_ended and self.fault is None:
+            self.fault = STOPPING
+        if self.fault is not None:
+            content.append(_text(self.fault.message))
+            result["isError"] = True
+        elif self.is_paused:
+            asked: JsonObject = {
+                "run_id": encode_run_id(self.task.task_id),
+                "status": "input_required",
+                "interrupts": [encode_question(each) for each in self.questions],
+            }
+            content += [_text(question_text(each)) for each in self.questions]
+            content.append(_text(to_json(asked).decode()))
+            result["structuredContent"] = asked
+        elif (structured := self.structured_output()) is not None:
+            result["structuredContent"] = structured
+        if not content:
+            content.append(_text(""))
+        result["_meta"] = {"babelgate": self.meta()}
+        return result
+
+    def meta(self) -> JsonObject:
+        told: JsonObject = {"thread_id": self.task.thread_id, "task_id": self.task.task_id}
+        if self._last_run is not None:
+            told["run_id"] = self._last_run
+        if self.fault is not None:
+            told["fault"] = str(self.fault.code)
+        if self._losses:
+            told["loss"] = {loss.feature: loss.how for loss in self._losses}
+        return told
+
+    def _content(self) -> list[JsonObject]:
+        content = [block for said in self._said.values() if (block := _block(said)) is not None]
+        if self.output is not None and self.output not in self._data and self.fault is None:
+            # SPEC/server/tools, Structured Content: told as text, too, for clients that know of no other.
+            whole = isinstance(self.output, str)
+            if not (whole and any(each.get("text") == self.output for each in content)):
+                content.append(_text(self.output if isinstance(self.output, str) else to_json(self.output).decode()))
+        return content
+
+    # Records
+
+    def write(self, record: Record) -> list[str]:
+        """What the record tells of how far the run is, in words."""
+        event = record.event
+        if isinstance(event, InterruptRaised):
+            self._asked[event.interrupt_id or ""] = event
+            if event.ask == "auth":
+                self._lose(Feature.AUTH_REQUEST)
+        elif isinstance(event, InterruptAnswered):
+            self._asked.pop(event.interrupt_id, None)
+        elif isinstance(event, TaskChanged):
+            self.state = event.state
+        elif isinstance(event, RunCreated) and self._whole:
+            self.go_on(None)
+        if record.seq <= self._since or self.has_ended:
+            return []
+        self._last_run = record.run_id or self._last_run
+        self._record = record
+        self._progress = []
+        write = self._WRITES.get(type(event))
+        if write is not None:
+            write(self, event)
+        return self._progress
+
+    def _lose(self, feature: Feature) -> None:
+        self._losses[Loss(feature=feature.value, how=CARRIES[feature].how)] = None
+
+    def _entry(self, key: tuple[str, object], message_id: str | None) -> _Said:
+        run_id = self._record.run_id if self._record is not None else None
+        return self._said.setdefault(key, _Said(run_id, message_id))
+
+    def _run_started(self, event: RunStarted) -> None:
+        if not event.starts_over:
+            return
+        run_id = self._record.run_id if self._record is not None else None
+        self._said = {
+            key: said for key, said in self._said.items() if said.run_id != run_id or not event.voids(said.message_id)
+        }
+
+    def _message_started(self, event: MessageStarted) -> None:
+        if event.metadata:
+            self._lose(Feature.METADATA)
+        if event.phase == "progress":
+            self._lose(Feature.PROGRESS)
+            self._told[event.message_id or ""] = []
+        elif event.role != "agent":
+            self._lose(Feature.TOOL_ACTIVITY)
+        else:
+            return
+        self._aside.add(event.message_id or "")
+
+    def _part_added(self, event: PartAdded) -> None:
+        message_id, part = event.message_id or "", event.part
+        if message_id in self._told and isinstance(part, TextPart):
+            self._told[message_id].append(part.text)
+        if message_id in self._aside:
+            return
+        self._write_part(part, (message_id, event.index or 0), event.message_id)
+
+    def _write_part(self, part: Part, key: tuple[str, object], message_id: str | None) -> None:
+        if part.metadata:
+            self._lose(Feature.METADATA)
+        match part:
+            case TextPart():
+                self._entry(key, message_id).text.append(part.text)
+            case RefusalPart():
+                self._lose(Feature.REFUSAL)
+                self._entry(key, message_id).text.append(part.text)
+            case DataPart():
+                self._lose(Feature.DATA)
+                said = self._entry(key, message_id)
+                said.values.append(part.data)
+                said.text.append(to_json(part.data).decode())
+            case FilePart():
+                said = self._entry(key, message_id)
+                said.file = said.file or part
+                if part.inline is not None:
+                    said.pieces.append(part.inline)
+                elif part.url is None:
+                    self._lose(Feature.FILE_BYTES)
+            case ReasoningPart():
+                self._lose(Feature.REASONING)
+            case AnnotationPart():
+                self._lose(Feature.CITATION)
+            case ToolCallPart() | ToolResultPart():
+                self._lose(Feature.TOOL_ACTIVITY)
+
+    def _part_delta(self, event: PartDelta) -> None:
+        message_id = event.message_id or ""
+        if message_id in self._told:
+            self._told[message_id].append(event.text)
+        said = self._said.get((message_id, event.index or 0))
+        if said is not None and said.file is None:
+            said.text.append(event.text)
+
+    def _message_ended(self, event: MessageEnded) -> None:
+        if event.usage:
+            self._lose(Feature.USAGE)
+        told = self._told.pop(event.message_id or "", None)
+        if told:
+            self._progress.append("".join(told))
+
+    def _artifact(self, event: ArtifactAdded) -> None:
+        if event.origin != "agent":
+            return
+        part = event.part
+        if isinstance(part, FilePart) and part.name is None and event.name is not None:
+            part = part.replace(name=event.name)
+        self._write_part(part, ("artifact", event.artifact_id), None)
+
+    def _run_ended(self, event: RunEnded) -> None:
+        record = self._record
+        if self.run_id is not None and record is not None and record.run_id != self.run_id:
+            return
+        self.has_ended = True
+        self.status, self.output = event.status, event.output
+        if event.usage:
+            self._lose(Feature.USAGE)
+        match event.status:
+            case RunStatus.SUCCESS | RunStatus.PAUSED:
+                self.fault = None
+            case RunStatus.CANCELLED:
+                self.fault = CANCELLED
+            case _:
+                self.fault = event.fault or _FAILED
+
+    def _task_changed(self, event: TaskChanged) -> None:
+        if event.state in TERMINAL and event.state is not TaskState.COMPLETED:
+            self.has_ended = True
+            cancelled = event.state is TaskState.CANCELLED
+            self.fault = CANCELLED if cancelled else self.fault or event.fault or _FAILED
+
+    def _loss_noted(self, event: LossNoted) -> None:
+        self._losses[Loss(feature=event.feature, how=event.how)] = None
+
+    def _custom(self, event: Custom) -> None:
+        self._lose(Feature.CUSTOM)
+
+    def _tool_started(self, event: ToolStarted) -> None:
+        self._lose(Feature.TOOL_ACTIVITY)
+        self._progress.append(event.name)
+
+    def _tool_ended(self, event: ToolEnded) -> None:
+        self._lose(Feature.TOOL_ACTIVITY)
+
+    def _step_started(self, event: StepStarted) -> None:
+        self._lose(Feature.STEP)
+        self._progress.append(event.name)
+
+    def _step_ended(self, event: StepEnded) -> None:
+        self._lose(Feature.STEP)
+
+    _WRITES: ClassVar[Mapping[type, Any]] = {
+        RunStarted: _run_started,
+        MessageStarted: _message_started,
+        PartAdded: _part_added,
+        PartDelta: _part_delta,
+        MessageEnded: _message_ended,
+        ArtifactAdded: _artifact,
+        RunEnded: _run_ended,
+        TaskChanged: _task_changed,
+        LossNoted: _loss_noted,
+        Custom: _custom,
+        ToolStarted: _tool_started,
+        ToolEnded: _tool_ended,
+        StepStarted: _step_started,
+        StepEnded: _step_ended,
+    }
+
+
+def _text(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
+
+
+def _block(said: _Said) -> JsonObject | None:
+    """SPEC/server/tools, Tool Result: text, images, audio, links to resources and embedded ones."""
+    part = said.file
+    if part is None:
+        text = "".join(said.text)
+        return _text(text) if text else None
+    if part.url is not None:
+        link: JsonObject = {"type": "resource_link", "uri": part.url, "name": part.name or part.url}
+        return link if part.media_type is None else {**link, "mimeType": part.media_type}
+    name, kind = part.name or "file", part.media_type or "application/octet-stream"
+    if not said.pieces and part.size != 0:
+        return _text(f"[file: {name}, {part.size} bytes]")
+    data = b64encode(b"".join(said.pieces)).decode()
+    family = kind.partition("/")[0]
+    if family in ("image", "audio"):
+        return {"type": family, "data": data, "mimeType": kind, "_meta": {"babelgate": {"name": name}}}
+    resource = {"uri": f"file:///{quote(name, safe='')}", "mimeType": kind, "blob": data}
+    return {"type": "resource", "resource": resource}

@@ -1,0 +1,40 @@
+"""Ids of runs that wait for an answer."""
+
+from uuid import UUID, uuid4
+
+import pytest
+
+from adapters.mcp.codec.run_id import decode_run_id, encode_run_id
+from canonical import FaultCode, FaultError
+
+TASK = str(uuid4())
+
+
+def test_an_id_leads_to_its_task() -> None:
+    assert decode_run_id(encode_run_id(TASK)) == TASK
+    assert decode_run_id(encode_run_id(TASK, "state echo"), "state echo") == TASK
+
+
+@pytest.mark.parametrize("at", range(4, 47))
+def test_an_id_of_which_one_character_was_changed_is_refused(at: int) -> None:
+    run_id = encode_run_id(TASK)
+    changed = run_id[:at] + ("A" if run_id[at] != "A" else "B") + run_id[at + 1 :]
+    with pytest.raises(FaultError) as raised:
+        decode_run_id(changed)
+    assert raised.value.fault.code is FaultCode.INVALID
+
+
+@pytest.mark.parametrize("text", ["", "run_", TASK, "run_é", "run_" + "A" * 42, "run_" + "A" * 43, "run_" + "A" * 5000])
+def test_what_is_no_id_is_refused(text: str) -> None:
+    with pytest.raises(FaultError):
+        decode_run_id(text)
+
+
+def test_an_id_is_good_for_its_use_alone() -> None:
+    for made, read in (("", "state echo"), ("state echo", ""), ("state echo", "state ask")):
+        with pytest.raises(FaultError):
+            decode_run_id(encode_run_id(TASK, made), read)
+
+
+def test_an_id_holds_no_more_than_the_task() -> None:
+    assert UUID(decode_run_id(encode_run_id(TASK.upper()))) == UUID(TASK)

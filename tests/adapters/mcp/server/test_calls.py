@@ -1,0 +1,530 @@
+"""Tools over a whole gateway: what is called, what is told, who is asked and how, in both eras of the protocol."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from canonical import Ask, Invocation, Message, Scope, TaskState
+from canonical.thread import Artifact
+from gateway.agents.python.agent import wrap
+from gateway.fronted import Fronted
+from tests.adapters.mcp.site import (
+    ACCEPT,
+    TASKS,
+    Client,
+    Modern,
+    Wire,
+    answer_of,
+    calling,
+    enter,
+    messages_of,
+    say,
+    text_of,
+)
+from tests.running import Running, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BOUND: Final = 30
+OWNER: Final = "default"
+CITY: Final = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+COUNT: Final = {"type": "object", "properties": {"words": {"type": "integer"}}, "required": ["words"]}
+APPROVAL: Final = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
+PNG: Final = b"\x89PNG"
+
+
+class Waiting:
+    """An agent that waits until it is cancelled."""
+
+    def __init__(self) -> None:
+        self.started, self.ended = asyncio.Event(), asyncio.Event()
+
+    async def run(self, text: str) -> AsyncGenerator[Message | str]:
+        self.started.set()
+        try:
+            yield Message.of("Half way.", phase="progress")
+            yield "first"
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+
+
+WAITING: Final = Waiting()
+
+
+async def waiting(text: str) -> AsyncGenerator[Message | str]:
+    async for said in WAITING.run(text):
+        yield said
+
+
+async def echo(text: str) -> str:
+    return text
+
+
+async def history(call: Invocation) -> str:
+    return " | ".join(f"{message.role}: {message.text}" for message in (*call.history, *call.messages))
+
+
+async def ask(text: str) -> AsyncGenerator[Ask | str, Any]:
+    answer = yield Ask("What is your name?")
+    yield f"Hello, {answer}."
+
+
+async def approve(text: str) -> AsyncGenerator[list[Ask] | str, Any]:
+    yield "Two questions."
+    name, approval = yield [Ask("What is your name?"), Ask("May I write?", schema=APPROVAL, kind="approval")]
+    yield f"{name} said {approval}."
+
+
+async def files(call: Invocation) -> AsyncGenerator[Artifact]:
+    for file in call.files:
+        yield Artifact(name=file.name, parts=(file,))
+    yield Artifact.of("a picture.png", PNG, "image/png")
+
+
+async def fail(text: str) -> AsyncGenerator[str]:
+    yield "Before the fault."
+    raise RuntimeError(text)
+
+
+async def progress(text: str) -> AsyncGenerator[Message | str]:
+    yield Message.of("Half way.", phase="progress")
+    yield "Done."
+
+
+async def weather(call: Invocation) -> dict[str, Any]:
+    return {"given": call.data}
+
+
+async def count_words(text: str) -> dict[str, Any]:
+    return {"words": len(text.split()) if text != "wrong" else "many"}
+
+
+AGENTS: Final = (echo, history, ask, approve, files, fail, progress, waiting)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+    fronted = {agent.__name__: Fronted(*wrap(agent, agent.__name__)) for agent in AGENTS}
+    for agent, schemas in ((weather, {"input": CITY}), (count_words, {"output": COUNT})):
+        info, made = wrap(agent, agent.__name__)
+        fronted[agent.__name__] = Fronted(info.replace(schemas=schemas), made)
+    async with running(tmp_path_factory.mktemp("mcp"), fronted=fronted) as gateway:
+        yield gateway
+
+
+@pytest.fixture(params=[Client, Modern], ids=["2025-11-25", "2026-07-28"])
+def client(request: pytest.FixtureRequest, gateway: Running) -> Client:
+    return request.param(gateway.http)
+
+
+@pytest.fixture
+def modern(gateway: Running) -> Client:
+    return Modern(gateway.http, capabilities={"elicitation": {}})
+
+
+# Tools
+
+
+async def test_every_agent_is_a_tool(client: Client) -> None:
+    tools = (await client.ask("tools/list"))["result"]["tools"]
+    assert [tool["name"] for tool in tools] == [
+        *(agent.__name__ for agent in AGENTS),
+        "weather",
+        "count_words",
+        "resume_run",
+    ]
+    assert next(tool for tool in tools if tool["name"] == "weather")["inputSchema"]["required"] == ["city"]
+    assert [tool["name"] for tool in tools if "outputSchema" in tool] == ["count_words"]
+
+
+async def test_there_is_one_page_of_tools(client: Client) -> None:
+    assert (await client.ask("tools/list", {"cursor": "x"}))["error"]["code"] == -32602
+
+
+async def test_an_agent_alone_behind_its_path_is_the_only_tool(gateway: Running, client: Client) -> None:
+    client.path = "/agent/echo/mcp"
+    tools = (await client.ask("tools/list"))["result"]["tools"]
+    assert [tool["name"] for tool in tools] == ["echo", "resume_run"]
+    assert text_of(await client.call("echo", {"message": "hi"})) == "hi"
+    assert (await client.ask("tools/call", {"name": "ask", "arguments": {}}))["error"]["code"] == -32602
+
+
+async def test_a_call_is_a_run_that_its_result_names(gateway: Running, client: Client) -> None:
+    result = await client.call("echo", {"message": "hi"})
+    assert text_of(result) == "hi"
+    assert "isError" not in result or result["isError"] is False
+    ids = result["_meta"]["babelgate"]
+    run = await gateway.hub.reads.run(OWNER, ids["run_id"])
+    assert (run.task_id, run.thread_id) == (ids["task_id"], ids["thread_id"])
+    task = await gateway.hub.reads.task(OWNER, run.task_id)
+    assert (task.protocol, task.version) == ("mcp", "2026-07-28" if isinstance(client, Modern) else "2025-03-26")
+
+
+@pytest.mark.parametrize("name", ["a name", str(uuid4())])
+async def test_calls_of_one_thread_are_one_conversation(client: Client, name: str) -> None:
+    name = name if len(name) == 36 else f"{name} {type(client).__name__}"
+    thread = name if len(name) != 36 else str(uuid4())
+    await client.call("history", {"message": "one", "thread_id": thread})
+    result = await client.call("history", {"message": "two", "thread_id": thread})
+    assert text_of(result) == "user: one | agent: user: one | user: two"
+    assert text_of(await client.call("history", {"message": "two"})) == "user: two"
+
+
+async def test_an_agents_own_arguments_are_its_input(client: Client) -> None:
+    result = await client.call("weather", {"city": "Oslo", "thread_id": "w"})
+    assert result["structuredContent"] == {"given": {"city": "Oslo"}}
+    wrong = await client.call("weather", {"city": 5})
+    assert wrong["isError"] is True
+    assert "city" in text_of(wrong)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"message": 5},
+        {"message": "", "files": []},
+        {"message": "a", "nope": 1},
+        {"message": "a", "thread_id": ""},
+        {"message": "a", "files": [{"data": "!"}]},
+        {"message": "a", "files": [{"name": "without"}]},
+        {"message": "a", "files": [{"data": "aGk=", "uri": "https://example.com"}]},
+    ],
+)
+async def test_wrong_arguments_are_a_result_from_which_a_model_can_learn(client: Client, arguments: Wire) -> None:
+    result = await client.call("echo", arguments)
+    assert result["isError"] is True
+    assert text_of(result)
+
+
+async def test_a_tool_that_there_is_not_is_an_error_of_the_protocol(client: Client) -> None:
+    error = (await client.ask("tools/call", {"name": "nobody", "arguments": {}}))["error"]
+    assert (error["code"], error["message"]) == (-32602, "Unknown tool: nobody")
+
+
+async def test_a_failure_is_a_result_with_the_agents_own_words_after_what_it_had_said(client: Client) -> None:
+    result = await client.call("fail", {"message": "on purpose"})
+    assert result["isError"] is True
+    assert [each["text"] for each in result["content"]] == ["Before the fault.", "RuntimeError: on purpose"]
+    assert result["_meta"]["babelgate"]["fault"] == "agent_failed"
+
+
+async def test_structured_output_is_told_twice_and_keeps_its_schema(client: Client) -> None:
+    result = await client.call("count_words", {"message": "two words"})
+    assert result["structuredContent"] == {"words": 2}
+    assert text_of(result) == '{"words":2}'
+    wrong = await client.call("count_words", {"message": "wrong"})
+    assert wrong["isError"] is True
+    assert "schema" in text_of(wrong)
+
+
+async def test_files_go_in_and_come_out(client: Client) -> None:
+    given = {"name": "a b.txt", "mime_type": "text/plain", "data": "aGk="}
+    text, picture = (await client.call("files", {"message": "", "files": [given]}))["content"]
+    assert text["resource"] == {"uri": "file:///a%20b.txt", "mimeType": "text/plain", "blob": "aGk="}
+    assert (picture["type"], picture["mimeType"], picture["data"]) == ("image", "image/png", "iVBORw==")
+    assert picture["_meta"]["babelgate"]["name"] == "a picture.png"
+
+
+# Progress and cancel
+
+
+async def test_progress_is_told_to_who_asks_for_it(gateway: Running, client: Client) -> None:
+    params = {"name": "progress", "arguments": {"message": "go"}}
+    request = client.request("tools/call", {**params, "_meta": {"progressToken": "t"}})
+    *told, answer = messages_of(await gateway.http.request(**request))
+    assert [each["params"] for each in told] == [{"progressToken": "t", "progress": 1, "message": "Half way."}]
+    assert text_of(answer["result"]) == "Done."
+    (alone,) = messages_of(await gateway.http.request(**client.request("tools/call", params)))
+    assert text_of(alone["result"]) == "Done."
+
+
+async def ended(gateway: Running, waits: Waiting) -> None:
+    async with asyncio.timeout(BOUND):
+        await waits.ended.wait()
+
+
+async def test_a_client_that_hangs_up_cancels_the_run(gateway: Running, client: Client) -> None:
+    WAITING.__init__()
+    async with calling(client, "waiting", _meta={"progressToken": "t"}) as stream:
+        assert (await stream.next() or {})["params"]["message"] == "Half way."
+    await ended(gateway, WAITING)
+
+
+async def test_a_client_in_a_session_that_hangs_up_cancels_the_run(gateway: Running) -> None:
+    WAITING.__init__()
+    client, _ = await enter(gateway.http, elicitation={})
+    async with calling(client, "waiting", _meta={"progressToken": "t"}) as stream:
+        await stream.next()
+    await ended(gateway, WAITING)
+
+
+async def test_a_request_that_is_cancelled_in_a_session_cancels_the_run(gateway: Running) -> None:
+    WAITING.__init__()
+    client, _ = await enter(gateway.http, elicitation={})
+    async with calling(client, "waiting", 5, _meta={"progressToken": "t"}) as stream:
+        await stream.next()
+        assert await say(client, {"method": "notifications/cancelled", "params": {"requestId": 5}}) == 202
+        await ended(gateway, WAITING)
+
+
+async def test_a_cancel_outside_of_a_session_does_nothing(gateway: Running) -> None:
+    client = Client(gateway.http)
+    assert await say(client, {"method": "notifications/cancelled", "params": {"requestId": 5}}) == 202
+
+
+# Questions
+
+
+async def test_who_cannot_be_asked_resumes_the_run(client: Client) -> None:
+    result = await client.call("ask")
+    asked = result["structuredContent"]
+    assert asked["status"] == "input_required"
+    (interrupt,) = asked["interrupts"]
+    assert interrupt["message"] == "What is your name?"
+    answers = {interrupt["id"]: "Ada"}
+    assert text_of(await client.call("resume_run", {"run_id": asked["run_id"], "answers": answers})) == "Hello, Ada."
+    again = await client.call("resume_run", {"run_id": asked["run_id"], "answers": answers})
+    assert again["isError"] is True
+
+
+async def test_of_two_questions_one_can_be_answered_before_the_other(client: Client) -> None:
+    asked = (await client.call("approve"))["structuredContent"]
+    name, approval = asked["interrupts"]
+    rest = await client.call("resume_run", {"run_id": asked["run_id"], "answers": {name["id"]: "Ada"}})
+    assert [each["id"] for each in rest["structuredContent"]["interrupts"]] == [approval["id"]]
+    answers = {approval["id"]: {"approved": True}}
+    done = await client.call("resume_run", {"run_id": asked["run_id"], "answers": answers})
+    assert text_of(done) == "Ada said {'approved': True}."
+
+
+async def test_a_run_that_asks_can_be_ended(gateway: Running, client: Client) -> None:
+    result = await client.call("ask")
+    run_id = result["structuredContent"]["run_id"]
+    ended = await client.call("resume_run", {"run_id": run_id, "action": "cancel"})
+    assert (ended["isError"], text_of(ended)) == (True, "The run was cancelled.")
+    task = await gateway.hub.reads.task(OWNER, result["_meta"]["babelgate"]["task_id"])
+    assert task.state is TaskState.CANCELLED
+
+
+async def test_a_question_can_be_declined(client: Client) -> None:
+    asked = (await client.call("ask"))["structuredContent"]
+    done = await client.call("resume_run", {"run_id": asked["run_id"], "action": "decline"})
+    assert "structuredContent" not in done
+
+
+@pytest.mark.parametrize("answers", [{}, {"nobody": 1}])
+async def test_answers_to_other_questions_are_refused(client: Client, answers: Wire) -> None:
+    asked = (await client.call("ask"))["structuredContent"]
+    refused = await client.call("resume_run", {"run_id": asked["run_id"], "answers": answers})
+    assert refused["isError"] is True
+    assert asked["interrupts"][0]["id"] in text_of(refused)
+
+
+async def test_a_client_with_a_session_is_asked_while_its_call_goes_on(gateway: Running) -> None:
+    client, hello = await enter(gateway.http, elicitation={})
+    assert hello.headers["mcp-session-id"]
+    async with calling(client, "approve") as stream:
+        name = await stream.next() or {}
+        assert name["method"] == "elicitation/create"
+        assert name["params"]["message"] == "What is your name?"
+        accepted: Wire = {"action": "accept", "content": {"answer": "Ada"}}
+        assert await say(client, {"id": name["id"], "result": accepted}) == 202
+        approval = await stream.next() or {}
+        assert approval["params"]["requestedSchema"] == APPROVAL
+        accepted = {"action": "accept", "content": {"approved": True}}
+        assert await say(client, {"id": approval["id"], "result": accepted}) == 202
+        done = (await stream.next() or {})["result"]
+    assert [each["text"] for each in done["content"]] == ["Two questions.", "Ada said {'approved': True}."]
+
+
+async def test_a_question_that_the_caller_cancels_ends_the_run(gateway: Running) -> None:
+    client, _ = await enter(gateway.http, elicitation={"form": {}})
+    async with calling(client, "ask") as stream:
+        asked = await stream.next() or {}
+        await say(client, {"id": asked["id"], "result": {"action": "cancel"}})
+        done = (await stream.next() or {})["result"]
+    assert (done["isError"], text_of(done)) == (True, "The run was cancelled.")
+
+
+async def test_a_client_that_hangs_up_at_a_question_ends_the_run(gateway: Running) -> None:
+    client, _ = await enter(gateway.http, elicitation={})
+    thread_id = str(uuid4())
+    arguments = {"message": "go", "thread_id": thread_id}
+    made = client.request("tools/call", {"name": "ask", "arguments": arguments})
+    async with gateway.http.stream(**made) as response:
+        assert "elicitation/create" in await anext(line async for line in response.aiter_lines() if "data" in line)
+    async with asyncio.timeout(BOUND):
+        async for batch in gateway.hub.reads.follow(OWNER, Scope(thread_id)):
+            if any(getattr(record.event, "state", None) is TaskState.CANCELLED for record in batch):
+                return
+
+
+async def test_a_client_that_says_no_form_can_be_shown_gets_no_session(gateway: Running) -> None:
+    several: tuple[Wire, ...] = ({}, {"elicitation": {"url": {}}}, {"sampling": {}})
+    for capabilities in several:
+        client, hello = await enter(gateway.http, **capabilities)
+        assert "mcp-session-id" not in hello.headers
+        assert (await client.call("ask"))["structuredContent"]["status"] == "input_required"
+
+
+async def test_a_client_of_2026_calls_again_with_its_answers(modern: Client) -> None:
+    asked = await modern.call("approve")
+    assert asked["resultType"] == "input_required"
+    forms = asked["inputRequests"]
+    messages = {each["params"]["message"]: name for name, each in forms.items()}
+    name: Wire = {messages["What is your name?"]: {"action": "accept", "content": {"answer": "Ada"}}}
+    rest = await modern.call("approve", inputResponses=name, requestState=asked["requestState"])
+    assert list(rest["inputRequests"]) == [messages["May I write?"]]
+    answer = {messages["May I write?"]: {"action": "accept", "content": {"approved": True}}}
+    done = await modern.call("approve", inputResponses=answer, requestState=rest["requestState"])
+    assert [each["text"] for each in done["content"]] == ["Two questions.", "Ada said {'approved': True}."]
+    again = await modern.call("approve", inputResponses=answer, requestState=rest["requestState"])
+    assert again["content"] == done["content"], "a call that is repeated tells the same, and starts nothing"
+
+
+async def test_without_answers_it_is_asked_again(modern: Client) -> None:
+    asked = await modern.call("ask")
+    again = await modern.call("ask", requestState=asked["requestState"])
+    assert again["inputRequests"] == asked["inputRequests"]
+
+
+async def test_a_state_that_was_changed_or_is_of_another_tool_is_refused(modern: Client) -> None:
+    state = (await modern.call("ask"))["requestState"]
+    for tool, told in (("ask", state[:-2] + "AA"), ("echo", state), ("ask", "nope")):
+        params = {"name": tool, "arguments": {"message": "go"}, "requestState": told}
+        assert (await modern.ask("tools/call", params))["error"]["code"] == -32602
+
+
+# Tasks
+
+
+async def test_a_client_that_knows_tasks_is_given_one_and_asks_for_its_result(gateway: Running) -> None:
+    client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
+    task = await client.call("approve")
+    assert (task["resultType"], task["status"]) == ("task", "working")
+    asked = (await client.ask("tasks/get", {"taskId": task["taskId"]}))["result"]
+    assert (asked["resultType"], asked["status"]) == ("complete", "input_required")
+    forms = asked["inputRequests"]
+    contents = {"What is your name?": {"answer": "Ada"}, "May I write?": {"approved": True}}
+    responses = {
+        name: {"action": "accept", "content": contents[each["params"]["message"]]} for name, each in forms.items()
+    }
+    update = {"taskId": task["taskId"], "inputResponses": responses}
+    assert (await client.ask("tasks/update", update))["result"]["resultType"] == "complete"
+    done = (await client.ask("tasks/get", {"taskId": task["taskId"]}))["result"]
+    assert done["status"] == "completed"
+    assert text_of(done["result"]) == "Two questions.Ada said {'approved': True}."
+
+
+async def test_a_task_is_cancelled(gateway: Running) -> None:
+    client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
+    task_id = (await client.call("ask"))["taskId"]
+    assert (await client.ask("tasks/get", {"taskId": task_id}))["result"]["status"] == "input_required"
+    for _ in range(2):
+        assert "result" in await client.ask("tasks/cancel", {"taskId": task_id})
+    assert (await client.ask("tasks/get", {"taskId": task_id}))["result"]["status"] == "cancelled"
+
+
+async def test_a_failed_run_is_a_completed_task_whose_result_is_an_error(gateway: Running) -> None:
+    client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
+    task_id = (await client.call("fail"))["taskId"]
+    done = (await client.ask("tasks/get", {"taskId": task_id}))["result"]
+    assert (done["status"], done["result"]["isError"]) == ("completed", True)
+
+
+async def test_tasks_are_for_clients_that_declare_them(gateway: Running) -> None:
+    client = Modern(gateway.http)
+    error = (await client.ask("tasks/get", {"taskId": str(uuid4())}))["error"]
+    assert error["code"] == -32021
+    assert error["data"]["requiredCapabilities"] == {"extensions": {TASKS: {}}}
+    assert (await Client(gateway.http).ask("tasks/get", {"taskId": str(uuid4())}))["error"]["code"] == -32601
+
+
+async def test_a_task_that_there_is_not_is_no_task(gateway: Running) -> None:
+    client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
+    for task_id in (str(uuid4()), "nope"):
+        for method in ("tasks/get", "tasks/cancel"):
+            assert (await client.ask(method, {"taskId": task_id}))["error"]["code"] == -32602
+
+
+async def test_the_header_of_a_task_must_name_it(gateway: Running) -> None:
+    client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
+    made = client.request("tasks/get", {"taskId": str(uuid4())})
+    made["headers"]["Mcp-Name"] = "another"
+    response = await gateway.http.request(**made)
+    assert (response.status_code, answer_of(response)["error"]["code"]) == (400, -32020)
+
+
+# The transport
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"", -32700),
+        (b"{", -32700),
+        (b'{"a": NaN}', -32700),
+        (b"[" * 100 + b"]" * 100, -32700),
+        (b"[]", -32600),
+        (b"5", -32600),
+        (b'{"jsonrpc": "1.0", "id": 1, "method": "ping"}', -32600),
+        (b'{"jsonrpc": "2.0", "id": null, "method": "ping"}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1.5, "method": "ping"}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": 5}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1}', -32600),
+        (b'{"jsonrpc": "2.0", "id": 1, "error": {}}', -32600),
+    ],
+)
+async def test_what_is_no_message_is_refused(gateway: Running, body: bytes, code: int) -> None:
+    headers = {**ACCEPT, "Content-Type": "application/json"}
+    response = await gateway.http.post("/mcp", content=body, headers=headers)
+    assert response.status_code == 400
+    assert response.json()["error"]["code"] == code
+
+
+async def test_a_version_that_nobody_speaks_is_refused(gateway: Running) -> None:
+    client = Client(gateway.http, headers={"MCP-Protocol-Version": "1999-01-01"})
+    response = await gateway.http.request(**client.request("ping", {}))
+    assert response.status_code == 400
+
+
+async def test_a_page_of_another_origin_is_forbidden(gateway: Running) -> None:
+    client = Client(gateway.http, headers={"Origin": "https://evil.example"})
+    response = await gateway.http.request(**client.request("ping", {}))
+    assert response.status_code == 403
+
+
+async def test_a_session_that_there_is_not_is_404_and_one_that_was_ended_too(gateway: Running) -> None:
+    client, _ = await enter(gateway.http, elicitation={})
+    assert "result" in await client.ask("ping")
+    assert (await gateway.http.delete("/mcp", headers={**ACCEPT, **client.headers})).status_code == 200
+    assert (await gateway.http.request(**client.request("ping", {}))).status_code == 404
+    client.headers = {**client.headers, "Mcp-Session-Id": uuid4().hex}
+    assert (await gateway.http.request(**client.request("ping", {}))).status_code == 404
+
+
+async def test_a_session_of_another_owner_is_not_found(tmp_path_factory: pytest.TempPathFactory) -> None:
+    keys = {"alice": "alice-0123456789-key", "bob": "bob-0123456789-key"}
+    async with running(tmp_path_factory.mktemp("owners"), {"echo": echo}, keys=keys) as gateway:
+        gateway.http.headers["X-Api-Key"] = keys["alice"]
+        client, _ = await enter(gateway.http, elicitation={})
+        assert "result" in await client.ask("ping")
+        made = client.request("ping", {})
+        made["headers"]["X-Api-Key"] = keys["bob"]
+        assert (await gateway.http.request(**made)).status_code == 404
+        made["headers"]["X-Api-Key"] = "nobody"
+        response = await gateway.http.request(**made)
+        assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
+
+
+async def test_a_gateway_that_stops_ends_its_sessions(tmp_path_factory: pytest.TempPathFactory) -> None:
+    async with running(tmp_path_factory.mktemp("stops"), {"ask": ask}) as gateway:
+        client, _ = await enter(gateway.http, elicitation={})
+        assert "result" in await client.ask("ping")

@@ -1,0 +1,113 @@
+"""A client that says what it is told to, and nothing else: what goes over the wire, in both eras of the protocol."""
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final
+
+import httpx
+
+Wire = dict[str, Any]
+
+ACCEPT: Final = {"Accept": "application/json, text/event-stream"}
+MODERN: Final = "2026-07-28"
+_OWN: Final = "io.modelcontextprotocol/"
+TASKS: Final = f"{_OWN}tasks"
+
+
+@dataclass
+class Client:
+    http: httpx.AsyncClient
+    path: str = "/mcp"
+    capabilities: Wire = field(default_factory=dict[str, Any])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    ids: "count[int]" = field(default_factory=lambda: count(1))
+
+    def request(self, method: str, params: Wire, request_id: int | None = None) -> Wire:
+        """What httpx takes."""
+        body: Wire = {"jsonrpc": "2.0", "method": method, "params": params}
+        body["id"] = next(self.ids) if request_id is None else request_id
+        return {"method": "POST", "url": self.path, "json": body, "headers": {**ACCEPT, **self.headers}}
+
+    async def ask(self, method: str, params: Wire | None = None) -> Wire:
+        """The response."""
+        response = await self.http.request(**self.request(method, params or {}))
+        return answer_of(response)
+
+    async def call(self, tool: str, arguments: Wire | None = None, **params: Any) -> Wire:
+        """The result."""
+        given = {"message": "go"} if arguments is None else arguments
+        response = await self.ask("tools/call", {"name": tool, "arguments": given, **params})
+        assert "result" in response, response
+        return response["result"]
+
+
+class Modern(Client):
+    def request(self, method: str, params: Wire, request_id: int | None = None) -> Wire:
+        meta = {f"{_OWN}protocolVersion": MODERN, f"{_OWN}clientCapabilities": self.capabilities}
+        made = super().request(method, {**params, "_meta": {**meta, **params.get("_meta", {})}}, request_id)
+        named = params.get("name") or params.get("taskId")
+        headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method, **({"Mcp-Name": named} if named else {})}
+        return {**made, "headers": {**made["headers"], **headers}}
+
+
+def messages_of(response: httpx.Response) -> list[Wire]:
+    if response.headers["content-type"].startswith("text/event-stream"):
+        lines = response.text.splitlines()
+        return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+    return [response.json()]
+
+
+def answer_of(response: httpx.Response) -> Wire:
+    return messages_of(response)[-1]
+
+
+def text_of(result: Wire) -> str:
+    return "".join(each["text"] for each in result["content"] if each["type"] == "text")
+
+
+async def enter(http: httpx.AsyncClient, **capabilities: Any) -> tuple[Client, httpx.Response]:
+    """A client of the older era after its handshake, and the answer to that."""
+    client = Client(http, capabilities=capabilities)
+    hello = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "t", "version": "1"}}
+    response = await http.request(**client.request("initialize", hello))
+    headers = {"MCP-Protocol-Version": "2025-11-25"}
+    if "mcp-session-id" in response.headers:
+        headers["Mcp-Session-Id"] = response.headers["mcp-session-id"]
+    client.headers = headers
+    told = await http.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=_all(client))
+    assert told.status_code == 202
+    return client, response
+
+
+def _all(client: Client) -> dict[str, str]:
+    return {**ACCEPT, **client.headers}
+
+
+async def say(client: Client, message: Wire) -> int:
+    """A notification, or a response to what the server has asked."""
+    response = await client.http.post(client.path, json={"jsonrpc": "2.0", **message}, headers=_all(client))
+    return response.status_code
+
+
+@asynccontextmanager
+async def calling(client: Client, tool: str, request_id: int = 77, **params: Any) -> AsyncGenerator["Stream"]:
+    """A call while it goes on; leaving the block hangs up."""
+    made = client.request("tools/call", {"name": tool, "arguments": {"message": "go"}, **params}, request_id)
+    async with client.http.stream(**made) as response:
+        yield Stream(response)
+
+
+class Stream:
+    def __init__(self, response: httpx.Response) -> None:
+        self.response = response
+        self._lines = response.aiter_lines()
+
+    async def next(self) -> Wire | None:
+        """The next message; None at the end."""
+        async for line in self._lines:
+            if line.startswith("data: "):
+                return json.loads(line.removeprefix("data: "))
+        return None

@@ -1,0 +1,66 @@
+"""One case, one log, and the results of calls that MCP makes of it: a diff here is a change of the wire, and somebody
+reads it.
+
+`canonical.json` is the log, `mcp.json` the progress and the result of a call of each of its runs, and then that of one
+call for all of them; `pytest --accept` writes it.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.mcp.write import ResultWriter
+from canonical import Record, Task, TaskState
+from canonical.event import RunCreated
+from tests.said import event_of
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+CASES = sorted(path.parent.name for path in GOLDEN.glob("*/canonical.json"))
+
+
+def log_of(case: str) -> list[Record]:
+    rows: list[dict[str, Any]] = json.loads((GOLDEN / case / "canonical.json").read_text())
+    return [Record(event=event_of(row.pop("event")), **row) for row in rows]
+
+
+def told(log: list[Record], since: int, run_id: str | None, *, whole: bool = False) -> dict[str, Any]:
+    task_id = next(record.task_id for record in log if record.task_id) or ""
+    thread_id = "11111111-1111-4111-8111-111111111111"
+    task = Task(
+        task_id=task_id,
+        thread_id=thread_id,
+        agent="echo",
+        state=TaskState.WORKING,
+        created_at=0,
+        changed_at=0,
+        first_seq=1,
+        last_seq=1,
+    )
+    writer = ResultWriter(task, since, run_id, whole=whole)
+    progress: list[str] = []
+    for record in log:
+        progress += writer.write(record)
+        if writer.has_ended and not whole:
+            break
+    return {"progress": progress, "result": writer.result()}
+
+
+def written(log: list[Record]) -> str:
+    begun = [(record.seq, record.event.run_id) for record in log if isinstance(record.event, RunCreated)]
+    calls = [told(log, seq - 1, run_id) for seq, run_id in begun]
+    return json.dumps([*calls, told(log, 0, None, whole=True)], indent=2, ensure_ascii=False) + "\n"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_results_of_a_log_are_what_they_were(case: str, accept: bool) -> None:
+    path, text = GOLDEN / case / "mcp.json", written(log_of(case))
+    if accept:
+        path.write_text(text)
+    assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
+    assert path.read_text() == text
+
+
+def test_there_are_cases() -> None:
+    assert len(CASES) >= 10
