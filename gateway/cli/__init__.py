@@ -7,7 +7,8 @@ Those modules are imported when their command runs: the web framework and the da
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from types import ModuleType
+from typing import Any, Final, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -160,6 +161,8 @@ def serve(
     Without targets and without --config, ./babelgate.yaml is served, and without that file the demo agents. Every
     option can also be a key of the file or a BABELGATE_… variable; the option goes first, then the variable.
     """
+    # httpx takes a command line of its own along where rich and pygments are there: 3.3 MB that nothing here uses.
+    sys.modules.setdefault("httpx._main", cast("ModuleType", None))
     from gateway.cli.serve import serve as run_gateway
 
     given = {

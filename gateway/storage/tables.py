@@ -39,7 +39,7 @@ class ThreadRow(Row, table=True):
     __table_args__ = (
         Index("thread_id", "owner", "thread_id", unique=True),
         Index("thread_created", "owner", "created_at"),
-        Index("thread_expires", "pk", sqlite_where=text(PASSING), postgresql_where=text(PASSING)),
+        Index("thread_expires", "pk", sqlite_where=text(PASSING)),
     )
 
     pk: int | None = Field(default=None, sa_column=Column(_KEY, primary_key=True, autoincrement=True))
@@ -98,7 +98,7 @@ class TaskRow(Row, table=True):
     __table_args__ = (
         Index("task_changed", "owner", "changed_at", "task_id"),
         Index("task_thread", "thread_pk"),
-        Index("task_open", "thread_pk", sqlite_where=text(OPEN), postgresql_where=text(OPEN)),
+        Index("task_open", "thread_pk", sqlite_where=text(OPEN)),
         Index("task_continues", "owner", "continues", sqlite_where=text("continues IS NOT NULL")),
         {"sqlite_with_rowid": False},
     )
@@ -125,9 +125,8 @@ class RunRow(Row, table=True):
             "thread_pk",
             unique=True,
             sqlite_where=text("status = 'running'"),
-            postgresql_where=text("status = 'running'"),
         ),
-        Index("run_live", "thread_pk", sqlite_where=text(LIVE), postgresql_where=text(LIVE)),
+        Index("run_live", "thread_pk", sqlite_where=text(LIVE)),
         Index("run_thread", "thread_pk", "first_seq"),
         {"sqlite_with_rowid": False},
     )
@@ -154,7 +153,6 @@ class InterruptRow(Row, table=True):
             "thread_pk",
             "seq",
             sqlite_where=text("action IS NULL"),
-            postgresql_where=text("action IS NULL"),
         ),
         Index("interrupt_thread", "thread_pk"),
     )
@@ -195,9 +193,7 @@ class BlobUseRow(Row, table=True):
 class WebhookRow(Row, table=True):
     """Where a task's events are pushed, and up to which record they were."""
 
-    __table_args__ = (
-        Index("webhook_due", "task_id", sqlite_where=text("done IS 0"), postgresql_where=text("done IS false")),
-    )
+    __table_args__ = (Index("webhook_due", "task_id", sqlite_where=text("done IS 0")),)
 
     owner: str = Field(primary_key=True)
     task_id: str = Field(primary_key=True)
@@ -220,7 +216,6 @@ class ItemRow(Row, table=True):
             "item_expires",
             "expires_at",
             sqlite_where=text("expires_at IS NOT NULL"),
-            postgresql_where=text("expires_at IS NOT NULL"),
         ),
     )
 

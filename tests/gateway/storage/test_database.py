@@ -18,6 +18,8 @@ from gateway.storage import migrations
 from gateway.storage.database import HEAD, REVISIONS, LockFile, migrate, open_engine, sqlite_path
 from tests.gateway.hubs import Echo, House, fronted
 
+SCHEMA = Path(migrations.__file__).parent / "schema.sql"
+
 
 def migrate_to(revision: str, connection: Connection) -> None:
     """As an earlier release left it."""
@@ -48,6 +50,27 @@ def test_a_fresh_database_is_migrated_to_what_the_tables_say(tmp_path: Path) -> 
         differences = compare_metadata(MigrationContext.configure(connection), SQLModel.metadata)
         assert differences == []
     engine.dispose()
+
+
+def test_a_fresh_database_is_what_the_migrations_make_of_an_empty_one(tmp_path: Path, accept: bool) -> None:
+    """`pytest --accept` writes the schema anew after a migration was added."""
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    with engine.begin() as connection:
+        migrate_to("head", connection)
+        made = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
+        schema = ";\n\n".join(made.scalars()) + "\n"
+        rows = [
+            connection.exec_driver_sql(f'SELECT count(*) FROM "{name}"').scalar_one() for name in _tables(connection)
+        ]
+        assert sum(rows) == 1  # the version
+    engine.dispose()
+    if accept:
+        SCHEMA.write_text(schema, encoding="utf-8")
+    assert SCHEMA.read_text(encoding="utf-8") == schema, "run make accept"
+
+
+def _tables(connection: Connection) -> list[str]:
+    return inspect(connection).get_table_names()
 
 
 @pytest.mark.parametrize(("power", "level"), [(False, 1), (True, 2)])
