@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from litestar import Litestar, Request, Response, get
 from litestar.exceptions import HTTPException
+from litestar.plugins import PluginProtocol
+from litestar.plugins.core import MsgspecDIPlugin
 
 from adapters import ADAPTERS, Adapter
 from adapters._server.caller import caller
@@ -48,12 +50,20 @@ def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
     )
 
 
+class _App(Litestar):
+    @staticmethod
+    def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
+        """Not Litestar's for pydantic and attrs, whose models no handler takes or returns: 2 MB, most of it pydantic's
+        first version."""
+        return [*plugins, MsgspecDIPlugin()]
+
+
 def create_app(hub: Hub, registry: Registry, settings: Settings) -> GatewayMiddleware:
     """The gateway as an ASGI app. The hub is started and stopped by the caller."""
     handlers: list[Any] = [*_own(hub, registry)]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hub)
-    app = Litestar(
+    app = _App(
         handlers,
         openapi_config=None,
         exception_handlers={Exception: _answer},

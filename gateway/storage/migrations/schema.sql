@@ -239,4 +239,14 @@ CREATE TABLE assistant_version (
 	version INTEGER NOT NULL, 
 	body BLOB NOT NULL, 
 	PRIMARY KEY (owner, assistant_id, version)
-)
+);
+
+CREATE TABLE cron (
+	owner VARCHAR NOT NULL, 
+	cron_id VARCHAR NOT NULL, 
+	next_run BIGINT, 
+	body BLOB NOT NULL, 
+	PRIMARY KEY (owner, cron_id)
+);
+
+CREATE INDEX cron_due ON cron (next_run) WHERE next_run IS NOT NULL
