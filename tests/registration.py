@@ -58,7 +58,11 @@ def quicken_registration() -> None:
     # Each handler that is registered has the whole tree of routes looked through once more.
     router.validate_node = _is_valid
     # Every `FromPath[str]` is hashed, by a copy of all of its fields.
-    parameter.__hash__ = lambda self: hash(self.name)
+    parameter.__hash__ = _hash_of_name
+
+
+def _hash_of_name(parameter: Any) -> int:
+    return hash(parameter.name)
 
 
 def _is_valid(node: Any) -> None:

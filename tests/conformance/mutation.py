@@ -55,7 +55,9 @@ async def assert_caught(server: Server, group: str, request: pytest.FixtureReque
 
     async def show(violation: Violation) -> _Complaints:
         async with slots:
-            found = await _complaints(server, violation, sight)
+            found = await _complaints(server, violation, sight, alone=True)
+            if sight is not None and list(found):
+                found = await _complaints(server, violation, sight)
             if found.missing and sight is not None:
                 # It may show only in what requirements that cannot see it leave behind: one more task in a list.
                 found = await _complaints(server, violation, None)
@@ -92,12 +94,12 @@ class _Sight:
     known: frozenset[str]
     """The violations of which that can be said."""
 
-    def selects(self, violation: Violation, requirement: Requirement) -> bool:
+    def selects(self, violation: Violation, requirement: Requirement, *, alone: bool) -> bool:
         """What is on the form of messages looks at those of all requirements that are selected; those of one group may
-        need what the others have left behind, the tasks of a list for instance."""
+        need what the others have left behind, the tasks of a list for instance: unless they are to stand `alone`."""
         if violation.name not in self.known or requirement.schemas or _is_named(violation, requirement):
             return True
-        if requirement.group in _groups(violation):
+        if not alone and requirement.group in _groups(violation):
             return True
         return not {violation.name, _EVERYTHING}.isdisjoint(self.of[requirement.name])
 
@@ -130,15 +132,18 @@ def _asked(app: ScriptedServer, exchange: Exchange) -> set[str]:
     return app.asked_by.get(key, {_EVERYTHING})
 
 
-async def _complaints(server: Server, violation: Violation, sight: _Sight | None) -> _Complaints:
-    """Without a sight, all requirements are shown the violation."""
+async def _complaints(
+    server: Server, violation: Violation, sight: _Sight | None, *, alone: bool = False
+) -> _Complaints:
+    """Without a sight, all requirements are shown the violation. `alone` = without those of its group that cannot see
+    it; what is found wanting then may lack only what these leave behind, and says nothing."""
     app = server.make(violation.name)
     concerned = concerns(violation)
 
     def is_shown(requirement: Requirement) -> bool:
         if server.is_large and not concerned(requirement):
             return False
-        return sight is None or sight.selects(violation, requirement)
+        return sight is None or sight.selects(violation, requirement, alone=alone)
 
     report = await judged(server, app, is_shown)
     broken = [
