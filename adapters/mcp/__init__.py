@@ -13,7 +13,7 @@ def examples(base_url: str, agent: str) -> Sequence[Example]:
     url = f"{base_url}{PATH}"
     call = f'{{"name": "{agent}", "arguments": {{"message": "Hello"}}}}'
     body = f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {call}}}'
-    types = "-H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream'"
+    types = "-H 'Content-Type: application/json' -H 'Accept: application/json'"
     return (Example("MCP", url, f"curl -s {url} {types} -d '{body}'"),)
 
 

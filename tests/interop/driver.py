@@ -25,6 +25,7 @@ CLIENTS: Final = {
     "a2a-0.3": "a2a_client_0_3.py",
     "aief": "aief_client.py",
     "langgraph-sdk": "langgraph_client.py",
+    "mcp": "mcp_client.py",
     "openai": "openai_client.py",
 }
 SERVERS: Final = {

@@ -251,9 +251,7 @@ class Calls:
             raise FaultError(FaultCode.NOT_FOUND, _NOBODY)
         if given.action == "cancel":
             await self._hub.cancel(who.owner, task.task_id)
-            writer = ResultWriter(task, task.last_seq, None)
-            await self._follow(who, writer, peer)
-            return writer.result()
+            return await self._end(who, task, peer)
         declines = given.action == "decline"
         asked = [each.interrupt_id for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)]
         values: Mapping[str, Json] = dict.fromkeys(given.answers or asked) if declines else given.answers
@@ -274,10 +272,18 @@ class Calls:
         if asked and not forms:
             return _input_required(task, asked)
         receipt = await self._give(who, task, forms) if forms else None
+        if forms and receipt is None:
+            return await self._end(who, task, peer)
         run_id = await self._last_run(who, task) if receipt is None else receipt.run_id
         writer = ResultWriter(task, task.first_seq - 1, run_id)
         await self._follow(who, writer, peer)
         return await self._result(tool, writer, peer)
+
+    async def _end(self, who: Caller, task: Task, peer: Peer) -> JsonObject:
+        """Of a task that waited for an answer, and was cancelled."""
+        writer = ResultWriter(task, task.last_seq, None)
+        await self._follow(who, writer, peer)
+        return writer.result()
 
     async def _last_run(self, who: Caller, task: Task) -> str | None:
         run_id: str | None = None

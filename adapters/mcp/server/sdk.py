@@ -17,7 +17,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from adapters._server.caller import Caller
 from adapters.mcp.codec.tasks import EXTENSION
@@ -52,7 +52,10 @@ class Endpoint:
         self._opening = asyncio.Lock()
         self._running: asyncio.Future[None] | None = None
 
-    async def serve(self, scope: MutableMapping[str, Any], receive: Any, send: Any, in_session: bool) -> None:
+    async def serve(
+        self, scope: MutableMapping[str, Any], receive: Any, send: Any, *, in_session: bool, streams: bool
+    ) -> None:
+        """`streams`: the caller takes a stream of events."""
         who: Caller = scope["state"]["caller"]
         # The SDK binds a session to whom it was opened by.
         token = AccessToken(token="", client_id=who.owner, scopes=[])
@@ -60,7 +63,7 @@ class Endpoint:
         if in_session and _era(scope) == "handshake":
             await (await self._open_sessions()).handle_request(scope, receive, send)
             return
-        manager = _manager(self._server, stateless=True)
+        manager = _manager(self._server, stateless=True, streams=streams)
         async with manager.run():
             await manager.handle_request(scope, receive, send)
 
@@ -80,10 +83,11 @@ class Endpoint:
             await self._hub.reads.await_thread("", str(uuid4()))
 
 
-def _manager(server: Server[Any], *, stateless: bool) -> StreamableHTTPSessionManager:
+def _manager(server: Server[Any], *, stateless: bool, streams: bool = True) -> StreamableHTTPSessionManager:
     return StreamableHTTPSessionManager(
         server,
         stateless=stateless,
+        json_response=not streams,
         # Host and Origin were looked at by the middleware.
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         max_request_body_size=_BODY,
@@ -176,12 +180,15 @@ def _has_tasks(ctx: Context) -> bool:
 def _retry(ctx: Context, params: types.CallToolRequestParams) -> Retry | None:
     if params.request_state is None or ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return None
-    responses = params.input_responses or {}
-    forms = {
-        name: Form(given.action, given.content)
-        for name, given in responses.items()
-        if isinstance(given, types.ElicitResult)
-    }
+    # As they were sent: of the SDK's models of responses more than one may fit.
+    responses: dict[str, Any] = (ctx.params or {}).get("inputResponses") or {}
+    forms: dict[str, Form] = {}
+    for name, given in responses.items():
+        try:
+            form = types.ElicitResult.model_validate(given, by_name=False)
+        except ValidationError:  # no answer to a form: it is asked again
+            continue
+        forms[name] = Form(form.action, form.content)
     return Retry(params.request_state, forms)
 
 

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from litestar import Request, Response
 
 from adapters._json import most_values, parse, read_bytes, validate
+from adapters._server.caller import caller
 from adapters._server.encoding import json_response
 from adapters.mcp import wire as w
+from adapters.mcp.codec.session_id import is_session_of, is_stateless, make_session_id
 from adapters.mcp.errors import INVALID_REQUEST, PARSE_ERROR, encode_fault
 from adapters.mcp.server.calls import Calls
 from canonical import Fault, FaultCode, FaultError, Hub
@@ -31,6 +33,9 @@ LEFT: Final = "mcp_left"
 
 SESSION: Final = "mcp-session-id"
 
+_Call = tuple[str, str, Any]
+"""Owner, session, id of the request."""
+
 
 class Transport:
     def __init__(self, hub: Hub) -> None:
@@ -38,6 +43,8 @@ class Transport:
         self._hub = hub
         self._endpoint: Endpoint | None = None
         self._loading = asyncio.Lock()
+        self._open: dict[_Call, list[Callable[[], None]]] = {}
+        """Calls that are at work in sessions that hold nothing else."""
 
     def __deepcopy__(self, _: object) -> "Transport":
         # NB: Litestar copies every handler that it registers, and a bound method with its object: there is one hub.
@@ -54,8 +61,23 @@ class Transport:
             message = _check(value)
         except FaultError as error:
             return _refuse(error.fault, INVALID_REQUEST)
-        opens = message.method == "initialize" and _can_be_asked(message.params or {})
-        return _Handed(await self._load(), raw, in_session=opens or SESSION in request.headers)
+        owner, session_id = caller(request).owner, request.headers.get(SESSION)
+        if session_id is not None and is_stateless(session_id):
+            if not is_session_of(session_id, owner):
+                return _refuse(Fault(code=FaultCode.NOT_FOUND, message="There is no such session."), INVALID_REQUEST)
+            call = (owner, session_id, message.id)
+            if message.method == "notifications/cancelled":
+                self._cancel((owner, session_id, (message.params or {}).get("requestId")))
+            return _Handed(await self._load(), raw, calls=self._open, call=call if message.method else None)
+        opens = message.method == "initialize"
+        asks = opens and _can_be_asked(message.params or {})
+        given = make_session_id(owner) if opens and not asks else None
+        return _Handed(await self._load(), raw, in_session=asks or session_id is not None, gives=given)
+
+    def _cancel(self, call: "_Call") -> None:
+        if isinstance(call[2], str | int):
+            for cancel in self._open.get(call, ()):
+                cancel()
 
     async def get(self, request: AnyRequest) -> Response[Any]:
         return await self._in_session(request)
@@ -65,7 +87,8 @@ class Transport:
 
     async def _in_session(self, request: AnyRequest) -> Response[Any]:
         """Raises method_not_allowed: where there is no session, nothing is said that was not asked for."""
-        if SESSION not in request.headers:
+        session_id = request.headers.get(SESSION)
+        if session_id is None or is_stateless(session_id):
             # SPEC/basic/transports, Listening for Messages from the Server
             raise FaultError(FaultCode.METHOD_NOT_ALLOWED, "It takes a POST.", allow=["POST"])
         return _Handed(await self._load(), b"", in_session=True)
@@ -109,29 +132,62 @@ def _can_be_asked(params: Mapping[str, Any]) -> bool:
 class _Handed(Response[bytes]):
     """An answer that the SDK gives."""
 
-    def __init__(self, endpoint: "Endpoint", raw: bytes, *, in_session: bool) -> None:
+    def __init__(
+        self,
+        endpoint: "Endpoint",
+        raw: bytes,
+        *,
+        in_session: bool = False,
+        gives: str | None = None,
+        calls: "dict[_Call, list[Callable[[], None]]] | None" = None,
+        call: "_Call | None" = None,
+    ) -> None:
+        """`gives`: the id of a session that holds nothing. `call`: the name under which it is in `calls` until it is
+        answered."""
         super().__init__(b"")
         self._endpoint = endpoint
         self._raw = raw
         self._in_session = in_session
+        self._gives = gives
+        self._calls = {} if calls is None else calls
+        self._call = call
 
     def to_asgi_response(self, *_: Any, **__: Any) -> Any:
         return self._answer
 
     async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
-        exchange = _Exchange(self._raw, receive, send)
+        accept = dict(scope["headers"]).get(b"accept", b"*/*").lower()
+        exchange = _Exchange(self._raw, receive, send, self._gives)
+        streams = b"text/event-stream" in accept or b"*/*" in accept
+        # Of who takes no stream the SDK would not notice that it leaves.
+        watching = None if streams else asyncio.ensure_future(exchange.watch())
         state = {**scope["state"], LEFT: exchange.left}
-        await self._endpoint.serve({**scope, "state": state}, exchange.receive, exchange.send, self._in_session)
+        if self._call is not None:
+            self._calls[self._call] = exchange.left
+        try:
+            await self._endpoint.serve(
+                {**scope, "state": state},
+                exchange.receive,
+                exchange.send,
+                in_session=self._in_session,
+                streams=streams or self._in_session,
+            )
+        finally:
+            if watching is not None:
+                watching.cancel()
+            if self._call is not None and self._calls.get(self._call) is exchange.left:
+                del self._calls[self._call]
 
 
 class _Exchange:
     """A request whose body was read, and whose caller may leave before it is answered."""
 
-    def __init__(self, raw: bytes, receive: Receive, send: Send) -> None:
+    def __init__(self, raw: bytes, receive: Receive, send: Send, gives: str | None) -> None:
         self.left: list[Callable[[], None]] = []
         self._raw: bytes | None = raw
         self._receive = receive
         self._send = send
+        self._gives = gives
         self._over = False
 
     async def receive(self) -> Message:
@@ -139,13 +195,25 @@ class _Exchange:
             raw, self._raw = self._raw, None
             return {"type": "http.request", "body": raw, "more_body": False}
         message = await self._receive()
-        if message["type"] == "http.disconnect" and not self._over:
+        if message["type"] == "http.disconnect":
+            self._leave()
+        return message
+
+    async def watch(self) -> None:
+        """Until the caller leaves. There is nothing else to receive: the body was read."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._leave()
+
+    def _leave(self) -> None:
+        if not self._over:
             self._over = True
             for left in self.left:
                 left()
-        return message
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.body" and not message.get("more_body"):
             self._over = True
+        if message["type"] == "http.response.start" and self._gives is not None and message["status"] == 200:
+            message = {**message, "headers": [*message["headers"], (SESSION.encode(), self._gives.encode())]}
         await self._send(message)

@@ -273,6 +273,28 @@ async def test_a_request_that_is_cancelled_in_a_session_cancels_the_run(gateway:
         await ended(gateway, WAITING)
 
 
+async def test_a_request_that_is_cancelled_in_a_session_that_holds_nothing_cancels_the_run(gateway: Running) -> None:
+    WAITING.__init__()
+    client, hello = await enter(gateway.http)
+    other, _ = await enter(gateway.http)
+    assert hello.headers["mcp-session-id"]
+    async with calling(client, "waiting", 5, _meta={"progressToken": "t"}) as stream:
+        await stream.next()
+        cancel: Wire = {"method": "notifications/cancelled", "params": {"requestId": 5}}
+        for elsewhere in (other, Client(gateway.http)):
+            assert await say(elsewhere, cancel) == 202
+        assert not WAITING.ended.is_set()
+        assert await say(client, cancel) == 202
+        await ended(gateway, WAITING)
+
+
+async def test_a_session_that_holds_nothing_has_no_stream_and_no_end(gateway: Running) -> None:
+    client, _ = await enter(gateway.http)
+    for method in ("GET", "DELETE"):
+        response = await gateway.http.request(method, "/mcp", headers={**ACCEPT, **client.headers})
+        assert (response.status_code, response.headers["allow"]) == (405, "OPTIONS, POST")
+
+
 async def test_a_cancel_outside_of_a_session_does_nothing(gateway: Running) -> None:
     client = Client(gateway.http)
     assert await say(client, {"method": "notifications/cancelled", "params": {"requestId": 5}}) == 202
@@ -365,11 +387,11 @@ async def test_a_client_that_hangs_up_at_a_question_ends_the_run(gateway: Runnin
                 return
 
 
-async def test_a_client_that_says_no_form_can_be_shown_gets_no_session(gateway: Running) -> None:
+async def test_a_client_that_says_no_form_can_be_shown_is_not_asked(gateway: Running) -> None:
     several: tuple[Wire, ...] = ({}, {"elicitation": {"url": {}}}, {"sampling": {}})
     for capabilities in several:
         client, hello = await enter(gateway.http, **capabilities)
-        assert "mcp-session-id" not in hello.headers
+        assert len(hello.headers["mcp-session-id"]) == 64
         assert (await client.call("ask"))["structuredContent"]["status"] == "input_required"
 
 
@@ -386,6 +408,13 @@ async def test_a_client_of_2026_calls_again_with_its_answers(modern: Client) -> 
     assert [each["text"] for each in done["content"]] == ["Two questions.", "Ada said {'approved': True}."]
     again = await modern.call("approve", inputResponses=answer, requestState=rest["requestState"])
     assert again["content"] == done["content"], "a call that is repeated tells the same, and starts nothing"
+
+
+async def test_a_client_of_2026_cancels_a_question(modern: Client) -> None:
+    asked = await modern.call("ask")
+    cancelled = {name: {"action": "cancel"} for name in asked["inputRequests"]}
+    done = await modern.call("ask", inputResponses=cancelled, requestState=asked["requestState"])
+    assert (done["isError"], text_of(done)) == (True, "The run was cancelled.")
 
 
 async def test_without_answers_it_is_asked_again(modern: Client) -> None:
@@ -489,6 +518,25 @@ async def test_what_is_no_message_is_refused(gateway: Running, body: bytes, code
     assert response.json()["error"]["code"] == code
 
 
+async def test_who_takes_no_stream_is_answered_with_json(gateway: Running, client: Client) -> None:
+    client.headers = {"Accept": "application/json"}
+    response = await gateway.http.request(
+        **client.request("tools/call", {"name": "echo", "arguments": {"message": "hi"}})
+    )
+    assert response.headers["content-type"] == "application/json"
+    assert text_of(response.json()["result"]) == "hi"
+
+
+async def test_who_takes_no_stream_and_hangs_up_cancels_the_run(gateway: Running) -> None:
+    WAITING.__init__()
+    client = Client(gateway.http, headers={"Accept": "application/json"})
+    calling = asyncio.ensure_future(client.call("waiting"))
+    async with asyncio.timeout(BOUND):
+        await WAITING.started.wait()
+    calling.cancel()
+    await ended(gateway, WAITING)
+
+
 async def test_a_version_that_nobody_speaks_is_refused(gateway: Running) -> None:
     client = Client(gateway.http, headers={"MCP-Protocol-Version": "1999-01-01"})
     response = await gateway.http.request(**client.request("ping", {}))
@@ -514,14 +562,16 @@ async def test_a_session_of_another_owner_is_not_found(tmp_path_factory: pytest.
     keys = {"alice": "alice-0123456789-key", "bob": "bob-0123456789-key"}
     async with running(tmp_path_factory.mktemp("owners"), {"echo": echo}, keys=keys) as gateway:
         gateway.http.headers["X-Api-Key"] = keys["alice"]
-        client, _ = await enter(gateway.http, elicitation={})
-        assert "result" in await client.ask("ping")
-        made = client.request("ping", {})
-        made["headers"]["X-Api-Key"] = keys["bob"]
-        assert (await gateway.http.request(**made)).status_code == 404
-        made["headers"]["X-Api-Key"] = "nobody"
-        response = await gateway.http.request(**made)
-        assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
+        several: tuple[Wire, ...] = ({"elicitation": {}}, {})
+        for capabilities in several:
+            client, _ = await enter(gateway.http, **capabilities)
+            assert "result" in await client.ask("ping")
+            made = client.request("ping", {})
+            made["headers"]["X-Api-Key"] = keys["bob"]
+            assert (await gateway.http.request(**made)).status_code == 404
+            made["headers"]["X-Api-Key"] = "nobody"
+            response = await gateway.http.request(**made)
+            assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
 
 
 async def test_a_gateway_that_stops_ends_its_sessions(tmp_path_factory: pytest.TempPathFactory) -> None:

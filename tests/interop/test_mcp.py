@@ -1,0 +1,142 @@
+"""The official MCP client, over real sockets, calling agents of the gateway as tools in both eras of the protocol:
+agents in process, and others that stand behind A2A."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+
+import pytest
+import pytest_asyncio
+
+from canonical import Ask, Message
+from gateway import demo
+from gateway.agents.registry import connect
+from gateway.settings.model import Settings
+from tests.interop.driver import ClientError, OfficialClient, start_client
+from tests.running import Running, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+BOUND: Final = 30
+MODES: Final = ("legacy", "auto")
+ANSWERS: Final = {"What is your name?": {"answer": "Ada"}, "May I write?": {"approved": True}}
+APPROVAL: Final = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
+ENDED: Final = asyncio.Event()
+
+
+async def approve(text: str) -> AsyncGenerator[list[Ask] | str, Any]:
+    name, approval = yield [Ask("What is your name?"), Ask("May I write?", schema=APPROVAL, kind="approval")]
+    yield f"{name} said {approval['approved']}."
+
+
+async def failing(text: str) -> str:
+    raise RuntimeError("on purpose")
+
+
+async def waiting(text: str) -> AsyncGenerator[Message]:
+    """Waits until it is cancelled."""
+    try:
+        yield Message.of("Half way.", phase="progress")
+        await asyncio.Event().wait()
+    finally:
+        ENDED.set()
+
+
+async def count(text: str) -> dict[str, Any]:
+    return {"words": len(text.split())}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+    agents: dict[str, Any] = {name: getattr(demo, name) for name in demo.__all__}
+    agents |= {each.__name__: each for each in (approve, failing, waiting, count)}
+    async with running(tmp_path_factory.mktemp("behind")) as far:
+        urls = {
+            f"{name}-a2a": {"url": f"{far.url}/a2a/{name}", "protocol": "a2a", "agent": name}
+            for name in ("echo", "ask")
+        }
+        registry = await connect(Settings.model_validate({"agents": urls}))
+        fronted = {each.info.name: each for each in registry.all()}
+        async with running(tmp_path_factory.mktemp("mcp"), agents, fronted=fronted) as near:
+            yield near
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=MODES)
+async def client(request: pytest.FixtureRequest, gateway: Running) -> AsyncGenerator[OfficialClient]:
+    """One that has nobody to ask."""
+    async with start_client("mcp", base_url=f"{gateway.url}/mcp", mode=request.param) as made:
+        yield made
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=MODES)
+async def asked(request: pytest.FixtureRequest, gateway: Running) -> AsyncGenerator[OfficialClient]:
+    """One that fills in forms."""
+    async with start_client("mcp", base_url=f"{gateway.url}/mcp", mode=request.param, answers=ANSWERS) as made:
+        yield made
+
+
+def text_of(result: Any) -> str:
+    return "".join(each["text"] for each in result["content"] if each["type"] == "text")
+
+
+async def test_both_eras_are_spoken(client: OfficialClient) -> None:
+    assert await client.call("version") in ("2025-11-25", "2026-07-28")
+
+
+async def test_the_agents_are_tools(client: OfficialClient) -> None:
+    names = [tool["name"] for tool in await client.call("tools")]
+    assert {"echo", "approve", "echo-a2a", "resume_run"} <= set(names)
+
+
+@pytest.mark.parametrize("name", ["echo", "echo-a2a"])
+async def test_a_tool_is_called(client: OfficialClient, name: str) -> None:
+    assert text_of(await client.call("call", name=name, message="hello")) == "hello"
+
+
+async def test_structured_output_is_taken_by_the_client(client: OfficialClient) -> None:
+    result = await client.call("call", name="count", message="two words")
+    assert result["structuredContent"] == {"words": 2}
+
+
+async def test_a_failure_is_a_result(client: OfficialClient) -> None:
+    result = await client.call("call", name="failing", message="hello")
+    assert (result["isError"], text_of(result)) == (True, "RuntimeError: on purpose")
+
+
+async def test_an_unknown_tool_is_an_error(client: OfficialClient) -> None:
+    with pytest.raises(ClientError) as raised:
+        await client.call("call", name="nobody", message="hello")
+    assert raised.value.data == -32602
+
+
+@pytest.mark.parametrize("name", ["approve", "ask-a2a"])
+async def test_who_can_be_asked_is_asked_and_gets_the_answer(asked: OfficialClient, name: str) -> None:
+    result = await asked.call("call", name=name, message="go")
+    assert "Ada" in text_of(result)
+
+
+async def test_who_cannot_be_asked_goes_on_by_a_tool(client: OfficialClient) -> None:
+    result = (await client.call("call", name="approve", message="go"))["structuredContent"]
+    assert result["status"] == "input_required"
+    values = {"What is your name?": "Ada", "May I write?": {"approved": True}}
+    answers = {each["id"]: values[each["message"]] for each in result["interrupts"]}
+    done = await client.call("call", name="resume_run", run_id=result["run_id"], answers=answers)
+    assert text_of(done) == "Ada said True."
+
+
+async def test_a_question_that_is_cancelled_ends_the_run(gateway: Running) -> None:
+    for mode in MODES:
+        answers = dict.fromkeys(ANSWERS)
+        async with start_client("mcp", base_url=f"{gateway.url}/mcp", mode=mode, answers=answers) as client:
+            result = await client.call("call", name="approve", message="go")
+            assert (result["isError"], text_of(result)) == (True, "The run was cancelled.")
+
+
+async def test_progress_arrives_while_the_agent_is_at_work_and_who_stops_listening_cancels_it(
+    client: OfficialClient,
+) -> None:
+    ENDED.clear()
+    async with client.stream("follow", name="waiting", message="go") as lines:
+        assert await anext(lines) == {"progress": 1, "message": "Half way."}
+    async with asyncio.timeout(BOUND):
+        await ENDED.wait()
