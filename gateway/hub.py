@@ -45,6 +45,7 @@ from gateway.runs.expiry import Expiry
 from gateway.runs.lifecycle import Start
 from gateway.runs.output_schema import find_schema_error
 from gateway.runs.retention import Idle, Retention
+from gateway.runs.signature import Signer
 from gateway.runs.state_updates import StateUpdates
 from gateway.runs.submission import Cancelled, Ids, Submitted
 from gateway.runs.uploads import Uploads, keep_messages
@@ -91,6 +92,7 @@ class Hub:
         fetcher: Fetcher,
         writers: Mapping[str, WriterFactory],
         webhook_protocols: Mapping[str, str] = MappingProxyType({}),
+        webhook_secret: str | None = None,
         crons: Mapping[str, CronSubmit] = MappingProxyType({}),
         power: bool = False,
         retention: Policy = _KEPT,
@@ -118,7 +120,8 @@ class Hub:
             output_limit=limits.output,
             window=limits.window,
         )
-        self._deliverer = Deliverer(self.journal, self.reads, fetcher, writers, webhook_protocols)
+        signer = None if webhook_secret is None else Signer(webhook_secret)
+        self._deliverer = Deliverer(self.journal, self.reads, fetcher, writers, webhook_protocols, signer)
         self._uploads = Uploads(self.journal, self.reads, blobs)
         self._state_updates = StateUpdates(self.journal, self.reads, blobs, registry.get_reachable)
         self._probed = -_PROBE

@@ -8,12 +8,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 from weakref import WeakValueDictionary
 
 from sqlalchemy import update
 
 from adapters._adapter import WebhookWriter
-from adapters._server.encoding import LargeJson
+from adapters._server.encoding import LargeJson, as_bytes
 from canonical.event import Record, TaskChanged
 from canonical.fault import FaultCode, FaultError
 from canonical.hub import Scope, Webhook
@@ -21,6 +22,7 @@ from canonical.state import TERMINAL
 from canonical.thread import Task
 from gateway.background import Tasks
 from gateway.outbound import Fetcher
+from gateway.runs.signature import Signer
 from gateway.runs.submission import insert_webhook
 from gateway.settings.model import Limits
 from gateway.storage.journal import Journal
@@ -49,6 +51,7 @@ class Deliverer:
         fetcher: Fetcher,
         writers: Mapping[str, WriterFactory],
         protocols: Mapping[str, str],
+        signer: Signer | None = None,
         pauses: Sequence[float] = _PAUSES,
     ) -> None:
         """`writers` and `protocols` are by dialect: who encodes in it, and in which protocol's words the thread is
@@ -58,6 +61,7 @@ class Deliverer:
         self._fetcher = fetcher
         self._writers = writers
         self._protocols = protocols
+        self._signer = signer
         self._pauses = pauses
         self._tasks = Tasks()
         self._running: dict[tuple[str, str, str], tuple[Webhook, asyncio.Task[Any]]] = {}
@@ -114,8 +118,8 @@ class Deliverer:
         """Whether there is more to tell."""
         bodies = list(writer.write(record))
         new = record.seq > due.delivered_seq
-        for body in bodies if new else ():
-            if not await self._post(due, writer.headers(), body):
+        for number, body in enumerate(bodies if new else ()):
+            if not await self._post(due, writer.headers(), body, f"{record.seq}.{number}"):
                 await self._move(due, record.seq, done=True)
                 return False
             if writer.once:
@@ -128,14 +132,17 @@ class Deliverer:
             await self._move(due, max(record.seq, due.delivered_seq), done=done)
         return not done
 
-    async def _post(self, due: Due, headers: Mapping[str, str], body: bytes | LargeJson) -> bool:
-        """Whether the receiver took it, in the end."""
+    async def _post(self, due: Due, headers: Mapping[str, str], body: bytes | LargeJson, place: str) -> bool:
+        """Whether the receiver took it, in the end. `place` = which of the webhook's bodies it is."""
         webhook, said = due.webhook, ""
         turn = self._posting.setdefault(due.owner, asyncio.Semaphore(_AT_ONCE))
+        if self._signer is not None:
+            body = await as_bytes(body)
         for pause in (*self._pauses, None):
             try:
                 async with turn:
-                    status = await self._fetcher.post(webhook.url, headers, body)
+                    signed = self._sign(due, body, place)
+                    status = await self._fetcher.post(webhook.url, {**headers, **signed}, body)
                 if 200 <= status < 300:
                     return True
                 said = f"status {status}"
@@ -149,6 +156,14 @@ class Deliverer:
             await asyncio.sleep(pause)
         log.warning("webhook %s of task %s is given up: %s", webhook.webhook_id, webhook.task_id, said)
         return False
+
+    def _sign(self, due: Due, body: bytes | LargeJson, place: str) -> Mapping[str, str]:
+        if self._signer is None or not isinstance(body, bytes):
+            return {}
+        webhook = due.webhook
+        # The same for each try, also after a restart: a receiver knows by it what it has been told.
+        message_id = uuid5(NAMESPACE_OID, f"{due.pk}/{webhook.task_id}/{webhook.webhook_id}/{place}")
+        return self._signer.headers(str(message_id), body)
 
     async def _move(self, due: Due, seq: int, *, done: bool, forget: bool = False) -> None:
         await self._journal.write(_advance_cursor, due, seq, done=done, forget=forget)

@@ -443,6 +443,9 @@ class Settings(BaseSettings):
     the address that it listens on, and the name in `public_url` go without saying. With `keys`, any name will do unless
     this is set."""
     network: Network = Network()
+    webhook_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
+    """Signs what is posted to webhooks, as Standard Webhooks has it: `webhook-id`, `webhook-timestamp` and
+    `webhook-signature`. A secret that begins with `whsec_` goes on in base64."""
     trusted_proxies: Networks = ()
     """Addresses whose X-Forwarded-* headers are believed."""
     cors: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(_parse_list)] = ()

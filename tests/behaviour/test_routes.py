@@ -439,7 +439,7 @@ async def test_head_of_a_stream_ends_at_once(gateway: Running, path: str) -> Non
         "/runs/a/b",
         "/store",
         "/store/nope",
-        "/store/items/a",
+        "/store/a/b/c",
         "/assistants/a/b",
         "/agents",
         "/agents/a/b",

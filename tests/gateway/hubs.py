@@ -223,6 +223,7 @@ class House:
         writers: Mapping[str, WriterFactory] | None = None,
         webhook_protocols: Mapping[str, str] | None = None,
         crons: Mapping[str, CronSubmit] | None = None,
+        webhook_secret: str | None = None,
         name: str = "hub.db",
     ) -> Hub:
         """A hub that is not started yet."""
@@ -237,6 +238,7 @@ class House:
             writers=writers or {},
             webhook_protocols=webhook_protocols or {},
             crons=crons or {},
+            webhook_secret=webhook_secret,
             retention=retention or Retention(),
             clock=clock,
         )

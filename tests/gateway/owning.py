@@ -133,6 +133,8 @@ class Made:
                 "assistant_id": self.assistant_id,
                 "cron_id": self.cron_id,
                 "namespace": "a",
+                "labels": f"{self.label}.notes",
+                "key": "k",
             }
         if protocol == "runtime":
             return {"thread_id": self.thread_id, "run_id": self.asked}

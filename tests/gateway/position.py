@@ -213,6 +213,8 @@ def _of_langgraph() -> Iterator[Position]:
             yield Position(f"{name} as a command{prefix}", _command(prefix, name.partition(",")[0], params))
         path = f"{prefix}/store/items?key=k&namespace={{label}}.notes"
         yield Position(f"the namespace of an item{prefix}", _langgraph("GET", path))
+    for method in ("GET", "DELETE"):
+        yield Position(f"an item by its path, {method}", _langgraph(method, "/store/{label}.notes/k"))
     replay = _langgraph("GET", "/threads/{thread_id}/runs/{asked}/stream")
     yield Position("the replay of a run", lambda made: (*replay(made)[:2], {"headers": {"Last-Event-ID": "-1"}}))
     yield Position("a task of the other origin", lambda made: ("GET", f"/agent/echo{STEPS}/{made.steps}/steps", {}))

@@ -39,8 +39,9 @@ those of a protocol of another package."""
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 AGENT_SLOT: Final = frozenset({"agent", "name", "agent_id", "model"})
 """Parameters that hold the name of an agent, or its id."""
-FREE_SLOT: Final = frozenset({"namespace"})
-"""Parameters that every value is right for: there are no subgraphs, in whatever namespace."""
+FREE_SLOT: Final = frozenset({"namespace", "labels", "key"})
+"""Parameters that every value is right for: there are no subgraphs, in whatever namespace, and a value may be kept
+under any key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,7 @@ async def _langchain(http: httpx.AsyncClient) -> Mapping[str, str]:
     assert "__interrupt__" in made.json(), made.text
     state = (await http.get(f"/threads/{thread_id}/state")).json()
     assistant = (await http.post("/assistants", json={"graph_id": "ask"})).json()
+    await http.put("/store/items", json={"namespace": ["siege"], "key": "k", "value": {"a": 1}})
     cron = (await http.post("/runs/crons", json={"assistant_id": "ask", "schedule": "0 0 1 1 *"})).json()
     return {
         "cron_id": cron["cron_id"],
@@ -106,6 +107,8 @@ async def _langchain(http: httpx.AsyncClient) -> Mapping[str, str]:
         "agent_id": "ask",
         "assistant_id": assistant["assistant_id"],
         "namespace": "a",
+        "labels": "siege",
+        "key": "k",
     }
 
 

@@ -218,6 +218,7 @@ LANGCHAIN: Final[Mapping[str, Json]] = {
         "offset": 0,
         "refresh_ttl": False,
     },
+    "POST /store/{labels}/{key}": {"a": [1]},
     "POST /store/namespaces": {"prefix": ["a", "*"], "suffix": ["b"], "max_depth": 2, "limit": 5, "offset": 0},
 }
 """At the root, and again below `/agent-protocol`."""

@@ -3,11 +3,11 @@
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from math import ceil
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from litestar import Response, delete, get, post, put
 from litestar.types import ControllerRouterHandler
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, RootModel
 
 from adapters._server.encoding import LargeJson, encode
 from adapters._server.listed import list_response
@@ -27,6 +27,10 @@ class _Put(BaseModel):
     key: str
     value: JsonObject
     ttl: Minutes | None = None
+
+
+class _Value(RootModel[JsonObject]):
+    """Of an item that its path names."""
 
 
 class _Delete(BaseModel):
@@ -51,6 +55,10 @@ class _Namespaces(BaseModel):
     offset: Offset = 0
 
 
+_AT: Final = "/store/{labels:str}/{key:str}"
+"""One item, by its namespace with dots between the labels, and its key. No server of the family has this path."""
+
+
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     server = Memory(hub)
     return [
@@ -59,6 +67,9 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
         delete(both("/store/items"), status_code=200)(server.delete),
         post(both("/store/items/search"), status_code=200)(server.search),
         post(both("/store/namespaces"), status_code=200)(server.namespaces),
+        get(both(_AT))(server.get_at),
+        post(both(_AT), status_code=200)(server.put_at),
+        delete(both(_AT), status_code=200)(server.delete_at),
     ]
 
 
@@ -96,6 +107,28 @@ class Memory:
         there = await self._hub.store.delete(owner_of(request), tuple(body.namespace or ()), body.key)
         # OpenAPI 0.1.6: 404. langgraph-api 0.16.7: 204, whatever there was.
         if not there and dialect_of(request) == "agent-protocol":
+            raise FaultError(FaultCode.NOT_FOUND, "Item not found")
+        return empty_answer(204)
+
+    async def get_at(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, not_found."""
+        return answer(_encode(await self._item_at(request)))
+
+    async def _item_at(self, request: AnyRequest) -> Item:
+        found = await self._hub.store.get(owner_of(request), _labels(request), request.path_params["key"])
+        if found is None:
+            raise FaultError(FaultCode.NOT_FOUND, "Item not found")
+        return found
+
+    async def put_at(self, request: AnyRequest) -> Response[Any]:
+        """The body is the value. Raises invalid, too_large."""
+        body = await read_body(request, _Value)
+        await self._hub.store.put(owner_of(request), _labels(request), request.path_params["key"], body.root)
+        return answer(_encode(await self._item_at(request)))
+
+    async def delete_at(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, not_found."""
+        if not await self._hub.store.delete(owner_of(request), _labels(request), request.path_params["key"]):
             raise FaultError(FaultCode.NOT_FOUND, "Item not found")
         return empty_answer(204)
 
@@ -145,6 +178,10 @@ def _namespace(request: AnyRequest) -> tuple[str, ...]:
     one is never taken for the other."""
     given: list[str] = request.query_params.getall("namespace", [])
     return tuple(label for text in given if text for label in text.split("."))
+
+
+def _labels(request: AnyRequest) -> tuple[str, ...]:
+    return tuple(request.path_params["labels"].split("."))
 
 
 def _encode(item: Item) -> JsonObject:

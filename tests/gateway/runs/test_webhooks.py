@@ -10,6 +10,7 @@ import pytest
 from canonical import FaultCode, FaultError, Record, Scope, Task, TaskState, Webhook
 from canonical.event import Custom, TaskChanged
 from gateway.hub import Hub
+from gateway.runs.signature import Signer
 from gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,
@@ -180,6 +181,25 @@ async def test_a_delivery_is_tried_again_until_the_receiver_takes_it(hubs: House
     (await agent.called()).end()
     assert await receiver.receives(5) == ["working"] * 4 + ["completed"]
     assert await delivered(hub, receipt.task_id) == [((await ends(hub, receipt)).last_seq, True)]
+
+
+async def test_what_is_posted_is_signed_and_each_try_has_the_same_id(hubs: House, receiver: Receiver) -> None:
+    agent = Scripted()
+    hub = await house(hubs, agent, webhook_secret="secret")
+    receiver.statuses = [500]
+    await submit(hub, "a", webhook=hook(receiver))
+    (await agent.called()).end()
+    bodies = await receiver.receives(3)
+    told: list[dict[str, str]] = []
+    for head, body in zip(receiver.headers, bodies, strict=True):
+        pairs = (line.split(b": ", 1) for line in head.strip().split(b"\r\n")[1:])
+        sent = {name.decode().lower(): value.decode() for name, value in pairs}
+        at = int(sent["webhook-timestamp"])
+        signed = Signer("secret").headers(sent["webhook-id"], body.encode(), at)
+        assert signed.items() <= sent.items()
+        told.append(sent)
+    first, again, other = (sent["webhook-id"] for sent in told)
+    assert first == again != other
 
 
 async def test_a_webhook_that_never_takes_anything_is_given_up(hubs: House, receiver: Receiver) -> None:

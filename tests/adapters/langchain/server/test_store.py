@@ -272,3 +272,26 @@ async def test_memory_is_its_owners_alone(tmp_path: Path) -> None:
 async def test_many_writers_at_once_lose_nothing(http: httpx.AsyncClient) -> None:
     await asyncio.gather(*(put(http, "a", str(n), {"n": n}) for n in range(100)))
     assert sorted(map(int, await found(http, limit=1000))) == list(range(100))
+
+
+# By the path of an item
+
+
+async def test_an_item_is_kept_read_and_deleted_by_its_path(http: httpx.AsyncClient) -> None:
+    at = "/store/users.jane/profile"
+    detail(await http.get(at), 404)
+    made = await http.post(at, json=SAID)
+    assert (made.status_code, made.json()["namespace"], made.json()["value"]) == (200, ["users", "jane"], SAID)
+    assert (await http.get(at)).json() == made.json()
+    item = (await http.get("/store/items?key=profile&namespace=users.jane")).json()
+    assert item == made.json()
+    assert (await http.delete(at)).status_code == 204
+    detail(await http.delete(at), 404)
+
+
+async def test_what_is_no_item_by_its_path_is_refused(http: httpx.AsyncClient) -> None:
+    for wrong in ("[]", "1", "null", "", "{"):
+        detail(await http.post("/store/users/profile", content=wrong))
+    for path in ("/store/a..b/k", "/store/.a/k", "/store/a/%00"):
+        detail(await http.post(path, json=SAID))
+    assert (await http.get("/store/users/profile")).status_code == 404

@@ -1,0 +1,112 @@
+"""What LangSmith Studio and LangGraph's chat front ends (`useStream`) ask of a server, in their order, of any agent."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.adapters.langchain.site import Site, events, said
+
+# Studio's pages send JSON without saying so: a request that says it would be asked for first (a CORS preflight).
+PLAIN = {"Content-Type": "text/plain;charset=UTF-8"}
+ORIGIN = {"Origin": "http://localhost:3000"}
+
+
+async def ask(site: Site, method: str, path: str, body: Any = None) -> httpx.Response:
+    content = None if body is None else json.dumps(body)
+    answer = await site.http.request(method, path, content=content, headers={**PLAIN, **ORIGIN})
+    assert answer.status_code < 300, (method, path, answer.status_code, answer.text)
+    return answer
+
+
+@pytest.mark.parametrize("agent", ["echo", "ask", "steps"])
+async def test_studio_shows_an_agent_talks_to_it_and_looks_at_what_became_of_it(site: Site, agent: str) -> None:
+    async def call(method: str, path: str, body: Any = None) -> Any:
+        return (await ask(site, method, path, body)).json()
+
+    assert (await call("GET", "/info"))["version"]
+    assert (await call("GET", "/ok"))["ok"] is True
+    (assistant,) = await call("POST", "/assistants/search", {"graph_id": agent, "limit": 1000, "offset": 0})
+    at = f"/assistants/{assistant['assistant_id']}"
+    assert await call("GET", at) == assistant
+    graph = await call("GET", f"{at}/graph?xray=true")
+    assert {"nodes", "edges"} <= graph.keys()
+    assert "messages" in (await call("GET", f"{at}/schemas"))["input_schema"]["properties"]
+    assert await call("GET", f"{at}/subgraphs?recurse=true") == {}
+    assert await call("POST", f"{at}/versions", {"limit": 10})
+    assert await call("POST", "/threads/search", {"limit": 10, "offset": 0, "metadata": {"graph_id": agent}}) == []
+
+    thread_id = (await call("POST", "/threads", {"metadata": {}}))["thread_id"]
+    state = await call("GET", f"/threads/{thread_id}/state?subgraphs=true")
+    assert (state["values"], state["next"], state["checkpoint"]) == ({}, [], None)
+    assert await call("POST", f"/threads/{thread_id}/history", {"limit": 1000}) == []
+
+    body: dict[str, Any] = {
+        "assistant_id": assistant["assistant_id"],
+        "input": said("Hello"),
+        "config": {"configurable": {}},
+        "metadata": {},
+        "stream_mode": ["debug", "messages"],
+        "stream_subgraphs": True,
+        "stream_resumable": True,
+        "multitask_strategy": "rollback",
+        "interrupt_before": [],
+        "interrupt_after": [],
+        "checkpoint": None,
+        "if_not_exists": "create",
+    }
+    streamed = await ask(site, "POST", f"/threads/{thread_id}/runs/stream", body)
+    run_at = streamed.headers["content-location"]
+    assert "content-location" in streamed.headers["access-control-expose-headers"].lower()
+    kinds = [kind for kind, _ in events(streamed.content)]
+    assert kinds[0] == "metadata" and {"debug", "messages/complete"} & set(kinds)
+    assert (await call("GET", run_at))["status"] == "success"
+    assert len(await call("GET", f"/threads/{thread_id}/runs")) == 1
+
+    history = await call("POST", f"/threads/{thread_id}/history", {"limit": 1000})
+    assert history
+    for past in history:
+        checkpoint = past["checkpoint"]
+        assert await call("GET", f"/threads/{thread_id}/state/{checkpoint['checkpoint_id']}?subgraphs=true") == past
+        body_ = {"checkpoint": checkpoint, "subgraphs": True}
+        assert await call("POST", f"/threads/{thread_id}/state/checkpoint", body_) == past
+
+    if agent == "ask":
+        assert (await call("GET", f"/threads/{thread_id}"))["status"] == "interrupted"
+        resumed: dict[str, Any] = {**body, "input": None, "command": {"resume": "Bob"}}
+        await ask(site, "POST", f"/threads/{thread_id}/runs/stream", resumed)
+    # An edit of what was said, and a run from there.
+    edit = {"values": {"messages": [{"role": "user", "content": "Other"}]}, "as_node": agent}
+    made = await call("POST", f"/threads/{thread_id}/state", {**edit, "checkpoint": history[-1]["checkpoint"]})
+    fork: dict[str, Any] = {**body, "checkpoint": made["checkpoint"]}
+    await ask(site, "POST", f"/threads/{thread_id}/runs/stream", fork)
+    assert len(await call("POST", f"/threads/{thread_id}/history", {"limit": 1000})) > len(history)
+    (listed,) = await call("POST", "/threads/search", {"metadata": {"graph_id": agent}})
+    assert listed["thread_id"] == thread_id
+    assert (await ask(site, "DELETE", f"/threads/{thread_id}")).status_code == 204
+
+
+async def test_a_chat_front_end_streams_comes_back_and_stops(site: Site) -> None:
+    """The calls of `useStream` of @langchain/langgraph-sdk."""
+    thread_id = (await ask(site, "POST", "/threads", {})).json()["thread_id"]
+    body: dict[str, Any] = {
+        "assistant_id": "scripted",
+        "input": said("Hello"),
+        "stream_mode": ["values", "messages-tuple", "updates", "custom"],
+        "stream_resumable": True,
+        "on_disconnect": "continue",
+    }
+    async with site.streaming("POST", f"/threads/{thread_id}/runs/stream", body, {**PLAIN, **ORIGIN}) as stream:
+        run_at = stream.response.headers["content-location"]
+        going = await site.agent.called()
+        first = await stream.until("values")
+    # The page was loaded again: it knows the run, and the last event that it has seen.
+    async with site.streaming("GET", f"{run_at}/stream", headers={"Last-Event-ID": first.id or ""}) as again:
+        assert (await ask(site, "GET", f"/threads/{thread_id}")).json()["status"] == "busy"
+        assert (await ask(site, "POST", f"{run_at}/cancel?wait=0&action=interrupt")).status_code == 202
+        await again.rest()
+    assert going.call.text == "Hello"
+    assert (await ask(site, "GET", run_at)).json()["status"] == "interrupted"
+    history = (await ask(site, "POST", f"/threads/{thread_id}/history", {"limit": 10})).json()
+    assert history[0]["values"]["messages"][0]["content"] == "Hello"

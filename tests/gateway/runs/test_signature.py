@@ -1,0 +1,27 @@
+"""Signatures of webhooks."""
+
+import pytest
+
+from canonical import FaultError
+from gateway.runs.signature import Signer
+
+
+def test_the_signature_is_that_of_the_specification() -> None:
+    """The example of Standard Webhooks' own libraries."""
+    signer = Signer("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    made = signer.headers("msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}', 1614265330)
+    assert made == {
+        "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+
+
+def test_another_secret_is_its_own_bytes() -> None:
+    made = Signer("secret").headers("id", b"{}", 0)["webhook-signature"]
+    assert made.startswith("v1,") and made != Signer("other").headers("id", b"{}", 0)["webhook-signature"]
+
+
+def test_what_is_no_base64_is_refused() -> None:
+    with pytest.raises(FaultError, match="base64"):
+        Signer("whsec_*")
