@@ -21,25 +21,36 @@ from canonical import FaultCode, FaultError
 HEARTBEAT: Final = b": heartbeat\n\n"
 
 
-class _Source(EventSourceResponse):
-    """The library's response and its headers, sent by one task beside the handler's own. The library has four a stream,
-    in groups, and a cancel scope a chunk: an idle stream of A2A took 70 kB, and takes 52. It would also poll for a
-    stopping uvicorn, for ever, and cut streams at once: the hub ends every reading when the gateway shuts down, so
-    streams end by themselves, with a last frame if they like."""
+class _Source:
+    """What the library's response begins with, and then frames, sent by one task beside the handler's own. The library
+    has four a stream, in groups, and a cancel scope a chunk: an idle stream of A2A took 70 kB, and takes 44. It would
+    also poll for a stopping uvicorn, for ever, and cut streams at once: the hub ends every reading when the gateway
+    shuts down, so streams end by themselves, with a last frame if they like."""
 
-    frames: Any
-    """The iterator itself, to close it also where it was never begun."""
+    __slots__ = ("_begin", "_frames", "_ping")
+
+    def __init__(self, begin: EventSourceResponse, frames: Any, ping: float | None) -> None:
+        self._begin: Any = {
+            "type": "http.response.start",
+            "status": begin.status_code,
+            "headers": begin.raw_headers,
+        }
+        self._frames = frames
+        """The iterator itself, to close it also where it was never begun."""
+        self._ping = ping
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         del scope
-        sending = _Sending(asyncio.current_task(), send, self.ping_interval or None)
+        begin, self._begin = self._begin, None
+        sending = _Sending(asyncio.current_task(), send, self._ping)
         leaving = asyncio.get_running_loop().create_task(sending.await_disconnect(receive))
         sending.monitor.open()
         try:
-            async with aclosing(self.frames):
-                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            async with aclosing(self._frames):
+                await send(begin)
+                begin = None  # a stream may be silent for hours
                 try:
-                    async for data in self.frames:
+                    async for data in self._frames:
                         await sending.send(data)
                 except FaultError as error:
                     # Erased since the answer began: the stream ends, as one of what is erased while it is read.
@@ -112,14 +123,10 @@ class EventStream(Response[AsyncIterator[bytes]]):
         self.ping = ping
 
     def to_asgi_response(self, *_: Any, headers: Mapping[str, str] | None = None, **__: Any) -> Any:
-        source = _Source(
-            self.frames,
-            status_code=self.status_code or 200,
-            headers={**(headers or {}), **self.headers},
-            ping=self.ping or 0,
+        begin = EventSourceResponse(
+            self.frames, status_code=self.status_code or 200, headers={**(headers or {}), **self.headers}
         )
-        source.frames = self.frames
-        return source
+        return _Source(begin, self.frames, self.ping)
 
 
 def event_stream(

@@ -150,6 +150,8 @@ def hang_up(transport: asyncio.Transport) -> None:
 class _SendWatch:
     """Hangs up on a caller who takes nothing of what is to be sent."""
 
+    __slots__ = ("_loop", "_seconds", "_timer", "_transport")
+
     def __init__(self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, seconds: float) -> None:
         self._loop = loop
         self._transport = transport
@@ -174,6 +176,22 @@ class _SendWatch:
 
 class HttpConnection(HttpToolsProtocol):
     """Of a caller, until it is closed or becomes a WebSocket."""
+
+    # The dictionary of uvicorn's own attributes shares its keys with all others, as long as there are no more than 30.
+    __slots__ = (
+        "_awaited",
+        "_body",
+        "_discarded",
+        "_framing",
+        "_limits",
+        "_reading",
+        "_refused",
+        "_sending",
+        "_shown",
+        "_table",
+        "_timer",
+        "_trailers",
+    )
 
     def __init__(self, *args: Any, limits: ConnectionLimits, table: ConnectionTable, **options: Any) -> None:
         super().__init__(*args, **options)

@@ -1,6 +1,5 @@
 """A2A streams and polling: a task's log → the events of a stream, or the task as it is when it stops."""
 
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -187,7 +186,7 @@ class TaskStream:
         """What a send's stream shows: the task as of the submission, then its updates until it stops."""
         due = _Begin(run_id)
         encoder = self._fresh()
-        seen: deque[Record] = deque(maxlen=SEEN)
+        seen: list[Record] = []
         follower: Follower | None = None
         async with _open_records(self.hub, self.owner, self.task, self.task.first_seq - 1) as batches:
             async for batch in batches:
@@ -201,6 +200,7 @@ class TaskStream:
                         continue
                     encoder.writer.write(record)
                     seen.append(record)
+                    del seen[:-SEEN]
                     if due(record):
                         ready.append(encode(self.dialect.encode_update(encoder.writer.snapshot(), history_length)))
                         follower = self._join(encoder, seen)
@@ -216,7 +216,7 @@ class TaskStream:
         """
         encoder = self._fresh()
         follower: Follower | None = None
-        seen: deque[Record] = deque(maxlen=SEEN)
+        seen: list[Record] = []
         last, over = 0, False
         log = self.hub.reads.log(self.owner, Scope.task(self.task), self.task.first_seq - 1, inline=True)
         async with aclosing(log) as known:
@@ -231,6 +231,7 @@ class TaskStream:
                         continue
                     encoder.writer.write(record)
                     seen.append(record)
+                    del seen[:-SEEN]
                     if start is not None and record.seq >= start and encoder.writer.run_id is not None:
                         ready.append(self._now(encoder))
                         follower = self._join(encoder, seen)
