@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from adapters._adapter import Adapter, Example
 from adapters._upstream import Upstream
 from adapters.openai.agents import upstream_name
-from adapters.openai.carries import CARRIES, CHAT, CHAT_VERSION, VERSION
+from adapters.openai.carries import CARRIES, CHAT, CHAT_VERSION, RESPONSES, RESPONSES_VERSION, VERSION
 from adapters.openai.client import Client, discover
 from adapters.openai.server import answer_fault, routes
 
@@ -22,11 +22,11 @@ def examples(base_url: str, agent: str) -> Sequence[Example]:
 adapter = Adapter(
     name="openai",
     title="OpenAI",
-    versions=(CHAT_VERSION,),
+    versions=(CHAT_VERSION, RESPONSES_VERSION),
     prefixes=("/v1",),
     routes=routes,
     encode_fault=answer_fault,
-    carries={CHAT_VERSION: CHAT},
+    carries={CHAT_VERSION: CHAT, RESPONSES_VERSION: RESPONSES},
     examples=examples,
 )
 

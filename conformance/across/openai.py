@@ -212,6 +212,8 @@ def _finished(reason: Any) -> str:
 
 def _state(response: Any) -> str:
     status = str(dig(response, "status") or "working")
+    if status == "completed" and any(dig(item, "type") == "function_call" for item in as_list(dig(response, "output"))):
+        return "asks"
     return {"queued": "submitted", "in_progress": "working"}.get(status, status)
 
 

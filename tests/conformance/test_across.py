@@ -32,9 +32,10 @@ from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PROTOCOLS = ["acp", "a2a-0.3", "a2a-1.0", "aief", "langgraph", "agent-protocol", "openai-chat"]
-KEPT = PROTOCOLS[:-1]
-"""Those that can come back to a run: a driver of chat completions has them keep none."""
+PROTOCOLS = ["acp", "a2a-0.3", "a2a-1.0", "aief", "langgraph", "agent-protocol", "openai-chat", "openai-responses"]
+KEPT = PROTOCOLS[:-2]
+"""Those that can come back to a run of another: a driver of chat completions has them keep none, and one of responses
+knows of none but its own."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -93,7 +94,9 @@ async def test_a_server_that_shares_no_runs_is_compared_by_the_runs_of_each_prot
     verdict = await compare_bent(gateway, as_it_is, "plain", "question", drops=drops)
     assert verdict.is_same
     assert not verdict.shared
-    assert all(cell.compared == 3 for pair, cell in verdict.pairs.items() if "openai-chat" not in pair)
+    assert all(
+        cell.compared == 3 for pair, cell in verdict.pairs.items() if not {"openai-chat", "openai-responses"} & {*pair}
+    )
 
 
 def each(value: Any, change: Callable[[dict[str, Any]], None]) -> Any:
@@ -419,13 +422,16 @@ async def test_what_protocols_tell_in_forms_of_their_own_is_the_same(tmp_path: P
 
 async def test_what_our_protocols_tell_otherwise_is_declared_where_it_happens(tmp_path: Path) -> None:
     """A2A 0.3 wraps what is no object, as the official SDK does; AIEF has nothing but names to tell what is JSON;
-    LangGraph names a large file by its hash; chat completions have text alone."""
+    LangGraph names a large file by its hash; OpenAI's APIs have text alone."""
     async with running(tmp_path, AGENTS, limits={"inline": 1000}) as gateway:
         found = {agent: await compare_agent(gateway.url, agent) for agent in ("large", "number", "table")}
     assert {agent: ids(verdict) for agent, verdict in found.items()} == {agent: set() for agent in found}
     assert declared_ids(found["large"]) >= {"stream.files:langgraph", "stream.files:agent-protocol"}
     number_told = {
-        f"{scenario}.{aspect}:openai-chat" for scenario in ("plain", "stream") for aspect in ("text", "data")
+        f"{scenario}.{aspect}:openai-{api}"
+        for api in ("chat", "responses")
+        for scenario in ("plain", "stream")
+        for aspect in ("text", "data")
     }
     assert declared_ids(found["number"]) == number_told
     assert "plain.files:aief" in declared_ids(found["table"])

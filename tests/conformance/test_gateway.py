@@ -1,15 +1,19 @@
 """Our own gateway is judged like anybody's agent: with its demo agents, with and without keys."""
 
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from adapters.openai.codec.model import format_of, tools_of
+from canonical import Invocation, UseTool
 from conformance.examine import Selection, examine
 from conformance.probe import Options
 from conformance.report.model import Report
-from conformance.trigger import read_triggers
+from conformance.trigger import Trigger, Triggers, read_triggers
 from conformance.verdict import Verdict
+from gateway import demo
 from tests.conformance.recorded import assert_recorded
 from tests.running import running
 
@@ -87,6 +91,34 @@ async def test_the_demo_agents_keep_aief(tmp_path: Path, accept: bool) -> None:
     options = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
     report = await judged(tmp_path, "aief", options, "/agent/echo", keys=KEYS)
     assert [each.set.name for each in report.sets] == ["aief-v1"]
+    assert wrong(report) == []
+    assert_recorded("babelgate", report, accept)
+
+
+async def suite(call: Invocation) -> AsyncGenerator[Any, Any]:
+    """Calls the first tool that it may, and keeps the form that it is asked for."""
+    tools = tools_of(call.config) if call.config.get("tool_choice") != "none" else []
+    if format_of(call.config, None) is not None:
+        yield '{"city": "Paris"}'
+    elif tools:
+        result = yield UseTool(tools[0]["name"], {"city": "Paris"})
+        yield f"It is {result}"
+    else:
+        yield call.text
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+async def test_an_agent_that_takes_tools_keeps_open_responses(tmp_path: Path, accept: bool) -> None:
+    agents = {"suite": suite, "fail": demo.fail, "slow": demo.slow}
+    named = {"plain": "suite", "stream": "suite", "fail": "fail", "calls": "suite", "data": "suite"}
+    triggers = {name: Trigger("Hello, agent", agent=agent) for name, agent in named.items()}
+    options = Options(
+        headers=ALICE, other_headers=BOB, triggers=Triggers({**triggers, "long": Trigger("30", agent="slow")})
+    )
+    async with running(tmp_path, agents, keys=KEYS) as gateway:
+        report = await examine(f"{gateway.url}/v1", Selection("openai", "responses"), options)
+    assert [each.set.name for each in report.sets] == ["openai-responses"]
     assert wrong(report) == []
     assert_recorded("babelgate", report, accept)
 

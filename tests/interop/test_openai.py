@@ -1,5 +1,6 @@
-"""The official OpenAI client, over real sockets, calling agents of the gateway by chat completions: agents in process,
-and others that stand behind A2A and the Agent Protocol. Each answer is checked against the client's own types, too."""
+"""The official OpenAI client, over real sockets, calling agents of the gateway by chat completions and by responses:
+agents in process, and others that stand behind A2A and the Agent Protocol. Each answer is checked against the client's
+own types, too."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -165,3 +166,100 @@ async def test_a_thread_knows_what_was_said_on_it(client: OfficialClient) -> Non
         for text in ("one", "two")
     ]
     assert len({each["babelgate-thread"] for each in headers}) == 1
+
+
+# Responses
+
+
+def text_of(response: Any) -> str:
+    messages = [item for item in response["output"] if item["type"] == "message"]
+    return "".join(part["text"] for item in messages for part in item["content"])
+
+
+@pytest.mark.parametrize("model", ["echo", "echo-a2a", "echo-ap"])
+async def test_a_response_of_any_agent(client: OfficialClient, model: str) -> None:
+    made = await client.call("respond", model=model, input="Hello", metadata={"of": "the official client"})
+    assert (text_of(made), made["status"]) == ("Hello", "completed")
+    assert await client.call("get_response", response_id=made["id"]) == made
+    events = await client.call("response_events", model=model, input="Hello")
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert text_of(events[-1]["response"]) == "Hello"
+
+
+async def test_the_helper_adds_a_response_up(client: OfficialClient) -> None:
+    events = await client.call("response_stream", model="stream", input="one two three")
+    assert [event["type"] for event in events].count("response.output_text.delta") >= 3
+    assert text_of(events[-1]["response"]) == "one two three"
+
+
+@pytest.mark.parametrize("model", ["tools", "ask", "ask-a2a"])
+async def test_the_helper_takes_everything_that_an_agent_does(client: OfficialClient, model: str) -> None:
+    events = await client.call("response_stream", model=model, input="one two")
+    kinds = {item["type"] for item in events[-1]["response"]["output"]}
+    assert kinds & ({"mcp_call"} if model == "tools" else {"function_call"})
+
+
+@pytest.mark.parametrize("model", ["ask", "ask-a2a"])
+async def test_a_question_is_a_function_call_and_its_output_the_answer(client: OfficialClient, model: str) -> None:
+    asked = await client.call("respond", model=model, input="Hello")
+    (call,) = [item for item in asked["output"] if item["type"] == "function_call"]
+    answer = {"type": "function_call_output", "call_id": call["call_id"], "output": "Ada"}
+    done = await client.call("respond", model=model, input=[answer], previous_response_id=asked["id"])
+    assert text_of(done) == "Hello, Ada."
+    (item,) = await client.call("input_items", response_id=done["id"])
+    assert (item["type"], item["output"]) == ("function_call_output", "Ada")
+
+
+async def test_a_response_is_followed_from_any_event_on_while_it_is_made(client: OfficialClient) -> None:
+    GATE.clear()
+    made = await client.call("respond", model="gated", input="Hello", background=True)
+    assert made["status"] in ("queued", "in_progress")
+    seen: list[Any] = []
+    async with client.stream("replay_response", response_id=made["id"]) as events:
+        async for event in events:
+            seen.append(event)
+            if event.get("delta") == "first":
+                break
+    GATE.set()
+    rest = await client.call("replay_response", response_id=made["id"], starting_after=seen[-1]["sequence_number"])
+    assert text_of(rest[-1]["response"]) == "first last"
+    numbers = [event["sequence_number"] for event in (*seen, *rest)]
+    assert numbers == list(range(len(numbers)))
+    again = await client.call("cancel_response", response_id=made["id"])
+    assert again["status"] == "completed", "it had ended"
+
+
+async def test_a_response_in_the_background_is_cancelled_and_deleted(client: OfficialClient) -> None:
+    made = await client.call("respond", model="slow", input="60", background=True)
+    assert (await client.call("cancel_response", response_id=made["id"]))["status"] == "cancelled"
+    await client.call("delete_response", response_id=made["id"])
+    with pytest.raises(ClientError) as gone:
+        await client.call("get_response", response_id=made["id"])
+    assert gone.value.type == "NotFoundError"
+
+
+async def test_a_structured_response_is_parsed(client: OfficialClient) -> None:
+    asked: dict[str, Any] = {"model": "saying", "members": {"words": "integer"}}
+    assert await client.call("parse_response", **asked, input='{"words": 2}') == {"words": 2}
+    with pytest.raises(ClientError) as failed:
+        await client.call("parse_response", **asked, input='{"words": "two"}')
+    assert (failed.value.data["status"], failed.value.data["body"]["code"]) == (502, "invalid_output")
+
+
+async def test_an_agent_that_failed_is_asked_for_one_response(client: OfficialClient) -> None:
+    RUNS.clear()
+    with pytest.raises(ClientError) as failed:
+        await client.call("respond", model="counting", input="Hello")
+    assert (failed.value.type, failed.value.data["tries"]) == ("InternalServerError", "0")
+    assert RUNS == ["Hello"]
+    events = await client.call("response_events", model="counting", input="Hello")
+    assert (events[-1]["type"], events[-1]["response"]["error"]["code"]) == ("response.failed", "server_error")
+
+
+async def test_a_conversation_goes_on_by_the_response_before(client: OfficialClient) -> None:
+    one = await client.call("respond", model="echo", input="one")
+    two = await client.call("respond", model="echo", input="two", previous_response_id=one["id"])
+    assert (text_of(two), two["previous_response_id"]) == ("two", one["id"])
+    with pytest.raises(ClientError) as unknown:
+        await client.call("respond", model="echo", input="x", previous_response_id="resp_nothing")
+    assert unknown.value.data["body"]["code"] == "previous_response_not_found"

@@ -163,6 +163,10 @@ class Feed:
         self._chunks = response.aiter_raw()
         return self
 
+    def hear(self, ids: Ids, chunks: AsyncGenerator[bytes]) -> None:
+        """In the place of one answer's stream, those of several."""
+        self.ids, self._chunks = ids, chunks
+
     @property
     def seen(self) -> Seen:
         return self.view.seen

@@ -28,7 +28,7 @@ from tests.pairs.graph import graphs
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.pairs.mcp import Mcp
 from tests.pairs.model import CALL, MODELS, serve_models
-from tests.pairs.openai import Chat
+from tests.pairs.openai import Chat, Responses
 from tests.pairs.runtime import Runtime
 from tests.running import Running, running
 
@@ -37,7 +37,7 @@ QUESTION: Final = Question("What is your name?")
 
 CALLERS: Final[tuple[type[Caller], ...]] = (
     *(Acp, JsonRpc03, JsonRpc10, Rest03, Rest10),
-    *(Aief, LangGraph, AgentProtocol, Runtime, Chat, Mcp),
+    *(Aief, LangGraph, AgentProtocol, Runtime, Chat, Responses, Mcp),
     *(caller for each in knowledge().values() for caller in each.callers),
 )
 

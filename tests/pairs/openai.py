@@ -1,12 +1,16 @@
-"""A caller that speaks OpenAI's chat completions. It keeps them all: who has the id of a run can read it again.
+"""Callers that speak OpenAI's chat completions and responses. They keep them all: who has the id of a run can read it
+again.
 
-The protocol knows no tasks: a task is the completions of its runs, one after the other.
+Neither knows tasks: a task is the completions, or the responses, of its runs, one after the other.
 """
 
 import json
 from base64 import b64encode
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Final, NoReturn
+from uuid import UUID
 
 import httpx
 
@@ -126,17 +130,21 @@ class _View(View):
         return seen if self.before is None else after(self.before, seen)
 
 
+def shown_call(question: Question) -> Question:
+    """A call of a caller's tool is shown as the call, under an id of the gateway's."""
+    value = question.value
+    if isinstance(value, dict) and "call_id" in value:
+        return replace(question, value={name: value[name] for name in ("name", "arguments")})  # pyright: ignore[reportUnknownVariableType]
+    return question
+
+
 class Chat(Caller):
     name: ClassVar = "chat-completions"
-    speaks: ClassVar = "openai"
+    speaks: ClassVar = "openai-chat-completions"
     shows_end: ClassVar[bool] = False
 
     def shown(self, question: Question) -> Question:
-        """A call of a caller's tool is shown as the call, under an id of the gateway's."""
-        value = question.value
-        if isinstance(value, dict) and "call_id" in value:
-            return replace(question, value={name: value[name] for name in ("name", "arguments")})  # pyright: ignore[reportUnknownVariableType]
-        return question
+        return shown_call(question)
 
     def _body(self, messages: list[Wire], **more: Any) -> dict[str, Any]:
         body: Wire = {"model": self.agent, "messages": messages, "store": True, **more}
@@ -215,3 +223,221 @@ class Chat(Caller):
 
     def repeated(self, live: list[bytes]) -> list[bytes]:
         self._lacks(Feature.REATTACH)
+
+
+class _ResponseView(View):
+    """Of one response, or of all of a task, one after the other."""
+
+    def __init__(self, before: Seen | None = None) -> None:
+        self.before = before
+        self.response: Wire = {}
+        self.items: dict[int, Wire] = {}
+        self.texts: dict[tuple[int, int], str] = {}
+        self.number = -1
+        self.ended = False
+
+    def read(self, frame: Frame) -> None:
+        if frame.data == b"[DONE]":
+            assert self.ended and not frame.event
+            return
+        event = json.loads(frame.data)
+        assert event["type"] == frame.event and not frame.id
+        if event["type"] == "response.created":
+            assert self.ended or not self.response
+            if self.ended:
+                self.before = self.seen
+            self.items, self.texts, self.number, self.ended = {}, {}, -1, False
+        assert not self.ended, "nothing comes after the end"
+        assert event["sequence_number"] == self.number + 1
+        self.number += 1
+        match event["type"].removeprefix("response."):
+            case "output_item.added":
+                assert event["output_index"] == len(self.items)
+                self.items[event["output_index"]] = event["item"]
+            case "output_item.done":
+                self.items[event["output_index"]] = event["item"]
+            case "output_text.delta":
+                at = (event["output_index"], event["content_index"])
+                self.texts[at] = self.texts.get(at, "") + event["delta"]
+                item = self.items[at[0]]
+                parts = {index: text for (number, index), text in self.texts.items() if number == at[0]}
+                content = [{"type": "output_text", "text": parts[index]} for index in sorted(parts)]
+                self.items[at[0]] = {**item, "content": content}
+            case "reasoning_summary_part.done":
+                item = self.items[event["output_index"]]
+                self.items[event["output_index"]] = {**item, "summary": [*item["summary"], event["part"]]}
+            case _ if "response" in event:
+                self.response = event["response"]
+                self.ended = self.response["status"] not in ("queued", "in_progress")
+            case _:
+                pass
+        if self.ended:
+            assert self.response["output"] == list(self.items.values())
+
+    @property
+    def seen(self) -> Seen:
+        if not self.response:
+            return Seen(state="")
+        seen = seen_of_response({**self.response, "output": list(self.items.values())})
+        return seen if self.before is None else after(self.before, seen)
+
+
+def call_of(item: Wire) -> Wire:
+    """As chat completions have it."""
+    return {"id": item["call_id"], "function": {"name": item["name"], "arguments": item["arguments"]}}
+
+
+def seen_of_response(response: Wire) -> Seen:
+    """Data is said as its JSON, in a part of its own."""
+    text, data = "", list[Any]()
+    asides: list[str] = []
+    calls: list[Wire] = []
+    for item in response["output"]:
+        match item["type"]:
+            case "message":
+                said = [part["text"] for part in item["content"]]
+                if item["phase"] == "commentary":
+                    asides += said
+                    continue
+                text += "".join(part for part in said if not part.startswith("{"))
+                data += [json.loads(part) for part in said if part.startswith("{") and part.endswith("}")]
+            case "reasoning":
+                asides += [part["text"] for part in item["summary"]]
+            case "function_call":
+                calls.append(call_of(item))
+            case _:
+                pass
+    state: str = "working" if response["status"] in ("queued", "in_progress") else response["status"]
+    task_id = Ids.task_of(run_of(response["id"]))
+    return Seen(
+        "input_required" if calls and state == "completed" else state,
+        text=text,
+        data=tuple(data),
+        questions=tuple(map(question_of, calls)) if state == "completed" else (),
+        fault=response["error"]["message"] if state == "failed" else "",
+        asides=tuple(asides),
+        task_id=task_id,
+        context_id=Ids.thread_of(task_id),
+    )
+
+
+def run_of(response_id: str) -> str:
+    return str(UUID(response_id.removeprefix("resp_")))
+
+
+def response_of(run_id: str) -> str:
+    return f"resp_{UUID(run_id).hex}"
+
+
+class Responses(Caller):
+    """Whoever speaks the Responses API, in conversations: what it streams it has made in the background, for nothing
+    else can be cancelled."""
+
+    name: ClassVar = "responses"
+    speaks: ClassVar = "openai-responses"
+
+    def __init__(self, http: httpx.AsyncClient, agent: str) -> None:
+        super().__init__(http, agent)
+        self._previous: str | None = None
+        """The response where a branch begins."""
+
+    def shown(self, question: Question) -> Question:
+        return shown_call(question)
+
+    def _body(self, given: list[Wire], **more: Any) -> dict[str, Any]:
+        body: Wire = {"model": self.agent, "input": given, **more}
+        if self._previous is not None:
+            body["previous_response_id"], self._previous = self._previous, None
+        elif self.context_id is not None:
+            body["conversation"] = f"conv_{UUID(self.context_id).hex}"
+        return {"method": "POST", "url": "/v1/responses", "json": body}
+
+    def _read(self, response: httpx.Response) -> Seen:
+        ids, body = Ids.of(response.headers), response.json()
+        self.context_id = ids.thread
+        if "error" in body and "status" not in body:
+            assert response.status_code >= 500, response.text
+            body = body["error"]["response"]
+        assert ids.run is not None and body["id"] == response_of(ids.run)
+        return seen_of_response(body)
+
+    def _message(self, said: tuple[Said, ...]) -> list[Wire]:
+        return [{"role": "user", "content": [self._part(one) for one in said]}]
+
+    def _part(self, said: Said) -> Wire:
+        if isinstance(said, str):
+            return {"type": "input_text", "text": said}
+        return {"type": "input_file", **part_of(said)["file"]}
+
+    async def send(self, *said: Said) -> Seen:
+        return self._read(await self.http.request(**self._body(self._message(said))))
+
+    @asynccontextmanager
+    async def stream(self, *said: Said) -> AsyncGenerator[Feed]:
+        asked = self._body(self._message(said), stream=True, background=True)
+        async with self._followed(_ResponseView(), **asked) as feed:
+            self.context_id = feed.ids.thread
+            yield feed
+
+    def _outputs(self, asked: Seen, answers: tuple[Said, ...]) -> list[Wire]:
+        texts = [json.dumps(said.value) if isinstance(said, Data) else said for said in answers]
+        return [
+            {"type": "function_call_output", "call_id": question.id, "output": text}
+            for question, text in zip(asked.questions, texts, strict=False)
+        ]
+
+    async def answer(self, asked: Seen, *answers: Said) -> Seen:
+        self.context_id = asked.context_id
+        return after(asked, self._read(await self.http.request(**self._body(self._outputs(asked, answers)))))
+
+    def stream_answer(self, asked: Feed, *answers: Said) -> Following:
+        self.context_id = asked.seen.context_id
+        request = self._body(self._outputs(asked.seen, answers), stream=True, background=True)
+        return self._followed(_ResponseView(asked.seen), **request)
+
+    async def cancel(self, task_id: str) -> Seen:
+        *_, run_id = Ids.runs_of(task_id)
+        response = await self.http.post(f"/v1/responses/{response_of(run_id)}/cancel")
+        assert response.status_code == 200, response.text
+        return self._read(response)
+
+    async def look(self, task_id: str) -> Seen:
+        """The responses of a task, one after the other."""
+        seen: Seen | None = None
+        for run_id in Ids.runs_of(task_id):
+            told = self._read(await self.http.get(f"/v1/responses/{response_of(run_id)}"))
+            seen = told.lasting if seen is None else after(seen, told.lasting)
+        assert seen is not None
+        return seen
+
+    async def branch(self, told: Seen) -> None:
+        *_, run_id = Ids.runs_of(told.task_id)
+        self._previous = response_of(run_id)
+
+    async def losses(self, task_id: str) -> set[str]:
+        lost: set[str] = set()
+        for run_id in Ids.runs_of(task_id):
+            response = await self.http.get(f"/v1/responses/{response_of(run_id)}")
+            lost |= named(response.headers.get("babelgate-loss", ""))
+        return lost
+
+    def attach(self, task_id: str) -> Following:
+        return self.replay(task_id)
+
+    @asynccontextmanager
+    async def replay(self, task_id: str, *, view: View | None = None, skip: int = 0) -> AsyncGenerator[Feed]:
+        """Of its responses, one after the other."""
+        async with aclosing(self._chunks(task_id)) as chunks:
+            feed = Feed(view or _ResponseView(), before=skip, skip=skip)
+            feed.hear(Ids(Ids.thread_of(task_id), task_id, None), chunks)
+            yield feed
+
+    async def _chunks(self, task_id: str) -> AsyncGenerator[bytes]:
+        for run_id in Ids.runs_of(task_id):
+            async with self.http.stream("GET", f"/v1/responses/{response_of(run_id)}?stream=true") as response:
+                assert response.status_code == 200 and response.headers["content-type"].startswith("text/event-stream")
+                async for chunk in response.aiter_raw():
+                    yield chunk
+
+    def repeated(self, live: list[bytes]) -> list[bytes]:
+        return live

@@ -19,7 +19,7 @@ from tests.pairs.cast import APPROVAL
 from tests.pairs.house import CALLERS, OWNER, House, needs
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.pairs.mcp import Mcp
-from tests.pairs.openai import Chat
+from tests.pairs.openai import Chat, Responses
 from tests.pairs.runtime import Runtime
 
 pytestmark = [
@@ -33,7 +33,7 @@ SIDES: Final[Mapping[str, Sequence[type[Caller]]]] = {
     "aief": (Aief,),
     "langchain": (LangGraph, AgentProtocol),
     "runtime": (Runtime,),
-    "openai": (Chat,),
+    "openai": (Chat, Responses),
     "mcp": (Mcp,),
 }
 """Each protocol in all that it is spoken in, which take turns."""

@@ -92,7 +92,8 @@ class CreateResponse:
             frames = DisconnectNotifier(reading.frames(), left)
             return event_stream(frames, ping=HEARTBEAT, headers={"Cache-Control": "no-store", **headers})
         if body.background:
-            await reading.read()
+            # Open Responses' and OpenAI's callers expect it not to be there yet, however quick the agent is.
+            await reading.read(begins=True)
             return reading.answer(headers)
         await end_or_leave(reading.follow(), request.receive, left)
         return reading.final_answer(headers, losses=_losses(body, asked.agent, reading.writer))

@@ -45,14 +45,14 @@ class Reading:
     def _follow(self) -> AsyncGenerator[Sequence[Record]]:
         return self._hub.reads.follow(self._owner, Scope.task(self._task), self._task.first_seq - 1)
 
-    async def read(self) -> None:
-        """What there is by now."""
+    async def read(self, *, begins: bool = False) -> None:
+        """What there is by now; or of a run that `begins`, what there was then."""
         log = self._hub.reads.log(self._owner, Scope.task(self._task), self._task.first_seq - 1)
         async with aclosing(log) as batches:
             async for batch in batches:
                 for record in batch:
                     await self._write(record)
-                    if self.writer.is_over:
+                    if self.writer.is_over or (begins and self.writer.created is not None):
                         return
 
     async def _write(self, record: Record) -> list[JsonObject]:

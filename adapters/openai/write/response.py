@@ -69,7 +69,8 @@ class _Said:
     def __init__(self, event: MessageStarted) -> None:
         self.phase = "commentary" if event.phase == "progress" else "final_answer"
         self.is_tool = event.role == "tool"
-        self.is_shown = event.role == "agent"
+        # What a graph's nodes add that no model says is progress, in the roles that it is given there.
+        self.is_shown = event.role == "agent" or (event.phase == "progress" and not self.is_tool)
         self.item: OutputItem | None = None
         """What of it is open: a message, or a thought."""
         self.chars = 0
@@ -174,6 +175,9 @@ class ResponseWriter:
             fault = self.fault or _FAILED
             code = "rate_limit_exceeded" if fault.code in _BUSY else "server_error"
             told["error"] = {"code": code, "message": fault.message}
+        if self.has_ended and self._losses:
+            # Where a stream tells it, too. Clients of both kinds let it pass.
+            told["babelgate"] = {"loss": {loss.feature: loss.how for loss in self._losses}}
         return told
 
     # Writing

@@ -12,8 +12,10 @@ from lines import answer_calls, options
 from openai import APIStatusError, AsyncOpenAI
 from openai.types import Model
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
-from pydantic import BaseModel, create_model
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import BaseModel, TypeAdapter, create_model
 
+EVENT: Any = TypeAdapter(ResponseStreamEvent)
 TYPES = {"integer": int, "string": str, "number": float, "boolean": bool}
 
 
@@ -25,6 +27,12 @@ def checked(model: BaseModel, kind: type[BaseModel]) -> Any:
     """As the client has it, and as its own types would have it."""
     told = dump(model)
     kind.model_validate(told)
+    return told
+
+
+def checked_event(event: BaseModel) -> Any:
+    told = dump(event)
+    EVENT.validate_python(told)
     return told
 
 
@@ -76,6 +84,45 @@ class Calls:
 
     async def delete(self, completion_id: str) -> Any:
         return dump(await self._client.chat.completions.delete(completion_id))
+
+    # Responses
+
+    async def respond(self, **body: Any) -> Any:
+        return checked(await self._client.responses.create(**body), Response)
+
+    async def response_events(self, **body: Any) -> AsyncIterator[Any]:
+        async with await self._client.responses.create(**body, stream=True) as events:
+            async for event in events:
+                yield checked_event(event)
+
+    async def response_stream(self, **body: Any) -> AsyncIterator[Any]:
+        """The client's own helper: its events, and at the end the response that it has added up."""
+        async with self._client.responses.stream(**body) as events:
+            async for event in events:
+                yield {"type": event.type}
+            yield {"type": "final", "response": dump(await events.get_final_response())}
+
+    async def parse_response(self, members: dict[str, str], **body: Any) -> Any:
+        wanted: Any = create_model("Wanted", **{name: (TYPES[kind], ...) for name, kind in members.items()})
+        made = await self._client.responses.parse(**body, text_format=wanted)
+        return None if made.output_parsed is None else made.output_parsed.model_dump()
+
+    async def get_response(self, response_id: str) -> Any:
+        return checked(await self._client.responses.retrieve(response_id), Response)
+
+    async def replay_response(self, response_id: str, **query: Any) -> AsyncIterator[Any]:
+        async with await self._client.responses.retrieve(response_id, stream=True, **query) as events:
+            async for event in events:
+                yield checked_event(event)
+
+    async def cancel_response(self, response_id: str) -> Any:
+        return checked(await self._client.responses.cancel(response_id), Response)
+
+    async def delete_response(self, response_id: str) -> Any:
+        return await self._client.responses.delete(response_id)
+
+    async def input_items(self, response_id: str, **query: Any) -> Any:
+        return [dump(each) async for each in self._client.responses.input_items.list(response_id, **query)]
 
 
 def fault_data(error: Exception) -> Any:
