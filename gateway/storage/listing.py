@@ -33,7 +33,7 @@ from canonical.hub import RunFilter, TaskFilter, ThreadFilter, ThreadOrder
 from canonical.json import contains
 from canonical.listed import Listed
 from canonical.state import ERRED, TERMINAL, WAITING
-from canonical.thread import Run, Task, Thread, ThreadView
+from canonical.thread import Run, Task, Thread, ThreadStatus, ThreadView
 from gateway.storage import queries
 from gateway.storage.journal import Journal
 from gateway.storage.short_form import decode_row
@@ -69,6 +69,16 @@ _status = case(
     (_LAST.in_([str(status) for status in ERRED]), literal("error")),
     else_=literal("idle"),
 )
+_ACTIVE: Final = _THREAD.c.pk.in_(
+    select(_RUN.c.thread_pk).where(text(f"run.{LIVE}")).with_hint(_RUN, "INDEXED BY run_live", "sqlite")
+)
+_ASKING: Final = _THREAD.c.pk.in_(
+    select(_TASK.c.thread_pk)
+    .where(text(f"task.{OPEN}"), _TASK.c.state.in_([str(state) for state in WAITING]))
+    .with_hint(_TASK, "INDEXED BY task_open", "sqlite")
+)
+_FEW: Final[Mapping[ThreadStatus, ColumnElement[bool]]] = {"busy": _ACTIVE, "interrupted": and_(_ASKING, ~_ACTIVE)}
+"""Threads of these are few, however many there are: they are found by what is open, and not one by one."""
 _UPDATED: Final = (
     select(_EVENT.c.at)
     .where(_EVENT.c.thread_pk == _THREAD.c.pk)
@@ -140,7 +150,8 @@ def _mine(owner: str, where: ThreadFilter) -> list[ColumnElement[bool]]:
     if where.ids is not None:
         mine.append(_THREAD.c.thread_id.in_(where.ids))
     if where.status is not None:
-        mine.append(_status == where.status)
+        few = _FEW.get(where.status)
+        mine.append(_status == where.status if few is None else few)
     return mine
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from canonical import FaultError, Hub, RunFilter, RunStatus, TaskState, ThreadChange, ThreadFilter
+from canonical.thread import ThreadStatus
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, fronted, reaches, submit
 
 
@@ -37,6 +38,28 @@ async def test_a_thread_is_as_busy_as_its_runs(hubs: House) -> None:
         assert listed == ([thread.thread_id] if wanted == "error" else [])
     await hub.remove_run(OWNER, failed.run_id)
     assert await status(hub, thread.thread_id) == "idle"
+
+
+async def test_threads_are_found_by_their_status(hubs: House) -> None:
+    agent, other = Scripted(), Scripted()
+    hub = await hubs.start(fronted("a", agent), fronted("b", other))
+    idle = (await hub.create_thread(OWNER, ThreadChange())).thread_id
+    waiting = await submit(hub, "a")
+    (await agent.called()).ask("q").end()
+    await reaches(hub, waiting, TaskState.INPUT_REQUIRED)
+    both = await submit(hub, "a")
+    (await agent.called()).ask("q").end()
+    await reaches(hub, both, TaskState.INPUT_REQUIRED)
+    await submit(hub, "b", thread_id=both.thread_id)
+    await other.called()
+    await submit(hub, "b", owner="bob")
+    await other.called()
+    found: dict[ThreadStatus, str] = {"idle": idle, "interrupted": waiting.thread_id, "busy": both.thread_id}
+    for wanted, thread_id in found.items():
+        where = ThreadFilter(status=wanted)
+        assert await ids(hub, where) == [thread_id]
+        assert await hub.reads.count_threads(OWNER, where) == 1
+        assert await status(hub, thread_id) == wanted
 
 
 async def test_threads_are_listed_newest_first_a_page_at_a_time(hubs: House) -> None:

@@ -80,6 +80,7 @@ def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
         listing.threads(connection, "o", ThreadFilter(), order="updated_at", **page)
         listing.count_threads(connection, "o", where)
         listing.count_threads(connection, "o", ThreadFilter(status="busy"))
+        listing.count_threads(connection, "o", ThreadFilter(status="interrupted"))
         listing.count_threads(connection, "o", ThreadFilter())
         listing.runs(connection, "o", RunFilter(thread_id="t", agent="a"), limit=10, offset=0)
         listing.runs(connection, "o", RunFilter(status=frozenset({RunStatus.PENDING})), limit=10, offset=0)
