@@ -19,9 +19,9 @@ serve: .venv/serve.stamp
 	@exec $(BIN)/babelgate serve $(if $(PORT),--port $(PORT))
 test: .venv/dev.stamp
 	@$(BIN)/python -m tests.interop.peers
-	@$(PYTEST) -n $(PROCESSES) --dist loadfile --durations 10 --durations-min 5
+	@$(PYTEST) -n $(PROCESSES) --dist loadfile --durations 10
 quick: .venv/dev.stamp
-	@$(PYTEST) -q --quick -n $(PROCESSES) --dist loadfile --durations 10 --durations-min 1
+	@$(PYTEST) -q --quick -n $(PROCESSES) --dist loadfile --durations 10
 crash-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.crash --rounds $(ROUNDS) --seed $(SEED)
 mutate-test: .venv/dev.stamp

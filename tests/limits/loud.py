@@ -13,19 +13,19 @@ WORDS: Final = {"words": ["word"] * 190_000}
 
 async def messages(text: str) -> AsyncGenerator[Message]:
     """Each as large as may be, nearly."""
-    for _ in range(25):
+    for _ in range(12):
         yield Message.of(PIECE, "agent")
 
 
 async def fluent(text: str) -> AsyncGenerator[Message]:
-    """As much as a run may say, unless the settings say otherwise."""
-    for _ in range(9):
+    """As much as a run may say, where that is 32 MB."""
+    for _ in range(4):
         yield Message.of(PIECE, "agent")
 
 
 async def asking(text: str) -> AsyncGenerator[Message | Ask]:
     """Half of them, and a question."""
-    for _ in range(12):
+    for _ in range(6):
         yield Message.of(PIECE, "agent")
     yield Ask("Go on?")
 
