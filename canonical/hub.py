@@ -165,6 +165,8 @@ class ThreadFilter:
     ids: tuple[str, ...] | None = None
     metadata: JsonObject = field(default_factory=dict[str, object])
     """Members that the thread's metadata must have."""
+    values: JsonObject = field(default_factory=dict[str, object])
+    """Members that the values of its state must have, other than its messages."""
     status: ThreadStatus | None = None
     agent: str | None = None
     """An agent that ran on it, or for which it was created (`extra[protocol]["agent"]`)."""

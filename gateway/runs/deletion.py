@@ -43,6 +43,7 @@ from gateway.storage.tables import (
     RunRow,
     TaskRow,
     ThreadRow,
+    ThreadValueRow,
     WebhookRow,
 )
 from gateway.storage.transaction import Erased, ThreadState, Transaction
@@ -108,7 +109,7 @@ def _erase(tx: Transaction, state: ThreadState) -> Erased:
         connection.execute(table_of(EventRow).delete().where(table_of(EventRow).c.thread_pk == pk))
     else:
         connection.execute(table_of(RemnantRow).insert().values(thread_pk=pk))
-    for row in (TaskRow, RunRow, InterruptRow, BlobUseRow):
+    for row in (TaskRow, RunRow, InterruptRow, BlobUseRow, ThreadValueRow):
         table = table_of(row)
         connection.execute(table.delete().where(table.c.thread_pk == pk))
     for row in (AliasRow, WebhookRow, CheckpointRow, CheckpointWriteRow):

@@ -7,8 +7,9 @@ rows of some megabytes each are more than the memory.
 
 import base64
 import json
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, Final, Protocol, TypeVar
@@ -120,29 +121,33 @@ def threads(
     connection: Connection,
     owner: str,
     where: ThreadFilter,
+    among: Set[int] | None = None,
     *,
     limit: int,
     offset: int,
     order: ThreadOrder,
     descending: bool,
 ) -> list[Place]:
-    """Where they are. What only their JSON knows is looked for until the page is full."""
+    """Where they are; with `among` only those with these keys. What only their JSON knows is looked for until the page
+    is full."""
     by = _ORDERS[order]
     ordered = [column.desc() if descending else column.asc() for column in (by, _THREAD.c.pk)]
-    if where.agent is None and not where.metadata:
+    if where.agent is None and not where.metadata and among is None:
         found = select(_THREAD.c.pk, func.length(_THREAD.c.body)).where(*_mine(owner, where)).order_by(*ordered)
         return _places(connection.execute(found.limit(limit).offset(offset)))
-    return list(islice(_matching(connection, owner, where, ordered), offset, offset + limit))
+    return list(islice(_matching(connection, owner, where, among, ordered), offset, offset + limit))
 
 
-def count_threads(connection: Connection, owner: str, where: ThreadFilter) -> int:
+def count_threads(connection: Connection, owner: str, where: ThreadFilter, among: Set[int] | None = None) -> int:
     """Without a filter it is kept beside the rows: counting a hundred thousand takes as long as thirty searches."""
+    if among is not None and replace(where, values={}) == ThreadFilter():
+        return len(among)
     if where == ThreadFilter():
         return _tally(connection, owner, "thread")
-    if where.agent is None and not where.metadata:
+    if where.agent is None and not where.metadata and among is None:
         counted = select(func.count()).select_from(_THREAD).where(*_mine(owner, where))
         return connection.execute(counted).scalar_one()
-    return sum(1 for _ in _matching(connection, owner, where, ()))
+    return sum(1 for _ in _matching(connection, owner, where, among, ()))
 
 
 def _mine(owner: str, where: ThreadFilter) -> list[ColumnElement[bool]]:
@@ -156,12 +161,18 @@ def _mine(owner: str, where: ThreadFilter) -> list[ColumnElement[bool]]:
 
 
 def _matching(
-    connection: Connection, owner: str, where: ThreadFilter, ordered: Sequence[ColumnElement[Any]]
+    connection: Connection,
+    owner: str,
+    where: ThreadFilter,
+    among: Set[int] | None,
+    ordered: Sequence[ColumnElement[Any]],
 ) -> Iterator[Place]:
     ran = literal(True) if where.agent is None else _has_run(where.agent)
     found = select(_THREAD.c.pk, _THREAD.c.body, ran).where(*_mine(owner, where)).order_by(*ordered)
     with closing(connection.execute(found)) as rows:
         for pk, body, has_run in rows:
+            if among is not None and pk not in among:
+                continue
             thread = decode_row(Thread, body)
             if contains(thread.metadata, where.metadata) and (has_run or _is_for_agent(thread, where)):
                 yield pk, len(body)

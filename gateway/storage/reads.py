@@ -2,7 +2,7 @@
 the memory of the event loop, everything else from the database.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence, Set
 from functools import partial
 from typing import TypeVar
 
@@ -19,10 +19,11 @@ from canonical.hub import (
     ThreadOrder,
     Webhook,
 )
+from canonical.json import contains
 from canonical.listed import Listed
 from canonical.message import FilePart
 from canonical.thread import Interrupt, Run, Task, Thread, ThreadView
-from gateway.storage import listing, queries
+from gateway.storage import listing, queries, thread_values
 from gateway.storage.run_page import run_page
 from gateway.storage.subscription import LogReader
 
@@ -82,13 +83,45 @@ class Reads(LogReader):
         order: ThreadOrder = "created_at",
         descending: bool = True,
     ) -> Listed[ThreadView]:
+        among = await self._find_by_values(owner, where)
         places = await self._journal.query(
-            listing.threads, owner, where, limit=limit, offset=offset, order=order, descending=descending
+            listing.threads, owner, where, among, limit=limit, offset=offset, order=order, descending=descending
         )
         return listing.create_listing(self._journal, places, listing.threads_at)
 
     async def count_threads(self, owner: str, where: ThreadFilter) -> int:
-        return await self._journal.query(listing.count_threads, owner, where)
+        among = await self._find_by_values(owner, where)
+        return await self._journal.query(listing.count_threads, owner, where, among)
+
+    async def _find_by_values(self, owner: str, where: ThreadFilter) -> Set[int] | None:
+        """The keys of the threads that have the values that are looked for; None where it does not matter."""
+        if not where.values:
+            return None
+        found = await self._journal.query(thread_values.find, owner, where.values)
+        kept: list[thread_values.Kept] = []
+        for pk, thread_id in found.unknown:
+            known = await self._values_of(owner, pk, thread_id)
+            if known is None:
+                continue
+            if contains(known.values, where.values):
+                found.matching.add(pk)
+            kept.append(known)
+            if len(kept) == thread_values.BATCH:
+                await self._journal.write(thread_values.keep, owner, kept)
+                kept = []
+        if kept:
+            await self._journal.write(thread_values.keep, owner, kept)
+        return found.matching
+
+    async def _values_of(self, owner: str, pk: int, thread_id: str) -> thread_values.Kept | None:
+        """None where the thread was erased meanwhile, or is too large to be looked at."""
+        try:
+            history = await self.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner))
+        except FaultError as error:
+            if error.fault.code not in (FaultCode.NOT_FOUND, FaultCode.TOO_LARGE):
+                raise
+            return None
+        return thread_values.Kept(pk, thread_id, history.seq, thread_values.values_of(history))
 
     async def need_revision(self, owner: str, thread_id: str | None, checkpoint_id: str) -> None:
         """Raises not_found."""

@@ -300,3 +300,12 @@ class CronRow(Row, table=True):
     next_run: int | None = Field(sa_type=BigInteger)
     """Microseconds since 1970, UTC; None where it is not to run."""
     body: bytes = Field(sa_type=LargeBinary)
+
+
+class ThreadValueRow(Row, table=True):
+    """The values of a thread's state, without messages, as of a record (`gateway.storage.thread_values`)."""
+
+    thread_pk: int = Field(sa_column=Column(_KEY, primary_key=True, autoincrement=False))
+    seq: int
+    body: bytes | None = Field(sa_type=LargeBinary)
+    """None where it is too large for a row."""

@@ -49,6 +49,7 @@ from gateway.storage.tables import (
     RemnantRow,
     RunRow,
     ThreadRow,
+    ThreadValueRow,
 )
 
 AnyEvent = TypeVar("AnyEvent", bound=Event)
@@ -375,6 +376,9 @@ class Transaction:
                 found = self.find_run(state.thread.owner, event.run_id)
                 if found is not None:
                     self._note_run(state, run_after(found[0], record), new=False)
+                # What it left in the state is in no cache either.
+                values = table_of(ThreadValueRow)
+                self.connection.execute(values.delete().where(values.c.thread_pk == state.pk))
             case InterruptRaised():
                 raised = interrupt_raised(record, event)
                 state.interrupts[raised.task_id, raised.interrupt_id] = raised

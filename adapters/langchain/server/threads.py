@@ -195,7 +195,7 @@ class Threads:
         select = check_selection(body.select or (), _FIELDS, "select")
         paths = {name: _path(path) for name, path in (body.extract or {}).items()}
         where = _thread_filter(body, body.ids)
-        if body.values:
+        if _asks_for_messages(body):
             found = await self._find_by_values(request, where, body, most=body.limit + 1)
             count, views = len(found), self._again(owner_of(request), found[: body.limit])
         else:
@@ -216,7 +216,7 @@ class Threads:
     async def _find_by_values(
         self, request: AnyRequest, where: ThreadFilter, body: ThreadSearch, *, most: int
     ) -> Sequence[str]:
-        """Threads that have the values, from the page's offset on. Values are in no row: threads are looked into, one
+        """Threads that have the values, from the page's offset on. Messages are in no row: threads are looked into, one
         by one."""
         found: list[str] = []
         skip, offset = body.offset, 0
@@ -290,7 +290,7 @@ class Threads:
 
     async def count(self, request: AnyRequest) -> Response[Any]:
         body = await read_body(request, ThreadCount)
-        if not body.values:
+        if not _asks_for_messages(body):
             return answer(await self._hub.reads.count_threads(owner_of(request), _thread_filter(body)))
         search = ThreadSearch(values=body.values)
         return answer(len(await self._find_by_values(request, _thread_filter(body), search, most=sys.maxsize)))
@@ -298,7 +298,12 @@ class Threads:
 
 def _thread_filter(body: ThreadCount, ids: list[str] | None = None) -> ThreadFilter:
     known = None if ids is None else tuple(uuid(thread_id, "thread") for thread_id in ids)
-    return ThreadFilter(ids=known, metadata=body.metadata or {}, status=body.status)
+    values = {} if _asks_for_messages(body) else body.values or {}
+    return ThreadFilter(ids=known, metadata=body.metadata or {}, values=values, status=body.status)
+
+
+def _asks_for_messages(body: ThreadCount) -> bool:
+    return "messages" in (body.values or {})
 
 
 def _seconds(ttl: Ttl | float | None) -> int | None:

@@ -249,4 +249,11 @@ CREATE TABLE cron (
 	PRIMARY KEY (owner, cron_id)
 );
 
-CREATE INDEX cron_due ON cron (next_run) WHERE next_run IS NOT NULL
+CREATE INDEX cron_due ON cron (next_run) WHERE next_run IS NOT NULL;
+
+CREATE TABLE thread_value (
+	thread_pk INTEGER NOT NULL, 
+	seq INTEGER NOT NULL, 
+	body BLOB, 
+	PRIMARY KEY (thread_pk)
+)

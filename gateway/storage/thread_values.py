@@ -1,0 +1,88 @@
+"""Values of threads, for those who look for a thread by them: a cache of what the log adds up to, as of a record.
+
+A row is made when it is first looked for, and anew where the thread has gone on since. What is too large for a row is
+put together each time. Messages are not in it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection, bindparam, delete, false, func, insert, select
+
+from canonical.history import StateHistory
+from canonical.json import contains
+from canonical.value import JsonObject
+from gateway.storage.prepared import Statement
+from gateway.storage.statements import table_of
+from gateway.storage.tables import EventRow, ThreadRow, ThreadValueRow
+from gateway.storage.transaction import Transaction
+
+MESSAGES: Final = "messages"
+"""The member that is not kept here."""
+BATCH: Final = 100
+"""Rows that are written at once."""
+_ROW: Final = 16_384
+"""Bytes of a row."""
+_VALUE, _THREAD, _EVENT = table_of(ThreadValueRow), table_of(ThreadRow), table_of(EventRow)
+_NEWEST: Final = (
+    select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == _THREAD.c.pk).correlate(_THREAD).scalar_subquery()
+)
+_ALL: Final = (
+    select(_THREAD.c.pk, _THREAD.c.thread_id, _NEWEST, _VALUE.c.seq, _VALUE.c.body)
+    .select_from(_THREAD)
+    .outerjoin(_VALUE, _VALUE.c.thread_pk == _THREAD.c.pk)
+    .where(_THREAD.c.owner == bindparam("owner"), _THREAD.c.ephemeral == false())
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    matching: set[int]
+    """Keys of the threads that have the values."""
+    unknown: Sequence[tuple[int, str]]
+    """Keys and ids of those whose values are in no row."""
+
+
+def find(connection: Connection, owner: str, values: JsonObject) -> Found:
+    """Which of an owner's threads have these members."""
+    matching: set[int] = set()
+    unknown: list[tuple[int, str]] = []
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    rows = Statement(_ALL, connection.dialect, ("owner",)).iterate(connection, (owner,))
+    for pk, thread_id, newest, seq, body in rows:
+        if seq != newest or body is None:
+            unknown.append((pk, thread_id))
+        elif contains(decode(body), values):
+            matching.add(pk)
+    return Found(matching, unknown)
+
+
+def values_of(history: StateHistory) -> JsonObject:
+    head = history.head
+    return {} if head is None else {name: value for name, value in head.values.items() if name != MESSAGES}
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    pk: int
+    thread_id: str
+    seq: int
+    values: JsonObject
+
+
+def keep(tx: Transaction, owner: str, kept: Sequence[Kept]) -> None:
+    """Those whose threads have not gone on since."""
+    for each in kept:
+        here = (_THREAD.c.pk == each.pk, _THREAD.c.owner == owner, _THREAD.c.thread_id == each.thread_id)
+        if tx.connection.execute(select(_NEWEST).where(*here)).scalar() != each.seq:
+            continue
+        body = msgspec.json.encode(each.values)
+        forget(tx.connection, each.pk)
+        row = {"thread_pk": each.pk, "seq": each.seq, "body": body if len(body) <= _ROW else None}
+        tx.connection.execute(insert(_VALUE), row)
+
+
+def forget(connection: Connection, pk: int) -> None:
+    connection.execute(delete(_VALUE).where(_VALUE.c.thread_pk == pk))

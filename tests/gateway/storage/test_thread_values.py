@@ -1,0 +1,74 @@
+"""Threads by the values of their state."""
+
+from typing import Any
+
+from sqlalchemy import select
+
+from canonical import StateUpdate, ThreadChange, ThreadFilter
+from gateway.hub import Hub
+from gateway.storage.statements import table_of
+from gateway.storage.tables import ThreadValueRow
+from tests.gateway.hubs import OWNER, Echo, House, ends, fronted, submit
+
+
+async def made(hub: Hub, **values: Any) -> str:
+    thread = await hub.create_thread(OWNER, ThreadChange())
+    await hub.update_state(OWNER, StateUpdate(thread_id=thread.thread_id, values=values))
+    return thread.thread_id
+
+
+async def found(hub: Hub, owner: str = OWNER, status: Any = None, **values: Any) -> set[str]:
+    where = ThreadFilter(values=values, status=status)
+    views = [view async for view in await hub.reads.threads(owner, where, limit=100)]
+    assert await hub.reads.count_threads(owner, where) == len(views)
+    return {view.thread.thread_id for view in views}
+
+
+async def rows(hub: Hub) -> list[Any]:
+    table = table_of(ThreadValueRow)
+    return await hub.journal.query(lambda connection: list(connection.execute(select(table.c.body)).scalars()))
+
+
+async def test_threads_are_found_by_the_members_of_their_values(hubs: House) -> None:
+    hub = await hubs.start(fronted("a", Echo()))
+    red, blue = await made(hub, color="red", deep={"a": 1, "b": 2}), await made(hub, color="blue", deep={"a": 1})
+    assert await found(hub, color="red") == {red}
+    assert await found(hub, deep={"a": 1}) == {red, blue}
+    assert await found(hub, deep={"a": 1}, status="idle") == {red, blue}
+    assert await found(hub, deep={"a": 1}, status="busy") == set()
+    assert await found(hub, color="green") == await found(hub, "bob", color="red") == set()
+    assert len(await rows(hub)) == 2
+
+
+async def test_a_thread_that_has_gone_on_is_looked_at_again(hubs: House) -> None:
+    hub = await hubs.start(fronted("a", Echo()))
+    thread_id = await made(hub, color="red")
+    assert await found(hub, color="red") == {thread_id}
+    await hub.update_state(OWNER, StateUpdate(thread_id=thread_id, values={"color": "blue"}))
+    assert await found(hub, color="red") == set()
+    assert await found(hub, color="blue") == {thread_id}
+    await hubs.stop(hub)
+    hub = await hubs.start(fronted("a", Echo()))
+    assert await found(hub, color="blue") == {thread_id}
+
+
+async def test_what_is_too_large_for_a_row_is_found_all_the_same(hubs: House) -> None:
+    hub = await hubs.start(fronted("a", Echo()))
+    thread_id = await made(hub, color="red", much="x" * 20_000)
+    for _ in range(2):
+        assert await found(hub, color="red") == {thread_id}
+    assert await rows(hub) == [None]
+
+
+async def test_nothing_is_kept_of_a_thread_that_was_erased_or_of_a_run_that_was_removed(hubs: House) -> None:
+    hub = await hubs.start(fronted("a", Echo()))
+    receipt = await submit(hub, "a", data={"color": "red"}, thread_id=await made(hub, size=1))
+    await ends(hub, receipt)
+    assert await found(hub, size=1) == {receipt.thread_id}
+    assert b"red" in (await rows(hub))[0]
+    await hub.remove_run(OWNER, receipt.run_id)
+    assert await rows(hub) == []
+    assert await found(hub, size=1) == {receipt.thread_id}
+    await hub.delete_thread(OWNER, receipt.thread_id)
+    assert await rows(hub) == []
+    assert await found(hub, size=1) == set()
