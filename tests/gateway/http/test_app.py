@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from adapters import ADAPTERS
 from gateway.agents.registry import Registry, connect
@@ -41,6 +42,16 @@ async def gateway(folder: Path, peer: str = "127.0.0.1", **settings: Any) -> Asy
         yield http
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def keyed(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Client]:
+    """Of a gateway with keys, for tests that leave it as it is."""
+    async with gateway(tmp_path_factory.mktemp("keyed"), **KEYS) as http:
+        yield http
+
+
+on_keyed = pytest.mark.asyncio(loop_scope="module")
+
+
 async def card_url(http: Client, path: str = CARD, **headers: str) -> str:
     response = await http.get(path, headers={name.replace("_", "-"): value for name, value in headers.items()})
     assert response.status_code == 200, response.text
@@ -50,15 +61,16 @@ async def card_url(http: Client, path: str = CARD, **headers: str) -> str:
 # Keys
 
 
+@on_keyed
 @pytest.mark.parametrize(
     "headers", [{"Authorization": "Bearer a-key"}, {"authorization": "bearer  a-key"}, {"X-Api-Key": "a-key"}]
 )
-async def test_a_key_opens_every_path(tmp_path: Path, headers: Mapping[str, str]) -> None:
-    async with gateway(tmp_path, **KEYS) as http:
-        assert (await http.get("/acp/agents", headers=headers)).status_code == 200
-        assert (await http.post("/acp/runs", json=RUN, headers=headers)).status_code == 200
+async def test_a_key_opens_every_path(keyed: Client, headers: Mapping[str, str]) -> None:
+    assert (await keyed.get("/acp/agents", headers=headers)).status_code == 200
+    assert (await keyed.post("/acp/runs", json=RUN, headers=headers)).status_code == 200
 
 
+@on_keyed
 @pytest.mark.parametrize(
     "headers",
     [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic a-key"}, {"Authorization": "a-key"},
@@ -75,10 +87,9 @@ async def test_a_key_opens_every_path(tmp_path: Path, headers: Mapping[str, str]
     ],
 )
 async def test_without_the_right_key_it_is_401_in_the_words_of_the_protocol(
-    tmp_path: Path, headers: Mapping[str, str], path: str, body: Mapping[str, Any]
+    keyed: Client, headers: Mapping[str, str], path: str, body: Mapping[str, Any]
 ) -> None:
-    async with gateway(tmp_path, **KEYS) as http:
-        response = await http.get(path, headers=headers)
+    response = await keyed.get(path, headers=headers)
     assert response.status_code == 401
     assert response.headers["www-authenticate"] == "Bearer"
     said = response.json()
@@ -86,28 +97,28 @@ async def test_without_the_right_key_it_is_401_in_the_words_of_the_protocol(
     assert {name: inner[name] for name in expected} == expected
 
 
-async def test_every_protocol_has_its_own_401(tmp_path: Path) -> None:
-    async with gateway(tmp_path, **KEYS) as http:
-        for adapter in ADAPTERS:
-            response = await http.post(f"{adapter.prefixes[0]}/echo", json={})
-            assert response.status_code == 401, adapter.name
-            assert response.headers["www-authenticate"] == "Bearer", adapter.name
+@on_keyed
+async def test_every_protocol_has_its_own_401(keyed: Client) -> None:
+    for adapter in ADAPTERS:
+        response = await keyed.post(f"{adapter.prefixes[0]}/echo", json={})
+        assert response.status_code == 401, adapter.name
+        assert response.headers["www-authenticate"] == "Bearer", adapter.name
 
 
+@on_keyed
 @pytest.mark.parametrize(
     "path", ["/healthz", "/readyz", "/acp/ping", CARD, "/.well-known/agent-card.json", "/agent/echo/acp/ping"]
 )
-async def test_what_is_public_needs_no_key_and_minds_no_wrong_one(tmp_path: Path, path: str) -> None:
-    async with gateway(tmp_path, **KEYS) as http:
-        assert (await http.get(path)).status_code == 200
-        assert (await http.get(path, headers={"X-Api-Key": "wrong"})).status_code == 200
+async def test_what_is_public_needs_no_key_and_minds_no_wrong_one(keyed: Client, path: str) -> None:
+    assert (await keyed.get(path)).status_code == 200
+    assert (await keyed.get(path, headers={"X-Api-Key": "wrong"})).status_code == 200
 
 
-async def test_one_owner_s_run_is_not_there_for_another(tmp_path: Path) -> None:
-    async with gateway(tmp_path, **KEYS) as http:
-        run = (await http.post("/acp/runs", json=RUN, headers={"X-Api-Key": "a-key"})).json()["run_id"]
-        assert (await http.get(f"/acp/runs/{run}", headers={"X-Api-Key": "a-key"})).status_code == 200
-        assert (await http.get(f"/acp/runs/{run}", headers={"X-Api-Key": "b-key"})).status_code == 404
+@on_keyed
+async def test_one_owner_s_run_is_not_there_for_another(keyed: Client) -> None:
+    run = (await keyed.post("/acp/runs", json=RUN, headers={"X-Api-Key": "a-key"})).json()["run_id"]
+    assert (await keyed.get(f"/acp/runs/{run}", headers={"X-Api-Key": "a-key"})).status_code == 200
+    assert (await keyed.get(f"/acp/runs/{run}", headers={"X-Api-Key": "b-key"})).status_code == 404
 
 
 async def test_without_keys_nobody_is_asked_for_one(tmp_path: Path) -> None:
