@@ -99,6 +99,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/openai/codec/questions.py": "tests/adapters/openai/test_golden.py",
     "adapters/openai/errors/*": "tests/adapters/openai/request/test_requests.py",
     "adapters/openai/server/create_response.py": "tests/adapters/openai/server/test_responses.py",
+    "adapters/openai/server/conversations.py": "tests/adapters/openai/server/test_responses.py",
     "adapters/openai/server/reading.py": "tests/adapters/openai/server/test_responses.py",
     "adapters/openai/server/page.py": "tests/adapters/openai/server/test_responses.py",
     "adapters/openai/codec/items.py": "tests/adapters/openai/server/test_responses.py",

@@ -113,6 +113,8 @@ class Made:
     """Of a response, which asks."""
     output_id: str
     """Of the call in it."""
+    conversation_id: str
+    item_id: str
     mcp_run: str
     """In MCP: what a tool has asked for an answer to."""
     mcp_state: str
@@ -139,7 +141,10 @@ class Made:
         if protocol == "runtime":
             return {"thread_id": self.thread_id, "run_id": self.asked}
         if protocol == "openai":
-            return {"model": "ask", "completion_id": self.completion_id, "response_id": self.response_id}
+            return {"model": "ask", "completion_id": self.completion_id, "response_id": self.response_id} | {
+                "conversation_id": self.conversation_id,
+                "item_id": self.item_id,
+            }
         if protocol == "mcp":
             return {}
         if protocol in self.offered:
@@ -176,7 +181,7 @@ def unknown() -> Made:
     named = {"context_id": f"context-{uuid4()}", "label": f"label-{uuid4()}"}
     call_id = encode_call_id(str(uuid4()), str(uuid4()))
     named |= {"completion_id": f"chatcmpl-{uuid4()}", "call_id": call_id, "output_id": call_id}
-    named |= {"response_id": f"resp_{uuid4().hex}"}
+    named |= {"response_id": f"resp_{uuid4().hex}", "conversation_id": f"conv_{uuid4().hex}"}
     named |= {"mcp_run": encode_run_id(str(uuid4())), "mcp_state": encode_run_id(str(uuid4()), "state ask")}
     return Made(**{**ids, **changed, **named}, offered=offered)
 
@@ -280,7 +285,11 @@ async def make_completion(client: httpx.AsyncClient) -> dict[str, str]:
 async def make_response(client: httpx.AsyncClient) -> dict[str, str]:
     body = {"model": "ask", "input": "a response of alice", "metadata": {"of": "alice"}}
     made = (await client.post("/v1/responses", json=body)).json()
-    return {"response_id": made["id"], "output_id": made["output"][0]["call_id"]}
+    said = {"items": [{"role": "user", "content": "an item of alice"}], "metadata": {"of": "alice"}}
+    conversation = (await client.post("/v1/conversations", json=said)).json()["id"]
+    items = (await client.get(f"/v1/conversations/{conversation}/items")).json()["data"]
+    found = {"conversation_id": conversation, "item_id": items[0]["id"]}
+    return {"response_id": made["id"], "output_id": made["output"][0]["call_id"], **found}
 
 
 async def look(client: httpx.AsyncClient, made: Made) -> str:
@@ -311,6 +320,8 @@ async def look(client: httpx.AsyncClient, made: Made) -> str:
         f"/v1/chat/completions/{made.completion_id}",
         f"/v1/responses/{made.response_id}",
         f"/v1/responses/{made.response_id}/input_items",
+        f"/v1/conversations/{made.conversation_id}",
+        f"/v1/conversations/{made.conversation_id}/items",
     ]
     for name, each in knowledge().items():
         looks += each.look(made.offered[name])

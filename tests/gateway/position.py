@@ -255,6 +255,10 @@ def _previous(made: Made) -> Request:
     return "POST", "/v1/responses", {"json": body}
 
 
+def _conversation(made: Made) -> Request:
+    return "POST", "/v1/responses", {"json": {"model": "echo", "input": "hi", "conversation": made.conversation_id}}
+
+
 def _after(made: Made) -> Request:
     return "GET", f"/v1/chat/completions?after={made.completion_id}", {}
 
@@ -303,6 +307,7 @@ POSITIONS: Final = (
     Position("the completion before a page", _after),
     Position("call_id of an output", _output),
     Position("the response before another", _previous),
+    Position("the conversation of a response", _conversation),
     Position("run_id of a call that goes on", _resumed),
     Position("requestState of a call", _called_again),
     Position("taskId of tasks/get", _task("tasks/get")),

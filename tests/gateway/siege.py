@@ -117,7 +117,11 @@ async def _openai(http: httpx.AsyncClient) -> Mapping[str, str]:
     body = {"model": "ask", "messages": [{"role": "user", "content": "hi"}], "store": True}
     made = await http.post("/v1/chat/completions", json=body)
     assert made.status_code == 200, made.text
-    return {"model": "ask", "completion_id": made.json()["id"], "response_id": await _response(http)}
+    found = {"model": "ask", "completion_id": made.json()["id"], "response_id": await _response(http)}
+    said = {"items": [{"role": "user", "content": "hi"}]}
+    conversation = (await http.post("/v1/conversations", json=said)).json()["id"]
+    items = (await http.get(f"/v1/conversations/{conversation}/items")).json()["data"]
+    return {**found, "conversation_id": conversation, "item_id": items[0]["id"]}
 
 
 async def _response(http: httpx.AsyncClient) -> str:

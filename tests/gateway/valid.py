@@ -420,6 +420,9 @@ VALID: Final[Mapping[str, Json]] = {
     "POST /v1/threads/{thread_id}/resume": {"input": {"a": 1}, "decline": False, "background": False, "stream": False},
     "POST /v1/chat/completions": CHAT,
     "POST /v1/responses": RESPONSE,
+    "POST /v1/conversations": {"metadata": {"a": "b"}, "items": [{"role": "user", "content": "hi"}]},
+    "POST /v1/conversations/{conversation_id}": {"metadata": {"a": "c"}},
+    "POST /v1/conversations/{conversation_id}/items": {"items": [{"role": "user", "content": "hi"}]},
     "POST /mcp": CALL,
     **_OFFERED,
 }
@@ -443,7 +446,7 @@ _NEEDED: Final = (
 LENIENT: Final = frozenset(
     name
     for name in VALID.keys() - _OFFERED
-    if name == "POST /v1/threads"
+    if name in ("POST /v1/threads", "POST /v1/conversations")
     or (
         not name.startswith(("POST /acp/", "POST /a2a/", "POST /v1/", "PATCH /v1/", "POST /mcp"))
         and not name.endswith(_NEEDED)

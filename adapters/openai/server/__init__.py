@@ -10,6 +10,7 @@ from adapters._server.encoding import json_response
 from adapters.openai.agents import encode_model
 from adapters.openai.server.answers import error_response
 from adapters.openai.server.chat import Chat
+from adapters.openai.server.conversations import Conversations
 from adapters.openai.server.create_response import CreateResponse
 from adapters.openai.server.lookup import find_agent
 from adapters.openai.server.responses import Responses
@@ -24,7 +25,8 @@ AnyRequest = Request[Any, Any, Any]
 
 def routes(hub: Hub) -> Sequence[Router]:
     models, chat, stored = Models(hub), Chat(hub), Stored(hub)
-    create, responses = CreateResponse(hub), Responses(hub)
+    create, responses, conversations = CreateResponse(hub), Responses(hub), Conversations(hub)
+    conversation = "/conversations/{conversation_id:str}"
     completions, response = "/chat/completions", "/responses/{response_id:str}"
     return [
         Router(
@@ -41,6 +43,14 @@ def routes(hub: Hub) -> Sequence[Router]:
                 delete(response, status_code=200)(responses.delete_response),
                 post(f"{response}/cancel", status_code=200)(responses.cancel_response),
                 get(f"{response}/input_items")(responses.list_input_items),
+                post("/conversations", status_code=200)(conversations.create_conversation),
+                get(conversation)(conversations.get_conversation),
+                post(conversation, status_code=200)(conversations.change_conversation),
+                delete(conversation, status_code=200)(conversations.delete_conversation),
+                get(f"{conversation}/items")(conversations.list_items),
+                post(f"{conversation}/items", status_code=200)(conversations.add_items),
+                get(f"{conversation}/items/{{item_id:str}}")(conversations.get_item),
+                delete(f"{conversation}/items/{{item_id:str}}", status_code=200)(conversations.delete_item),
             ],
         )
     ]
@@ -49,7 +59,8 @@ def routes(hub: Hub) -> Sequence[Router]:
 def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
     if fault.code is FaultCode.NOT_FOUND and fault.message == _NO_ROUTE:  # embeddings, say
         path = request.scope["path"][:100]
-        words = f"{request.method} {path} is not served: /v1/models, /v1/chat/completions and /v1/responses are."
+        served = "/v1/models, /v1/chat/completions, /v1/responses and /v1/conversations"
+        words = f"{request.method} {path} is not served: {served} are."
         fault = fault.replace(message=words)
     return error_response(fault)
 

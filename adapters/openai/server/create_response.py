@@ -20,8 +20,8 @@ from adapters.openai.codec.call_id import changed_id, find_interrupt
 from adapters.openai.codec.items import Conversation, decode_item_answer, decode_items
 from adapters.openai.codec.messages import refuse
 from adapters.openai.codec.model import schema_of
-from adapters.openai.codec.names import CONVERSATION, RESPONSE, decode_id
-from adapters.openai.server.lookup import FoundRun, find_agent, find_run
+from adapters.openai.codec.names import RESPONSE, decode_id
+from adapters.openai.server.lookup import FoundRun, find_agent, find_conversation, find_response
 from adapters.openai.server.reading import Reading
 from adapters.openai.wire import responses as w
 from adapters.openai.write.response import ResponseWriter
@@ -116,7 +116,7 @@ class CreateResponse:
         if body.previous_response_id is not None:
             previous = await self._find_previous(who, body.previous_response_id)
         if body.conversation_id is not None:
-            thread_id = await self._find_conversation(who, body.conversation_id)
+            thread_id = (await find_conversation(self._hub, who.owner, body.conversation_id)).thread_id
         return _Asked(who, body, agent, said, previous, thread_id)
 
     async def _find_previous(self, who: Caller, named: str) -> FoundRun:
@@ -130,23 +130,7 @@ class CreateResponse:
         run_id = decode_id(RESPONSE, named)
         if run_id is None:
             raise lost
-        return await find_run(self._hub, who.owner, run_id, lost)
-
-    async def _find_conversation(self, who: Caller, named: str) -> str:
-        words = f"Conversation with id {named[:100]!r} not found."
-        lost = FaultError(FaultCode.NOT_FOUND, words, errors=[{"field": "conversation", "description": words}])
-        thread_id = decode_id(CONVERSATION, named)
-        if thread_id is None:
-            raise lost
-        try:
-            thread = await self._hub.reads.thread(who.owner, thread_id)
-        except FaultError as error:
-            if error.fault.code is not FaultCode.NOT_FOUND:
-                raise
-            raise lost from error
-        if thread.ephemeral:
-            raise lost
-        return thread_id
+        return await find_response(self._hub, who.owner, run_id, lost)
 
     # Runs
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from adapters.openai.codec.names import RESPONSE, decode_id
+from adapters.openai.codec.model import object_in
+from adapters.openai.codec.names import CONVERSATION, RESPONSE, decode_id
 from canonical import AgentInfo, FaultCode, FaultError, Hub, Run, Task
 from canonical.thread import Thread
 
@@ -48,6 +49,33 @@ async def find_run(hub: Hub, owner: str, run_id: str, lost: FaultError) -> Found
     if thread.ephemeral or run.removed:
         raise lost
     return FoundRun(run, task, thread)
+
+
+async def find_response(hub: Hub, owner: str, run_id: str, lost: FaultError) -> FoundRun:
+    """The same, and no response that was not to be kept, in a conversation that is. Raises `lost`."""
+    found = await find_run(hub, owner, run_id, lost)
+    given = await hub.reads.run_input(owner, found.run)
+    if object_in(dict(given.extra), "openai").get("store") is False:
+        raise lost
+    return found
+
+
+async def find_conversation(hub: Hub, owner: str, named: str) -> Thread:
+    """Raises not_found."""
+    words = f"Conversation with id {named[:100]!r} not found."
+    lost = FaultError(FaultCode.NOT_FOUND, words, errors=[{"field": "conversation", "description": words}])
+    thread_id = decode_id(CONVERSATION, named)
+    if thread_id is None:
+        raise lost
+    try:
+        thread = await hub.reads.thread(owner, thread_id)
+    except FaultError as error:
+        if error.fault.code is not FaultCode.NOT_FOUND:
+            raise
+        raise lost from error
+    if thread.ephemeral:
+        raise lost
+    return thread
 
 
 def response_run(found: str) -> str:

@@ -13,7 +13,7 @@ from adapters.openai.codec.items import encode_inputs
 from adapters.openai.codec.messages import refuse
 from adapters.openai.codec.model import object_in
 from adapters.openai.server.create_response import HEARTBEAT
-from adapters.openai.server.lookup import FoundRun, find_run, no_response, response_run
+from adapters.openai.server.lookup import FoundRun, find_response, no_response, response_run
 from adapters.openai.server.page import page_of
 from adapters.openai.server.reading import Reading
 from canonical import FaultCode, FaultError, Hub, Message, RunStatus, Scope
@@ -52,7 +52,7 @@ class Responses:
 
     async def _find(self, who: Caller, request: AnyRequest) -> FoundRun:
         named: str = request.path_params["response_id"]
-        return await find_run(self._hub, who.owner, response_run(named), no_response(named))
+        return await find_response(self._hub, who.owner, response_run(named), no_response(named))
 
     async def cancel_response(self, request: AnyRequest) -> Response[Any]:
         """Raises not_found; invalid for one whose caller waits for it, and can hang up. Again is the same."""

@@ -148,6 +148,10 @@ class ResponseWriter:
         """What only this protocol knows of the request."""
         return {} if self.created is None else self.created.extra.get("openai") or {}
 
+    def items(self) -> list[tuple[JsonObject, str | None]]:
+        """The output items, each with the id of the message that it is of."""
+        return [(item.show(), item.message_id) for item in self._items.items if not item.is_void]
+
     def response(self) -> JsonObject:
         """SPEC/responses/response.py."""
         own, created = self.own, self.created

@@ -475,5 +475,5 @@ async def test_what_is_not_served_is_told_with_what_is(gateway: Running) -> None
     answer = await gateway.http.post("/v1/embeddings", json={"model": "echo", "input": "hi"})
     assert answer.status_code == 404
     assert answer.json()["error"]["message"] == (
-        "POST /v1/embeddings is not served: /v1/models, /v1/chat/completions and /v1/responses are."
+        "POST /v1/embeddings is not served: /v1/models, /v1/chat/completions, /v1/responses and /v1/conversations are."
     )

@@ -540,3 +540,69 @@ async def test_an_agent_calls_the_tools_of_its_caller(gateway: Running) -> None:
     results = [output(call, f"rain {n}") for n, call in enumerate(calls)]
     done = await ask(gateway, "forecast", results, tools=tools, previous_response_id=made["id"])
     assert text_of(done) == "rain 0, rain 1."
+
+
+# Conversations
+
+
+CONVERSATIONS: Final = "/v1/conversations"
+
+
+def said_in(page: Any) -> list[tuple[str, str]]:
+    return [(item["role"], "".join(part["text"] for part in item["content"])) for item in page["data"]]
+
+
+async def test_a_conversation_holds_what_was_said_in_it_and_the_agent_knows_of_it(gateway: Running) -> None:
+    given = {"items": [{"role": "user", "content": "zero"}], "metadata": {"of": "ada"}}
+    made = (await gateway.http.post(CONVERSATIONS, json=given)).json()
+    assert (made["object"], made["metadata"]) == ("conversation", {"of": "ada"})
+    one = await ask(gateway, "history", "one", conversation=made["id"])
+    assert (one["conversation"], text_of(one)) == ({"id": made["id"]}, "user: zero | user: one")
+    two = await ask(gateway, "saying", "two", conversation={"id": made["id"]})
+    page = (await gateway.http.get(f"{CONVERSATIONS}/{made['id']}/items?order=asc")).json()
+    told = [("user", "zero"), ("user", "one"), ("assistant", text_of(one)), ("user", "two"), ("assistant", "two")]
+    assert said_in(page) == told
+    newest = (await gateway.http.get(f"{CONVERSATIONS}/{made['id']}/items?limit=1")).json()
+    assert (newest["data"], newest["has_more"]) == (two["output"], True)
+    rest = (await gateway.http.get(f"{CONVERSATIONS}/{made['id']}/items?after={newest['last_id']}")).json()
+    assert said_in(rest) == told[-2::-1]
+
+
+async def test_items_are_added_to_a_conversation_looked_at_and_taken_out(gateway: Running) -> None:
+    at = f"{CONVERSATIONS}/{(await gateway.http.post(CONVERSATIONS)).json()['id']}"
+    items = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "1"}]
+    added = (await gateway.http.post(f"{at}/items", json={"items": items})).json()
+    assert said_in(added) == [("user", "one"), ("assistant", "1")]
+    first = added["data"][0]
+    assert (await gateway.http.get(f"{at}/items/{first['id']}")).json() == first
+    assert (await gateway.http.delete(f"{at}/items/{first['id']}")).json()["object"] == "conversation"
+    assert (await gateway.http.get(f"{at}/items/{first['id']}")).status_code == 404
+    told = text_of(await ask(gateway, "history", "two", conversation=at.rpartition("/")[2]))
+    assert told == "agent: 1 | user: two"
+
+
+async def test_a_conversation_is_changed_and_deleted(gateway: Running) -> None:
+    made = (await gateway.http.post(CONVERSATIONS, json={"metadata": {"a": "1", "b": "2"}})).json()
+    at = f"{CONVERSATIONS}/{made['id']}"
+    assert (await gateway.http.post(at, json={"metadata": {"a": "3"}})).json()["metadata"] == {"a": "3"}
+    assert (await gateway.http.get(at)).json() == {**made, "metadata": {"a": "3"}}
+    gone = (await gateway.http.delete(at)).json()
+    assert gone == {"id": made["id"], "object": "conversation.deleted", "deleted": True}
+    assert (await gateway.http.get(at)).status_code == 404
+    assert (await refused(gateway, 404, "echo", conversation=made["id"]))["param"] == "conversation"
+
+
+async def test_a_response_that_is_not_kept_is_part_of_its_conversation_all_the_same(gateway: Running) -> None:
+    made = (await gateway.http.post(CONVERSATIONS)).json()
+    one = await ask(gateway, "echo", "one", conversation=made["id"], store=False)
+    assert (await gateway.http.get(f"{AT}/{one['id']}")).status_code == 404
+    told = text_of(await ask(gateway, "history", "two", conversation=made["id"]))
+    assert told == "user: one | agent: one | user: two"
+
+
+async def test_a_conversation_shows_calls_and_answers(gateway: Running) -> None:
+    made = (await gateway.http.post(CONVERSATIONS)).json()
+    (call,) = calls_of(await ask(gateway, "ask", conversation=made["id"]))
+    await ask(gateway, "ask", [output(call, "Ada")], conversation=made["id"])
+    items = (await gateway.http.get(f"{CONVERSATIONS}/{made['id']}/items?order=asc")).json()["data"]
+    assert [item["type"] for item in items] == ["message", "function_call", "function_call_output", "message"]

@@ -1,0 +1,136 @@
+"""Conversations: threads, whichever protocol made them."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from litestar import Request, Response
+
+from adapters._json import ABSENT, read_json, validate
+from adapters._server.caller import Caller, caller
+from adapters._server.encoding import json_response
+from adapters._server.own_files import resolve_own_files
+from adapters.openai.codec.items import decode_items
+from adapters.openai.codec.messages import refuse
+from adapters.openai.codec.names import CONVERSATION, encode_id
+from adapters.openai.server.lookup import find_conversation
+from adapters.openai.server.page import page_of
+from adapters.openai.wire import responses as w
+from adapters.openai.write.conversation import ConversationItem, ConversationWriter
+from canonical import FaultCode, FaultError, Hub, Scope
+from canonical.hub import StateUpdate, ThreadChange
+from canonical.thread import Thread
+from canonical.value import JsonObject
+
+AnyRequest = Request[Any, Any, Any]
+
+
+class Conversations:
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def __deepcopy__(self, _: object) -> "Conversations":
+        return self  # as in `Models`
+
+    async def create_conversation(self, request: AnyRequest) -> Response[Any]:
+        """Raises invalid, unsupported."""
+        who = caller(request)
+        given = await read_json(request)
+        body = validate(w.ConversationCreate, {} if given is ABSENT else given)
+        messages = await resolve_own_files(self._hub, who, decode_items(body.items or (), "items"))
+        thread = await self._hub.create_thread(who.owner, ThreadChange(metadata=dict(body.metadata or {})))
+        if messages:
+            await self._hub.update_state(who.owner, StateUpdate(thread_id=thread.thread_id, messages=messages))
+        return json_response(_encode(thread))
+
+    async def get_conversation(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found."""
+        return json_response(_encode(await self._find(caller(request), request)))
+
+    async def _find(self, who: Caller, request: AnyRequest) -> Thread:
+        return await find_conversation(self._hub, who.owner, request.path_params["conversation_id"])
+
+    async def change_conversation(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found, invalid."""
+        who = caller(request)
+        thread = await self._find(who, request)
+        body = validate(w.ConversationUpdate, await read_json(request))
+        # resources/conversations/conversations.py, update: the metadata as a whole. Those of a thread are merged.
+        gone = dict.fromkeys(_metadata(thread))
+        change = ThreadChange(metadata={**gone, **body.metadata})
+        return json_response(_encode(await self._hub.change_thread(who.owner, thread.thread_id, change)))
+
+    async def delete_conversation(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found."""
+        who = caller(request)
+        thread = await self._find(who, request)
+        await self._hub.delete_thread(who.owner, thread.thread_id)
+        told: JsonObject = {"id": request.path_params["conversation_id"], "object": "conversation.deleted"}
+        return json_response({**told, "deleted": True})
+
+    # Items
+
+    async def list_items(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found, invalid, too_large."""
+        who = caller(request)
+        thread = await self._find(who, request)
+        items = [each.item for each in await self._items(who, thread)]
+        return json_response(page_of(items, request.query_params))
+
+    async def _items(self, who: Caller, thread: Thread) -> Sequence[ConversationItem]:
+        writer = ConversationWriter(thread.thread_id, who.owner)
+        async with aclosing(self._hub.reads.log(who.owner, Scope(thread.thread_id), inline=True)) as batches:
+            async for batch in batches:
+                for record in batch:
+                    writer.write(record)
+        return writer.items()
+
+    async def add_items(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found, invalid, unsupported, conflict (a run is at work)."""
+        who = caller(request)
+        thread = await self._find(who, request)
+        body = validate(w.ItemsCreate, await read_json(request))
+        messages = await resolve_own_files(self._hub, who, decode_items(body.items, "items"))
+        if not messages:
+            refuse("items", "Nothing is said in them.")
+        before = {each.item["id"] for each in await self._items(who, thread)}
+        await self._hub.update_state(who.owner, StateUpdate(thread_id=thread.thread_id, messages=messages))
+        added = [each.item for each in await self._items(who, thread) if each.item["id"] not in before]
+        return json_response(page_of(added, {"order": "asc", "limit": "100"}))
+
+    async def get_item(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found, too_large."""
+        who = caller(request)
+        return json_response((await self._find_item(who, await self._find(who, request), request)).item)
+
+    async def _find_item(self, who: Caller, thread: Thread, request: AnyRequest) -> ConversationItem:
+        named: str = request.path_params["item_id"]
+        for each in await self._items(who, thread):
+            if each.item["id"] == named:
+                return each
+        raise FaultError(FaultCode.NOT_FOUND, f"Item with id {named[:100]!r} not found.")
+
+    async def delete_item(self, request: AnyRequest) -> Response[Any]:
+        """Raises not_found, unsupported, conflict (a run is at work)."""
+        who = caller(request)
+        thread = await self._find(who, request)
+        found = await self._find_item(who, thread, request)
+        if found.message_id is None:
+            raise FaultError(FaultCode.UNSUPPORTED, "Only a message can be taken out of a conversation.")
+        update = StateUpdate(thread_id=thread.thread_id, removed_ids=(found.message_id,))
+        await self._hub.update_state(who.owner, update)
+        return json_response(_encode(thread))
+
+
+def _encode(thread: Thread) -> JsonObject:
+    """SPEC/conversations/conversation.py."""
+    return {
+        "id": encode_id(CONVERSATION, thread.thread_id),
+        "object": "conversation",
+        "created_at": thread.created_at // 1_000_000,
+        "metadata": _metadata(thread),
+    }
+
+
+def _metadata(thread: Thread) -> Mapping[str, str]:
+    return {name: value for name, value in thread.metadata.items() if isinstance(value, str)}

@@ -1,0 +1,118 @@
+"""Records of a thread → the items of a conversation."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from adapters.openai.codec.items import encode_input
+from adapters.openai.write.response import ResponseWriter
+from canonical import FaultCode, FaultError, Message, Record
+from canonical.event import (
+    InterruptAnswered,
+    InterruptRaised,
+    MessageStarted,
+    PartAdded,
+    RunCreated,
+    RunRemoved,
+    StateSaved,
+    TaskCreated,
+)
+from canonical.fold import Fold
+from canonical.message import ToolCallPart
+from canonical.value import JsonObject
+
+_MOST = 10_000
+"""Items of one conversation that can be shown: all of them are in memory at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationItem:
+    item: JsonObject
+    message_id: str | None
+    """None = it is of no message, and cannot be taken out."""
+
+
+@dataclass(slots=True)
+class _Task:
+    agent: str
+    told: list[Record] = field(default_factory=list[Record])
+    """What a later run's response has to know of the earlier ones: questions, answers, calls."""
+    writers: list[ResponseWriter] = field(default_factory=list[ResponseWriter])
+
+
+@dataclass(slots=True)
+class _Block:
+    """What was said at once: by a caller, or in one run."""
+
+    run_id: str | None
+    said: list[str] = field(default_factory=list[str])
+    """Ids of messages."""
+    messages: tuple[Message, ...] = ()
+    writer: ResponseWriter | None = None
+
+
+class ConversationWriter:
+    """Feed it all records of a thread, in order."""
+
+    def __init__(self, thread_id: str, owner: str) -> None:
+        self._fold = Fold(thread_id, owner)
+        """Of what belongs to no run."""
+        self._tasks: dict[str, _Task] = {}
+        self._blocks: list[_Block] = []
+        self._removed: set[str] = set()
+        """Runs."""
+        self._forgotten: set[str] = set()
+        """Messages."""
+
+    def write(self, record: Record) -> None:
+        event, task = record.event, self._tasks.get(record.task_id or "")
+        if record.run_id is None and record.task_id is None:
+            self._fold.apply(record)
+        match event:
+            case TaskCreated():
+                self._tasks[event.task_id] = _Task(event.agent)
+                return
+            case RunCreated() if task is not None:
+                self._begin(record, event, task)
+            case RunRemoved():
+                self._removed.add(event.run_id)
+            case StateSaved():
+                self._forgotten |= {*event.forgets}
+            case MessageStarted() if record.run_id is None:
+                self._blocks.append(_Block(None, said=[event.message_id or ""]))
+            case _:
+                pass
+        if task is None:
+            return
+        for writer in task.writers:
+            writer.write(record)
+        call = isinstance(event, PartAdded) and isinstance(event.part, ToolCallPart)
+        if call or isinstance(event, InterruptRaised | InterruptAnswered):
+            task.told.append(record)
+
+    def _begin(self, record: Record, event: RunCreated, task: _Task) -> None:
+        writer = ResponseWriter(record.task_id or "", task.agent, event.run_id)
+        for told in task.told:
+            writer.write(told)
+        task.writers.append(writer)
+        self._blocks += [_Block(event.run_id, messages=event.messages), _Block(event.run_id, writer=writer)]
+
+    def items(self) -> list[ConversationItem]:
+        """Raises too_large."""
+        found: list[ConversationItem] = []
+        for each in self._items():
+            found.append(each)
+            if len(found) > _MOST:
+                raise FaultError(FaultCode.TOO_LARGE, f"The conversation has more than {_MOST} items.", limit=_MOST)
+        return found
+
+    def _items(self) -> Iterator[ConversationItem]:
+        for block in self._blocks:
+            if block.run_id in self._removed:
+                continue
+            said = [message for each in block.said if (message := self._fold.message(each)) is not None]
+            for message in (*said, *block.messages):
+                if message.message_id not in self._forgotten:
+                    yield ConversationItem(encode_input(message), message.message_id)
+            for item, message_id in block.writer.items() if block.writer is not None else ():
+                if message_id is None or message_id not in self._forgotten:
+                    yield ConversationItem(item, message_id)
