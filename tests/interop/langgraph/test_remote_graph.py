@@ -12,6 +12,7 @@ from langgraph_sdk import get_client
 from gateway import demo
 from gateway.agents.langgraph.agent import front
 from gateway.fronted import Fronted
+from tests.behaviour.test_graph_platform import asking
 from tests.gateway.graphs import GRAPHS
 from tests.gateway.hubs import within
 from tests.interop.langgraph.talk import said
@@ -24,6 +25,7 @@ DRAWN = ("ask", "chat", "within")
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncGenerator[Running]:
     made = {name: Fronted(*front(GRAPHS[name](), name)) for name in DRAWN}
+    made["asking"] = Fronted(*front(asking(), "asking"))
     async with running(tmp_path, {"stream": demo.stream}, fronted=made) as gateway:
         yield gateway
 
@@ -75,6 +77,22 @@ async def test_it_asks_and_is_answered(gateway: Running, remote: Remote) -> None
     answered: Any = await within(graph.ainvoke(Command(resume="Ada"), config), "the answer")
     assert "Ada" in str(answered)
     assert "__interrupt__" not in answered
+
+
+async def test_the_states_of_the_graphs_within_it_are_those_of_its_tasks(gateway: Running, remote: Remote) -> None:
+    graph, config = remote("asking"), await thread(gateway)
+    await within(graph.ainvoke({"told": "outside"}, config), "the question")
+    state = await within(graph.aget_state(config, subgraphs=True), "the state")
+    (task,) = state.tasks
+    inner: Any = task.state
+    assert (inner.values, inner.next) == ({"told": "inside"}, ("ask",))
+    assert inner.config["configurable"]["checkpoint_ns"].startswith("inner:")
+    whole = await within(graph.aget_state(inner.config), "the state within")
+    assert whole.values == inner.values
+    assert await within(graph.ainvoke(Command(resume="yes"), config), "the answer") == {
+        "told": "inside",
+        "answer": "yes",
+    }
 
 
 async def test_its_state_is_changed(gateway: Running, remote: Remote) -> None:
