@@ -1,13 +1,13 @@
 """Ids of runs that wait for an answer."""
 
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
 from adapters.mcp.codec.run_id import decode_run_id, encode_run_id
 from canonical import FaultCode, FaultError
 
-TASK = str(uuid4())
+TASK = "5f0c1d0e-8a4b-4c2f-9d3e-7b6a1c2d3e4f"
 
 
 def test_an_id_leads_to_its_task() -> None:
