@@ -263,3 +263,22 @@ async def test_a_conversation_goes_on_by_the_response_before(client: OfficialCli
     with pytest.raises(ClientError) as unknown:
         await client.call("respond", model="echo", input="x", previous_response_id="resp_nothing")
     assert unknown.value.data["body"]["code"] == "previous_response_not_found"
+
+
+async def test_a_conversation_and_its_items(client: OfficialClient) -> None:
+    items = [{"type": "message", "role": "user", "content": "zero"}]
+    made = await client.call("create_conversation", metadata={"of": "ada"}, items=items)
+    at = {"conversation_id": made["id"]}
+    said = await client.call("respond", model="echo", input="one", conversation=made["id"])
+    assert said["conversation"] == {"id": made["id"]}
+    asked = await client.call("respond", model="ask", input="two", conversation=made["id"])
+    listed = await client.call("conversation_items", **at, order="asc", limit=2)
+    assert [item["type"] for item in listed] == ["message"] * 4 + ["function_call"]
+    assert listed[-1]["call_id"] == asked["output"][0]["call_id"]
+    (added,) = await client.call("add_items", **at, items=[{"role": "user", "content": "three"}])
+    assert await client.call("get_item", **at, item_id=added["id"]) == added
+    assert (await client.call("delete_item", **at, item_id=added["id"]))["id"] == made["id"]
+    assert len(await client.call("conversation_items", **at)) == 5
+    assert (await client.call("update_conversation", **at, metadata={"of": "bob"}))["metadata"] == {"of": "bob"}
+    assert (await client.call("get_conversation", **at))["metadata"] == {"of": "bob"}
+    assert (await client.call("delete_conversation", **at))["deleted"] is True

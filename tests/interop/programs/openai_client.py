@@ -12,10 +12,12 @@ from lines import answer_calls, options
 from openai import APIStatusError, AsyncOpenAI
 from openai.types import Model
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.conversations import Conversation, ConversationItem
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel, TypeAdapter, create_model
 
 EVENT: Any = TypeAdapter(ResponseStreamEvent)
+ITEM: Any = TypeAdapter(ConversationItem)
 TYPES = {"integer": int, "string": str, "number": float, "boolean": bool}
 
 
@@ -33,6 +35,12 @@ def checked(model: BaseModel, kind: type[BaseModel]) -> Any:
 def checked_event(event: BaseModel) -> Any:
     told = dump(event)
     EVENT.validate_python(told)
+    return told
+
+
+def checked_item(item: BaseModel) -> Any:
+    told = dump(item)
+    ITEM.validate_python(told)
     return told
 
 
@@ -123,6 +131,36 @@ class Calls:
 
     async def input_items(self, response_id: str, **query: Any) -> Any:
         return [dump(each) async for each in self._client.responses.input_items.list(response_id, **query)]
+
+    # Conversations
+
+    async def create_conversation(self, **body: Any) -> Any:
+        return checked(await self._client.conversations.create(**body), Conversation)
+
+    async def update_conversation(self, conversation_id: str, metadata: dict[str, str]) -> Any:
+        return checked(await self._client.conversations.update(conversation_id, metadata=metadata), Conversation)
+
+    async def get_conversation(self, conversation_id: str) -> Any:
+        return checked(await self._client.conversations.retrieve(conversation_id), Conversation)
+
+    async def delete_conversation(self, conversation_id: str) -> Any:
+        return dump(await self._client.conversations.delete(conversation_id))
+
+    async def conversation_items(self, conversation_id: str, **query: Any) -> Any:
+        """All of them, however many pages these are."""
+        listed = self._client.conversations.items.list(conversation_id, **query)
+        return [checked_item(each) async for each in listed]
+
+    async def add_items(self, conversation_id: str, items: Any) -> Any:
+        made = await self._client.conversations.items.create(conversation_id, items=items)
+        return [checked_item(each) for each in made.data]
+
+    async def get_item(self, conversation_id: str, item_id: str) -> Any:
+        return checked_item(await self._client.conversations.items.retrieve(item_id, conversation_id=conversation_id))
+
+    async def delete_item(self, conversation_id: str, item_id: str) -> Any:
+        made = await self._client.conversations.items.delete(item_id, conversation_id=conversation_id)
+        return checked(made, Conversation)
 
 
 def fault_data(error: Exception) -> Any:
