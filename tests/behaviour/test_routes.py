@@ -77,6 +77,7 @@ QUERIES: Final[Mapping[str, Sequence[str]]] = {
     "GET /ok": ("check_db",),
     "GET /v1/chat/completions": ("limit", "after", "order", "model", "metadata[a]"),
     "GET /v1/responses/{response_id}": ("stream", "starting_after"),
+    "GET /v1/chat/completions/{completion_id}/messages": ("limit", "after", "order"),
     "GET /v1/conversations/{conversation_id}/items": ("limit", "after", "order"),
     "GET /v1/responses/{response_id}/input_items": ("limit", "after", "order"),
 }

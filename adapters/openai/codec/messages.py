@@ -2,13 +2,16 @@
 
 from base64 import b64decode
 from binascii import Error as BinasciiError
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 from urllib.parse import unquote_to_bytes
+
+from pydantic_core import to_json
 
 from adapters._json import ABSENT, parse_text
 from adapters.openai.codec.call_id import decode_task_id
+from adapters.openai.codec.model import data_url
 from adapters.openai.wire import requests as w
 from canonical import (
     DataPart,
@@ -101,6 +104,40 @@ def decode_answer(text: str, schema: JsonObject | None) -> tuple[Json, Message]:
         if value is not ABSENT:
             return value, Message(role="user", parts=(DataPart(data=value),))
     return text, Message.of(text, "user")
+
+
+# Messages of callers, for who looks at a completion later
+
+
+def encode_messages(messages: Sequence[Message]) -> list[JsonObject]:
+    """SPEC/chat/chat_completion_store_message.py: a message, and its parts where it is more than text."""
+    return [_encode_message(each) for each in messages]
+
+
+def _encode_message(message: Message) -> JsonObject:
+    own: Mapping[str, Any] = message.extra.get("openai") or {}
+    role = "assistant" if message.role == "agent" else own.get("role") or message.role
+    results = [part for part in message.parts if isinstance(part, ToolResultPart)]
+    told: JsonObject = {"id": message.message_id or "", "role": role, "content": message.text or None, "refusal": None}
+    if results:
+        output = results[0].output
+        told |= {
+            "tool_call_id": results[0].call_id,
+            "content": output if isinstance(output, str) else to_json(output).decode(),
+        }
+    parts = [made for part in message.parts if (made := _encode_part(part)) is not None]
+    if any(part["type"] != "text" for part in parts):
+        told["content_parts"] = parts
+    return told
+
+
+def _encode_part(part: Part) -> JsonObject | None:
+    """Texts and images: there are no others."""
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, FilePart) and (part.media_type or "").startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": part.url if part.inline is None else data_url(part)}}
+    return None
 
 
 # Messages

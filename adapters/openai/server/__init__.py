@@ -38,6 +38,7 @@ def routes(hub: Hub) -> Sequence[Router]:
                 get(completions)(stored.list_completions),
                 get(f"{completions}/{{completion_id:str}}")(stored.get_completion),
                 delete(f"{completions}/{{completion_id:str}}", status_code=200)(stored.delete_completion),
+                get(f"{completions}/{{completion_id:str}}/messages")(stored.list_messages),
                 post("/responses", status_code=200)(create.create),
                 get(response)(responses.get_response),
                 delete(response, status_code=200)(responses.delete_response),

@@ -1,12 +1,15 @@
 """What the names and ids of requests lead to."""
 
+from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
 from adapters.openai.codec.model import object_in
 from adapters.openai.codec.names import CONVERSATION, RESPONSE, decode_id
-from canonical import AgentInfo, FaultCode, FaultError, Hub, Run, Task
+from canonical import AgentInfo, FaultCode, FaultError, Hub, Message, Run, Scope, Task
+from canonical.event import RunCreated
 from canonical.thread import Thread
 
 _PREFIX: Final = "chatcmpl-"
@@ -76,6 +79,17 @@ async def find_conversation(hub: Hub, owner: str, named: str) -> Thread:
     if thread.ephemeral:
         raise lost
     return thread
+
+
+async def read_inputs(hub: Hub, owner: str, run: Run) -> Sequence[Message]:
+    """What a run was started with, and the bytes of its files."""
+    scope = Scope(run.thread_id, "run", run.run_id)
+    async with aclosing(hub.reads.log(owner, scope, run.first_seq - 1, inline=True)) as batches:
+        async for batch in batches:
+            for record in batch:
+                if isinstance(record.event, RunCreated):
+                    return record.event.messages
+    return ()
 
 
 def response_run(found: str) -> str:

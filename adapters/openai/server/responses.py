@@ -13,11 +13,10 @@ from adapters.openai.codec.items import encode_inputs
 from adapters.openai.codec.messages import refuse
 from adapters.openai.codec.model import object_in
 from adapters.openai.server.create_response import HEARTBEAT
-from adapters.openai.server.lookup import FoundRun, find_response, no_response, response_run
+from adapters.openai.server.lookup import FoundRun, find_response, no_response, read_inputs, response_run
 from adapters.openai.server.page import page_of
 from adapters.openai.server.reading import Reading
-from canonical import FaultCode, FaultError, Hub, Message, RunStatus, Scope
-from canonical.event import RunCreated
+from canonical import FaultCode, FaultError, Hub, RunStatus
 from canonical.value import JsonObject
 
 AnyRequest = Request[Any, Any, Any]
@@ -91,17 +90,8 @@ class Responses:
         """Raises not_found, invalid."""
         who = caller(request)
         found = await self._find(who, request)
-        items = encode_inputs(await self._inputs(who, found))
+        items = encode_inputs(await read_inputs(self._hub, who.owner, found.run))
         return json_response(page_of(items, request.query_params))
-
-    async def _inputs(self, who: Caller, found: FoundRun) -> list[Message]:
-        run = found.run
-        scope = Scope(run.thread_id, "run", run.run_id)
-        async for batch in self._hub.reads.log(who.owner, scope, run.first_seq - 1, inline=True):
-            for record in batch:
-                if isinstance(record.event, RunCreated):
-                    return list(record.event.messages)
-        return []
 
 
 @contextmanager

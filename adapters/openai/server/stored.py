@@ -10,9 +10,10 @@ from pydantic_core import to_json
 from adapters._server.caller import Caller, caller, run_headers
 from adapters._server.encoding import json_response
 from adapters._server.listed import list_response
+from adapters.openai.codec.messages import encode_messages
 from adapters.openai.server.completion import Completion
-from adapters.openai.server.lookup import completion_id, find_run, no_completion, run_of
-from adapters.openai.server.page import limit_of
+from adapters.openai.server.lookup import completion_id, find_run, no_completion, read_inputs, run_of
+from adapters.openai.server.page import limit_of, page_of
 from adapters.openai.wire import replies as w
 from canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus, Task
 from canonical.value import JsonObject
@@ -50,6 +51,15 @@ class Stored:
         completion = Completion(self._hub, who.owner, task, run.run_id, run.created_at)
         await completion.read()
         return completion
+
+    async def list_messages(self, request: AnyRequest) -> Response[Any]:
+        """Those that the completion answers. Raises not_found, invalid."""
+        who = caller(request)
+        run, task = await self._find(who, request)
+        messages = encode_messages(await read_inputs(self._hub, who.owner, run))
+        # resources/chat/completions/messages.py, list: the oldest first.
+        query = {"order": "asc", **request.query_params}
+        return json_response(page_of(messages, query), run_headers(task, run.run_id))
 
     async def list_completions(self, request: AnyRequest) -> Response[Any]:
         """Raises invalid."""

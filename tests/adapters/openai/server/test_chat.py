@@ -445,6 +445,19 @@ async def test_a_completion_that_is_deleted_is_gone(gateway: Running) -> None:
     assert (await gateway.http.delete(path)).status_code == 404
 
 
+async def test_the_messages_that_a_stored_completion_answers_are_listed(gateway: Running) -> None:
+    parts = [
+        {"type": "text", "text": "look"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+    ]
+    made = await ask(gateway, "saying", {"role": "system", "content": "Be kind."}, user("hi"), store=True)
+    listed = (await gateway.http.get(f"/v1/chat/completions/{made['id']}/messages")).json()
+    assert [(each["role"], each["content"]) for each in listed["data"]] == [("system", "Be kind."), ("user", "hi")]
+    seen = await ask(gateway, "saying", {"role": "user", "content": parts}, store=True)
+    (one,) = (await gateway.http.get(f"/v1/chat/completions/{seen['id']}/messages")).json()["data"]
+    assert (one["content"], one["content_parts"]) == ("look", parts)
+
+
 async def test_a_call_that_keeps_nothing_is_not_stored(gateway: Running) -> None:
     made = await ask(gateway, "ask")
     assert (await gateway.http.get(f"/v1/chat/completions/{made['id']}")).status_code == 404
