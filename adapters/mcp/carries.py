@@ -14,7 +14,7 @@ _RESULT: Final = "2025-11-25, Tools, Tool Result"
 CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.TEXT: FULL,
     Feature.DATA: lossy("its JSON as text, and a single object as structured content, too", f"{_OWN}, Results"),
-    Feature.FILE_BYTES: lossy("named in the text where they are larger than `limits.inline`", f"{_OWN}, Results"),
+    Feature.FILE_BYTES: lossy("a link that names them where they are larger than `limits.inline`", f"{_OWN}, Results"),
     Feature.FILE_URL: FULL,
     Feature.REASONING: dropped("a result is what a tool has to say, not what it thought", _RESULT),
     Feature.REFUSAL: lossy("text like any other", _RESULT),
@@ -23,7 +23,7 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.CALLER_TOOLS: dropped("a tool is not given the tools of its caller", _RESULT),
     Feature.STEP: lossy("the names, as progress, for callers that ask for it", f"{_OWN}, Progress and cancel"),
     Feature.PROGRESS: lossy("as notifications, for callers that ask for them", f"{_OWN}, Progress and cancel"),
-    Feature.ARTIFACT: lossy("an embedded resource like any file", f"{_OWN}, Results"),
+    Feature.ARTIFACT: lossy("content like any other: an embedded resource, or the JSON of data", f"{_OWN}, Results"),
     Feature.ARTIFACT_APPEND: dropped("a result comes whole", _RESULT),
     Feature.UPLOAD: dropped("files come with the arguments only", f"{_OWN}, Tools"),
     Feature.STREAM: dropped("the result of a call comes in one piece", _RESULT),

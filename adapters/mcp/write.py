@@ -274,6 +274,7 @@ class ResultWriter:
     def _artifact(self, event: ArtifactAdded) -> None:
         if event.origin != "agent":
             return
+        self._lose(Feature.ARTIFACT)
         part = event.part
         if isinstance(part, FilePart) and part.name is None and event.name is not None:
             part = part.replace(name=event.name)
@@ -353,11 +354,12 @@ def _block(said: _Said) -> JsonObject | None:
         link: JsonObject = {"type": "resource_link", "uri": part.url, "name": part.name or part.url}
         return link if part.media_type is None else {**link, "mimeType": part.media_type}
     name, kind = part.name or "file", part.media_type or "application/octet-stream"
+    uri = f"file:///{quote(name, safe='')}"
     if not said.pieces and part.size != 0:
-        return _text(f"[file: {name}, {part.size} bytes]")
+        return {"type": "resource_link", "uri": uri, "name": name, "mimeType": kind, "size": part.size}
     data = b64encode(b"".join(said.pieces)).decode()
     family = kind.partition("/")[0]
     if family in ("image", "audio"):
         return {"type": family, "data": data, "mimeType": kind, "_meta": {"babelgate": {"name": name}}}
-    resource = {"uri": f"file:///{quote(name, safe='')}", "mimeType": kind, "blob": data}
+    resource = {"uri": uri, "mimeType": kind, "blob": data}
     return {"type": "resource", "resource": resource}

@@ -81,7 +81,8 @@ def _read_result(reply: Reply) -> Meaning:
     content = as_list(dig(reply.result, "content"))
     texts = [str(dig(each, "text") or "") for each in content if dig(each, "type") == "text"]
     if dig(reply.result, "isError") is True:
-        return Meaning("failed", error="".join(texts))
+        # Of several texts the last says what went wrong, after what was said before.
+        return Meaning("failed", tuple(texts[:-1]), error="".join(texts[-1:]))
     structured = as_object(dig(reply.result, "structuredContent"))
     data = () if structured is None or structured.keys() == {"result"} else (structured,)
     texts = [text for text in texts if text and not (data and _json(text) == structured)]

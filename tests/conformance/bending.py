@@ -24,7 +24,7 @@ def protocol_of(path: str, headers: Mapping[str, str]) -> str:
     if path.startswith("/v1/"):
         return "openai-chat"
     first = path.split("/")[1]
-    return first if first in ("acp", "agent-protocol") else "langgraph"
+    return first if first in ("acp", "agent-protocol", "mcp") else "langgraph"
 
 
 @asynccontextmanager

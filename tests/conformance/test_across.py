@@ -32,10 +32,15 @@ from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PROTOCOLS = ["acp", "a2a-0.3", "a2a-1.0", "aief", "langgraph", "agent-protocol", "openai-chat", "openai-responses"]
-KEPT = PROTOCOLS[:-2]
-"""Those that can come back to a run of another: a driver of chat completions has them keep none, and one of responses
-knows of none but its own."""
+PROTOCOLS = [
+    *("acp", "a2a-0.3", "a2a-1.0", "aief", "langgraph", "agent-protocol"),
+    *("openai-chat", "openai-responses", "mcp"),
+]
+KEPT = PROTOCOLS[:6]
+"""Those that can come back to a run of another: a driver of chat completions has them keep none, one of responses knows
+of none but its own, and one of MCP tells of none."""
+TOLD = PROTOCOLS[:-1]
+"""Those whose runs others can be shown."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -73,7 +78,7 @@ async def test_the_protocols_of_the_gateway_mean_the_same(gateway: Running, acce
     assert [(each.id, each.difference) for each in verdict.against] == []
     assert verdict.is_same and verdict.played == len(SCENARIOS)
     assert verdict.record.protocols == PROTOCOLS
-    assert set(verdict.shared) == {(made, seen) for made in PROTOCOLS for seen in KEPT}
+    assert set(verdict.shared) == {(made, seen) for made in TOLD for seen in KEPT}
     assert all(cell.compared >= 13 for (made, _), cell in verdict.shared.items() if made in KEPT)
     # Not a comparison of nothing with nothing.
     told = {each.scenario.name: each.shots["a2a-1.0"] for each in verdict.record.played}
@@ -94,9 +99,7 @@ async def test_a_server_that_shares_no_runs_is_compared_by_the_runs_of_each_prot
     verdict = await compare_bent(gateway, as_it_is, "plain", "question", drops=drops)
     assert verdict.is_same
     assert not verdict.shared
-    assert all(
-        cell.compared == 3 for pair, cell in verdict.pairs.items() if not {"openai-chat", "openai-responses"} & {*pair}
-    )
+    assert all(cell.compared == 3 for pair, cell in verdict.pairs.items() if set(pair) <= set(KEPT))
 
 
 def each(value: Any, change: Callable[[dict[str, Any]], None]) -> Any:
@@ -248,8 +251,8 @@ def changed_on_a_look(protocol: str, path: str, value: Any) -> Any:
 
 async def test_a_run_that_is_another_through_another_protocol_is_found(gateway: Running) -> None:
     verdict = await compare_bent(gateway, changed_on_a_look, "plain")
-    assert {each.id for each in verdict.against} == {f"across/plain.text:{made}>acp" for made in PROTOCOLS}
-    assert [verdict.shared[made, "acp"].undeclared for made in PROTOCOLS] == [1] * len(PROTOCOLS)
+    assert {each.id for each in verdict.against} == {f"across/plain.text:{made}>acp" for made in TOLD}
+    assert [verdict.shared[made, "acp"].undeclared for made in TOLD] == [1] * len(TOLD)
     assert all(cell.undeclared == (seen == "acp") for (_, seen), cell in verdict.shared.items())
 
 

@@ -166,7 +166,8 @@ class _Handed(Response[bytes]):
             self._calls[self._call] = exchange.left
         try:
             await self._endpoint.serve(
-                {**scope, "state": state},
+                # RFC 9110, 5.5: white space around a value is no part of it. Servers of HTTP leave what comes after it.
+                {**scope, "state": state, "headers": [(name, value.strip()) for name, value in scope["headers"]]},
                 exchange.receive,
                 exchange.send,
                 in_session=self._in_session,

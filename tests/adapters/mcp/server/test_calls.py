@@ -1,6 +1,8 @@
 """Tools over a whole gateway: what is called, what is told, who is asked and how, in both eras of the protocol."""
 
 import asyncio
+import json
+import sys
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 from uuid import uuid4
@@ -535,6 +537,32 @@ async def test_who_takes_no_stream_and_hangs_up_cancels_the_run(gateway: Running
         await WAITING.started.wait()
     calling.cancel()
     await ended(gateway, WAITING)
+
+
+async def test_white_space_around_a_header_is_no_part_of_it(gateway: Running) -> None:
+    made = Modern(gateway.http).request("tools/call", {"name": "echo", "arguments": {"message": "hi"}})
+    body = json.dumps(made["json"]).encode()
+    sent = {**made["headers"], "Mcp-Name": " echo ", "Content-Type": "application/json", "Connection": "close"}
+    lines = [
+        f"{name}: {value}" for name, value in {**sent, "Content-Length": str(len(body)), "Host": "localhost"}.items()
+    ]
+    host, _, port = gateway.url.removeprefix("http://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write("\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + body)
+    async with asyncio.timeout(BOUND):
+        answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+    assert b'"text":"hi"' in answer.replace(b" ", b"")
+
+
+async def test_the_sdk_is_loaded_by_the_first_request_and_not_before() -> None:
+    source = (
+        "import sys, gateway.cli.serve, gateway.http.app; sys.exit('mcp' in sys.modules or 'mcp_types' in sys.modules)"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", source)
+    async with asyncio.timeout(BOUND):
+        assert await process.wait() == 0
 
 
 async def test_a_version_that_nobody_speaks_is_refused(gateway: Running) -> None:
