@@ -89,6 +89,8 @@ class ChatCreate(_Wire):
     response_format: ResponseFormat | None = None
     tools: list[Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | JsonObject | None = None
+    # SPEC/chat/completion_create_params.py, temperature: "between 0 and 2".
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
 
     def config(self) -> JsonObject:
         """What configures the agent."""

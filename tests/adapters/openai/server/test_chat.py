@@ -224,6 +224,7 @@ async def test_tools_that_the_agent_does_not_know_of_are_a_declared_loss(gateway
     ("more", "param"),
     [
         ({"n": 2}, "n"),
+        ({"temperature": 3}, "temperature"),
         ({"messages": []}, "messages"),
         ({"messages": [{"role": "assistant", "content": "x"}]}, "messages"),
         ({"metadata": {"thread_id": ""}}, "metadata.thread_id"),

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -425,6 +426,19 @@ async def test_who_hangs_up_comes_back_to_what_it_missed(gateway: Running) -> No
     assert [event["sequence_number"] for event in whole] == list(range(len(whole)))
     assert text_of(whole[-1]["response"]) == "first last"
     assert await replayed(gateway, response_id) == whole
+
+
+async def test_a_stream_is_told_again_after_a_restart_under_the_same_numbers(tmp_path: Path) -> None:
+    agents = {"rich": rich, "ask": demo.ask}
+    async with running(tmp_path, agents) as before:
+        told = [await streamed(before, model, "two words") for model in agents]
+    async with running(tmp_path, agents) as after:
+        for events in told:
+            response_id = events[-1]["response"]["id"]
+            assert await replayed(after, response_id) == events
+            assert await replayed(after, response_id, 4) == events[5:]
+        (call,) = calls_of(told[1][-1]["response"])
+        assert text_of(await ask(after, "ask", [output(call, "Ada")])) == "Hello, Ada."
 
 
 async def test_a_response_in_the_background_is_answered_at_once_and_read_later(gateway: Running) -> None:
