@@ -104,6 +104,21 @@ def langgraph_run(assistant: str, text: str = "Hello") -> Mapping[str, Any]:
     return {"assistant_id": assistant, "input": {"messages": [{"role": "user", "content": text}]}}
 
 
+def openai_chat(model: str = "echo", text: str = "Hello", **more: Any) -> Job:
+    """A completion, of which the gateway keeps nothing, as OpenAI's default is."""
+    said = {"model": model, "messages": [{"role": "user", "content": text}], **more}
+    return posted("/v1/chat/completions", lambda _: said, b"token199" if text == TOKENS else b"Hello")
+
+
+def openai_response(model: str = "echo") -> Job:
+    """A response, which is kept, as OpenAI's default is."""
+    return posted("/v1/responses", lambda _: {"model": model, "input": "Hello"}, b"Hello")
+
+
+def runtime(assistant: str = "echo") -> Job:
+    return posted("/v1/runs", lambda _: {"assistant_id": assistant, "input": "Hello"}, b'"success"')
+
+
 def bare() -> Job:
     said = acp_run("echo")
     return posted("/", lambda _: said, b"input")
@@ -116,8 +131,13 @@ GATEWAY: Final[Mapping[str, Job]] = {
     "AIEF task + step": aief(),
     "LangGraph wait": langgraph_wait(),
     "LangGraph thread + wait": langgraph_thread(),
+    "OpenAI chat": openai_chat(),
+    "OpenAI chat, stored": openai_chat(store=True),
+    "OpenAI response": openai_response(),
+    "Minimal runtime": runtime(),
     "A2A stream": a2a_stream(),
     "ACP stream": acp_stream(),
     "LangGraph stream": langgraph_stream(),
+    "OpenAI chat stream": openai_chat("stream", TOKENS, stream=True),
 }
 """By name: each front of the gateway, in front of its demo agents. Streams are of 200 tokens."""
