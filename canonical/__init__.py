@@ -10,13 +10,14 @@ over records, and a stream is their encoding one by one. So a stream can be repl
 back, and the same run looks the same from every protocol.
 
 The module below each name says more: `message`, `run_input`, `event`, `state`, `thread` (snapshots), `fold`, `fault`,
-`feature`, `history` (states and their revisions), `agent` (the port behind the hub), `hub` and `store` (the ports in
-front of it), `author` (what in-process agents yield), `replay`.
+`feature`, `caller_tool`, `history` (states and their revisions), `agent` (the port behind the hub), `hub` and `store`
+(the ports in front of it), `author` (what in-process agents yield), `replay`.
 """
 
 from canonical.agent import Agent, AgentInfo, Invocation, Reattachable, Skill
 from canonical.assistant import Assistant, AssistantChange, AssistantQuery, Assistants
 from canonical.author import Ask, Declined, Step, ToolCall, UseTool
+from canonical.caller_tool import CallerTool, caller_tools
 from canonical.cron import Cron, CronQuery, Crons
 from canonical.event import Event, Record
 from canonical.fault import BLAME, Fault, FaultCode, FaultError
@@ -68,6 +69,7 @@ __all__ = (
     "AssistantChange",
     "AssistantQuery",
     "Assistants",
+    "CallerTool",
     "Carry",
     "Cron",
     "CronQuery",
@@ -122,6 +124,7 @@ __all__ = (
     "ToolResultPart",
     "UseTool",
     "Webhook",
+    "caller_tools",
     "dropped",
     "lossy",
 )

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Final, Protocol, runtime_checkable
 
+from canonical.caller_tool import CallerTool, caller_tools
 from canonical.event import Cause, Event, InterruptAnswered, Record, StateSaved
 from canonical.message import DataPart, FilePart, Message, TextPart, text_of
 from canonical.run_input import RunInput
@@ -135,6 +136,11 @@ class Invocation:
             return (*self.messages, Message(role="user", parts=(data,)))
         whole = not isinstance(self.data, dict) or len(self.data) == 1
         return (Message(role="user", parts=(TextPart(text=words), *(() if whole else (data,)))),)
+
+    @property
+    def tools(self) -> Sequence[CallerTool]:
+        """That the caller declares: what `UseTool` may call."""
+        return caller_tools(self.config)
 
     @property
     def files(self) -> tuple[FilePart, ...]:

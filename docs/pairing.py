@@ -42,7 +42,9 @@ class Cell:
 
 _GRAPH: Final[Mapping[Feature, Carry]] = {
     **dict.fromkeys(Feature, FULL),
-    Feature.CALLER_TOOLS: dropped("a graph has tools of its own", f"{_GRAPHS}, What it is given"),
+    Feature.CALLER_TOOLS: lossy(
+        "of graphs that look for them and call them by interrupts", f"{_GRAPHS}, What it is given"
+    ),
     Feature.PROGRESS: lossy("whatever a node adds that no model says", f"{_GRAPHS}, What it says"),
     Feature.ARTIFACT: lossy("a file is a block of a message", f"{_GRAPHS}, What it says"),
     Feature.ARTIFACT_APPEND: dropped("a block of a message comes whole", f"{_GRAPHS}, What it says"),

@@ -19,7 +19,9 @@ _LANGGRAPH: Final[Mapping[Feature, Carry]] = {
     Feature.REFUSAL: FULL,
     Feature.CITATION: FULL,
     Feature.TOOL_ACTIVITY: lossy("a task of the modes tasks and debug, and no part of the state", f"{_PAGE}, Streams"),
-    Feature.CALLER_TOOLS: dropped("a caller cannot offer tools", f"{_PAGE}, What it cannot say"),
+    Feature.CALLER_TOOLS: lossy(
+        "by conventions of graphs: headless tools, and members of their input", f"{_PAGE}, Tools"
+    ),
     Feature.STEP: lossy("a task and an update of streams, and no part of the state", f"{_PAGE}, Streams"),
     Feature.PROGRESS: lossy("an event of the mode custom, and no message of the state", f"{_PAGE}, Streams"),
     Feature.ARTIFACT: lossy("an event of the mode custom, and no part of the state", f"{_PAGE}, Streams"),

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from adapters.langchain.codec.caller_tools import encode_declared, encode_result
+from adapters.langchain.codec.caller_tools import encode_input as encode_tools
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.interrupts import BREAKPOINT
 from adapters.langchain.codec.message import encode_message, encode_said
@@ -74,6 +76,13 @@ def encode_input(call: Invocation, shape: InputSchema, history: Sequence[Message
     Raises:
         FaultError: invalid, if the agent has no place for what the caller said.
     """
+    made = _encode_input(call, shape, history)
+    if isinstance(made, dict):
+        return {**encode_tools(call.config, shape.members, made), **made}
+    return made
+
+
+def _encode_input(call: Invocation, shape: InputSchema, history: Sequence[Message]) -> Json:
     messages = (*history, *call.messages)
     if call.data is not None and not isinstance(call.data, dict):
         if not messages:
@@ -120,6 +129,8 @@ def encode_answers(call: Invocation, past: Sequence[Record]) -> JsonObject:
         if own.get("breakpoint") or answer.interrupt_id.startswith(BREAKPOINT):
             continue
         wire_id = own.get("id") if question is not None else answer.interrupt_id
+        if isinstance(own.get("call_id"), str):
+            value = encode_result(own["call_id"], value)
         if isinstance(wire_id, str):
             values[wire_id] = value
         else:
@@ -192,7 +203,7 @@ def _encode_config(given: JsonObject) -> JsonObject:
     """What the caller wants of the run itself. langgraph-api 0.16.7 takes one of configurable and context, answers 400
     to both, and makes it the other."""
     made: JsonObject = {name: given[name] for name in _PASSED if given.get(name)}
-    configurable = callers_configurable(as_object(given.get("configurable")))
+    configurable = with_tools(given, callers_configurable(as_object(given.get("configurable"))))
     context = as_object(given.get("context"))
     config: JsonObject = {name: given[name] for name in ("tags", "recursion_limit") if given.get(name)}
     if context:
@@ -200,6 +211,13 @@ def _encode_config(given: JsonObject) -> JsonObject:
     elif configurable:
         config["configurable"] = configurable
     return {**made, "config": config} if config else made
+
+
+def with_tools(config: JsonObject, configurable: JsonObject) -> JsonObject:
+    """What a caller configures, and the tools that it declares, for graphs that look for them there."""
+    declared = encode_declared(config)
+    choice = {"tool_choice": config["tool_choice"]} if config.get("tool_choice") is not None else {}
+    return {"tools": declared, **choice, **configurable} if declared else configurable
 
 
 def callers_configurable(theirs: JsonObject) -> JsonObject:

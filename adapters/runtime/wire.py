@@ -163,6 +163,9 @@ class Resume(_Model):
     answers: dict[str, Json] | None = None
     """Or answers by `resume_state_pointer`."""
     decline: bool = False
+    config: JsonObject = {}
+    tools: list[JsonObject] | None = None
+    """Of the run that goes on, as of one that is created."""
     background: bool = False
     stream: bool = False
 

@@ -265,6 +265,15 @@ class LangGraph(Caller):
     }
     """Of a task, by the status of its last run, if that does not ask."""
 
+    def shown(self, question: Question) -> Question:
+        """A call of a caller's tool is a headless tool."""
+        value = question.value
+        if not (isinstance(value, dict) and "call_id" in value):
+            return question
+        call: Wire = value  # pyright: ignore[reportUnknownVariableType]
+        told = {"id": call["call_id"], "name": call["name"], "args": call["arguments"]}
+        return replace(question, text="", value={"type": "tool", "tool_call": told})
+
     # Requests
 
     _checkpoint: str | None = None

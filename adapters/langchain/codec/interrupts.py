@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
+from adapters.langchain.codec.caller_tools import encode_call
 from canonical import Interrupt
 from canonical.value import JsonObject
 
@@ -11,9 +12,14 @@ BREAKPOINT: Final = "breakpoint-"
 
 
 def encode_interrupts(questions: Sequence[Interrupt]) -> list[JsonObject]:
-    """`value` = the data of the question, else its text. The text beside data is a `message` of its own."""
+    """`value` = the call of a caller's tool, or the data of the question, else its text. The text beside data is a
+    `message` of its own."""
     made: list[JsonObject] = []
     for question in questions:
+        call = encode_call(question)
+        if call is not None:
+            made.append({"value": call, "id": question.interrupt_id})
+            continue
         text = question.message.text
         value = text if question.value is None else question.value
         shown: JsonObject = {"value": value, "id": question.interrupt_id}

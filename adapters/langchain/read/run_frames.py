@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel
 
 from adapters._json import validate
+from adapters.langchain.codec.caller_tools import decode_call, question_of
 from adapters.langchain.codec.content import as_object, decode_content, json_text
 from adapters.langchain.codec.interrupts import BREAKPOINT, Turns
 from adapters.langchain.codec.stream_modes import Dialect
@@ -588,13 +589,19 @@ def _artifact(told: Mapping[str, Any]) -> Sequence[Event]:
 
 def _decode_interrupt(key: str, asked: _Question) -> InterruptRaised:
     told = asked.wire
+    call = decode_call(told.value)
     words = told.message or _words(told.value)
+    message, value = Message.of(words) if words else Message(), None if told.value == words else told.value
     # What the server calls it: the hub gives it another id where the task was asked one of that id before.
-    extra: JsonObject = {"langchain": {"id": key}} if key else {}
+    own: JsonObject = {"id": key} if key else {}
+    if call is not None:
+        message, value = question_of(call)
+        own["call_id"] = call.call_id
+    extra: JsonObject = {"langchain": own} if own else {}
     return InterruptRaised(
         interrupt_id=key or None,
-        message=Message.of(words) if words else Message(),
-        value=None if told.value == words else told.value,
+        message=message,
+        value=value,
         answer_schema=told.response_schema,
         node=asked.node,
         ns=asked.ns or tuple(told.ns or ()),

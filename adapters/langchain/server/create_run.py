@@ -13,6 +13,7 @@ from uuid import uuid4
 from adapters._server.caller import Caller, caller, loss_header
 from adapters._server.own_files import resolve_own_files
 from adapters.langchain.codec import state
+from adapters.langchain.codec.caller_tools import decode_result
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.interrupts import BREAKPOINT
 from adapters.langchain.codec.stream_modes import Dialect, parse_modes
@@ -354,7 +355,8 @@ def _match_answers(asked: Sequence[Interrupt], value: Json) -> Mapping[str, Mapp
         by_task: dict[str, dict[str, Json]] = {}
         for question in asked:
             if question.interrupt_id in value:
-                by_task.setdefault(question.task_id, {})[question.interrupt_id] = value[question.interrupt_id]
+                answer = decode_result(question.message, value[question.interrupt_id])
+                by_task.setdefault(question.task_id, {})[question.interrupt_id] = answer
         return by_task
     if len(asked) > 1:
         raise FaultError(
@@ -362,7 +364,7 @@ def _match_answers(asked: Sequence[Interrupt], value: Json) -> Mapping[str, Mapp
             f"Several questions are open: command.resume must hold the answers by interrupt id. {_format_ids(asked)}",
             interrupts=[question.interrupt_id for question in asked],
         )
-    return {asked[0].task_id: {asked[0].interrupt_id: value}}
+    return {asked[0].task_id: {asked[0].interrupt_id: decode_result(asked[0].message, value)}}
 
 
 def _format_ids(asked: Sequence[Interrupt]) -> str:

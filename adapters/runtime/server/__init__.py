@@ -186,7 +186,7 @@ class Server:
                     messages=await self._own_files(who, messages),
                     data=data,
                     checkpoint=body.checkpoint_id,
-                    config=await self._config(body),
+                    config=await self._checked_config(body),
                     metadata=body.metadata,
                     headers=who.headers,
                     assistant=body.assistant_id,
@@ -210,11 +210,9 @@ class Server:
                 return
         raise FaultError(FaultCode.NOT_FOUND, "The thread has no such checkpoint.")
 
-    async def _config(self, body: w.RunCreate) -> JsonObject:
+    async def _checked_config(self, body: w.RunCreate) -> JsonObject:
         """What the agent is told beside its input. Raises invalid for what is no schema, before anything runs."""
-        config = dict(body.config)
-        if body.tools is not None:
-            config["tools"] = body.tools
+        config = _config(body)
         if body.output_schema is not None:
             try:
                 await self._hub.find_schema_error(body.output_schema, None)
@@ -335,7 +333,8 @@ class Server:
         body = validate(w.Resume, await read_json(request))
         task_id = await self._asking_task(who, thread_id, body)
         values = body.input if body.answers is None else body.answers
-        given = RunInput(messages=() if body.decline else (decode_answer(values),), headers=who.headers)
+        said = () if body.decline else (decode_answer(values),)
+        given = RunInput(messages=said, config=_config(body), headers=who.headers)
         receipt = await self._hub.answer(
             who.owner,
             Answers(
@@ -373,6 +372,10 @@ class Server:
         if len(waiting) > 1:
             _refuse("task_id", "Several tasks of the thread wait for an answer: name one.")
         return waiting[0].task_id
+
+
+def _config(body: w.RunCreate | w.Resume) -> JsonObject:
+    return dict(body.config) if body.tools is None else {**body.config, "tools": body.tools}
 
 
 def _event_stream(frames: AsyncIterator[bytes], headers: Mapping[str, str]) -> Response[Any]:

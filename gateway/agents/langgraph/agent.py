@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, create_model
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.read.run_frames import EventReader
 from canonical import AgentInfo, DataPart, Event, FaultCode, FaultError, Invocation, Part, TextPart
-from canonical.event import MessageEnded, MessageStarted, PartAdded, RunEnded, RunStarted, StateSaved
+from canonical.event import InterruptRaised, MessageEnded, MessageStarted, PartAdded, RunEnded, RunStarted, StateSaved
 from canonical.store import Store
 from canonical.value import Json, JsonObject
 from gateway.agents.langgraph.checkpointer import Saver
@@ -178,7 +178,7 @@ class Graph:
             resumed=resumed,
         )
         stream = _attach_stores(known.graph, saver, occasion.store).astream(
-            self._input(known.shape, call, base),
+            self._input(known.shape, call, base, await _called(call)),
             occasion.config,
             stream_mode=list(MODES),
             subgraphs=True,
@@ -218,12 +218,12 @@ class Graph:
             checkpoint_id=None if call.cause == "answer" else call.input.checkpoint,
         )
 
-    def _input(self, shape: InputSchema, call: Invocation, base: Stored | None) -> Any:
+    def _input(self, shape: InputSchema, call: Invocation, base: Stored | None, called: Mapping[str, str]) -> Any:
         if _has_begun(call, base):
             return None  # what the caller said is part of the state by now
         command = command_of(call)
         if call.cause == "answer":
-            return resume_command(call.answers, command)
+            return resume_command(call.answers, command, called)
         given = shape.input(call, call.history if base is None else ())
         return resume_command((), command) if given is None else given
 
@@ -337,6 +337,17 @@ def _translate_error(error: Exception, name: str) -> FaultError:
     told = FaultError(FaultCode.AGENT_FAILED, f"{kind}: {words}" if words else kind, langchain={"error": kind})
     told.__cause__ = error
     return told
+
+
+async def _called(call: Invocation) -> Mapping[str, str]:
+    """By question that is answered: the id of the call of the caller's tool that it is."""
+    found: dict[str, str] = {}
+    for record in await call.past() if call.answers else ():
+        if isinstance(record.event, InterruptRaised):
+            call_id = as_object(record.event.extra.get("langchain")).get("call_id")
+            if isinstance(call_id, str):
+                found[record.event.interrupt_id or ""] = call_id
+    return found
 
 
 # What is known of a graph

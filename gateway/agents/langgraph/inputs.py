@@ -18,11 +18,13 @@ from pydantic import ValidationError
 
 from adapters._server.caller import is_uuid
 from adapters.langchain import request
+from adapters.langchain.codec.caller_tools import encode_input as encode_tools
+from adapters.langchain.codec.caller_tools import encode_result
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.interrupts import BREAKPOINT
 from adapters.langchain.codec.message import encode_message
 from adapters.langchain.codec.state import assistant_id
-from adapters.langchain.request import callers_configurable
+from adapters.langchain.request import callers_configurable, with_tools
 from canonical import DataPart, FaultCode, FaultError, Invocation, Message
 from canonical.event import InterruptAnswered
 from canonical.value import Json, JsonObject
@@ -71,6 +73,7 @@ class InputSchema(request.InputSchema):
                 return call.data  # the graph says in its own words that it takes none of this
             return {self.text: call.data}
         given: dict[str, Any] = dict(call.data or {})
+        given |= encode_tools(call.config, self.members, given)
         if self.has_messages:
             return self._with_messages(given, (*history, *call.messages))
         return self._with_text(given, call)
@@ -122,10 +125,16 @@ def _target(value: Any) -> Any:
     raise FaultError(FaultCode.INVALID, "command.goto: it names a node, or an object with node and input.")
 
 
-def resume_command(answers: Sequence[InterruptAnswered], command: Mapping[str, Any]) -> Any:
+def resume_command(
+    answers: Sequence[InterruptAnswered], command: Mapping[str, Any], called: Mapping[str, str] | None = None
+) -> Any:
     """What lets a paused graph go on; declined questions are answered with None. `command` = what the caller wants done
-    beside."""
-    values = {_own_id(each.interrupt_id): None if each.action == "decline" else each.value for each in answers}
+    beside, `called` = by question: the id of the call of the caller's tool that it is."""
+    values: dict[str, Json] = {}
+    for each in answers:
+        value = None if each.action == "decline" else each.value
+        call_id = (called or {}).get(each.interrupt_id)
+        values[_own_id(each.interrupt_id)] = value if call_id is None else encode_result(call_id, value)
     if all(name.startswith(BREAKPOINT) for name in values):
         return Command(**command) if command else None
     values = {name: value for name, value in values.items() if not name.startswith(BREAKPOINT)}
@@ -177,7 +186,7 @@ def configuration(call: Invocation, checkpoint: str | None) -> JsonObject:
 def configurable_of(call: Invocation) -> JsonObject:
     """What the caller may say of it: `configurable` and `context` each may be read under the other's name."""
     theirs = as_object(call.config.get("configurable")) or as_object(call.config.get("context"))
-    return callers_configurable(theirs)
+    return with_tools(call.config, callers_configurable(theirs))
 
 
 def options(call: Invocation, context: frozenset[str]) -> JsonObject:

@@ -1,0 +1,126 @@
+"""A tool of the caller's, whoever calls and whoever is called: declared in one protocol's words, called in another's,
+and its result comes back."""
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Annotated, Any, Final, TypedDict
+
+import pytest
+import pytest_asyncio
+from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import interrupt
+
+from adapters.langchain.codec.caller_tools import decode_call
+from canonical import Invocation, UseTool
+from gateway.agents.langgraph.agent import front
+from gateway.agents.registry import connect
+from gateway.fronted import Fronted
+from gateway.settings.model import Settings
+from tests.running import Running, running
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+FUNCTION: Final = {"name": "weather", "description": "Of a city.", "parameters": {"type": "object"}}
+TOOL: Final = {"type": "function", "function": FUNCTION}
+
+
+class State(TypedDict, total=False):
+    messages: Annotated[list[AnyMessage], add_messages]
+    tools: list[Any]
+
+
+async def call(state: State, config: RunnableConfig) -> State:
+    """A headless tool."""
+    configured = [tool["function"]["name"] for tool in config.get("configurable", {}).get("tools", ())]
+    given = [tool["name"] for tool in state.get("tools", ())]
+    value = {"type": "tool", "tool_call": {"id": "call_9", "name": "weather", "args": {"city": "Paris"}}}
+    result: Any = interrupt(value)
+    words = f"{given} {configured}: {json.dumps(result)}"
+    return {"messages": [AIMessage(words)]}
+
+
+def graph() -> Any:
+    builder = StateGraph(State)
+    builder.add_node("call", call)
+    builder.add_edge(START, "call")
+    builder.add_edge("call", END)
+    return builder.compile()
+
+
+async def python(asked: Invocation) -> AsyncGenerator[UseTool | str, Any]:
+    result = yield UseTool("weather", {"city": "Paris"})
+    yield f"{[tool.name for tool in asked.tools]}: {json.dumps(result)}"
+
+
+SAID: Final = {
+    "python": "['weather']: \"rain\"",
+    "graph": "['weather'] ['weather']: {\"call_9\": \"rain\"}",
+    "server": "['weather'] ['weather']: {\"call_9\": \"rain\"}",
+}
+"""What each agent says in the end: which tools it was told of, and the result as its convention has it."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
+    """In front of a function, a graph, and the same graph on a LangGraph server."""
+    behind, folder = tmp_path_factory.mktemp("behind"), tmp_path_factory.mktemp("front")
+    async with running(behind, fronted={"graph": Fronted(*front(graph(), "graph"))}) as server:
+        upstream = {"server": {"url": server.url, "protocol": "langgraph", "agent": "graph"}}
+        registry = await connect(Settings.model_validate({"agents": upstream}))
+        agents = {"graph": Fronted(*front(graph(), "graph")), **{each.info.name: each for each in registry.all()}}
+        async with running(folder, {"python": python}, fronted=agents) as made:
+            yield made
+
+
+@pytest.mark.parametrize("agent", SAID)
+async def test_chat_completions_call_a_tool_and_take_its_result(gateway: Running, agent: str) -> None:
+    body = {"model": agent, "messages": [{"role": "user", "content": "go"}], "tools": [TOOL], "store": True}
+    (choice,) = (await gateway.http.post("/v1/chat/completions", json=body)).json()["choices"]
+    assert choice["finish_reason"] == "tool_calls"
+    (made,) = choice["message"]["tool_calls"]
+    assert (made["function"]["name"], json.loads(made["function"]["arguments"])) == ("weather", {"city": "Paris"})
+    result = {"role": "tool", "tool_call_id": made["id"], "content": "rain"}
+    answer = await gateway.http.post("/v1/chat/completions", json={**body, "messages": [result]})
+    assert answer.json()["choices"][0]["message"]["content"] == SAID[agent]
+
+
+@pytest.mark.parametrize("agent", SAID)
+async def test_the_minimal_runtime_shows_the_call_as_a_part(gateway: Running, agent: str) -> None:
+    run = (await gateway.http.post("/v1/runs", json={"assistant_id": agent, "input": "go", "tools": [FUNCTION]})).json()
+    (question,) = run["interrupt_state"]
+    (part,) = [each for each in question["message"]["parts"] if each["kind"] == "tool_call"]
+    assert (part["name"], json.loads(part["arguments"]), part["side"]) == ("weather", {"city": "Paris"}, "caller")
+    assert question["value"] == {"name": "weather", "arguments": {"city": "Paris"}, "call_id": part["call_id"]}
+    done = await gateway.http.post(
+        f"/v1/threads/{run['thread_id']}/resume", json={"input": "rain", "tools": [FUNCTION]}
+    )
+    assert done.json()["output"]["messages"][-1]["parts"][0]["text"] == SAID[agent]
+
+
+@pytest.mark.parametrize("bare", [True, False])
+@pytest.mark.parametrize("agent", SAID)
+async def test_langgraphs_clients_are_shown_a_headless_tool(gateway: Running, agent: str, bare: bool) -> None:
+    thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
+    body = {
+        "assistant_id": agent,
+        "input": {"messages": [{"role": "user", "content": "go"}]},
+        "config": {"configurable": {"tools": [TOOL]}},
+    }
+    stopped = (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=body)).json()
+    (asked,) = stopped["__interrupt__"]
+    called = asked["value"]["tool_call"]
+    assert asked["value"] == {"type": "tool", "tool_call": {**called, "name": "weather", "args": {"city": "Paris"}}}
+    given: Any = "rain" if bare else {called["id"]: "rain"}
+    resume = {"assistant_id": agent, "command": {"resume": given}, "config": body["config"]}
+    done = (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=resume)).json()
+    assert done["messages"][-1]["content"].endswith(SAID[agent].partition(": ")[2])
+
+
+@pytest.mark.parametrize(
+    "value", [{"type": "tool"}, {"type": "tool", "tool_call": {"id": 7, "name": "x"}}, {"type": "tool", "tool_call": 1}]
+)
+async def test_what_is_no_whole_call_is_a_question_like_any_other(value: Any) -> None:
+    assert decode_call(value) is None

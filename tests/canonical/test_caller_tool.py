@@ -1,0 +1,34 @@
+"""Tools of a caller, in each form in which they are declared."""
+
+from typing import Any
+
+import pytest
+
+from canonical import CallerTool, Invocation, RunInput, caller_tools
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
+FLAT = {"name": "weather", "description": "Of a city.", "parameters": SCHEMA}
+WEATHER = CallerTool(name="weather", description="Of a city.", parameters=SCHEMA)
+
+
+@pytest.mark.parametrize("tool", [FLAT, {"type": "function", **FLAT}, {"type": "function", "function": FLAT}])
+def test_a_function_is_read_in_every_form(tool: Any) -> None:
+    assert caller_tools({"tools": [tool]}) == [WEATHER]
+    assert caller_tools({"configurable": {"tools": [tool]}}) == [WEATHER]
+
+
+@pytest.mark.parametrize(
+    "tools", [None, "x", {}, [None], [{"type": "web_search"}], [{"name": 7}], [{"function": []}], [{"name": ""}]]
+)
+def test_what_is_no_function_is_left_out(tools: Any) -> None:
+    assert caller_tools({"tools": tools}) == []
+
+
+def test_a_function_needs_nothing_but_a_name() -> None:
+    tools = [{"type": "function", "function": {"name": "f", "description": None, "parameters": None}}]
+    assert caller_tools({"tools": tools}) == [CallerTool(name="f")]
+
+
+def test_an_agent_is_told_of_them() -> None:
+    call = Invocation(agent="a", thread_id="", task_id="", run_id="", input=RunInput(config={"tools": [FLAT]}))
+    assert call.tools == [WEATHER]
