@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.adapters.langchain.site import NOBODY, Site, events, said
+from tests.adapters.langchain.site import Site, events, said
 
 
 @pytest.mark.parametrize(
@@ -30,27 +30,6 @@ async def test_when_a_stream_of_a_cancelled_run_has_closed_its_run_is_over(site:
         await site.post(f"/threads/{thread_id}/runs/{run_id}/cancel?action={action}")
         await stream.rest()
         assert await site.status(thread_id, run_id) == ("interrupted" if action == "interrupt" else 404)
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("POST", "/runs/crons"),
-        ("POST", "/runs/crons/search"),
-        ("POST", "/runs/crons/count"),
-        ("GET", f"/runs/crons/{NOBODY}"),
-        ("DELETE", f"/runs/crons/{NOBODY}"),
-        ("POST", f"/threads/{NOBODY}/runs/crons"),
-    ],
-)
-async def test_there_are_no_crons(site: Site, method: str, path: str) -> None:
-    """`/info` says so; a client that asks all the same gets an error that it can read, and no run."""
-    body: Any = {"assistant_id": "scripted", "schedule": "* * * * *", "input": {}}
-    answer = await site.http.request(method, path, json=body)
-    assert answer.status_code in (404, 405, 422)
-    assert set(answer.json()) == {"detail"}
-    assert isinstance(answer.json()["detail"], str)
-    assert not site.agent.waiting
 
 
 async def test_a_question_of_a_run_without_a_thread_can_be_answered(site: Site) -> None:
