@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
-from langgraph.graph import END, START, StateGraph
-from langgraph.graph.message import add_messages
+from langgraph.graph import END, START, StateGraph  # pyright: ignore[reportMissingTypeStubs]
+from langgraph.graph.message import add_messages  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.types import interrupt
 
 from adapters.langchain.codec.caller_tools import decode_call
@@ -43,7 +43,7 @@ async def call(state: State, config: RunnableConfig) -> State:
 
 
 def graph() -> Any:
-    builder = StateGraph(State)
+    builder: Any = StateGraph(State)
     builder.add_node("call", call)
     builder.add_edge(START, "call")
     builder.add_edge("call", END)

@@ -236,7 +236,7 @@ def _of_runtime() -> Iterator[Position]:
 
 
 def _with_file(made: Made) -> Json:
-    file = {"kind": "file", "blob": made.blob}
+    file: JsonObject = {"kind": "file", "blob": made.blob}
     return {"assistant_id": "echo", "input": [{"role": "user", "parts": [file]}]}
 
 

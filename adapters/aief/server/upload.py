@@ -7,11 +7,7 @@ from typing import Final
 from urllib.parse import unquote
 
 # Litestar's own parser of the same bodies; here what is in them never touches a disk on its way.
-from multipart import (  # pyright: ignore[reportMissingTypeStubs]
-    MultipartError,
-    MultipartSegment,
-    PushMultipartParser,
-)
+from multipart import MultipartError, MultipartSegment, PushMultipartParser
 
 from adapters.aief.codec import clean_folder, clean_name
 from canonical import FaultCode, FaultError, FilePart
