@@ -178,7 +178,7 @@ class Graph:
             resumed=resumed,
         )
         stream = _attach_stores(known.graph, saver, occasion.store).astream(
-            self._input(known.shape, call, base, await _called(call)),
+            self._input(known.shape, call, base, await _find_calls(call)),
             occasion.config,
             stream_mode=list(MODES),
             subgraphs=True,
@@ -339,7 +339,7 @@ def _translate_error(error: Exception, name: str) -> FaultError:
     return told
 
 
-async def _called(call: Invocation) -> Mapping[str, str]:
+async def _find_calls(call: Invocation) -> Mapping[str, str]:
     """By question that is answered: the id of the call of the caller's tool that it is."""
     found: dict[str, str] = {}
     for record in await call.past() if call.answers else ():
