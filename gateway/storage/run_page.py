@@ -19,6 +19,9 @@ _COLUMNS: Final = (_EVENT.c.seq, _EVENT.c.at, _EVENT.c.task_id, _EVENT.c.run_id,
 _MOST: Final = 10_000
 """Names in one query: SQLite allows three times as many."""
 _STEP: Final = beginnings("step_started")
+_EARLIER_STEP: Final = b'"kind":"step_started"'
+"""The same in a record of an earlier release, where it is not the first member. What is only said in these words falls
+back on the whole log, too."""
 
 
 def run_page(connection: Connection, pk: int, agent: str, limit: int, offset: int) -> RunPage | None:
@@ -37,7 +40,7 @@ def run_page(connection: Connection, pk: int, agent: str, limit: int, offset: in
     size = 0
     with closing(connection.execute(log)) as rows:
         for row in rows:
-            if row.body.startswith(_STEP):
+            if row.body.startswith(_STEP) or (row.body.startswith(b"{") and _EARLIER_STEP in row.body):
                 return None
             if row.task_id is None or row.task_id in names:
                 kept.append(tuple(row))
