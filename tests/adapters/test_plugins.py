@@ -82,7 +82,7 @@ def test_a_plug_in_may_be_imported_before_anything_else(folder: Path) -> None:
     install(folder, "plug_first", GOOD.format(name="plug_first"), (ADAPTERS_GROUP, "plug_first:adapter"))
     program = "import plug_first, adapters; print([each.name for each in adapters.ADAPTERS])"
     told = babelgate(folder, "-c", program, program=(sys.executable,), PYTHONPATH=":".join(filter(None, sys.path)))
-    assert "'openai', 'plug_first']" in told.stdout, told.stderr
+    assert told.stdout.endswith(", 'plug_first']\n"), told.stderr
 
 
 @pytest.mark.parametrize("arguments", [("add", "http://127.0.0.1:1"), ("serve", "--port", "0")], ids="-".join)

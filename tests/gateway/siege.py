@@ -97,7 +97,9 @@ async def _langchain(http: httpx.AsyncClient) -> Mapping[str, str]:
     state = (await http.get(f"/threads/{thread_id}/state")).json()
     assistant = (await http.post("/assistants", json={"graph_id": "ask"})).json()
     await http.put("/store/items", json={"namespace": ["siege"], "key": "k", "value": {"a": 1}})
-    cron = (await http.post("/runs/crons", json={"assistant_id": "ask", "schedule": "0 0 1 1 *"})).json()
+    # One for all: an owner has no more than a thousand.
+    crons = (await http.post("/runs/crons/search", json={"limit": 1})).json()
+    cron = crons[0] if crons else await _cron(http)
     return {
         "cron_id": cron["cron_id"],
         "thread_id": thread_id,
@@ -110,6 +112,10 @@ async def _langchain(http: httpx.AsyncClient) -> Mapping[str, str]:
         "labels": "siege",
         "key": "k",
     }
+
+
+async def _cron(http: httpx.AsyncClient) -> Mapping[str, str]:
+    return (await http.post("/runs/crons", json={"assistant_id": "ask", "schedule": "0 0 1 1 *"})).json()
 
 
 async def _openai(http: httpx.AsyncClient) -> Mapping[str, str]:

@@ -318,7 +318,10 @@ class Server:
             return run
         text = "".join(message.text for message in messages if message.phase == "answer")
         value = run.output if run.output is not None else parse_text(text)
-        wrong = ": it is no JSON" if value is ABSENT else await self._hub.find_schema_error(schema, value)
+        try:
+            wrong = ": it is no JSON" if value is ABSENT else await self._hub.find_schema_error(schema, value)
+        except FaultError:  # a run of another protocol, where nobody has looked whether it is one
+            return run
         if wrong is None:
             return run.replace(output=value)
         words = f"The agent's answer does not fit the output_schema{wrong}"

@@ -303,6 +303,12 @@ async def test_an_answer_has_to_fit_the_schema_that_was_asked_for(gateway: Runni
     assert refused["error"]["errors"][0]["field"] == "output_schema"
 
 
+async def test_what_another_protocol_calls_a_schema_need_not_be_one(gateway: Running) -> None:
+    config = {"response_format": {"json_schema": {"schema": {"type": 7}}}}
+    run = await post(gateway, "/runs", assistant_id="saying", input="{}", config=config)
+    assert (run["status"], text_of(run)) == ("success", "{}")
+
+
 # Events
 
 

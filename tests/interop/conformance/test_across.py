@@ -36,7 +36,8 @@ async def test_models_mean_the_same_through_the_gateway_and_to_callers_of_openai
         async with running(tmp_path, configured=configured) as gateway:
             options = Options(triggers=Triggers(given))
             verdict = judge(await play([f"{server.url}/v1", gateway.url], options, only=only))
-    assert verdict.record.protocols[-2:] == ["openai-chat", "openai-responses"] and len(verdict.record.protocols) == 8
+    assert verdict.record.protocols[-3:] == ["openai-chat", "openai-responses", "mcp"]
+    assert len(verdict.record.protocols) == 9
     # GraphServe cuts a stream of chat completions whose graph fails (its baseline: error.failure-stream).
     assert {each.id for each in verdict.against} == {"across/fail.answer:openai-chat"}
     assert "closed connection" in verdict.against[0].there.fault
