@@ -237,14 +237,18 @@ class Server:
     async def _await_response(
         self, request: AnyRequest, receipt: Receipt, *, background: bool, cancels: bool
     ) -> Response[Any]:
-        """The run when it has stopped, or at once where it is in the background."""
+        """The run when it has stopped, or at once where it is in the background; 202 = it has not stopped, because
+        nobody waits for that or because the gateway stops. Raises shutting_down."""
         who = caller(request)
         log = RunLog(self._hub, who.owner, receipt.thread_id, receipt.run_id, receipt.seq)
         if background:
             await log.read()
             return await self._run_response(who, receipt.task, log, status=202)
         await end_or_leave(log.end(), request.receive, canceller(self._hub, who.owner, receipt.run_id, cancels))
-        return await self._run_response(who, receipt.task, log)
+        if log.created is None:
+            words = f"The gateway is shutting down: ask for run {receipt.run_id} when it is back."
+            raise FaultError(FaultCode.SHUTTING_DOWN, words)
+        return await self._run_response(who, receipt.task, log, status=200 if log.run.has_ended else 202)
 
     def _stream(self, who: Caller, receipt: Receipt, *, cancels: bool) -> Response[Any]:
         log = RunLog(self._hub, who.owner, receipt.thread_id, receipt.run_id, receipt.seq)

@@ -4,6 +4,7 @@ import asyncio
 import json
 from base64 import b64encode
 from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
@@ -244,6 +245,21 @@ async def test_a_run_in_the_background_is_answered_at_once_and_followed_later(ga
                 GATE.set()
     assert kinds(seen)[-1] == "run_ended"
     assert text_of(await get(gateway, f"/runs/{run['run_id']}")) == "first last"
+
+
+async def test_a_gateway_that_stops_answers_with_the_run_as_it_is(tmp_path: Path) -> None:
+    STARTED.clear()
+    async with (
+        running(tmp_path, {"endless": endless}) as gateway,
+        asyncio.timeout(BOUND),
+        asyncio.TaskGroup() as calls,
+    ):
+        body = {"assistant_id": "endless", "input": "go"}
+        asking = calls.create_task(gateway.http.post("/v1/runs", json=body))
+        await STARTED.wait()
+        gateway.hub.close_readers()
+        answer = await asking
+    assert (answer.status_code, answer.json()["status"]) == (202, "running")
 
 
 async def test_a_thread_that_is_busy_refuses_or_takes_another_run(gateway: Running) -> None:
