@@ -138,14 +138,11 @@ class Server:
 
     async def _thread_response(self, who: Caller, thread_id: str) -> Response[Any]:
         view = await self._hub.reads.thread_view(who.owner, thread_id)
-        history = await self._history(who, thread_id)
+        empty = partial(StateHistory, thread_id, who.owner)
+        history = await self._hub.reads.snapshot(who.owner, thread_id, StateHistory, empty, inline=True)
         runs = await (await self._hub.reads.runs(who.owner, RunFilter(thread_id=thread_id), limit=1)).all()
         body = encode_thread(view, history.head, runs[0].run_id if runs else None)
         return json_response(body, {"Babelgate-Thread": thread_id})
-
-    async def _history(self, who: Caller, thread_id: str) -> StateHistory:
-        empty = partial(StateHistory, thread_id, who.owner)
-        return await self._hub.reads.snapshot(who.owner, thread_id, StateHistory, empty, inline=True)
 
     # Runs
 
@@ -173,8 +170,6 @@ class Server:
             _refuse("on_completion", "It is for runs without a thread.")
         if thread_id is not None:
             await self._hub.reads.thread(who.owner, thread_id)
-        if body.checkpoint_id is not None:
-            await self._need_checkpoint(who, thread_id, body.checkpoint_id)
         messages, data = decode_input(body.input)
         return await self._hub.submit(
             who.owner,
@@ -201,14 +196,6 @@ class Server:
     def _agent(self, who: Caller, assistant_id: str | None) -> AgentInfo:
         """Raises not_found."""
         return self._hub.agent(who.need_agent() if assistant_id is None else assistant_id)
-
-    async def _need_checkpoint(self, who: Caller, thread_id: str | None, checkpoint_id: str) -> None:
-        """Raises not_found."""
-        if thread_id is not None:
-            history = await self._history(who, thread_id)
-            if history.get(checkpoint_id) is not None:
-                return
-        raise FaultError(FaultCode.NOT_FOUND, "The thread has no such checkpoint.")
 
     async def _checked_config(self, body: w.RunCreate) -> JsonObject:
         """What the agent is told beside its input. Raises invalid for what is no schema, before anything runs."""
@@ -259,7 +246,7 @@ class Server:
         """Raises not_found."""
         who = caller(request)
         run = await self._find_run(who, request)
-        log = RunLog(self._hub, who.owner, run.thread_id, run.run_id, run.first_seq - 1)
+        log = RunLog.of(self._hub, who.owner, run)
         await log.read()
         return await self._run_response(who, await self._hub.reads.task(who.owner, run.task_id), log)
 
@@ -267,7 +254,7 @@ class Server:
         """The events of a run from the first on, or behind `Last-Event-ID`. Raises invalid, not_found."""
         who = caller(request)
         run = await self._find_run(who, request)
-        log = RunLog(self._hub, who.owner, run.thread_id, run.run_id, run.first_seq - 1)
+        log = RunLog.of(self._hub, who.owner, run)
         return _event_stream(log.frames(_last_event_id(request)), run_headers(await self._task(who, run), run.run_id))
 
     async def cancel_run(self, request: AnyRequest) -> Response[Any]:
@@ -278,7 +265,7 @@ class Server:
         if run.has_ended and not waits:
             raise FaultError(FaultCode.TASK_ENDED, f"Run {run.run_id} has ended and cannot be cancelled.")
         task = await self._hub.cancel(who.owner, run.task_id)
-        log = RunLog(self._hub, who.owner, run.thread_id, run.run_id, run.first_seq - 1)
+        log = RunLog.of(self._hub, who.owner, run)
         await log.read()
         return await self._run_response(who, task, log, status=202)
 

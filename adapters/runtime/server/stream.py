@@ -28,6 +28,10 @@ class RunLog:
         self._run_id = run_id
         self._begins = begins
 
+    @classmethod
+    def of(cls, hub: Hub, owner: str, run: Run) -> "RunLog":
+        return cls(hub, owner, run.thread_id, run.run_id, run.first_seq - 1)
+
     @property
     def run(self) -> Run:
         return self.fold.runs[self._run_id]
