@@ -5,6 +5,8 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # One more than there are cores: tests wait, too. With two more, what tests/limits measures is the other tests.
 PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(4, (os.cpu_count() or 1) + 1))')
+# Tests of the tier `unit` wait for hardly anything, and each process imports them all first.
+QUICK_PROCESSES ?= $(shell $(PYTHON) -c 'import os; print(min(4, os.cpu_count() or 1))')
 
 # Each process of the tests imports them all: what is compiled is kept, even where PYTHONDONTWRITEBYTECODE is set.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest
@@ -21,7 +23,7 @@ test: .venv/dev.stamp
 	@$(BIN)/python -m tests.interop.peers
 	@$(PYTEST) -n $(PROCESSES) --dist loadfile --durations 10
 quick: .venv/dev.stamp
-	@$(PYTEST) -q --quick -n $(PROCESSES) --dist loadfile --durations 10
+	@$(PYTEST) -q --quick -n $(QUICK_PROCESSES) --dist loadfile --durations 10
 crash-test: .venv/dev.stamp
 	@$(BIN)/python -m tests.crash --rounds $(ROUNDS) --seed $(SEED)
 mutate-test: .venv/dev.stamp

@@ -148,10 +148,12 @@ def frame(data: bytes, *, id: str | None = None, event: str | None = None) -> by
     `aiter_lines`, and so the official A2A and ACP clients, cut wherever `str.splitlines` does. JSON has escaped the
     control characters among those already, and in JSON the other three stand in strings only.
     """
-    data = _escape(data)
+    if not data.isascii():
+        data = _escape(data)
     if b"\n" in data or b"\r" in data:
         data = b"\ndata: ".join(data.splitlines())
-    return _head(id, event) + data + b"\n\n"
+    head = b"data: " if id is None and event is None else _head(id, event)
+    return head + data + b"\n\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from canonical.caller_tool import CallerTool, caller_tools
 from canonical.cron import Cron, CronQuery, Crons
 from canonical.event import Event, Record
 from canonical.fault import BLAME, Fault, FaultCode, FaultError
-from canonical.feature import FULL, Carry, Feature, dropped, lossy
+from canonical.feature import FULL, Carry, Feature, dropped, lossy, whole
 from canonical.fold import Fold
 from canonical.history import Revision, StateHistory
 from canonical.hub import (
@@ -127,4 +127,5 @@ __all__ = (
     "caller_tools",
     "dropped",
     "lossy",
+    "whole",
 )

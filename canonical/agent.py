@@ -9,6 +9,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from canonical.caller_tool import CallerTool, caller_tools
 from canonical.event import Cause, Event, InterruptAnswered, Record, StateSaved
+from canonical.history import StateHistory
 from canonical.message import DataPart, FilePart, Message, TextPart, text_of
 from canonical.run_input import RunInput
 from canonical.value import Json, JsonObject, Value
@@ -66,6 +67,10 @@ async def no_past() -> Sequence[Record]:
     return ()
 
 
+async def no_states() -> StateHistory:
+    return StateHistory("")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
     """One activation of an agent: everything it may need, none of it to be fetched through the hub."""
@@ -93,6 +98,8 @@ class Invocation:
     past: Callable[[], Awaitable[Sequence[Record]]] = no_past
     """The records of this task so far, of those that stand (`canonical.replay.standing`): what an agent that is started
     again has said already."""
+    states: Callable[[], Awaitable[StateHistory]] = no_states
+    """The states that the log has of the thread: an agent with a state of its own need not tell what is in them."""
 
     # What agents are mostly about, in a word; all else is read from the input.
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
+from canonical.difference import StateChange
 from canonical.fault import Fault
 from canonical.message import FilePart, Message, Part, Phase, Role
 from canonical.run_input import RunInput
@@ -208,6 +209,8 @@ class StepStarted(_Event):
     node: str = ""
     ns: tuple[str, ...] = ()
     input: Json = None
+    input_change: StateChange | None = None
+    """Of an input that is a state, or has one in it (`StateHistory.resolve`)."""
 
 
 class StepEnded(_Event):
@@ -269,7 +272,8 @@ class StateSaved(_Event):
     as_node: str | None = None
     values: JsonObject | None = None
     delta: JsonObject | None = None
-    """Members that take the place of the parent's, whole; at most one of `values` and `delta` is given."""
+    """Members that take the place of the parent's, whole; at most one of `values`, `delta` and `change` is given."""
+    change: StateChange | None = None
     forgets: tuple[str, ...] = ()
     """Ids of messages that are no longer part of the conversation."""
     next: tuple[str, ...] = ()
@@ -291,6 +295,8 @@ class Native(_Event):
     event: str
     ns: tuple[str, ...] = ()
     data: Any = None
+    change: StateChange | None = None
+    """Of data that are a state, or have one in them."""
 
 
 Event = (

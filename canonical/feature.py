@@ -41,7 +41,8 @@ class Feature(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """Whether a feature survives a protocol: whole, with a loss (`how` says which), or not at all (`how` says why)."""
+    """Whether a feature survives a protocol: whole, with a loss (`how` says which), or not at all (`how` says why).
+    It is measured: what a server says of it is read back by the same protocol's client (`tests/fidelity`)."""
 
     level: Literal["full", "lossy", "dropped"]
     how: str = ""
@@ -50,6 +51,11 @@ class Carry:
 
 
 FULL = Carry("full")
+
+
+def whole(how: str, source: str) -> Carry:
+    """Whole for who reads all that is told; `how` says where and in which form, as the protocol has none of its own."""
+    return Carry("full", how, source)
 
 
 def lossy(how: str, source: str) -> Carry:

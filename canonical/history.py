@@ -14,6 +14,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 
+from canonical.difference import StateChange, apply_difference, state_change
 from canonical.event import (
     MessageStarted,
     Record,
@@ -34,6 +35,12 @@ from canonical.value import Json, JsonObject
 
 _REVISION: Final = 1000
 """Bytes of one without its values."""
+_STRIDE: Final = 32
+"""Revisions of one line of which one is kept put together: to look at any takes this many steps at most."""
+_FRAMES: Final = 64
+"""Revisions that are kept so."""
+_State = tuple[JsonObject, dict[str, None]]
+"""The values of a revision, and the ids of its messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +80,7 @@ class _Node:
     delta: JsonObject
     said: tuple[str, ...]
     removed_ids: tuple[str, ...]
+    change: StateChange | None = None
 
 
 def members(data: Json) -> JsonObject:
@@ -98,8 +106,10 @@ class StateHistory:
         """Ids of what each running run said."""
         self._size = 0
         """Bytes of what is in the revisions, without what they have of their parents."""
-        self._known: tuple[str, JsonObject, dict[str, None]] | None = None
+        self._known: tuple[str, _State] | None = None
         """The state of one revision, most likely the parent of the next that is asked for."""
+        self._frames: dict[str, _State] = {}
+        """Those of some others."""
         for record in records:
             self.apply(record)
 
@@ -119,7 +129,7 @@ class StateHistory:
         made._inputs, made._agents = dict(self._inputs), dict(self._agents)
         made._heard = list(self._heard)
         made._spoken = {run_id: list(said) for run_id, said in self._spoken.items()}
-        made._known, made._size = self._known, self._size
+        made._known, made._frames, made._size = self._known, dict(self._frames), self._size
         return made
 
     def apply(self, record: Record) -> str | None:
@@ -142,6 +152,7 @@ class StateHistory:
                 return self._save(record, event)
             case RunRemoved():
                 self._known = None
+                self._frames.clear()
             case _:
                 pass
         return None
@@ -208,6 +219,7 @@ class StateHistory:
             (),
             whole=event.values,
             delta=event.delta or {},
+            change=event.change,
             parent=event.parent_id,
             next_=event.next,
             questions=tuple(questions),
@@ -230,13 +242,14 @@ class StateHistory:
             heard,
             whole=event.values,
             delta=event.delta or {},
+            change=event.change,
             parent=parent,
             next_=event.next or (before.made.next if before is not None and questions else ()),
             questions=questions,
             checkpoint_id=event.checkpoint_id,
             removed_ids=event.forgets,
             ns=event.ns,
-            step=event.step if event.values is not None else None,
+            step=None if event.values is None and event.change is None else event.step,
         )
         for task_id, tip in self._tips.items():
             if tip == parent:
@@ -252,6 +265,7 @@ class StateHistory:
         *,
         whole: JsonObject | None = None,
         delta: JsonObject,
+        change: StateChange | None = None,
         parent: str | None,
         next_: tuple[str, ...],
         questions: tuple[Interrupt, ...] = (),
@@ -264,7 +278,10 @@ class StateHistory:
         if parent is None and not ns:
             parent = self._head()
         before = self._nodes.get(parent or "")
-        whole, delta = self._share_values(parent, whole, delta)
+        if change is not None:
+            self._size += len(msgspec.json.encode(change))
+        else:
+            whole, delta = self._share_values(parent, whole, delta)
         # The id follows from the record: whoever folds the log again finds the same.
         checkpoint_id = checkpoint_id or str(uuid5(NAMESPACE_OID, f"{self.fold.thread_id}/{record.seq}"))
         if step is None:
@@ -285,7 +302,7 @@ class StateHistory:
             fault=fault,
         )
         self._size += _REVISION
-        self._nodes[checkpoint_id] = _Node(made, whole, delta, said, removed_ids)
+        self._nodes[checkpoint_id] = _Node(made, whole, delta, said, removed_ids, change)
         if record.task_id is not None and not ns:
             self._tips[record.task_id] = checkpoint_id
         return checkpoint_id
@@ -299,7 +316,7 @@ class StateHistory:
         before: JsonObject = {}
         if parent is not None and given:
             before, said = self._state(parent)
-            self._known = (parent, before, said)  # the next one is the child of this one, most likely
+            self._known = (parent, (before, said))  # the next one is the child of this one, most likely
         shared: JsonObject = {}
         for name, value in given.items():
             known = before.get(name)
@@ -323,6 +340,28 @@ class StateHistory:
     def _agent(self, task_id: str) -> str:
         return self._agents[task_id].agent if task_id in self._agents else ""
 
+    # Differences
+
+    def difference(self, since: str | None, values: JsonObject) -> StateChange | None:
+        """How values differ from those of a revision; None where these are not known, or it is no shorter to tell."""
+        before = None if since is None else self.values_of(since)
+        return None if since is None or before is None else state_change(since, before, values)
+
+    def values_of(self, checkpoint_id: str) -> JsonObject | None:
+        """Those of a revision, also where its run was removed since."""
+        if checkpoint_id not in self._nodes:
+            return None
+        values, said = self._state(checkpoint_id)
+        self._known = (checkpoint_id, (values, said))
+        return values
+
+    def resolve(self, change: StateChange | None, rest: Json) -> Json:
+        """What is told by a difference; `rest` = what is told beside it, or all of it."""
+        if change is None:
+            return rest
+        values = apply_difference(self.values_of(change.since), change.new)
+        return {**members(rest), change.member: values} if change.member else values
+
     # Looking
 
     def task(self, task_id: str | None) -> TaskCreated | None:
@@ -334,6 +373,10 @@ class StateHistory:
         """The thread's state; None before the first input."""
         newest = self._head()
         return None if newest is None else self._build_revision(newest)
+
+    @property
+    def head_id(self) -> str | None:
+        return self._head()
 
     def get(self, checkpoint_id: str) -> Revision | None:
         node = self._nodes.get(checkpoint_id)
@@ -399,7 +442,7 @@ class StateHistory:
 
     def _build_revision(self, checkpoint_id: str) -> Revision:
         values, said = self._state(checkpoint_id)
-        self._known = (checkpoint_id, values, said)
+        self._known = (checkpoint_id, (values, said))
         messages = [self.fold.message(message_id) for message_id in said]
         node = self._nodes[checkpoint_id]
         made, parent = self._without_withdrawn(node.made), self._parent(node)
@@ -415,24 +458,47 @@ class StateHistory:
         stays = bool(left) or self._is_stateful(made.task_id or "")
         return replace(made, questions=left, next=made.next if stays else ())
 
-    def _state(self, checkpoint_id: str) -> tuple[JsonObject, dict[str, None]]:
-        """The values of a revision and the ids of its messages: those of its ancestors, one after the other."""
-        line: list[_Node] = []
+    def _state(self, checkpoint_id: str) -> _State:
+        """The values of a revision and the ids of its messages: those of its ancestors, one after the other. What tells
+        its difference to a revision has what that has, also where its run was removed since."""
+        line: list[tuple[str, _Node, bool]] = []
         values: JsonObject = {}
         said: dict[str, None] = {}
-        at: str | None = checkpoint_id
-        while at is not None and (node := self._nodes.get(at)) is not None:
-            if self._known is not None and self._known[0] == at:
-                values, said = self._known[1], dict(self._known[2])
+        at, counts = checkpoint_id, False
+        while (node := self._nodes.get(at)) is not None:
+            is_removed = self._is_removed(node)
+            known = None if is_removed else self._kept_state(at)
+            if known is not None:
+                values, said = known[0], dict(known[1])
                 break
-            line.append(node)
-            at = node.made.parent_id
-        for node in reversed(line):
-            if self._is_removed(node):
-                continue
-            values = {**values, **node.delta} if node.whole is None else node.whole
-            for message_id in node.said:
-                said[message_id] = None
-            for message_id in node.removed_ids:
-                said.pop(message_id, None)
+            line.append((at, node, counts or not is_removed))
+            if len(line) > len(self._nodes):  # an agent that gives ids twice can make a circle of them
+                break
+            counts = node.change is not None
+            at = node.made.parent_id or "" if node.change is None else node.change.since
+        for number, (name, node, is_told) in enumerate(reversed(line), 1):
+            if is_told:
+                values = self._apply_node(node, values)
+                for message_id in node.said:
+                    said[message_id] = None
+                for message_id in node.removed_ids:
+                    said.pop(message_id, None)
+            if number % _STRIDE == 0 and not self._is_removed(node):
+                self._keep_frame(name, (values, dict(said)))
         return values, said
+
+    @staticmethod
+    def _apply_node(node: _Node, before: JsonObject) -> JsonObject:
+        if node.change is not None:
+            return apply_difference(before, node.change.new)
+        return {**before, **node.delta} if node.whole is None else node.whole
+
+    def _kept_state(self, checkpoint_id: str) -> _State | None:
+        if self._known is not None and self._known[0] == checkpoint_id:
+            return self._known[1]
+        return self._frames.get(checkpoint_id)
+
+    def _keep_frame(self, checkpoint_id: str, state: _State) -> None:
+        self._frames[checkpoint_id] = state
+        if len(self._frames) > _FRAMES:
+            del self._frames[next(iter(self._frames))]

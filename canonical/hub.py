@@ -8,6 +8,8 @@ from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, TypeVar
 
+import msgspec
+
 from canonical.agent import AgentInfo, Introspectable
 from canonical.assistant import Assistants
 from canonical.cron import Crons
@@ -44,8 +46,7 @@ class Snapshot(Protocol):
 S = TypeVar("S", bound=Snapshot)
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """Which part of a thread's log a reader follows. `id` is the task's or the run's; None = the whole thread."""
 
     thread_id: str
@@ -62,14 +63,13 @@ class Scope:
         return self.kind == "thread" or record.run_id == self.id
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Submission:
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller asks an agent for."""
 
     agent: str
     protocol: str = ""
     version: str = ""
-    input: RunInput = field(default_factory=RunInput)
+    input: RunInput = RunInput()
     thread_id: str | None = None
     """A UUID: of a thread of this owner, or of the thread to be created."""
     alias: str | None = None
@@ -84,7 +84,7 @@ class Submission:
     references: tuple[str, ...] = ()
     ephemeral: bool = False
     """A thread that is created by this call is erased soon after its task has ended."""
-    thread_metadata: JsonObject = field(default_factory=dict[str, object])
+    thread_metadata: JsonObject = {}
     """Merged into the thread's."""
     history: tuple[Message, ...] = ()
     """Messages of the conversation that were said elsewhere and are news here; said on the thread before the input."""
@@ -99,15 +99,14 @@ class Submission:
     """Registered in the same commit; its `task_id` is filled."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
+class Answers(msgspec.Struct, frozen=True, kw_only=True):
     """Answers to open questions of a task: by interrupt id, or one bare value."""
 
     task_id: str
     values: Mapping[str, Json] | None = None
     bare: Json = None
     """Used where `values` is None: answers the oldest open question."""
-    input: RunInput = field(default_factory=RunInput)
+    input: RunInput = RunInput()
     """Of the run that goes on; its messages are the answers as the caller said them, for the log and for agents that
     take messages."""
     action: Literal["answer", "decline"] = "answer"
@@ -115,8 +114,7 @@ class Answers:
     webhook: "Webhook | None" = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """What a submission or an answer made."""
 
     thread_id: str
@@ -147,15 +145,14 @@ class TaskPage:
     total: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadChange:
+class ThreadChange(msgspec.Struct, frozen=True, kw_only=True):
     """What a caller keeps on a thread. Members of the objects replace those of the thread, whole."""
 
-    metadata: JsonObject = field(default_factory=dict[str, object])
-    config: JsonObject = field(default_factory=dict[str, object])
+    metadata: JsonObject = {}
+    config: JsonObject = {}
     ttl: int | None = None
     """Seconds."""
-    extra: JsonObject = field(default_factory=dict[str, object])
+    extra: JsonObject = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,8 +212,7 @@ class StateUpdate:
     keeps one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Webhook:
+class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     """Where a caller wants a task's events pushed, in which dialect. Tokens and credentials are secrets."""
 
     webhook_id: str
@@ -224,7 +220,7 @@ class Webhook:
     dialect: str
     """Names an encoder of the adapters: `a2a-0.3`, `a2a-1.0`."""
     url: str
-    config: JsonObject = field(default_factory=dict[str, object])
+    config: JsonObject = {}
     """The registrant's own words, verbatim: token, authentication, whatever else its encoder needs."""
 
 

@@ -28,9 +28,9 @@ class TooDeep(NotJson):
     """More levels than `MAX_DEPTH`."""
 
 
-def check_json(value: object, *, most: int = MAX_VALUES, largest: int = _LARGEST) -> None:
+def check_json(value: object, *, most: int = MAX_VALUES, largest: int = _LARGEST, deepest: int = MAX_DEPTH) -> None:
     """Refuse what JSON cannot say, in values of plain types; a tuple is a list. `most` is how many values there may be,
-    and integers are smaller than `largest`.
+    integers are smaller than `largest`, and there are at most `deepest` levels.
 
     Raises:
         NotJson, TooDeep: naming the first flaw.
@@ -38,14 +38,14 @@ def check_json(value: object, *, most: int = MAX_VALUES, largest: int = _LARGEST
     # One walk, level by level: no recursion, because that is what deep values attack.
     level: Iterable[Any] = (value,)
     count, least = 1, -largest
-    for depth in range(MAX_DEPTH + 1):
+    for depth in range(deepest + 1):
         deeper: list[Any] = []
         for item in level:
             if isinstance(item, str):
                 if not item.isascii() and not is_text(item):
                     raise NotJson("text with a lone surrogate")
             elif isinstance(item, _NESTED):
-                if depth == MAX_DEPTH:
+                if depth == deepest:
                     raise TooDeep(f"data nested deeper than {MAX_DEPTH} levels")
                 members = cast("dict[Any, Any] | list[Any]", item)
                 count += len(members)

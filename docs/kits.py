@@ -53,7 +53,9 @@ def _section(kit: Mapping[str, Any], runs: Mapping[str, Mapping[str, str]]) -> s
     ran = kit.get("ran", {})
     for server, found in ran.items():
         lines += ["", *_compared(kit, server, found, runs[server])]
-    if not ran:
+    if "held" in kit:
+        lines += ["", " ".join(kit["held"].split())]
+    elif not ran:
         lines += ["", "Not run.", *_not_run(kit)]
     if kit["others"]:
         lines += ["", " ".join(kit["others"].split())]

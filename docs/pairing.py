@@ -8,11 +8,12 @@ from typing import Final, Literal
 
 from adapters import ADAPTERS, UPSTREAMS
 from adapters.a2a.carries import CARRIES as A2A
+from adapters.a2a.carries import EXTENDED as A2A_EXTENDED
 from adapters.acp.carries import CARRIES as ACP
 from adapters.aief.carries import CARRIES as AIEF
 from adapters.langchain.carries import CARRIES as LANGCHAIN
 from adapters.openai.carries import CARRIES as OPENAI
-from canonical import FULL, Carry, Feature, dropped, lossy
+from canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 Level = Literal["full", "lossy", "dropped"]
 
@@ -58,7 +59,7 @@ _BRANCH: Final = lossy(
     f"{_LANGGRAPH}, What is sent",
 )
 _UNHEARD: Final[Mapping[Feature, Carry]] = {
-    Feature.TOOL_ACTIVITY: lossy(
+    Feature.TOOL_ACTIVITY: whole(
         "of a Babelgate, in the mode debug, in which others tell none", f"{_LANGGRAPH}, What is sent"
     ),
     Feature.STATE: lossy("follows from what is said; the agent's own is not read", f"{_LANGGRAPH}, What is read"),
@@ -70,6 +71,7 @@ _AGENTS: Final[Mapping[str, Side]] = {
     "graph": Side("LangGraph graph", _GRAPH, {Feature.ARTIFACT: Feature.FILE_BYTES}),
     "a2a-0.3": Side("A2A 0.3", A2A["0.3"]),
     "a2a-1.0": Side("A2A 1.0", A2A["1.0"]),
+    "a2a-extended": Side("A2A with the extension", A2A_EXTENDED),
     "acp": Side("ACP", ACP, {Feature.PROGRESS: Feature.REASONING}),
     "aief": Side("AIEF", AIEF),
     "langgraph": Side("LangGraph", {**LANGCHAIN["langgraph"], Feature.FORK: _BRANCH}),

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from shutil import disk_usage
 from time import monotonic
@@ -10,10 +9,11 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 from uuid import uuid4
 
+from msgspec.structs import replace
+
 from canonical.agent import AgentInfo, Introspectable
 from canonical.assistant import Assistants
 from canonical.cron import Cron
-from canonical.event import PartDelta, TaskChanged
 from canonical.fault import Fault, FaultCode, FaultError
 from canonical.history import StateHistory
 from canonical.hub import (
@@ -26,7 +26,7 @@ from canonical.hub import (
 )
 from canonical.message import FilePart
 from canonical.run_input import RunInput
-from canonical.state import TERMINAL, RunStatus
+from canonical.state import RunStatus
 from canonical.store import Store
 from canonical.thread import Artifact, Run, Task, Thread
 from canonical.value import Json, JsonObject
@@ -233,16 +233,11 @@ class Hub:
         return await asyncio.to_thread(self._blobs.sweep, used, older / 1e6)
 
     def _handle_commits(self, published: Sequence[Published]) -> None:
-        thread = 0
-        for entry in published:
-            event = entry.record.event
-            if type(event) is PartDelta and entry.pk == thread:
-                continue  # it changes nothing here, and that the thread is at work was told with the one before
-            thread = entry.pk
-            self.reads.handle_commit(entry)
-            self._expiry.handle_commit(entry)
-            if self._parking and isinstance(event, TaskChanged) and event.state in TERMINAL:
-                self._forget_paused(entry.owner, entry.record.task_id or "")
+        for each in published:
+            ended = self.reads.handle_commit(each)
+            self._expiry.handle_commit(each)
+            for task_id in ended:
+                self._forget_paused(each.owner, task_id)
         self.reads.trim()
 
     # Agents

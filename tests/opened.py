@@ -10,12 +10,13 @@ from typing import Any
 from gateway.agents.python.agent import wrap
 from gateway.agents.registry import Registry, connect
 from gateway.fronted import Fronted
-from gateway.http.app import create_app, open_hub
+from gateway.http.app import create_app, open_hub, register
 from gateway.hub import Hub
 from gateway.outbound import Fetcher
 from gateway.settings.model import Settings
 from gateway.storage.database import sqlite_path
 from tests.empty import make_database
+from tests.registration import registering
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ async def opened(
     hub = open_hub(loaded, known, Fetcher(loaded.network.allow))
     await hub.start()
     try:
-        yield Opened(hub, create_app(hub, known, loaded), loaded)
+        with registering(register) as kept:
+            yield Opened(hub, create_app(hub, known, loaded, kept), loaded)
     finally:
         await hub.stop()
         if registry is None:

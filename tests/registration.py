@@ -1,14 +1,17 @@
-"""Litestar's registration of handlers, made quick: what comes of a signature is kept for the next app that has it.
+"""Litestar's registration of handlers, made quick: what comes of a signature is kept for the next app that has it, and
+an app that nobody needs any more for the next one of the same handlers.
 
-Each app parses its handlers anew, and for each route looks at all of those before it. These tests make a thousand apps
-of the same handlers, at 0.1 s each, and three quarters of that are saved here. `babelgate serve` makes one.
+Each app parses its handlers anew, and for each route looks at all of those before it. These tests make thousands of
+apps of the same handlers, at 0.1 s each. `babelgate serve` makes one.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from types import MethodType
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
-from litestar import Litestar
+from litestar import Litestar, Router
 from litestar._asgi import asgi_router
 from litestar._kwargs.kwargs_model import KwargsModel
 from litestar._signature.model import SignatureModel
@@ -17,6 +20,7 @@ from litestar.routes import HTTPRoute
 from litestar.utils.signature import ParsedSignature
 
 T = TypeVar("T")
+Register = Callable[[Sequence[Any]], Litestar]
 
 
 def quicken_registration() -> None:
@@ -59,6 +63,79 @@ def quicken_registration() -> None:
     router.validate_node = _is_valid
     # Every `FromPath[str]` is hashed, by a copy of all of its fields.
     parameter.__hash__ = _hash_of_name
+
+
+@contextmanager
+def registering(create: Register) -> Generator[Register]:
+    """`create`, of whose apps each is the next one's when the block is over."""
+    taken: list[_Registered] = []
+
+    def register(handlers: Sequence[Any]) -> Litestar:
+        # Routers give theirs in any order.
+        flat = sorted(_flat(handlers), key=_place)
+        free = _FREE[tuple((*_place(each), _code(each.fn)) for each in flat)]
+        found = free.pop() if free else _Registered(create(handlers), flat, free)
+        found.become(flat)
+        taken.append(found)
+        return found.app
+
+    try:
+        yield register
+    finally:
+        for each in taken:
+            each.free.append(each)
+
+
+class _Registered:
+    """An app whose handlers can be exchanged for others of the same routes: all that they know, they know by what they
+    close over or are bound to, and a gateway's are its own."""
+
+    def __init__(self, app: Litestar, handlers: Sequence[Any], free: "list[_Registered]") -> None:
+        self.app = app
+        self.free = free
+        functions = [each.fn for each in handlers]
+        # Litestar registers copies.
+        self._copies = [
+            (copy, functions.index(copy.fn))
+            for route in app.routes
+            for copy in _of_route(route)
+            if copy.fn in functions
+        ]
+        assert {place for _, place in self._copies} == {functions.index(each) for each in functions}
+
+    def become(self, handlers: Sequence[Any]) -> None:
+        for copy, place in self._copies:
+            copy._fn = handlers[place].fn
+
+
+_FREE: Final[defaultdict[Hashable, list[_Registered]]] = defaultdict(list)
+
+
+def _flat(handlers: Iterable[Any]) -> Iterator[Any]:
+    for each in handlers:
+        if isinstance(each, Router):
+            for route in each.routes:
+                # Litestar adds one that answers OPTIONS, which knows the route and nothing else.
+                yield from (handler for handler in _of_route(route) if _methods(handler) != {"OPTIONS"})
+        else:
+            yield each
+
+
+def _of_route(route: Any) -> Sequence[Any]:
+    return getattr(route, "route_handlers", None) or [route.route_handler]
+
+
+def _place(handler: Any) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    return tuple(sorted(handler.paths)), tuple(sorted(_methods(handler))), handler.fn.__qualname__
+
+
+def _methods(handler: Any) -> Set[str]:
+    """None of a WebSocket."""
+    return set(getattr(handler, "http_methods", ()))
+
+
+def _code(function: Any) -> Any:
+    return getattr(function, "__func__", function).__code__
 
 
 def _hash_of_name(parameter: Any) -> int:

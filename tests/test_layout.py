@@ -11,6 +11,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from adapters import ADAPTERS, UPSTREAMS
 
 ROOT: Final = Path(__file__).parent.parent
@@ -204,12 +206,17 @@ def test_the_import_contracts_name_every_adapter() -> None:
     assert {f"adapters.{name}" for name in served | called} == folders
 
 
-def test_modules_and_functions_can_be_held_in_mind() -> None:
-    for module in modules():
-        source = module.read_text(encoding="utf-8")
+@pytest.fixture(scope="module")
+def trees() -> Mapping[Path, ast.Module]:
+    """To parse all modules takes a second."""
+    return {module: ast.parse(module.read_text(encoding="utf-8")) for module in modules()}
+
+
+def test_modules_and_functions_can_be_held_in_mind(trees: Mapping[Path, ast.Module]) -> None:
+    for module, tree in trees.items():
         name = module.relative_to(ROOT)
-        assert len(source.splitlines()) <= MODULE_LINES, name
-        for function in functions(ast.parse(source)):
+        assert len(module.read_text(encoding="utf-8").splitlines()) <= MODULE_LINES, name
+        for function in functions(tree):
             lines = (function.end_lineno or function.lineno) - function.lineno + 1
             assert lines <= FUNCTION_LINES or f"{name}: {function.name}" in LONG, f"{name}: {function.name}: {lines}"
 
@@ -220,13 +227,13 @@ def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionD
             yield node
 
 
-def test_no_function_is_a_bare_participle() -> None:
+def test_no_function_is_a_bare_participle(trees: Mapping[Path, ast.Module]) -> None:
     """An action begins with a verb, a predicate with is_, has_ or can_, and a value is a noun. The judge is left out:
     its scenes are named by what has happened in them (`answered`, `streamed`)."""
     found = {
         f"{module.relative_to(ROOT)}: {function.name}"
-        for module in modules()
-        for function in functions(ast.parse(module.read_text(encoding="utf-8")))
+        for module, tree in trees.items()
+        for function in functions(tree)
         if is_participle(function.name.strip("_")) and module.relative_to(ROOT).parts[0] != "conformance"
     }
     assert found == set(NAMED_SO)
@@ -238,12 +245,12 @@ def is_participle(name: str) -> bool:
     )
 
 
-def test_public_functions_say_what_they_raise() -> None:
+def test_public_functions_say_what_they_raise(trees: Mapping[Path, ast.Module]) -> None:
     silent = [
         f"{name}: {function.name}"
-        for module in modules()
+        for module, tree in trees.items()
         if not any(fnmatch(name := str(module.relative_to(ROOT)), pattern) for pattern in RAISES_BY_KIND)
-        for function in public_functions(ast.parse(module.read_text(encoding="utf-8")))
+        for function in public_functions(tree)
         if raises(function) and "aise" not in (ast.get_docstring(function) or "")
     ]
     assert not silent

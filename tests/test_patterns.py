@@ -63,29 +63,29 @@ def _flags(node: ast.expr | None) -> int:
     return flags
 
 
-def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str, ast.expr]]:
+def _calls(tree: Sequence[ast.AST]) -> Iterator[tuple[ast.Call, str, ast.expr]]:
     """Calls of functions of the module `re`: the call, the function's name, the pattern."""
-    for node in ast.walk(tree):
+    for node in tree:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             module = node.func.value
             if isinstance(module, ast.Name) and module.id == "re" and node.func.attr in {*METHODS, "compile"}:
                 yield node, node.func.attr, node.args[0]
 
 
-def _used(trees: Mapping[str, ast.AST]) -> dict[str, set[str]]:
+def _used(trees: Mapping[str, Sequence[ast.AST]]) -> dict[str, set[str]]:
     """By which methods patterns are used, by the name that they have."""
     found: dict[str, set[str]] = {}
     for tree in trees.values():
-        for node in ast.walk(tree):
+        for node in tree:
             if isinstance(node, ast.Attribute) and node.attr in METHODS and isinstance(node.value, ast.Name):
                 found.setdefault(node.value.id, set()).add(node.attr)
     return found
 
 
-def _in(path: str, tree: ast.AST, used: Mapping[str, set[str]]) -> Iterator[Pattern]:
+def _in(path: str, tree: Sequence[ast.AST], used: Mapping[str, set[str]]) -> Iterator[Pattern]:
     names = {
         id(node.value): target.id
-        for node in ast.walk(tree)
+        for node in tree
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if isinstance(target, ast.Name)
@@ -115,7 +115,7 @@ def patterns() -> list[Pattern]:
     paths = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
     texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in paths}
     # Parsing all of them takes two seconds of every process that runs tests.
-    files = {path: ast.parse(text) for path, text in texts.items() if MENTIONS.search(text)}
+    files = {path: list(ast.walk(ast.parse(text))) for path, text in texts.items() if MENTIONS.search(text)}
     used = _used(files)
     return [found for path, tree in files.items() if path not in TRUSTED for found in _in(path, tree, used)]
 

@@ -3,25 +3,24 @@ every server."""
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from litestar.connection import ASGIConnection
 
 from canonical import FaultCode, FaultError, Receipt, Task
 from canonical.thread import Loss
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     owner: str
     base_url: str
     """Of the origin that the caller addressed, without a trailing slash: the public URL, or `…/agent/<name>` below
     it."""
     agent: str | None
     """The agent of calls that name none."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = {}
     """Those of the request that some agent's server may be sent, by lower-case name."""
     keyed: bool = False
     """Whether API keys exist: then nobody is anonymous, and extended cards are declared."""

@@ -43,8 +43,8 @@ class DisconnectNotifier:
 
 
 def canceller(hub: Hub, owner: str, run_id: str, cancels: bool) -> Callable[[], None]:
-    """What is done when the reader of a run leaves. Nobody is there to wait for the cancel, and nothing that happens to
-    the request any more may lose it."""
+    """What is done when a run's reader leaves (`on_disconnect`, `cancel_on_disconnect`). Nobody is there to wait for
+    the cancel, and nothing that happens to the request any more may lose it."""
 
     def cancel_run() -> None:
         if cancels:

@@ -6,10 +6,10 @@ and each request, a lone one too, in a task of its own), and the texts of except
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Final
 
+import msgspec
 from jsonrpcserver import Error, Result, Success
 from jsonrpcserver.async_dispatcher import dispatch_request
 from jsonrpcserver.dispatcher import create_request
@@ -29,8 +29,7 @@ Method = Callable[[Any, JsonObject], Awaitable[Any]]
 Table = dict[str, Callable[..., Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """The answer to a request: a result, or a fault. `code` is set where JSON-RPC itself says which error it is."""
 
     id: RequestId = None

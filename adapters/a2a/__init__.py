@@ -49,4 +49,5 @@ upstream = Upstream(
     name_of=lambda info: info.name,
     own_path="/a2a/{agent}",
     alone=True,
+    options={"extension": ("on", "off")},
 )

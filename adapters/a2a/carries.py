@@ -4,9 +4,10 @@ of its JSON schema, 1.0 by the messages of its protocol buffer, which are the no
 from collections.abc import Mapping
 from typing import Final
 
-from canonical import FULL, Carry, Feature, dropped, lossy
+from canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 _PAGE: Final = "docs/protocols/a2a.md"
+_LONE_FILE: Final = "a message of files alone is an artifact"
 _NO_PART: Final = "there is no such part"
 
 
@@ -16,10 +17,10 @@ def _carries(types: str, request: str, events: str) -> dict[Feature, Carry]:
     return {
         Feature.TEXT: FULL,
         Feature.DATA: FULL,
-        Feature.FILE_BYTES: FULL,
-        Feature.FILE_URL: FULL,
+        Feature.FILE_BYTES: lossy(_LONE_FILE, f"{_PAGE}, What is read"),
+        Feature.FILE_URL: lossy(_LONE_FILE, f"{_PAGE}, What is read"),
         Feature.REASONING: dropped(_NO_PART, part),
-        Feature.REFUSAL: lossy("as text, marked in its metadata", f"{_PAGE}, Parts"),
+        Feature.REFUSAL: whole("as text, marked in its metadata", f"{_PAGE}, Parts"),
         Feature.CITATION: dropped(_NO_PART, part),
         Feature.TOOL_ACTIVITY: dropped(_NO_PART, part),
         Feature.CALLER_TOOLS: dropped("a caller offers no tools", f"{types}, {request}"),
@@ -40,7 +41,7 @@ def _carries(types: str, request: str, events: str) -> dict[Feature, Carry]:
         Feature.CANCEL: lossy("asked for and not yet there shows as working", f"{types}, TaskState"),
         Feature.FAULT: FULL,
         Feature.STRUCTURED_OUTPUT: lossy("a data part of an artifact", f"{types}, Artifact"),
-        Feature.USAGE: lossy("in the task's metadata", f"{_PAGE}, Metadata"),
+        Feature.USAGE: whole("in the task's metadata", f"{_PAGE}, Metadata"),
         Feature.METADATA: FULL,
         Feature.STATE: dropped("a context has no state to be read or changed", f"{types}, Task"),
         Feature.HISTORY: FULL,
@@ -49,10 +50,23 @@ def _carries(types: str, request: str, events: str) -> dict[Feature, Carry]:
     }
 
 
+_EXTENSION: Final = "docs/extension.md"
+EXTENDED: Final[Mapping[Feature, Carry]] = {
+    **dict.fromkeys(Feature, FULL),
+    Feature.UPLOAD: dropped("files come in messages only", f"{_EXTENSION}, Requests"),
+    Feature.REATTACH: whole("by a header, from any record on", f"{_EXTENSION}, Reading"),
+    Feature.STATE: whole(
+        "the agent's revisions are told; what a caller changes is the gateway's", f"{_EXTENSION}, Requests"
+    ),
+    Feature.CANCEL: lossy("asked for and not yet there shows as working", "a2a.proto 1.0.1, TaskState"),
+    Feature.FORK: dropped("a context is one line of tasks", f"{_EXTENSION}, Requests"),
+}
+"""Of both versions with the Babelgate extension, which is for those who read it."""
+
 CARRIES: Final[Mapping[str, Mapping[Feature, Carry]]] = {
     "0.3": {
         **_carries("a2a.json 0.3.0", "MessageSendParams", "SendStreamingMessageSuccessResponse"),
-        Feature.DATA: lossy("what is no object is wrapped in one", "a2a.json 0.3.0, DataPart"),
+        Feature.DATA: whole("what is no object is wrapped in one", "a2a.json 0.3.0, DataPart"),
     },
     "1.0": _carries("a2a.proto 1.0.1", "SendMessageRequest", "StreamResponse"),
 }

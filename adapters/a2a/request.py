@@ -2,22 +2,28 @@
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
+from adapters._extension import URI
+from adapters.a2a.codec.asks import Reply
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.read.questions import replies
-from adapters.a2a.wire.task import derived_id, shown_part
+from adapters.a2a.wire.task import PROTOCOL, derived_id, shown_part
 from canonical import Invocation, Message, Part, Record, TextPart
 from canonical.value import JsonObject
 
 _DECLINED = "a refusal to answer has no form, and is told as an empty answer"
 
 
-def request(call: Invocation, past: Sequence[Record], dialect: Dialect, *, streams: bool) -> JsonObject:
+def request(
+    call: Invocation, past: Sequence[Record], dialect: Dialect, *, streams: bool, extended: bool = False
+) -> JsonObject:
     """The params of a send. An answer goes to the task that asked; any other input makes a task of its own in the
     context, because one that has ended takes none, and the gateway begins no run before the last one has ended."""
     answers = bool(call.answers)
     before = call.upstream.get("task")
     return dialect.encode_send(
-        _message(call, replies(call, past) if answers else _input(call)),
+        _message(call, replies(call, past) if answers else Reply(_input(call))),
         # Always said: a2a-sdk 1.3.0 makes up a contextId for a follow-up that has none, and fails the task at the next.
         context_id=call.upstream.get("context"),
         task_id=before if answers else None,
@@ -25,15 +31,49 @@ def request(call: Invocation, past: Sequence[Record], dialect: Dialect, *, strea
         references=() if answers or before is None else (before,),
         wait=None if streams else False,
         output_modes=_modes(call.config.get("accepted_output_modes")),
-        metadata=None if answers else call.metadata,
+        metadata=_metadata(call, extended=extended),
     )
 
 
-def _message(call: Invocation, parts: tuple[Part, ...]) -> Message:
+def _metadata(call: Invocation, *, extended: bool) -> JsonObject | None:
+    """The task's, and by the extension what A2A has no field for."""
+    own: JsonObject = {} if call.answers else {**call.metadata}
+    told = _by_extension(call) if extended else {}
+    return ({**own, URI: told} if told else own) or None
+
+
+def _by_extension(call: Invocation) -> JsonObject:
+    told: JsonObject = {}
+    tools = call.config.get("tools")
+    if isinstance(tools, list) and not call.answers:
+        told["tools"] = tools
+    declined = [answer.interrupt_id for answer in call.answers if answer.action == "decline"]
+    if declined and len(declined) == len(call.answers):
+        told["answers"] = [{"interrupt_id": each, "action": "decline"} for each in declined]
+    if not call.answers and not _transcript(call) and _is_lossy(call.messages) and not call.files:
+        parts = _input(call)
+        told["message"] = msgspec.json.decode(msgspec.json.encode(Message(role="user", parts=parts)))
+    return told
+
+
+def _is_lossy(messages: Sequence[Message]) -> bool:
+    return any(shown_part(part)[0] is not part for message in messages for part in message.parts)
+
+
+def _message(call: Invocation, said: Reply) -> Message:
     """As the caller said it last, with the parts of all it said."""
     last = call.messages[-1] if call.messages else Message()
     message_id = last.message_id or derived_id(call.run_id, "input")
-    return last.replace(message_id=message_id, role="user", parts=parts)
+    own: JsonObject = dict(last.extra.get(PROTOCOL) or {})
+    if said.extensions:
+        own["extensions"] = list(dict.fromkeys((*(own.get("extensions") or ()), *said.extensions)))
+    return last.replace(
+        message_id=message_id,
+        role="user",
+        parts=said.parts,
+        metadata={**(said.metadata or {}), **last.metadata},
+        extra={**last.extra, PROTOCOL: own} if own else last.extra,
+    )
 
 
 def _input(call: Invocation) -> tuple[Part, ...]:
@@ -54,8 +94,11 @@ def _modes(given: object) -> Sequence[str]:
     return [each for each in given if isinstance(each, str)] if isinstance(given, list) else ()  # pyright: ignore[reportUnknownVariableType]
 
 
-def losses(call: Invocation) -> Iterator[tuple[str, str]]:
+def losses(call: Invocation, *, extended: bool = False) -> Iterator[tuple[str, str]]:
     """What of the input A2A has no form for."""
+    told = _by_extension(call) if extended else {}
+    if "message" in told or "answers" in told:
+        return
     for message in call.messages:
         for part in message.parts:
             loss = shown_part(part)[1]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from canonical import FULL, Carry, Feature, dropped, lossy
+from canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 VERSION: Final = "1.0.3"
 """Of the SDK, whose behaviour is the protocol wherever the OpenAPI document 0.2.0 is silent."""
@@ -16,15 +16,15 @@ _CREATE = "OpenAPI 0.2.0, components.schemas.RunCreateRequest"
 CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.TEXT: FULL,
     Feature.DATA: FULL,
-    Feature.FILE_BYTES: FULL,
-    Feature.FILE_URL: FULL,
-    Feature.REASONING: lossy("a thought is shown when it is complete, as a trajectory", _TRAJECTORY),
+    Feature.FILE_BYTES: lossy("a file that was said is an artifact, as its part has a name", _PART),
+    Feature.FILE_URL: lossy("a file that was said is an artifact, as its part has a name", _PART),
+    Feature.REASONING: whole("a thought is shown when it is complete, as a trajectory", _TRAJECTORY),
     Feature.REFUSAL: lossy("shown as text", _PART),
     Feature.CITATION: FULL,
     Feature.TOOL_ACTIVITY: lossy(
         "told when it has ended, without its call id; a failure is an output with `error`", _TRAJECTORY
     ),
-    Feature.CALLER_TOOLS: dropped("a caller cannot offer tools", _CREATE),
+    Feature.CALLER_TOOLS: lossy("a caller cannot offer tools; a call of one is a question in words", _CREATE),
     Feature.STEP: lossy("the start is a trajectory, the end is not shown", _TRAJECTORY),
     Feature.PROGRESS: lossy("a trajectory, told from reasoning by nothing", _TRAJECTORY),
     Feature.ARTIFACT: lossy("a named part has neither description nor metadata", _PART),
@@ -38,7 +38,7 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     ),
     Feature.QUESTION: FULL,
     Feature.QUESTIONS: lossy("one at a time, the oldest first", "OpenAPI 0.2.0, components.schemas.AwaitRequest"),
-    Feature.ANSWER_SCHEMA: lossy(
+    Feature.ANSWER_SCHEMA: whole(
         "a part of type application/schema+json in the question", "docs/protocols/acp.md, Questions"
     ),
     Feature.AUTH_REQUEST: lossy("an await like any other", "OpenAPI 0.2.0, components.schemas.RunStatus"),
@@ -50,5 +50,5 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.STATE: dropped("the state of a session is opaque", "OpenAPI 0.2.0, components.schemas.Session"),
     Feature.HISTORY: FULL,
     Feature.FORK: dropped("a session is one line", "OpenAPI 0.2.0, components.schemas.Session"),
-    Feature.CUSTOM: lossy("a generic event of streams and of the list of events, and no part of a run", _RUN),
+    Feature.CUSTOM: whole("a generic event of streams and of the list of events, and no part of a run", _RUN),
 }

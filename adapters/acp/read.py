@@ -7,10 +7,12 @@ too.
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+from pydantic_core import to_json
+
 from adapters._json import validate
 from adapters.acp import wire as w
 from adapters.acp.carries import VERSION
-from adapters.acp.codec.messages import decode_question, decode_role, message_extra
+from adapters.acp.codec.messages import OF_RUN, decode_question, decode_role, message_extra
 from adapters.acp.codec.parts import decode_part, is_said_before, part_extra, unwrap_value
 from adapters.acp.errors import decode_error
 from canonical import (
@@ -47,6 +49,9 @@ _UNKNOWN_METADATA: Final = f"metadata of a kind that ACP {VERSION} does not have
 _NO_CONTENT: Final = "an artifact without content"
 _NAMELESS: Final = "the input of a tool without a name"
 _TAKEN_BACK: Final = "what an agent took back stays said"
+_TOO_LARGE: Final = f"members of a run that ACP {VERSION} does not have, and too large to keep"
+_MOST: Final = 64_000
+"""Bytes of them: every event of a run shows them."""
 _MESSAGE_ALONE: Final = "of what an agent awaits, only the message is read"
 
 
@@ -87,6 +92,8 @@ class EventReader:
         self._completed = 0
         """Messages that were complete."""
         self._losses: set[tuple[Feature, str]] = set()
+        self._unknown: JsonObject = {}
+        """Members of the run that were told."""
 
     def bind(self, run_id: str, session_id: str | None = None) -> list[Event]:
         """Tell the upstream's ids as soon as they are known, and again only when there are more of them."""
@@ -114,7 +121,9 @@ class EventReader:
         match event.type:
             case "run.created":
                 self._events.extend(self.bind(run.run_id, run.session_id))
+                self._beside(run)
             case "run.in-progress":
+                self._beside(run)
                 if len(run.output) < self._completed:  # a gateway like this one, whose agent has started over
                     self._finish()
                     self._completed = len(run.output)
@@ -123,9 +132,21 @@ class EventReader:
                 self._finish()
                 self._parts = -1
                 self.stopped = True
+                self._beside(run)
                 self._question(run.await_request)
             case _:
                 self._end(run)
+
+    def _beside(self, run: w.Run) -> None:
+        """Members of the run that nobody here knows, where they are news."""
+        unknown = run.model_extra or {}
+        if unknown == self._unknown:
+            return
+        self._unknown = unknown
+        if len(to_json(unknown)) > _MOST:
+            self._lose(Feature.CUSTOM, _TOO_LARGE)
+        else:
+            self._events.append(Native(protocol="acp", event=OF_RUN, extra={"acp": unknown}))
 
     def _lose(self, feature: Feature, how: str) -> None:
         """Tell of a loss, once."""
@@ -152,6 +173,7 @@ class EventReader:
     def _end(self, run: w.Run) -> None:
         self.stopped = True
         self._finish()
+        self._beside(run)
         match run.status:
             case "failed":
                 raise FaultError.of(decode_error(run.error))
@@ -305,10 +327,11 @@ class EventReader:
 
     def _generic(self, event: w.GenericEvent) -> None:
         generic: JsonObject = event.generic
+        extra: JsonObject = {"acp": event.model_extra} if event.model_extra else {}
         if set(generic) == {"name", "value"} and isinstance(generic["name"], str):
-            self._events.append(Custom(name=generic["name"], value=generic["value"]))
+            self._events.append(Custom(name=generic["name"], value=generic["value"], extra=extra))
         else:
-            self._events.append(Custom(value=generic))
+            self._events.append(Custom(value=generic, extra=extra))
 
     def _error(self, event: w.ErrorEvent) -> None:
         self.stopped = True

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from canonical import FULL, Carry, Feature, dropped, lossy
+from canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 VERSION: Final = "v1"
 
@@ -16,32 +16,32 @@ _OUTPUT = f"{_PAGE}, Additional output"
 
 CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.TEXT: FULL,
-    Feature.DATA: lossy("in additional_output, and the JSON text is the output where nothing else was said", _OUTPUT),
+    Feature.DATA: whole("in additional_output, and the JSON text is the output where nothing else was said", _OUTPUT),
     Feature.FILE_BYTES: lossy("a file that was said is an artifact of the step", f"{_PAGE}, Artifacts"),
     Feature.FILE_URL: lossy("an artifact whose content is the URL", f"{_PAGE}, Artifacts"),
-    Feature.REASONING: lossy("in additional_output", _OUTPUT),
+    Feature.REASONING: whole("in additional_output", _OUTPUT),
     Feature.REFUSAL: lossy("shown as text", _STEP),
-    Feature.CITATION: lossy("in additional_output", _OUTPUT),
+    Feature.CITATION: whole("in additional_output", _OUTPUT),
     Feature.TOOL_ACTIVITY: lossy("in additional_output, when the step is over", _OUTPUT),
     Feature.CALLER_TOOLS: dropped("a caller cannot offer tools", _BODY),
     Feature.STEP: lossy("shown one a call; steps inside of steps are not shown", f"{_PAGE}, Agents that mark steps"),
-    Feature.PROGRESS: lossy("in additional_output, when the step is over", _OUTPUT),
+    Feature.PROGRESS: whole("in additional_output, when the step is over", _OUTPUT),
     Feature.ARTIFACT: lossy("a file whose name says its type, with neither description nor metadata", _ARTIFACT),
     Feature.ARTIFACT_APPEND: lossy("the pieces are one file", f"{_PAGE}, Artifacts"),
     Feature.UPLOAD: FULL,
     Feature.STREAM: dropped("a step is answered when it is over", _PATHS),
     Feature.REATTACH: dropped("there is nothing to wait on", _PATHS),
-    Feature.QUESTION: lossy("a step that is not the last one, with the question as its output", f"{_PAGE}, Questions"),
+    Feature.QUESTION: whole("a step that is not the last one, with the question as its output", f"{_PAGE}, Questions"),
     Feature.QUESTIONS: lossy("one at a time, the oldest first", f"{_PAGE}, Questions"),
-    Feature.ANSWER_SCHEMA: lossy("in additional_output", f"{_PAGE}, Questions"),
-    Feature.AUTH_REQUEST: lossy("a question like any other", f"{_PAGE}, Questions"),
+    Feature.ANSWER_SCHEMA: whole("in additional_output", f"{_PAGE}, Questions"),
+    Feature.AUTH_REQUEST: whole("a question like any other", f"{_PAGE}, Questions"),
     Feature.CANCEL: dropped("nobody can ask for it", _PATHS),
-    Feature.FAULT: lossy("a completed step with additional_output.error", f"{_PAGE}, Faults"),
-    Feature.STRUCTURED_OUTPUT: lossy("in additional_output", _OUTPUT),
-    Feature.USAGE: lossy("in additional_output", _OUTPUT),
+    Feature.FAULT: whole("a completed step with additional_output.error", f"{_PAGE}, Faults"),
+    Feature.STRUCTURED_OUTPUT: whole("in additional_output", _OUTPUT),
+    Feature.USAGE: whole("in additional_output", _OUTPUT),
     Feature.METADATA: dropped("neither tasks nor steps have any", _STEP),
     Feature.STATE: dropped("a task has no state", "OpenAPI v1, components.schemas.Task"),
-    Feature.HISTORY: lossy("the inputs and outputs of the steps", _STEP),
+    Feature.HISTORY: whole("the inputs and outputs of the steps", _STEP),
     Feature.FORK: dropped("a task is one line", "OpenAPI v1, components.schemas.Task"),
     Feature.CUSTOM: dropped("there is no place for it", _STEP),
 }

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from canonical import FULL, Carry, Feature, dropped, lossy
+from canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 _PAGE: Final = "docs/protocols/langgraph.md"
 _API: Final = "OpenAPI 0.1.6, components.schemas"
@@ -18,14 +18,14 @@ _LANGGRAPH: Final[Mapping[Feature, Carry]] = {
     Feature.REASONING: FULL,
     Feature.REFUSAL: FULL,
     Feature.CITATION: FULL,
-    Feature.TOOL_ACTIVITY: lossy("a task of the modes tasks and debug, and no part of the state", f"{_PAGE}, Streams"),
-    Feature.CALLER_TOOLS: lossy(
+    Feature.TOOL_ACTIVITY: whole("a task of the modes tasks and debug, and no part of the state", f"{_PAGE}, Streams"),
+    Feature.CALLER_TOOLS: whole(
         "by conventions of graphs: headless tools, and members of their input", f"{_PAGE}, Tools"
     ),
     Feature.STEP: lossy("a task and an update of streams, and no part of the state", f"{_PAGE}, Streams"),
-    Feature.PROGRESS: lossy("an event of the mode custom, and no message of the state", f"{_PAGE}, Streams"),
+    Feature.PROGRESS: whole("an event of the mode custom, and no message of the state", f"{_PAGE}, Streams"),
     Feature.ARTIFACT: lossy("an event of the mode custom, and no part of the state", f"{_PAGE}, Streams"),
-    Feature.ARTIFACT_APPEND: lossy("each piece is an event of the mode custom", f"{_PAGE}, Streams"),
+    Feature.ARTIFACT_APPEND: whole("each piece is an event of the mode custom", f"{_PAGE}, Streams"),
     Feature.UPLOAD: dropped("files come in messages only", f"{_PAGE}, What it cannot say"),
     Feature.STREAM: FULL,
     Feature.REATTACH: FULL,
@@ -38,29 +38,29 @@ _LANGGRAPH: Final[Mapping[Feature, Carry]] = {
         "back",
         f"{_PAGE}, Runs",
     ),
-    Feature.FAULT: lossy("a name and a message", f"{_PAGE}, Faults"),
-    Feature.STRUCTURED_OUTPUT: lossy("its members are members of the state", f"{_PAGE}, State"),
-    Feature.USAGE: lossy("of a message in its stream, of a run in its metadata", f"{_PAGE}, Runs"),
-    Feature.METADATA: FULL,
+    Feature.FAULT: whole("a name and a message", f"{_PAGE}, Faults"),
+    Feature.STRUCTURED_OUTPUT: whole("its members are members of the state", f"{_PAGE}, State"),
+    Feature.USAGE: whole("of a message in its stream, of a run in its metadata", f"{_PAGE}, Runs"),
+    Feature.METADATA: lossy("that of a run, with an id of the gateway's; not that of a message", f"{_PAGE}, Runs"),
     Feature.STATE: FULL,
     Feature.HISTORY: FULL,
     Feature.FORK: FULL,
-    Feature.CUSTOM: lossy("an event of the mode custom, and no part of the state", f"{_PAGE}, Streams"),
+    Feature.CUSTOM: whole("an event of the mode custom, and no part of the state", f"{_PAGE}, Streams"),
 }
 
 CARRIES: Final[Mapping[str, Mapping[Feature, Carry]]] = {
     "langgraph": _LANGGRAPH,
     "agent-protocol": {
         **_LANGGRAPH,
-        Feature.TOOL_ACTIVITY: lossy("a task of the mode debug, and no part of the state", f"{_API}.StreamMode"),
+        Feature.TOOL_ACTIVITY: whole("a task of the mode debug, and no part of the state", f"{_API}.StreamMode"),
         Feature.STEP: lossy(
             "of streams, its end an update and its start in the mode debug; no part of the state", f"{_API}.StreamMode"
         ),
-        Feature.QUESTION: lossy("LangGraph's `__interrupt__` in the answer of a wait", f"{_API}.RunWaitResponse"),
-        Feature.QUESTIONS: lossy("LangGraph's `__interrupt__` in the answer of a wait", f"{_API}.RunWaitResponse"),
-        Feature.ANSWER_SCHEMA: lossy("in LangGraph's `__interrupt__`", f"{_API}.RunWaitResponse"),
+        Feature.QUESTION: whole("LangGraph's `__interrupt__` in the answer of a wait", f"{_API}.RunWaitResponse"),
+        Feature.QUESTIONS: whole("LangGraph's `__interrupt__` in the answer of a wait", f"{_API}.RunWaitResponse"),
+        Feature.ANSWER_SCHEMA: whole("in LangGraph's `__interrupt__`", f"{_API}.RunWaitResponse"),
         Feature.CANCEL: lossy("asked for and not yet there shows as pending", f"{_API}.RunStatus"),
-        Feature.FAULT: lossy("LangGraph's `__error__` in the answer of a wait", f"{_API}.RunWaitResponse"),
+        Feature.FAULT: whole("LangGraph's `__error__` in the answer of a wait", f"{_API}.RunWaitResponse"),
         Feature.FORK: lossy("by a change of the thread: a run starts from the newest state", f"{_API}.RunCreate"),
     },
 }

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from adapters.langchain.codec.caller_tools import encode_declared, encode_result
+from adapters.langchain.codec.caller_tools import encode_declared, encode_result, encode_tool_message
 from adapters.langchain.codec.caller_tools import encode_input as encode_tools
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.interrupts import BREAKPOINT
@@ -122,10 +122,14 @@ def encode_answers(call: Invocation, past: Sequence[Record]) -> JsonObject:
     raised = {r.event.interrupt_id: r.event for r in past if isinstance(r.event, InterruptRaised)}
     values: dict[str, Json] = {}
     nameless: list[Json] = []
+    results: list[JsonObject] = []
     for answer in call.answers:
         value = None if answer.action == "decline" else answer.value
         question = raised.get(answer.interrupt_id)
         own = as_object({} if question is None else question.extra.get("langchain"))
+        if own.get("ended"):
+            results.append(encode_tool_message(own, answer))
+            continue
         if own.get("breakpoint") or answer.interrupt_id.startswith(BREAKPOINT):
             continue
         wire_id = own.get("id") if question is not None else answer.interrupt_id
@@ -135,6 +139,8 @@ def encode_answers(call: Invocation, past: Sequence[Record]) -> JsonObject:
             values[wire_id] = value
         else:
             nameless.append(value)
+    if results:
+        return {"input": {"messages": results}}
     if nameless:
         return {"command": {"resume": nameless[0]}}
     if not values:

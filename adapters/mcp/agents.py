@@ -78,6 +78,8 @@ class Tool:
     """Its arguments are the gateway's own, not those of the agent."""
     output_schema: JsonObject | None
     """Of the agent's own output."""
+    needs_task: bool
+    """It is called by those alone who take a task for an answer: `{"mcp": {"tasks": "required"}}` in its metadata."""
 
     @classmethod
     def of(cls, info: AgentInfo) -> "Tool":
@@ -86,7 +88,9 @@ class Tool:
         # What an agent has that keeps a state is the schema of that.
         output = None if info.stateful else info.schemas.get("output")
         told = output if output is not None and _is_object(output) and not _refers_inside(output) else None
-        return cls(info, own or _MESSAGES, own is None, told)
+        mcp = info.metadata.get("mcp")
+        needs_task = isinstance(mcp, dict) and cast("JsonObject", mcp).get("tasks") == "required"
+        return cls(info, own or _MESSAGES, own is None, told, needs_task)
 
     def encode(self) -> JsonObject:
         """SPEC/server/tools, Tool."""
@@ -134,7 +138,10 @@ def _is_object(schema: Mapping[str, Any]) -> bool:
 def _input_of(schema: JsonObject) -> JsonObject | None:
     """An agent's own schema as that of its tool; None for one whose input is messages."""
     members: object = schema.get("properties")
-    if not _is_object(schema) or not isinstance(members, dict) or "messages" in members or not members:
+    if not _is_object(schema) or not isinstance(members, dict) or "messages" in members:
+        return None
+    # One that names no members may take any; it takes none if it says so.
+    if not members and schema.get("additionalProperties") is not False:
         return None
     return {**schema, "properties": {THREAD: _THREAD, **members}}
 

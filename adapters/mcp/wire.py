@@ -52,6 +52,31 @@ class Arguments(Wire):
     thread_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
 
 
+class Elicited(Wire):
+    """SPEC/client/elicitation, Response Actions."""
+
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, Any] | None = None
+
+
+class Sampled(Wire):
+    """SPEC/client/sampling, Creating Messages: of what the caller's model said."""
+
+    model_config = ConfigDict(extra="allow")
+
+    role: Literal["user", "assistant"]
+    content: dict[str, Any] | list[dict[str, Any]]
+    model: StrictStr
+
+
+class Roots(Wire):
+    """SPEC/client/roots, Listing Roots."""
+
+    model_config = ConfigDict(extra="allow")
+
+    roots: list[dict[str, Any]]
+
+
 class Resume(Wire):
     """Of the tool that answers questions."""
 

@@ -94,6 +94,7 @@ class ResultWriter:
         """Of progress that is being said."""
         self._losses: dict[Loss, None] = {}
         self._progress: list[str] = []
+        self._fresh: list[str] = []
         self._record: Record | None = None
 
     @property
@@ -193,6 +194,11 @@ class ResultWriter:
             write(self, event)
         return self._progress
 
+    def take_text(self) -> str:
+        """What was said since it was last asked for."""
+        text, self._fresh = "".join(self._fresh), []
+        return text
+
     def _lose(self, feature: Feature) -> None:
         self._losses[Loss(feature=feature.value, how=CARRIES[feature].how)] = None
 
@@ -234,9 +240,11 @@ class ResultWriter:
         match part:
             case TextPart():
                 self._entry(key, message_id).text.append(part.text)
+                self._fresh.append(part.text)
             case RefusalPart():
                 self._lose(Feature.REFUSAL)
                 self._entry(key, message_id).text.append(part.text)
+                self._fresh.append(part.text)
             case DataPart():
                 self._lose(Feature.DATA)
                 said = self._entry(key, message_id)
@@ -263,6 +271,7 @@ class ResultWriter:
         said = self._said.get((message_id, event.index or 0))
         if said is not None and said.file is None:
             said.text.append(event.text)
+            self._fresh.append(event.text)
 
     def _message_ended(self, event: MessageEnded) -> None:
         if event.usage:

@@ -1,14 +1,19 @@
 """Models as agents: those of another server, and agents as the models of this one."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+from pydantic_core import to_json
 
 from adapters._client.agent_name import free_name
 from adapters._json import validate
 from adapters.openai.wire import answers as w
 from adapters.openai.wire import replies
 from canonical import AgentInfo
-from canonical.value import Json
+from canonical.value import Json, JsonObject
+
+_MOST: Final = 64_000
+"""Bytes of what a server says of a model, which is shown to whoever lists models."""
 
 
 def decode_models(answer: Json) -> list[AgentInfo]:
@@ -29,15 +34,21 @@ def upstream_name(info: AgentInfo) -> str:
 
 def _decode_model(model: w.Model, name: str) -> AgentInfo:
     by = f", by {model.owned_by}" if model.owned_by else ""
+    about = model.model_dump(exclude={"id", "object"}, exclude_unset=True)
+    if len(to_json(about)) > _MOST:
+        about = {}
     return AgentInfo(
         name=name,
         description=f"The model {model.id}{by}",
         input_types=("text/plain", "application/json", "*/*"),
         output_types=("text/plain", "application/json"),
-        metadata={"openai": {"model": model.id}},
+        metadata={"openai": {"model": model.id, **({"about": about} if about else {})}},
     )
 
 
 def encode_model(info: AgentInfo) -> replies.Model:
     # SPEC/model.py: `created` is there. Nobody knows when an agent was made.
-    return replies.Model(id=info.name, created=0, owned_by="babelgate")
+    own: JsonObject = info.metadata.get("openai") or {}
+    about: JsonObject = own.get("about") or {}
+    made = replies.Model(id=info.name, created=0, owned_by="babelgate")
+    return made.model_copy(update={**about, "id": info.name, "object": "model"})

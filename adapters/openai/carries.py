@@ -5,7 +5,7 @@ The losses of a run are told in these words."""
 from collections.abc import Mapping
 from typing import Final
 
-from canonical import FULL, Carry, Feature, dropped, lossy
+from canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 VERSION: Final = "v1"
 """Of the paths; the fields are those of the Python SDK 3.52.0."""
@@ -55,12 +55,12 @@ CHAT: Final[Mapping[Feature, Carry]] = {
     Feature.TEXT: FULL,
     Feature.DATA: lossy("its JSON as text; in a request, a JSON file without a name", f"{_OWN}, What a request says"),
     Feature.FILE_BYTES: dropped("an answer is text: files come with requests only", _CHAT),
-    Feature.FILE_URL: lossy("in requests only: an answer is text", _CHAT),
-    Feature.REASONING: lossy("in a member that is not OpenAI's own", _ANSWERED),
+    Feature.FILE_URL: dropped("an answer is text: files come with requests only", _CHAT),
+    Feature.REASONING: whole("in a member that is not OpenAI's own", _ANSWERED),
     Feature.REFUSAL: FULL,
     Feature.CITATION: FULL,
     Feature.TOOL_ACTIVITY: dropped("a call that is shown is one that the caller is to make", _ANSWERED),
-    Feature.CALLER_TOOLS: lossy("for agents that look at the run's configuration", f"{_OWN}, What a request says"),
+    Feature.CALLER_TOOLS: whole("for agents that look at the run's configuration", f"{_OWN}, What a request says"),
     Feature.STEP: dropped("a completion is one message", _CHAT),
     Feature.PROGRESS: dropped("a completion is one message, which is the answer", _CHAT),
     Feature.ARTIFACT: dropped("a completion is one message, of text", _CHAT),
@@ -68,12 +68,12 @@ CHAT: Final[Mapping[Feature, Carry]] = {
     Feature.UPLOAD: dropped("files come with the input only", _CHAT),
     Feature.STREAM: FULL,
     Feature.REATTACH: dropped("a stream cannot be come back to", _CHAT),
-    Feature.QUESTION: lossy("a call of a tool that the caller need not have declared", f"{_OWN}, Questions of agents"),
+    Feature.QUESTION: whole("a call of a tool that the caller need not have declared", f"{_OWN}, Questions of agents"),
     Feature.QUESTIONS: FULL,
-    Feature.ANSWER_SCHEMA: lossy("among the arguments of the call", f"{_OWN}, Questions of agents"),
-    Feature.AUTH_REQUEST: lossy("a question like any other", f"{_OWN}, Questions of agents"),
+    Feature.ANSWER_SCHEMA: whole("among the arguments of the call", f"{_OWN}, Questions of agents"),
+    Feature.AUTH_REQUEST: whole("a question like any other", f"{_OWN}, Questions of agents"),
     Feature.CANCEL: dropped("nobody can ask for it, but hang up", f"{_OWN}, Threads"),
-    Feature.FAULT: FULL,
+    Feature.FAULT: lossy("few codes for all faults", f"{_OWN}, Errors"),
     Feature.STRUCTURED_OUTPUT: lossy("its JSON as text", _ANSWERED),
     Feature.USAGE: FULL,
     Feature.METADATA: lossy("that of a run, which is strings; not that of a message", _STORED),
@@ -92,12 +92,12 @@ RESPONSES: Final[Mapping[Feature, Carry]] = {
     Feature.TEXT: FULL,
     Feature.DATA: lossy("its JSON as text; in a request, a JSON file without a name", f"{_OWN}, What a request says"),
     Feature.FILE_BYTES: dropped("an answer is text: files come with requests only", _SHOWN),
-    Feature.FILE_URL: lossy("in requests only: an answer is text", _SHOWN),
+    Feature.FILE_URL: dropped("an answer is text: files come with requests only", _SHOWN),
     Feature.REASONING: FULL,
     Feature.REFUSAL: FULL,
     Feature.CITATION: FULL,
     Feature.TOOL_ACTIVITY: lossy("as calls of tools of a server that is called like the agent", _SHOWN),
-    Feature.CALLER_TOOLS: lossy("for agents that look at the run's configuration", f"{_OWN}, What a request says"),
+    Feature.CALLER_TOOLS: whole("for agents that look at the run's configuration", f"{_OWN}, What a request says"),
     Feature.STEP: dropped("a response has items and no steps", _RESPONSES),
     Feature.PROGRESS: FULL,
     Feature.ARTIFACT: dropped("a response has no files", _SHOWN),
@@ -105,16 +105,16 @@ RESPONSES: Final[Mapping[Feature, Carry]] = {
     Feature.UPLOAD: dropped("files come with the input only", _RESPONSES),
     Feature.STREAM: FULL,
     Feature.REATTACH: FULL,
-    Feature.QUESTION: lossy(
+    Feature.QUESTION: whole(
         "a call of a function that the caller need not have declared", f"{_OWN}, Questions of agents"
     ),
     Feature.QUESTIONS: FULL,
-    Feature.ANSWER_SCHEMA: lossy("among the arguments of the call", f"{_OWN}, Questions of agents"),
-    Feature.AUTH_REQUEST: lossy("a question like any other", f"{_OWN}, Questions of agents"),
+    Feature.ANSWER_SCHEMA: whole("among the arguments of the call", f"{_OWN}, Questions of agents"),
+    Feature.AUTH_REQUEST: whole("a question like any other", f"{_OWN}, Questions of agents"),
     Feature.CANCEL: lossy("not of a response that its caller waits for", f"{_OWN}, Background"),
-    Feature.FAULT: FULL,
+    Feature.FAULT: lossy("few codes for all faults", f"{_OWN}, Errors"),
     Feature.STRUCTURED_OUTPUT: lossy("its JSON as text", _SHOWN),
-    Feature.USAGE: FULL,
+    Feature.USAGE: lossy("details that nobody has counted are zeros", _RESPONSES),
     Feature.METADATA: lossy("that of a run, which is strings; not that of a message", _SHOWN),
     Feature.STATE: dropped("a conversation is items", _RESPONSES),
     Feature.HISTORY: FULL,

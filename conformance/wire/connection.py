@@ -140,6 +140,7 @@ class _Exchange(httpx.AsyncByteStream):
                 await self._connection.write(data)
 
     async def head(self) -> h11.Response:
+        """Raises httpx.RemoteProtocolError where the server ends the connection first."""
         while True:
             event = await self._next()
             if isinstance(event, h11.Response):

@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import ssl
-import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -141,7 +140,7 @@ class Wire:
         EXCHANGES.get([]).append(exchange)
         if sends is not None:
             self._hold(exchange, sends, body, is_ours=True)
-        started = time.monotonic()
+        started = asyncio.get_running_loop().time()
         bound = self.timeout if bound is None else bound
         try:
             try:
@@ -166,7 +165,7 @@ class Wire:
                     async with asyncio.timeout(bound):
                         await response.aclose()
         finally:
-            exchange.seconds = time.monotonic() - started
+            exchange.seconds = asyncio.get_running_loop().time() - started
 
     def hold(self, exchange: Exchange, schema: str, value: Any, *, is_ours: bool = False) -> None:
         """A message that came by another way, a push notification for instance, against its schema."""
@@ -251,7 +250,7 @@ class Stream:
             if chunk is None:
                 return None
             try:
-                self._ready += self._reader.feed(chunk, time.monotonic() - self._started)
+                self._ready += self._reader.feed(chunk, asyncio.get_running_loop().time() - self._started)
             except UnicodeDecodeError as error:
                 self.exchange.error = f"no UTF-8: {error}"
                 raise Unanswered(self.exchange.error, self.exchange) from None

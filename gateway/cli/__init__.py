@@ -196,14 +196,15 @@ def serve(
     help="Of the running gateway.",
 )
 @click.option("--key", envvar="BABELGATE_KEY", help="API key, where the gateway has keys.")
-def run(name: str, text: str, protocol: str, url: str, key: str | None) -> None:
+@click.option("--whole", is_flag=True, help="Also what the protocol has no words for, by the extension (a2a).")
+def run(name: str, text: str, protocol: str, url: str, key: str | None, whole: bool) -> None:
     """Call the agent NAME of a running gateway, as a client of a protocol.
 
     What the agent says goes to stdout as it comes; its questions are asked here. The exit code is 1 if the agent fails.
     """
     from gateway.cli.run import run as converse
 
-    converse(name, text, protocol, url, key)
+    converse(name, text, protocol, url, key, whole=whole)
 
 
 @babelgate.command(epilog=_ADD)

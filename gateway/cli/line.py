@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from typing import Final
 from uuid import uuid4
 
 import httpx
@@ -25,14 +26,22 @@ from canonical import (
 )
 from canonical.event import (
     ArtifactAdded,
+    Custom,
     InterruptAnswered,
     InterruptRaised,
+    LossNoted,
+    Native,
     PartAdded,
     PartDelta,
     RunCreated,
     RunEnded,
+    StateSaved,
+    StepEnded,
+    StepStarted,
+    ToolEnded,
     ToolStarted,
     UpstreamBound,
+    encode_event,
 )
 from canonical.message import text_of
 from canonical.state import ERRED, RunStatus
@@ -40,13 +49,23 @@ from canonical.thread import next_run_id
 from canonical.value import Json
 from gateway.cli.conversation import ABSENT, ConversationError, OpenQuestion, Output, ProgressNote, TextPiece, bearer
 
+_EXTENSION: Final = "extension"
+"""The option of clients (`adapters._upstream.Upstream.options`)."""
+
 
 class ClientConversation:
-    """A conversation with one agent, in one protocol."""
+    """A conversation with one agent, in one protocol: as any client of it would have it, or `whole`, by the extension.
+    Raises ConversationError where the protocol has none."""
 
-    def __init__(self, protocol: str, url: str, agent: str, key: str | None) -> None:
+    def __init__(self, protocol: str, url: str, agent: str, key: str | None, *, whole: bool = False) -> None:
         upstream = next(each for each in UPSTREAMS if each.protocol == protocol)
-        self._client = upstream.client(url + (upstream.own_path or "").format(agent=agent), agent, headers=bearer(key))
+        if whole and _EXTENSION not in upstream.options:
+            named = ", ".join(each.protocol for each in UPSTREAMS if _EXTENSION in each.options)
+            raise ConversationError(f"{upstream.title} has no extension that would tell all; there is one in: {named}")
+        options = {_EXTENSION: "on" if whole else "off"} if _EXTENSION in upstream.options else {}
+        at = url + (upstream.own_path or "").format(agent=agent)
+        self._client = upstream.client(at, agent, headers=bearer(key), **options)
+        self._whole = whole
         ids = [str(uuid4()) for _ in range(3)]
         self._call = Invocation(agent=agent, thread_id=ids[0], task_id=ids[1], run_id=ids[2], past=self._past)
         self._records: list[Record] = []
@@ -80,7 +99,7 @@ class ClientConversation:
                     if isinstance(event, InterruptRaised) and event.interrupt_id is None:  # as the hub does
                         event = event.replace(interrupt_id=str(uuid4()))
                     self._record(event)
-                    output = _read_event(event)
+                    output = _read_event(event) or (_note(event) if self._whole else None)
                     if output is not None:
                         yield output
         except FaultError as error:
@@ -118,6 +137,12 @@ def _read_event(event: Event) -> Output | None:
             raise ConversationError(event.fault.message if event.fault is not None else "the agent failed")
         case _:
             return None
+
+
+def _note(event: Event) -> Output | None:
+    """What has no words of its own, in those of the log."""
+    noted = isinstance(event, ToolEnded | StepStarted | StepEnded | StateSaved | Custom | Native | LossNoted)
+    return ProgressNote(encode_event(event).decode()) if noted else None
 
 
 def _part(part: Part) -> Output | None:

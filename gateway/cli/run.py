@@ -17,13 +17,16 @@ from gateway.cli.line import ClientConversation
 _YES_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
 
 
-def run(name: str, text: str, protocol: str, url: str, key: str | None) -> None:
+def run(name: str, text: str, protocol: str, url: str, key: str | None, *, whole: bool = False) -> None:
     """Until the agent is done. Raises CliError if it fails."""
     if not url.startswith(("http://", "https://")):
         raise CliError(f"--url {url}: a URL begins with http:// or https://", code=USAGE)
     if key is not None and not (key.isascii() and key.isprintable()):
         raise CliError("--key: a key is printable ASCII", code=USAGE)
-    line = ClientConversation(protocol, url.rstrip("/"), name, key)
+    try:
+        line = ClientConversation(protocol, url.rstrip("/"), name, key, whole=whole)
+    except ConversationError as error:
+        raise CliError(f"--whole: {error}", code=USAGE) from None
     with asyncio.Runner() as runner:
         try:
             asked = runner.run(_show(line.send(text)))

@@ -1,7 +1,7 @@
 """Application wiring: adapters on one Litestar app, the hub behind them, the middleware before them."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -59,20 +59,26 @@ class _App(Litestar):
         return [*plugins, MsgspecDIPlugin()]
 
 
-def create_app(hub: Hub, registry: Registry, settings: Settings) -> GatewayMiddleware:
-    """The gateway as an ASGI app. The hub is started and stopped by the caller."""
-    handlers: list[Any] = [*_own(hub, registry)]
-    for adapter in ADAPTERS:
-        handlers += adapter.routes(hub)
-    app = _App(
+def register(handlers: Sequence[Any]) -> Litestar:
+    return _App(
         handlers,
         openapi_config=None,
         exception_handlers={Exception: _answer},
         request_max_body_size=None,  # adapters/_json.py has the limit, and answers in each protocol's words
         logging_config=None,
     )
+
+
+def create_app(
+    hub: Hub, registry: Registry, settings: Settings, register: Callable[[Sequence[Any]], Litestar] = register
+) -> GatewayMiddleware:
+    """The gateway as an ASGI app. The hub is started and stopped by the caller. To register handlers takes most of the
+    time: who makes many apps may do it in another way."""
+    handlers: list[Any] = [*_own(hub, registry)]
+    for adapter in ADAPTERS:
+        handlers += adapter.routes(hub)
     return GatewayMiddleware(
-        app,
+        register(handlers),
         settings,
         default_agent=registry.default,
         knows=registry.knows,

@@ -44,9 +44,9 @@ _MAX_FRAGMENTS: Final = 4096
 _MIN_BODY: Final = 1024
 """Bytes of a body that must come within `body_timeout`: 34 a second by default."""
 _LINGER: Final = 2.0
-_LINGER_BYTES: Final = 2**20
-"""How long, and how much, a caller who has been refused may go on sending. Closed at once, TCP would reset the
-connection, and take the answer from who is still sending (RFC 9112 §9.6)."""
+_LINGER_BYTES: Final = 8 * 2**20
+"""How long, and how much, a caller may go on sending after the last answer of a connection. Closed at once, TCP would
+reset the connection, and take the answer from who is still sending (RFC 9112 §9.6)."""
 _KEEP_ALIVE: Final = 75
 """Seconds that an idle connection stays. Clients keep theirs for about 5 to 60; who closes last races with nobody."""
 _WARN_EVERY: Final = 60.0
@@ -174,18 +174,33 @@ class _SendWatch:
             self.start()
 
 
+class _Answering:
+    """What a request of a connection has for a transport: its close lets the caller finish a body."""
+
+    __slots__ = ("_connection", "is_closing", "write")
+
+    def __init__(self, connection: "HttpConnection", transport: asyncio.Transport) -> None:
+        self._connection = connection
+        self.write = transport.write
+        self.is_closing = transport.is_closing
+
+    def close(self) -> None:
+        self._connection.close_after_answer()
+
+
 class HttpConnection(HttpToolsProtocol):
     """Of a caller, until it is closed or becomes a WebSocket."""
 
     # The dictionary of uvicorn's own attributes shares its keys with all others, as long as there are no more than 30.
     __slots__ = (
+        "_answering",
         "_awaited",
         "_body",
         "_discarded",
         "_framing",
         "_limits",
+        "_lingers",
         "_reading",
-        "_refused",
         "_sending",
         "_shown",
         "_table",
@@ -207,7 +222,8 @@ class HttpConnection(HttpToolsProtocol):
         self._body = 0
         """Bytes of a body since the last look at them."""
         self._trailers = 0
-        self._refused = False
+        self._lingers = False
+        """Whether the last answer has been given, and what still comes is not looked at."""
         self._discarded = 0
         self._awaited = "nothing"
         """What `_timer` is for."""
@@ -218,6 +234,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._answering = _Answering(self, transport)
         self._sending = _SendWatch(self.loop, transport, self._limits.send_timeout)
         if self._table.enter(transport, self.client[0] if self.client else None, self.loop.time()):
             self._await("head")
@@ -258,17 +275,17 @@ class HttpConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
         rest: bytes | memoryview = data
-        while rest and not self._refused and not self.transport.is_closing():
+        while rest and not self._lingers and not self.transport.is_closing():
             room = self._limits.head - self._framing
             if len(rest) > room:
                 rest = memoryview(rest)
             if not self._feed(rest[:room]):
                 return
             rest = rest[room:]
-        if self._refused:
+        if self._lingers:
             self._discarded += len(rest)
             if self._discarded > _LINGER_BYTES:
-                self.transport.abort()
+                self.flow.pause_reading()
             return
         self._await("head" if self._framing and self._reading == "nothing" else self._reading)
 
@@ -322,7 +339,10 @@ class HttpConnection(HttpToolsProtocol):
             self.refuse(HTTPStatus.BAD_REQUEST, "The request needs one Host header.")
             raise ValueError("not one host")
         self._table.busy(self.transport)
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not before:  # else it is a handshake
+            self.cycle.transport = cast("asyncio.Transport", self._answering)
 
     def _is_1_1(self) -> bool:
         return self.parser is not None and self.parser.get_http_version() == "1.1"
@@ -338,7 +358,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
+        super().on_response_complete()  # NB: it reads again, if the body was paused
         if self.cycle.response_complete:  # else the next one is being answered
             self._table.idle(self.transport)
 
@@ -386,10 +406,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def refuse(self, status: HTTPStatus, message: str) -> None:
         """Answer in place of the app, and hang up."""
-        if self._refused or self.transport.is_closing():
+        if self._lingers or self.transport.is_closing():
             return
-        self._refused = True
-        self._stop_timers()
         cycle = self._open_cycle()
         is_amid = False
         if cycle is not None:
@@ -397,12 +415,33 @@ class HttpConnection(HttpToolsProtocol):
             cycle.disconnected = True
             cycle.message_event.set()
         if is_amid or self.transport.get_write_buffer_size():  # one answer must not end up inside another
+            self._lingers = True
+            self._stop_timers()
             self.transport.abort()
             return
         self._answer(status, message)
+        self._linger()
+
+    def close_after_answer(self) -> None:
+        """The app has given its last answer."""
+        if self._reading == "nothing" or self.transport.is_closing():
+            self.transport.close()
+        else:
+            self._linger()
+
+    def _linger(self) -> None:
+        """End what is said here, and let the caller go on for a while."""
+        self._lingers = True
+        self._stop_timers()
+        self.pipeline.clear()
         self._table.idle(self.transport)
-        self._timer = self.loop.call_later(_LINGER, self.transport.abort)
+        self._timer = self.loop.call_later(_LINGER, self._stop_lingering)
         self.transport.write_eof()
+
+    def _stop_lingering(self) -> None:
+        self.transport.close()
+        if self._sending is not None:  # what is left of a long answer
+            self._sending.start()
 
     def _answer(self, status: HTTPStatus, message: str) -> None:
         log.debug("%s: %d %s", self.client, status, message)

@@ -1,5 +1,5 @@
-"""Authentication and CORS middleware: what every request passes before it reaches a protocol, and every answer on its
-way out.
+"""Authentication middleware (API keys) and CORS: what every request passes before it reaches a protocol, and every
+answer on its way out.
 
 It says who calls (by API key), how the caller sees the gateway (the base URL that answers may name), and which agent is
 alone behind `/agent/<name>`. It answers CORS preflights, refuses what has no key, and writes one log line a request.

@@ -77,7 +77,7 @@ class Attempt:
         iterated, too, because what came before is said."""
         # Most events of a long answer are deltas, and no generator is needed for them.
         if type(event) is PartDelta and self._said is None:
-            recorded = self._recorder.record(self._rename_message(event))
+            recorded = self._recorder.record(self._rename_message(event) if self._names else event)
             return () if recorded is None else (recorded,)
         return self._take(event)
 

@@ -1,9 +1,11 @@
 """Deletion (erasure) of threads, with all that they hold, and of runs, whose content goes while their numbers stay."""
 
+from collections.abc import Set
 from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, select, update
 
+from canonical.difference import StateChange
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -30,12 +32,13 @@ from canonical.run_input import RunInput
 from canonical.stored import UNKNOWN, decode_event
 from canonical.thread import Interrupt, Run
 from gateway.storage import checkpoints
-from gateway.storage.short_form import decode_row, encode_row, lengthen, refer, shorten
+from gateway.storage.short_form import beginnings, decode_row, encode_row, lengthen, refer, shorten
 from gateway.storage.statements import table_of
 from gateway.storage.tables import (
     AliasRow,
     BlobUseRow,
     CheckpointRow,
+    CheckpointValueRow,
     CheckpointWriteRow,
     EventRow,
     InterruptRow,
@@ -48,6 +51,8 @@ from gateway.storage.tables import (
 )
 from gateway.storage.transaction import Erased, ThreadState, Transaction
 
+_SAVED: Final = beginnings("state_saved")
+_TOLD_BY_STATES: Final = _SAVED + beginnings("step_started") + beginnings("native")
 _RECORDS: Final = 1000
 _BYTES: Final = 4 * 2**20
 """Of a log that are deleted in one transaction."""
@@ -112,7 +117,7 @@ def _erase(tx: Transaction, state: ThreadState) -> Erased:
     for row in (TaskRow, RunRow, InterruptRow, BlobUseRow, ThreadValueRow):
         table = table_of(row)
         connection.execute(table.delete().where(table.c.thread_pk == pk))
-    for row in (AliasRow, WebhookRow, CheckpointRow, CheckpointWriteRow):
+    for row in (AliasRow, WebhookRow, CheckpointRow, CheckpointValueRow, CheckpointWriteRow):
         table = table_of(row)
         connection.execute(table.delete().where(table.c.owner == owner, table.c.thread_id == thread_id))
     thread = table_of(ThreadRow)
@@ -140,13 +145,18 @@ def remove_run(tx: Transaction, owner: str, run_id: str) -> int:
     event = table_of(EventRow)
     mine = _events_of(run, state.pk)
     rows = connection.execute(select(event.c.seq, event.c.body).where(mine)).all()
+    events = {seq: decode_event(lengthen(body)) for seq, body in rows}
+    hidden, removed = _read_removed(connection, state.pk)
+    kept = _find_needed(connection, state, hidden, removed)
+    events |= {seq: saved for seq, saved in removed.items() if seq not in kept}
     connection.execute(
         update(event)
         .where(event.c.thread_pk == state.pk, event.c.seq == bindparam("b_seq"))
         .values(body=bindparam("b_body")),
         [
-            {"b_seq": seq, "b_body": shorten(encode_event(empty_event(decode_event(lengthen(body)))))}
-            for seq, body in rows
+            {"b_seq": seq, "b_body": shorten(encode_event(empty_event(each)))}
+            for seq, each in events.items()
+            if seq not in kept
         ],
     )
     _empty_rows(connection, owner, run, state.pk)
@@ -160,6 +170,67 @@ def _events_of(run: Run, pk: int) -> ColumnElement[bool]:
     event = table_of(EventRow)
     kept = (refer(run.run_id, None), refer(run.run_id, run.first_seq))
     return (event.c.thread_pk == pk) & event.c.run_id.in_(kept)
+
+
+def _read_removed(connection: Connection, pk: int) -> tuple[set[int], dict[int, StateSaved]]:
+    """The seqs of what the thread's removed runs have said, and the states among it."""
+    run, event = table_of(RunRow), table_of(EventRow)
+    rows = connection.execute(select(run.c.body).where(run.c.thread_pk == pk, run.c.removed)).all()
+    hidden: set[int] = set()
+    found: dict[int, StateSaved] = {}
+    for each in [decode_row(Run, body) for (body,) in rows]:
+        for seq, body in connection.execute(select(event.c.seq, event.c.body).where(_events_of(each, pk))):
+            hidden.add(seq)
+            if body.startswith(_SAVED) and isinstance(saved := decode_event(lengthen(body)), StateSaved):
+                found[seq] = saved
+    return hidden, dict(sorted(found.items()))
+
+
+def _find_needed(
+    connection: Connection, state: ThreadState, hidden: Set[int], removed: dict[int, StateSaved]
+) -> set[int]:
+    """Those that other runs' states are told by: what is in them is theirs, too, and goes with the last of these."""
+    if not removed:
+        return set()
+    event = table_of(EventRow)
+    needed: set[str | None] = set()
+    for seq, body in connection.execute(select(event.c.seq, event.c.body).where(event.c.thread_pk == state.pk)):
+        if seq not in hidden and body.startswith(_TOLD_BY_STATES) and b'"since":"' in body:
+            change = _change_of(decode_event(lengthen(body)))
+            needed.add(None if change is None else change.since)
+    if state.runs:  # one that is at work goes on from them, and may not have told of it yet
+        newest = {saved.ns: saved.checkpoint_id for saved in removed.values()}
+        needed |= {*newest.values()}
+        for run in state.runs.values():
+            first = (event.c.thread_pk == state.pk) & (event.c.seq == run.first_seq)
+            for (body,) in connection.execute(select(event.c.body).where(first)):
+                needed.add(getattr(decode_event(lengthen(body)), "checkpoint", None))
+    kept: set[int] = set()
+    for seq, saved in reversed(removed.items()):
+        if saved.checkpoint_id in needed:
+            kept.add(seq)
+            needed.add(None if saved.change is None else saved.change.since)
+    return kept
+
+
+def _without_state(event: StepStarted | StateSaved | Native) -> Event:
+    match event:
+        case StepStarted():
+            return event.replace(input=None, input_change=None, extra={})
+        case StateSaved():
+            return event.replace(values={}, delta=None, change=None, extra={})
+        case Native():
+            return event.replace(data=None, change=None, extra={})
+
+
+def _change_of(event: Event) -> StateChange | None:
+    match event:
+        case StateSaved() | Native():
+            return event.change
+        case StepStarted():
+            return event.input_change
+        case _:
+            return None
 
 
 def _empty_rows(connection: Connection, owner: str, removed: Run, pk: int) -> None:
@@ -223,7 +294,7 @@ def empty_event(event: Event) -> Event:
             return event.replace(part=TextPart(text=""), extra={})
         case PartDelta():
             return event.replace(text="", extra={})
-        case ToolStarted() | StepStarted():
+        case ToolStarted():
             return event.replace(input=None, extra={})
         case ToolEnded():
             return event.replace(output=None, extra={})
@@ -237,12 +308,10 @@ def empty_event(event: Event) -> Event:
             return event.replace(message=_empty_message(event.message), value=None, extra={})
         case InterruptAnswered():
             return event.replace(value=None, extra={})
-        case StateSaved():
-            return event.replace(values={}, delta=None, extra={})
+        case StepStarted() | StateSaved() | Native():
+            return _without_state(event)
         case Custom():
             return event.replace(value=None, extra={})
-        case Native():
-            return event.replace(data=None, extra={})
         case _ if UNKNOWN in event.extra:
             return event.replace(extra={})
         case _:

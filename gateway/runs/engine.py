@@ -5,8 +5,9 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Concatenate, ParamSpec, TypeVar, cast
+
+from msgspec.structs import replace
 
 from canonical.agent import DETACH, Reattachable
 from canonical.fault import Fault, FaultCode, FaultError

@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from canonical.difference import DIFFERENCE_DEPTH, StateChange
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -97,6 +98,8 @@ class EventValidator:
         """
         if self.ended is not None:
             raise FaultError(FaultCode.AGENT_INVALID, f"The agent said {_kind(event)} after it had ended its run")
+        if type(event) is PartDelta:  # first: most events of a long answer are deltas
+            return self._record_delta(event)
         if isinstance(event, RunEnded):
             self.ended = self._end(event)
             return None
@@ -106,6 +109,15 @@ class EventValidator:
             raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a malformed {_kind(event)}") from error
         entry = self._validate(settled)
         self._keep(settled)
+        return entry
+
+    def _record_delta(self, event: PartDelta) -> tuple[Event, bytes]:
+        try:
+            settled, message = self._delta(event)
+        except (AttributeError, TypeError) as error:
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent gave a malformed part_delta") from error
+        entry = self._validate(settled)
+        message.open_parts[settled.index or 0] += len(settled.text)
         return entry
 
     def _end(self, event: RunEnded) -> RunEnded:
@@ -188,9 +200,9 @@ class EventValidator:
 
     def _settle(self, event: Event) -> Event:
         """The event with its ids, if it may follow what was said so far."""
-        if isinstance(event, PartDelta):  # first: most events of a long answer are deltas
-            return self._delta(event)
         match event:
+            case PartDelta():
+                return self._delta(event)[0]
             case MessageStarted() | PartAdded() | PartEnded() | MessageEnded():
                 return self._message_event(event)
             case ToolStarted() | ToolEnded() | StepStarted() | StepEnded():
@@ -283,8 +295,9 @@ class EventValidator:
             raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {kind} outside an open message")
         return message
 
-    def _delta(self, event: PartDelta) -> PartDelta:
-        message = self._message(event.message_id, event.kind)
+    def _delta(self, event: PartDelta) -> tuple[PartDelta, _Message]:
+        """The event with its ids, and the message of its part."""
+        message = self._message(event.message_id, "part_delta")
         index = event.index
         if index is None:
             index = message.newest
@@ -295,7 +308,8 @@ class EventValidator:
                 FaultCode.AGENT_INVALID,
                 f"The agent gave a part, piece by piece, that is larger than the limit of {self.limit} bytes",
             )
-        return PartDelta(extra=event.extra, message_id=message.message_id, index=index, text=event.text)
+        settled = PartDelta(extra=event.extra, message_id=message.message_id, index=index, text=event.text)
+        return settled, message
 
     def _activity(self, event: ToolStarted | ToolEnded | StepStarted | StepEnded) -> Event:
         match event:
@@ -369,8 +383,11 @@ def _check_event(event: Event) -> None:
         case RunEnded():
             check_json(event.output)
             check_json(event.usage)
-        case ToolStarted() | StepStarted():
+        case ToolStarted():
             check_json(event.input)
+        case StepStarted():
+            check_json(event.input)
+            _check_change(event.input_change)
         case ToolEnded():
             check_json(event.output)
         case StepEnded():
@@ -378,12 +395,19 @@ def _check_event(event: Event) -> None:
         case StateSaved():
             check_json(event.values)
             check_json(event.delta)
+            _check_change(event.change)
         case Native():
             check_json(event.data)
+            _check_change(event.change)
         case _:
             pass
     if event.extra:
         check_json(dict(event.extra))
+
+
+def _check_change(change: StateChange | None) -> None:
+    if change is not None:
+        check_json(change.new, deepest=DIFFERENCE_DEPTH)
 
 
 def _check_part(part: Part) -> None:

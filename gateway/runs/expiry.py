@@ -69,19 +69,20 @@ class Expiry:
             self._timer.cancel()
         await self._tasks.stop()
 
-    def handle_commit(self, entry: Published) -> None:
-        event, pk = entry.record.event, entry.pk
-        if isinstance(event, ThreadChanged) and (event.ephemeral or event.ttl is not None):
-            self._changed[pk] = None
-            self._look(pk, round(event.ttl * 1e6) if event.ttl is not None else self._ephemeral_ttl)
-        if pk not in self._changed:
-            return
-        self._changed[pk] = self._clock.steady()
-        if isinstance(event, TaskChanged):
-            if event.state in TERMINAL:
-                self._look(pk, self._ephemeral_ttl)
-            elif event.state in WAITING:
-                self._look(pk, self._input_ttl)
+    def handle_commit(self, published: Published) -> None:
+        pk = published.pk
+        for record in published.records:
+            event = record.event
+            if type(event) is ThreadChanged and (event.ephemeral or event.ttl is not None):
+                self._changed[pk] = None
+                self._look(pk, round(event.ttl * 1e6) if event.ttl is not None else self._ephemeral_ttl)
+            elif type(event) is TaskChanged and pk in self._changed:
+                if event.state in TERMINAL:
+                    self._look(pk, self._ephemeral_ttl)
+                elif event.state in WAITING:
+                    self._look(pk, self._input_ttl)
+        if pk in self._changed:
+            self._changed[pk] = self._clock.steady()
 
     def _look(self, pk: int, wait: int) -> None:
         """After so many microseconds."""

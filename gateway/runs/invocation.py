@@ -102,6 +102,7 @@ class Invocations:
             # The thread, the task and the run are its first three records.
             opens_thread=run.first_seq <= 3 and task.first_seq <= 2 and run.attempt <= 1,
             past=past,
+            states=partial(self._states, start),
         )
         if created.cause == "answer":
             call = replace(call, answers=_answers(Fold(start.thread_id, start.owner, await past())))
@@ -138,6 +139,16 @@ class Invocations:
         )
         revision = history.head if created.checkpoint is None else history.get(created.checkpoint)
         return () if revision is None else revision.messages
+
+    async def _states(self, start: Start) -> StateHistory:
+        """None of a thread that is too large: what is told of it then is told whole."""
+        empty = partial(StateHistory, start.thread_id, start.owner)
+        try:
+            return await self._snapshot(start, StateHistory, empty)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.TOO_LARGE:
+                raise
+            return empty()
 
     async def _snapshot(self, start: Start, name: Hashable, empty: Callable[[], S], until: int | None = None) -> S:
         return await self._reader.snapshot(start.owner, start.thread_id, name, empty, until=until)

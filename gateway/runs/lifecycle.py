@@ -5,15 +5,15 @@ Which run starts next, what a running run may say, and what its end makes of its
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Final
 
+import msgspec
 from sqlalchemy import Connection, select
 
 from canonical.event import (
     Event,
     InterruptAnswered,
     InterruptRaised,
-    PartDelta,
     RunCreated,
     RunEnded,
     RunRemoved,
@@ -31,8 +31,7 @@ from gateway.storage.tables import BlobUseRow, RunRow
 from gateway.storage.transaction import ThreadState, Transaction, table_of
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """A run that was started: the pump takes over after the commit."""
 
     owner: str
@@ -47,8 +46,7 @@ class Start:
     """As `Thread.revised`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Later:
+class Later(msgspec.Struct, frozen=True):
     """A thread's next run is one of another agent, or not due yet."""
 
     agent: str
@@ -56,8 +54,7 @@ class Later:
     """Microseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """How an activation ended, as the pump saw it. A success with open questions is a pause."""
 
     status: RunStatus = RunStatus.SUCCESS
@@ -65,6 +62,10 @@ class Outcome:
     fault: Fault | None = None
     output: Json = None
     usage: JsonObject | None = None
+
+
+_CHANGING: Final = frozenset((RunStarted, InterruptRaised))
+"""Events of an agent that are not simply added to what it said before."""
 
 
 def start(tx: Transaction, owner: str, thread_id: str, agent: str) -> Start | Later | None:
@@ -135,11 +136,11 @@ def _say(
 ) -> None:
     """Append what the run's agent said, and note the files that it named."""
     owner, task_id, run_id = start.owner, start.task.task_id, start.run.run_id
+    if not any(type(event) in _CHANGING for event, _ in events):
+        tx.append_all(state, events, task_id=task_id, run_id=run_id, attempt=start.run.attempt)
+        events = ()
     for event, body in events:
         said: bytes | None = body
-        if type(event) is PartDelta:  # first: most events of a long answer are deltas
-            tx.append(state, event, task_id=task_id, run_id=run_id, attempt=start.run.attempt, body=body)
-            continue
         if isinstance(event, RunStarted):  # it starts over, and asks again what it has to ask
             close_questions(tx, state, task_id)
         if isinstance(event, InterruptRaised) and tx.has_asked(owner, task_id, event.interrupt_id or ""):
@@ -255,6 +256,8 @@ def give_up(tx: Transaction, state: ThreadState, task_id: str, ended: TaskState,
 
 
 def waiting_state(state: ThreadState, task_id: str) -> TaskState:
+    """What a question makes of its task: `input-required` or `auth-required` in A2A and AIEF, `awaiting` in ACP,
+    `interrupted` in LangGraph."""
     asked = state.open_interrupts(task_id)
     return TaskState.AUTH_REQUIRED if all(q.ask == "auth" for q in asked) else TaskState.INPUT_REQUIRED
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from canonical.agent import Invocation, Stateful
 from canonical.fault import FaultError
+from canonical.history import StateHistory
 from canonical.hub import RunFilter, StateUpdate
 from canonical.run_input import RunInput
 from gateway.fronted import Fronted
@@ -69,5 +71,10 @@ class StateUpdates:
             upstream=upstream_of(runs, ""),
         )
         saved = await agent.update_state(call, removed_ids=update.removed_ids, as_node=update.as_node)
-        await self._journal.write(thread_commands.save, owner, update.thread_id, saved)
+        history = await self._reads.snapshot(
+            owner, update.thread_id, StateHistory, partial(StateHistory, update.thread_id, owner)
+        )
+        change = history.difference(saved.parent_id or history.head_id, saved.values or {})
+        shorter = None if change is None else saved.replace(values=None, change=change)
+        await self._journal.write(thread_commands.save, owner, update.thread_id, saved, shorter, history.seq)
         return saved.checkpoint_id or ""

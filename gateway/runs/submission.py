@@ -4,9 +4,9 @@ appends events. First commit wins.
 """
 
 import json
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
 from sqlalchemy import func, select
 
 from canonical.event import (
@@ -44,8 +44,7 @@ from gateway.storage.tables import WebhookRow
 from gateway.storage.transaction import ThreadState, Transaction
 
 
-@dataclass(frozen=True, slots=True)
-class Ids:
+class Ids(msgspec.Struct, frozen=True):
     """Fresh ids for what a command may have to create."""
 
     thread: str
@@ -63,8 +62,7 @@ class Stop(NamedTuple):
     reason: RunReason
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(msgspec.Struct, frozen=True):
     receipt: Receipt
     pk: int
     """Of the thread."""
@@ -75,8 +73,7 @@ class Submitted:
     """Nothing runs on the thread: the new run waits for its agent, not for the thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(msgspec.Struct, frozen=True):
     task: Task
     stop: Stop | None
 

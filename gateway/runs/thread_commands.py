@@ -5,6 +5,7 @@ function runs whole in the writer's transaction and raises before it changes any
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
+from canonical.difference import state_change
 from canonical.event import (
     ArtifactAdded,
     Event,
@@ -84,9 +85,13 @@ def update(tx: Transaction, owner: str, asked: StateUpdate, checkpoint_id: str) 
     tx.append(state, saved)
 
 
-def save(tx: Transaction, owner: str, thread_id: str, saved: StateSaved) -> None:
-    """Append a revision that was made by the agent whose state it is. Raises not_found, conflict."""
-    tx.append(need_idle_thread(tx, owner, thread_id), saved)
+def save(
+    tx: Transaction, owner: str, thread_id: str, saved: StateSaved, shorter: StateSaved | None = None, seq: int = 0
+) -> None:
+    """Append a revision that was made by the agent whose state it is: the shorter form of it, if `seq` is still the
+    newest record, so that what it is told by is still there. Raises not_found, conflict."""
+    state = need_idle_thread(tx, owner, thread_id)
+    tx.append(state, saved if shorter is None or state.seq != seq else shorter)
 
 
 def say(tx: Transaction, state: ThreadState, messages: Sequence[Message]) -> None:
@@ -129,13 +134,16 @@ def copy(
         before = {} if parent is None else {message.message_id: message for message in parent.messages}
         now = {message.message_id for message in revision.messages}
         say(tx, state, [message for message in revision.messages if message.message_id not in before])
+        since = None if parent is None else names[parent.checkpoint_id]
+        change = None if parent is None or since is None else state_change(since, parent.values, revision.values)
         saved = StateSaved(
             checkpoint_id=names[revision.checkpoint_id],
-            parent_id=None if parent is None else names[parent.checkpoint_id],
+            parent_id=since,
             source=revision.source,
             step=revision.step,
             as_node=revision.node,
-            values=revision.values,
+            values=revision.values if change is None else None,
+            change=change,
             forgets=tuple(message_id or "" for message_id in before if message_id not in now),
             ns=revision.ns,
         )

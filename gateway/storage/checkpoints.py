@@ -5,20 +5,40 @@ is removed. What is in them is the graph library's own affair (`gateway.agents.l
 of it is needed here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
+import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, insert, literal, select
 
 from canonical.store import Store
 from gateway.storage.journal import Journal
 from gateway.storage.statements import table_of
-from gateway.storage.tables import CheckpointRow, CheckpointWriteRow
+from gateway.storage.tables import CheckpointRow, CheckpointValueRow, CheckpointWriteRow
 
 _CHECKPOINT: Final = table_of(CheckpointRow)
+_VALUE: Final = table_of(CheckpointValueRow)
 _WRITE: Final = table_of(CheckpointWriteRow)
+_CHANNELS: Final = msgspec.json.Decoder(dict[str, str])
 _OF_CHECKPOINT: Final = ("owner", "thread_id", "ns", "checkpoint_id")
+_OF_CHANNEL: Final = tuple(
+    _VALUE.c[name] == bindparam(f"b_{short}")
+    for name, short in (("owner", "owner"), ("thread_id", "thread"), ("ns", "ns"), ("channel", "channel"))
+)
+_FIRST: Final = (
+    select(_VALUE.c.checkpoint_id, _VALUE.c.base_id, _VALUE.c.form, _VALUE.c.body)
+    .where(*_OF_CHANNEL, _VALUE.c.checkpoint_id == bindparam("b_checkpoint"))
+    .cte("chain", recursive=True)
+)
+_CHAIN: Final = select(
+    _FIRST.union_all(
+        select(_VALUE.c.checkpoint_id, _VALUE.c.base_id, _VALUE.c.form, _VALUE.c.body).where(
+            *_OF_CHANNEL, _VALUE.c.checkpoint_id == _FIRST.c.base_id
+        )
+    )
+)
+"""A value, and one after the other what it goes on from."""
 
 
 @runtime_checkable
@@ -41,6 +61,18 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelValue:
+    """The value of a channel that was stored with a checkpoint."""
+
+    channel: str
+    checkpoint_id: str
+    base_id: str | None
+    """The checkpoint with the value that this one is the difference to; None = it is whole."""
+    form: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     ns: str
     checkpoint_id: str
@@ -48,6 +80,10 @@ class Stored:
     run_id: str | None
     form: str
     body: bytes
+    channels: Mapping[str, str] | None = None
+    """By channel, the checkpoint with which its value was stored. None = the values are in the body."""
+    values: Sequence[ChannelValue] = ()
+    """To be stored with it; where it is read, all that it has, each before what it goes on from."""
     writes: Sequence[Write] = ()
     """In the order in which their step applies them."""
 
@@ -97,6 +133,8 @@ def _decode_checkpoint(connection: Connection, row: Row[Any]) -> Stored:
         run_id=row.run_id,
         form=row.form,
         body=row.body,
+        channels=None if row.channels is None else _CHANNELS.decode(row.channels),
+        values=_read_values(connection, row),
         writes=[
             Write(task_id=task_id, idx=idx, task_path=task_path, channel=channel, form=form, body=body)
             for task_id, idx, task_path, channel, form, body in writes
@@ -104,12 +142,31 @@ def _decode_checkpoint(connection: Connection, row: Row[Any]) -> Stored:
     )
 
 
+def _read_values(connection: Connection, row: Row[Any]) -> list[ChannelValue]:
+    channels = {} if row.channels is None else _CHANNELS.decode(row.channels)
+    place = {"b_owner": row.owner, "b_thread": row.thread_id, "b_ns": row.ns}
+    return [
+        ChannelValue(channel=channel, checkpoint_id=checkpoint_id, base_id=base_id, form=form, body=body)
+        for channel, stored_with in channels.items()
+        for checkpoint_id, base_id, form, body in connection.execute(
+            _CHAIN, {**place, "b_channel": channel, "b_checkpoint": stored_with}
+        )
+    ]
+
+
 def put(connection: Connection, owner: str, thread_id: str, made: Stored) -> None:
-    """Keep a checkpoint; its writes come by themselves."""
+    """Keep a checkpoint with its new values; its writes come by themselves."""
     key = {"owner": owner, "thread_id": thread_id, "ns": made.ns, "checkpoint_id": made.checkpoint_id}
-    connection.execute(delete(_CHECKPOINT).where(*(_CHECKPOINT.c[name] == value for name, value in key.items())))
+    for table in (_CHECKPOINT, _VALUE):
+        connection.execute(delete(table).where(*(table.c[name] == value for name, value in key.items())))
+    channels = None if made.channels is None else msgspec.json.encode(made.channels)
     told = {"parent_id": made.parent_id, "run_id": made.run_id, "form": made.form, "body": made.body}
-    connection.execute(insert(_CHECKPOINT), {**key, **told})
+    connection.execute(insert(_CHECKPOINT), {**key, **told, "channels": channels})
+    if made.values:
+        rows = [
+            {**key, "channel": v.channel, "base_id": v.base_id, "form": v.form, "body": v.body} for v in made.values
+        ]
+        connection.execute(insert(_VALUE), rows)
 
 
 def put_writes(
@@ -137,13 +194,46 @@ def put_writes(
 
 def forget_run(connection: Connection, owner: str, run_id: str) -> None:
     """The run is removed: the thread goes on from where it was before."""
+    mine = select(_CHECKPOINT.c.thread_id).where(_CHECKPOINT.c.owner == owner, _CHECKPOINT.c.run_id == run_id)
+    threads = list(connection.execute(mine.distinct()).scalars())
     for table in (_CHECKPOINT, _WRITE):
         connection.execute(delete(table).where(table.c.owner == owner, table.c.run_id == run_id))
+    for thread_id in threads:
+        _drop_unused_values(connection, owner, thread_id)
+
+
+def _drop_unused_values(connection: Connection, owner: str, thread_id: str) -> None:
+    """Values that no checkpoint of the thread has any more."""
+    kept = select(_CHECKPOINT.c.ns, _CHECKPOINT.c.channels).where(
+        _CHECKPOINT.c.owner == owner, _CHECKPOINT.c.thread_id == thread_id, _CHECKPOINT.c.channels.is_not(None)
+    )
+    used = {
+        (ns, channel, stored_with)
+        for ns, channels in connection.execute(kept)
+        for channel, stored_with in _CHANNELS.decode(channels).items()
+    }
+    key = (_VALUE.c.ns, _VALUE.c.channel, _VALUE.c.checkpoint_id)
+    here = (_VALUE.c.owner == owner, _VALUE.c.thread_id == thread_id)
+    bases = {
+        (ns, channel, checkpoint_id): (ns, channel, base_id)
+        for ns, channel, checkpoint_id, base_id in connection.execute(select(*key, _VALUE.c.base_id).where(*here))
+    }
+    todo = list(used)
+    while todo:
+        base = bases.get(todo.pop())
+        if base in bases and base not in used:
+            used.add(base)
+            todo.append(base)
+    names = ("b_ns", "b_channel", "b_checkpoint")
+    unused: list[dict[str, Any]] = [dict(zip(names, each, strict=True)) for each in bases if each not in used]
+    if unused:
+        is_it = [column == bindparam(name) for column, name in zip(key, names, strict=True)]
+        connection.execute(delete(_VALUE).where(*here, *is_it), unused)
 
 
 def copy_thread(connection: Connection, owner: str, thread_id: str, new_id: str) -> frozenset[str]:
     """Copy what one thread has to another one. Ids stay: a graph finds its newest checkpoint by them. Returns them."""
-    for table in (_CHECKPOINT, _WRITE):
+    for table in (_CHECKPOINT, _VALUE, _WRITE):
         columns = [column.name for column in table.columns]
         new: ColumnElement[str] = literal(new_id)
         there = [new if name == "thread_id" else table.c[name] for name in columns]

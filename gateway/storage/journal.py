@@ -260,6 +260,7 @@ class Journal:
 
     def _run_guarded(self, connection: Connection, write: _Write) -> tuple[Any, BaseException | None]:
         tx = self._tx
+        tx.seal()
         shown, changed = len(tx.published), len(tx.changed)
         connection.exec_driver_sql("SAVEPOINT command")
         try:
@@ -286,13 +287,8 @@ class Journal:
     ) -> None:
         self._rows.apply(changed)
         if published:
-            by_thread: dict[int, tuple[list[Record], list[int]]] = {}
-            for entry in published:
-                records, sizes = by_thread.setdefault(entry.pk, ([], []))
-                records.append(entry.record)
-                sizes.append(entry.size)
-            for pk, (records, sizes) in by_thread.items():
-                self.channels.publish(pk, records, sizes)
+            for each in published:
+                self.channels.publish(each.pk, each.records, each.sizes)
             if self._on_commit is not None:
                 self._on_commit(published)
         for result in results:

@@ -52,6 +52,7 @@ class Reads(LogReader):
         return _require_found(await self._journal.row(Run, owner, run_id), f"Run {run_id} not found")
 
     async def run_input(self, owner: str, run: Run) -> RunCreated:
+        """Raises not_found."""
         key = await self.key(owner, run.thread_id)
         for record in await self._journal.page(key, run.first_seq - 1, 1):
             if isinstance(record.event, RunCreated):

@@ -7,8 +7,9 @@ database.
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeVar, cast
+
+import msgspec
 
 from canonical.thread import Run, Task, Thread
 
@@ -16,8 +17,7 @@ Row = TypeVar("Row", bound=Thread | Task | Run)
 _Key = tuple[type, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class RowChange:
+class RowChange(msgspec.Struct, frozen=True):
     """A row that a commit has written; without a value, all rows of the thread are to be read anew."""
 
     pk: int

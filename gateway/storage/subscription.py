@@ -43,6 +43,8 @@ _WITH_FILES: Final = frozenset((PartAdded, ArtifactAdded, RunCreated, InterruptR
 """Events that may carry some."""
 _ENDS: Final = frozenset((RunEnded, RunRemoved, TaskChanged))
 """Events that may end what a reader follows."""
+_OPENS_OR_ENDS: Final = frozenset((TaskCreated, RunCreated, RunEnded, TaskChanged))
+"""Tasks and runs."""
 
 
 class LogReader:
@@ -67,23 +69,31 @@ class LogReader:
     def mark_open(self, pk: int, kind: Kind, open_id: str) -> None:
         self._live.add((pk, kind, open_id))
 
-    def handle_commit(self, entry: Published) -> None:
-        event, pk = entry.record.event, entry.pk
-        if entry.record.seq == 1:
-            self._keys[entry.owner, entry.thread_id] = pk
+    def handle_commit(self, published: Published) -> Sequence[str]:
+        """The ids of the tasks that ended."""
+        pk = published.pk
+        if published.records[0].seq == 1:
+            self._keys[published.owner, published.thread_id] = pk
             if self._awaited:
-                self._tell(entry.owner, entry.thread_id)
-        match event:
-            case TaskCreated():
-                self._live.add((pk, "task", event.task_id))
-            case RunCreated():
-                self._live.add((pk, "run", event.run_id))
-            case RunEnded():
-                self._live.discard((pk, "run", entry.record.run_id or ""))
-            case TaskChanged() if event.state in TERMINAL:
-                self._live.discard((pk, "task", entry.record.task_id or ""))
-            case _:
-                pass
+                self._tell(published.owner, published.thread_id)
+        ended: list[str] = []
+        for record in published.records:
+            event = record.event
+            if type(event) not in _OPENS_OR_ENDS:
+                continue
+            match event:
+                case TaskCreated():
+                    self._live.add((pk, "task", event.task_id))
+                case RunCreated():
+                    self._live.add((pk, "run", event.run_id))
+                case RunEnded():
+                    self._live.discard((pk, "run", record.run_id or ""))
+                case TaskChanged() if event.state in TERMINAL:
+                    self._live.discard((pk, "task", record.task_id or ""))
+                    ended.append(record.task_id or "")
+                case _:
+                    pass
+        return ended
 
     def handle_erase(self, owner: str, thread_id: str, erased: Erased) -> None:
         self._erasures += 1
@@ -149,7 +159,7 @@ class LogReader:
 
     async def _fill_files(self, records: Sequence[Record]) -> Sequence[Record]:
         """As many of them as their files allow, with the bytes of these."""
-        if not any(_has_files(record) for record in records):
+        if not _name_files(records):
             return records
         filled: list[Record] = []
         size = 0
@@ -201,7 +211,7 @@ class LogReader:
                 if batch:
                     after = batch[-1].seq
                     held, ended = await self._select_in_scope(owner, pk, scope, batch)
-                    if len(held) <= _BATCH and not (inline and any(map(_has_files, held))):
+                    if len(held) <= _BATCH and not (inline and _name_files(held)):
                         if held:  # most commits: one more generator for each would cost as much as all else here
                             yield held
                     else:
@@ -249,9 +259,11 @@ class LogReader:
         """The part of a batch that is in the scope, up to its end, and whether it ends there. What comes after the end
         of a task (the removal of a run of it) is for readers of the thread: one that was there before, and left at the
         end, has not seen it either."""
-        held: Sequence[Record] = (
-            batch if scope.kind == "thread" else [record for record in batch if scope.holds(record)]
-        )
+        held: Sequence[Record] = batch
+        if scope.kind == "task":
+            held = [record for record in batch if record.task_id == scope.id]
+        elif scope.kind == "run":
+            held = [record for record in batch if record.run_id == scope.id]
         for place, record in enumerate(held):
             if type(record.event) not in _ENDS:
                 continue
@@ -325,8 +337,8 @@ def _files(record: Record) -> list[FilePart]:
     return [part for part in parts if isinstance(part, FilePart)]
 
 
-def _has_files(record: Record) -> bool:
-    return type(record.event) in _WITH_FILES and bool(_files(record))
+def _name_files(records: Sequence[Record]) -> bool:
+    return any(_files(record) for record in records if type(record.event) in _WITH_FILES)
 
 
 def _file_bytes(record: Record) -> int:

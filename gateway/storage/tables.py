@@ -247,6 +247,23 @@ class CheckpointRow(Row, table=True):
     form: str
     """How the body is encoded."""
     body: bytes = Field(sa_type=LargeBinary)
+    channels: bytes | None = Field(sa_type=LargeBinary)
+    """By channel, the checkpoint with which its value was stored (JSON). None = all values are in the body, as before
+    revision 0011."""
+
+
+class CheckpointValueRow(Row, table=True):
+    """The value that a channel of a graph got with a checkpoint, as what is new in it."""
+
+    owner: str = Field(primary_key=True)
+    thread_id: str = Field(primary_key=True)
+    ns: str = Field(primary_key=True)
+    channel: str = Field(primary_key=True)
+    checkpoint_id: str = Field(primary_key=True)
+    base_id: str | None
+    """The checkpoint with the value of the same channel that this one goes on from; None = it is whole."""
+    form: str
+    body: bytes = Field(sa_type=LargeBinary)
 
 
 class CheckpointWriteRow(Row, table=True):

@@ -4,12 +4,26 @@ A row is made when it is first looked for, and anew where the thread has gone on
 put together each time. Messages are not in it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from itertools import islice
+from typing import Any, Final, cast
 
 import msgspec
-from sqlalchemy import Connection, bindparam, delete, false, func, insert, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    LargeBinary,
+    and_,
+    bindparam,
+    delete,
+    false,
+    func,
+    insert,
+    literal_column,
+    or_,
+    select,
+)
 
 from canonical.history import StateHistory
 from canonical.json import contains
@@ -29,6 +43,11 @@ _VALUE, _THREAD, _EVENT = table_of(ThreadValueRow), table_of(ThreadRow), table_o
 _NEWEST: Final = (
     select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == _THREAD.c.pk).correlate(_THREAD).scalar_subquery()
 )
+_MOST_NEEDLES: Final = 8
+"""Members by which rows are chosen before their values are looked at."""
+_EXACT: Final = 2**50
+"""Up to here a number is written in digits, and a whole one begins with the same, be it an integer or not."""
+_NONE: Final[ColumnElement[int]] = literal_column("0")
 _ALL: Final = (
     select(_THREAD.c.pk, _THREAD.c.thread_id, _NEWEST, _VALUE.c.seq, _VALUE.c.body)
     .select_from(_THREAD)
@@ -50,13 +69,41 @@ def find(connection: Connection, owner: str, values: JsonObject) -> Found:
     matching: set[int] = set()
     unknown: list[tuple[int, str]] = []
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    rows = Statement(_ALL, connection.dialect, ("owner",)).iterate(connection, (owner,))
+    needles = list(islice(_needles(values), _MOST_NEEDLES))
+    names = [f"needle_{number}" for number in range(len(needles))]
+    holds = and_(*(func.instr(_VALUE.c.body, bindparam(name, type_=LargeBinary)) > _NONE for name in names))
+    # Rows are read in the database: to make an object of each of thousands takes longer than all else.
+    wanted = _ALL.where(or_(_VALUE.c.body.is_(None), _VALUE.c.seq != _NEWEST, holds))
+    rows = Statement(wanted, connection.dialect, ("owner", *names)).iterate(connection, (owner, *needles))
     for pk, thread_id, newest, seq, body in rows:
         if seq != newest or body is None:
             unknown.append((pk, thread_id))
         elif contains(decode(body), values):
             matching.add(pk)
     return Found(matching, unknown)
+
+
+def _needles(values: JsonObject) -> Iterator[bytes]:
+    """What is in the JSON of every object that has these members."""
+    for name, value in values.items():
+        yield msgspec.json.encode(name) + b":" + _beginning(value)
+        if isinstance(value, dict):
+            yield from _needles(cast("JsonObject", value))
+
+
+def _beginning(value: Any) -> bytes:
+    """With what the JSON of every value begins that equals this one."""
+    match value:
+        case str() | bool() | None:
+            return msgspec.json.encode(value)
+        case int() | float() if 0 < abs(value) < _EXACT:
+            return msgspec.json.encode(int(value) if value == int(value) else value)  # 7 is written as 7.0, too
+        case dict():
+            return b"{"
+        case list():
+            return b"["
+        case _:
+            return b""
 
 
 def values_of(history: StateHistory) -> JsonObject:

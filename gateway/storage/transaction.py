@@ -6,7 +6,7 @@ Everything here runs on the writer's own thread.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -69,6 +69,8 @@ class ThreadState:
     """Pending and running, oldest first."""
     interrupts: dict[tuple[str, str], Interrupt] = field(default_factory=dict[tuple[str, str], Interrupt])
     """Unanswered, by task and id, oldest first."""
+    references: dict[str, str | None] = field(default_factory=dict[str, str | None])
+    """What the log keeps in the place of the ids of these tasks and runs."""
 
     @property
     def running(self) -> Run | None:
@@ -91,27 +93,22 @@ def _read_back(event: AnyEvent) -> tuple[AnyEvent, bytes]:
         raise FaultError(FaultCode.INVALID, f"The {event.kind} cannot be stored: {error}") from error
 
 
-def _references(state: ThreadState, record: Record) -> tuple[str | None, str | None]:
-    """What the log keeps of the ids of the record's task and run."""
-    task_id, run_id = record.task_id, record.run_id
-    made = created_id(record.event)
-    task = None if task_id is None else state.tasks.get(task_id)
-    run = None if run_id is None else state.runs.get(run_id)
-    return (
-        refer(task_id, record.seq if made == task_id else None if task is None else task.first_seq),
-        refer(run_id, record.seq if made == run_id else None if run is None else run.first_seq),
-    )
+def _reference(state: ThreadState, kept_id: str | None) -> str | None:
+    """What the log keeps of the id of a task or a run."""
+    if kept_id is None:
+        return None
+    return state.references.get(kept_id) or refer(kept_id, None)
 
 
 class Published(msgspec.Struct, frozen=True):
-    """A committed record on its way to the readers."""
+    """Committed records of a thread on their way to the readers."""
 
     pk: int
     owner: str
     thread_id: str
-    record: Record
-    size: int
-    """Bytes of its event as JSON."""
+    records: list[Record]
+    sizes: list[int]
+    """Bytes of their events as JSON."""
 
 
 class _Rows:
@@ -136,6 +133,8 @@ class Transaction:
         self._steady = clock.steady
         self.connection: Connection = cast("Connection", None)
         self.published: list[Published] = []
+        self._publishing: dict[int, Published] = {}
+        """By thread, those of `published` that still grow."""
         self.changed: list[RowChange] = []
         """Rows as they were written, in order."""
         self.touched = 0
@@ -159,10 +158,15 @@ class Transaction:
     def begin(self, connection: Connection) -> None:
         self.connection = connection
         self.published = []
+        self.seal()
         self.changed = []
         self._events = []
         self._rows = _Rows()
         self._starts_added = []
+
+    def seal(self) -> None:
+        """What is appended from here on is published for itself, so that it can be taken back alone."""
+        self._publishing = {}
 
     def finish(self) -> list[Published]:
         """Write what is buffered; the commit follows."""
@@ -271,9 +275,11 @@ class Transaction:
         for (body,) in self.sql.open_tasks.run(self.connection, (pk,)):
             task = decode_row(Task, body)
             state.tasks[task.task_id] = task
+            state.references[task.task_id] = refer(task.task_id, task.first_seq)
         for (body,) in self.sql.live_runs.run(self.connection, (pk,)):
             run = decode_row(Run, body)
             state.runs[run.run_id] = run
+            state.references[run.run_id] = refer(run.run_id, run.first_seq)
             self._note_start(state, run)
         for (body,) in self.sql.open_interrupts.run(self.connection, (pk,)):
             interrupt = decode_row(Interrupt, body)
@@ -335,12 +341,50 @@ class Transaction:
         self._fold(state, record)
         return record
 
+    def append_all(
+        self,
+        state: ThreadState,
+        said: Sequence[tuple[Event, bytes]],
+        *,
+        task_id: str | None,
+        run_id: str | None,
+        attempt: int,
+    ) -> None:
+        """Add what an agent said, all at one time. Each event comes with its JSON, of which it was read back."""
+        if not said:
+            return
+        self.touched += 1
+        pk, seq, at = state.pk, state.seq, max(self.now(), state.at)
+        task, run = _reference(state, task_id), _reference(state, run_id)
+        published = self._publication(state)
+        for event, body in said:
+            seq += 1
+            record = Record(seq, at, task_id, run_id, attempt, event)
+            self._events.append((pk, seq, at, task, run, attempt, shorten(body)))
+            published.records.append(record)
+            published.sizes.append(len(body))
+            if type(event) is not PartDelta:
+                self._fold(state, record)
+        state.seq, state.at = seq, at
+
     def _append(self, state: ThreadState, record: Record, body: bytes) -> None:
         self.touched += 1
         state.seq, state.at = record.seq, record.at
-        task_id, run_id = _references(state, record)
-        self._events.append((state.pk, record.seq, record.at, task_id, run_id, record.attempt, shorten(body)))
-        self.published.append(Published(state.pk, state.thread.owner, state.thread.thread_id, record, len(body)))
+        made = created_id(record.event)
+        if made is not None:
+            state.references[made] = refer(made, record.seq)
+        task, run = _reference(state, record.task_id), _reference(state, record.run_id)
+        self._events.append((state.pk, record.seq, record.at, task, run, record.attempt, shorten(body)))
+        published = self._publication(state)
+        published.records.append(record)
+        published.sizes.append(len(body))
+
+    def _publication(self, state: ThreadState) -> Published:
+        found = self._publishing.get(state.pk)
+        if found is None:
+            found = self._publishing[state.pk] = Published(state.pk, state.thread.owner, state.thread.thread_id, [], [])
+            self.published.append(found)
+        return found
 
     def _fold(self, state: ThreadState, record: Record) -> None:
         """Apply a record to the snapshots of what is open, and note which rows change."""
@@ -393,6 +437,7 @@ class Transaction:
     def _note_task(self, state: ThreadState, task: Task, *, new: bool) -> None:
         if task.terminal:
             state.tasks.pop(task.task_id, None)
+            state.references.pop(task.task_id, None)
         else:
             state.tasks[task.task_id] = task
         key = (state.thread.owner, task.task_id)
@@ -402,6 +447,7 @@ class Transaction:
     def _note_run(self, state: ThreadState, run: Run, *, new: bool) -> None:
         if run.has_ended:
             state.runs.pop(run.run_id, None)
+            state.references.pop(run.run_id, None)
         else:
             state.runs[run.run_id] = run
         key = (state.thread.owner, run.run_id)

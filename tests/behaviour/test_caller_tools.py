@@ -13,8 +13,9 @@ from langgraph.graph import END, START, StateGraph  # pyright: ignore[reportMiss
 from langgraph.graph.message import add_messages  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.types import interrupt
 
-from adapters.langchain.codec.caller_tools import decode_call
+from adapters.langchain.codec.caller_tools import DECLINED, decode_call, encode_tool_message, find_unanswered
 from canonical import Invocation, UseTool
+from canonical.event import InterruptAnswered
 from gateway.agents.langgraph.agent import front
 from gateway.agents.registry import connect
 from gateway.fronted import Fronted
@@ -50,6 +51,23 @@ def graph() -> Any:
     return builder.compile()
 
 
+async def end_on_call(state: State) -> State:
+    """The way of AG-UI: the graph ends with the call, and is run again with the result."""
+    last = state.get("messages", [])[-1]
+    if last.type == "tool":
+        return {"messages": [AIMessage(f"{last.name}: {last.content}")]}
+    other: Any = {"name": "own", "args": {}, "id": "call_8"}
+    return {"messages": [AIMessage("", tool_calls=[other, {"name": "weather", "args": {"city": "Paris"}, "id": "c9"}])]}
+
+
+def ending() -> Any:
+    builder: Any = StateGraph(State)
+    builder.add_node("call", end_on_call)
+    builder.add_edge(START, "call")
+    builder.add_edge("call", END)
+    return builder.compile()
+
+
 async def python(asked: Invocation) -> AsyncGenerator[UseTool | str, Any]:
     result = yield UseTool("weather", {"city": "Paris"})
     yield f"{[tool.name for tool in asked.tools]}: {json.dumps(result)}"
@@ -59,6 +77,8 @@ SAID: Final = {
     "python": "['weather']: \"rain\"",
     "graph": "['weather'] ['weather']: {\"call_9\": \"rain\"}",
     "server": "['weather'] ['weather']: {\"call_9\": \"rain\"}",
+    "ending": "weather: rain",
+    "ended": "weather: rain",
 }
 """What each agent says in the end: which tools it was told of, and the result as its convention has it."""
 
@@ -67,10 +87,15 @@ SAID: Final = {
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     """In front of a function, a graph, and the same graph on a LangGraph server."""
     behind, folder = tmp_path_factory.mktemp("behind"), tmp_path_factory.mktemp("front")
-    async with running(behind, fronted={"graph": Fronted(*front(graph(), "graph"))}) as server:
-        upstream = {"server": {"url": server.url, "protocol": "langgraph", "agent": "graph"}}
+    graphs = {"graph": Fronted(*front(graph(), "graph")), "ending": Fronted(*front(ending(), "ending"))}
+    async with running(behind, fronted=graphs) as server:
+        upstream = {
+            name: {"url": server.url, "protocol": "langgraph", "agent": agent}
+            for name, agent in (("server", "graph"), ("ended", "ending"))
+        }
         registry = await connect(Settings.model_validate({"agents": upstream}))
-        agents = {"graph": Fronted(*front(graph(), "graph")), **{each.info.name: each for each in registry.all()}}
+        here = {"graph": Fronted(*front(graph(), "graph")), "ending": Fronted(*front(ending(), "ending"))}
+        agents = {**here, **{each.info.name: each for each in registry.all()}}
         async with running(folder, {"python": python}, fronted=agents) as made:
             yield made
 
@@ -117,6 +142,22 @@ async def test_langgraphs_clients_are_shown_a_headless_tool(gateway: Running, ag
     resume = {"assistant_id": agent, "command": {"resume": given}, "config": body["config"]}
     done = (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=resume)).json()
     assert done["messages"][-1]["content"].endswith(SAID[agent].partition(": ")[2])
+
+
+async def test_a_graph_that_ends_on_the_call_of_a_tool_that_nobody_declared_has_ended(gateway: Running) -> None:
+    thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
+    body = {"assistant_id": "ending", "input": {"messages": [{"role": "user", "content": "go"}]}}
+    done = (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=body)).json()
+    assert "__interrupt__" not in done
+    assert [call["name"] for call in done["messages"][-1]["tool_calls"]] == ["own", "weather"]
+
+
+async def test_a_call_that_a_graph_ended_on_and_that_is_declined_fails(gateway: Running) -> None:
+    found = find_unanswered([{"type": "ai", "tool_calls": [{"name": "weather", "args": {}, "id": "c9"}]}], {"weather"})
+    assert [call.call_id for call in found] == ["c9"]
+    declined = InterruptAnswered(interrupt_id="call-c9", action="decline")
+    told = encode_tool_message({"call_id": "c9", "name": "weather"}, declined)
+    assert (told["tool_call_id"], told["status"], told["content"]) == ("c9", "error", DECLINED)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import sqlite3
 import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from canonical import (
     DataPart,

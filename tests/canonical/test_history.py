@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from canonical import Message, RunStatus, StateHistory
+from canonical.difference import StateChange
 from canonical.event import (
     Event,
     InterruptAnswered,
@@ -294,3 +295,52 @@ def test_states_share_what_they_have_in_common(log: Log):
     assert first.values["messages"][0] is last.values["messages"][0]
     grown = [after - before for before, after in pairwise(sizes)]
     assert max(grown) < grown[0] + 1000
+
+
+def test_states_are_told_by_what_is_new_in_them_however_long_the_line(log: Log) -> None:
+    log.say(TaskCreated(task_id="r", agent="a", stateful=True), task="r")
+    log.say(RunCreated(run_id="r"), "r")
+    log.say(StateSaved(checkpoint_id="c0", values={"messages": ["0"]}), "r")
+    for number in range(1, 100):
+        new = {"in": {"messages": {"keep": number, "add": [str(number)]}}}
+        change = StateChange(since=f"c{number - 1}", new=new)
+        log.say(StateSaved(checkpoint_id=f"c{number}", parent_id=f"c{number - 1}", change=change), "r")
+    again = StateHistory("thread", records=log.records)
+    lengths = [len(revision.values["messages"]) for revision in again.newest()]
+    assert lengths == list(range(100, 0, -1))
+    assert again.resolve(StateChange(since="c9", new={"set": {"a": 1}}, member="state"), {"call": 2}) == {
+        "call": 2,
+        "state": {"messages": [str(number) for number in range(10)], "a": 1},
+    }
+    assert again.difference("c98", {"messages": [*map(str, range(100))]}) == StateChange(
+        since="c98", new={"in": {"messages": {"keep": 99, "add": ["99"]}}}
+    )
+    assert again.difference("unknown", {}) is None
+
+
+def test_a_state_has_what_it_goes_on_from_also_where_that_ones_run_was_removed(log: Log) -> None:
+    for run, saved in (
+        ("one", StateSaved(checkpoint_id="c1", values={"a": 1, "b": 2})),
+        ("two", StateSaved(checkpoint_id="c2", parent_id="c1", change=StateChange(since="c1", new={"set": {"b": 3}}))),
+    ):
+        log.say(TaskCreated(task_id=run, agent="a", stateful=True), task=run)
+        log.say(RunCreated(run_id=run), run)
+        log.say(saved, run)
+        log.say(RunEnded(), run)
+    log.say(RunRemoved(run_id="one", why="deleted"))
+    for history in (log.history, StateHistory("thread", records=log.records)):
+        assert history.get("c1") is None
+        found = history.get("c2")
+        assert found is not None
+        assert (found.values, found.parent_id) == ({"a": 1, "b": 3}, None)
+        assert [each.checkpoint_id for each in history.all()] == ["c2"]
+
+
+def test_states_that_name_each_other_in_a_circle_end(log: Log) -> None:
+    log.say(TaskCreated(task_id="r", agent="a", stateful=True), task="r")
+    log.say(RunCreated(run_id="r"), "r")
+    for name, other in (("c1", "c2"), ("c2", "c1")):
+        log.say(StateSaved(checkpoint_id=name, change=StateChange(since=other, new={"set": {name: 1}})), "r")
+    found = log.history.get("c2")
+    assert found is not None
+    assert found.values == {"c1": 1, "c2": 1}

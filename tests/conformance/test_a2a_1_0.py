@@ -1,9 +1,14 @@
 """The judge of A2A 1.0, judged."""
 
+from typing import Final
+
 import pytest
 
+from tests.conformance.hasty import HastyLoop
 from tests.conformance.mutation import assert_caught, groups_of
 from tests.conformance.servers.a2a_1_0 import SERVER
+
+LOOPS: Final = {"hasty": HastyLoop}
 
 
 @pytest.mark.slow

@@ -1,9 +1,14 @@
 """The judge of ACP 0.2, judged."""
 
+from typing import Final
+
 import pytest
 
+from tests.conformance.hasty import HastyLoop
 from tests.conformance.mutation import assert_caught, groups_of
 from tests.conformance.servers.acp_0_2 import SERVER
+
+LOOPS: Final = {"hasty": HastyLoop}
 
 
 @pytest.mark.slow

@@ -1,9 +1,14 @@
 """The judge of the Agent Protocol, judged."""
 
+from typing import Final
+
 import pytest
 
+from tests.conformance.hasty import HastyLoop
 from tests.conformance.mutation import assert_caught, groups_of
 from tests.conformance.servers.agent_protocol_0_1_6 import SERVER
+
+LOOPS: Final = {"hasty": HastyLoop}
 
 
 @pytest.mark.slow

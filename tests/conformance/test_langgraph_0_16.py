@@ -1,13 +1,17 @@
 """The judge of LangGraph Platform, judged."""
 
 from dataclasses import replace
+from typing import Final
 
 import pytest
 
 from conformance.trigger import Trigger, Triggers
 from conformance.verdict import Verdict
+from tests.conformance.hasty import HastyLoop
 from tests.conformance.mutation import assert_caught, groups_of, judged
 from tests.conformance.servers.langgraph_0_16 import SERVER
+
+LOOPS: Final = {"hasty": HastyLoop}
 
 
 @pytest.mark.slow

@@ -1,9 +1,14 @@
 """The judge of MCP 2025-11-25, judged."""
 
+from typing import Final
+
 import pytest
 
+from tests.conformance.hasty import HastyLoop
 from tests.conformance.mutation import assert_caught, groups_of
 from tests.conformance.servers.mcp_2025_11_25 import SERVER
+
+LOOPS: Final = {"hasty": HastyLoop}
 
 
 @pytest.mark.slow

@@ -1,9 +1,14 @@
 """The judge of Open Responses, judged."""
 
+from typing import Final
+
 import pytest
 
+from tests.conformance.hasty import HastyLoop
 from tests.conformance.mutation import assert_caught, groups_of
 from tests.conformance.servers.openai_responses import SERVER
+
+LOOPS: Final = {"hasty": HastyLoop}
 
 
 @pytest.mark.slow

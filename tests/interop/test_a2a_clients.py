@@ -151,9 +151,11 @@ async def test_a_failure_arrives_with_its_reason(peer: Peer) -> None:
 
 
 def token_of(event: Any) -> str | None:
-    """The text of an artifact's piece in a stream's event, of either client."""
+    """The text of an artifact's piece in a stream's event, of either client; the last piece says all of it again."""
     update: dict[str, Any] = event.get("artifactUpdate") or event.get("update") or {}
     artifact: dict[str, Any] | None = update.get("artifact")
+    if update.get("lastChunk") and not update.get("append"):
+        return None
     return None if artifact is None else "".join(part.get("text", "") for part in artifact["parts"])
 
 

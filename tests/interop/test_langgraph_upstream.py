@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, cast
 
 import httpx
@@ -13,9 +14,9 @@ import pytest_asyncio
 from adapters._sse import Frames
 from adapters.langchain import upstream
 from adapters.langchain.client import Client
-from canonical import Record
+from canonical import Record, Scope
 from canonical.agent import DETACH
-from canonical.event import Custom, UpstreamBound
+from canonical.event import Custom, UpstreamBound, encode_event
 from conformance.contract import check_agent
 from gateway.fronted import Fronted
 from tests import loopback
@@ -302,3 +303,15 @@ async def test_a_graph_there_is_drawn_as_its_own_server_draws_it(
         own, ours = await far.get(path), await gateway.http.get(path)
         assert own.status_code == ours.status_code == 200
         assert own.json() == ours.json(), assistant["graph_id"]
+
+
+async def test_the_log_of_a_conversation_there_grows_with_what_is_said(gateway: Running) -> None:
+    thread_id = await new_thread(gateway.http)
+    sizes = [0]
+    for turn in range(8):
+        await said_by(gateway.http, thread_id, "echo", input=said(f"{turn}: {'What is there to be said? ' * 40}"))
+        if turn in (3, 7):
+            records = await gateway.hub.reads.records("default", Scope(thread_id))
+            sizes.append(sum(len(encode_event(record.event)) for record in records))
+    first, second = (after - before for before, after in pairwise(sizes))
+    assert second < 1.35 * first  # where each turn tells all that was said before, it is 2.6 times as much

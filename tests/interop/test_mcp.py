@@ -22,6 +22,7 @@ MODES: Final = ("legacy", "auto")
 ANSWERS: Final = {"What is your name?": {"answer": "Ada"}, "May I write?": {"approved": True}}
 APPROVAL: Final = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
 ENDED: Final = asyncio.Event()
+SPEAKING: Final = asyncio.Event()
 
 
 async def approve(text: str) -> AsyncGenerator[list[Ask] | str, Any]:
@@ -42,6 +43,13 @@ async def waiting(text: str) -> AsyncGenerator[Message]:
         ENDED.set()
 
 
+async def speaking(text: str) -> AsyncGenerator[str]:
+    """Waits in the middle."""
+    yield "first "
+    await SPEAKING.wait()
+    yield "last"
+
+
 async def count(text: str) -> dict[str, Any]:
     return {"words": len(text.split())}
 
@@ -49,7 +57,7 @@ async def count(text: str) -> dict[str, Any]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     agents: dict[str, Any] = {name: getattr(demo, name) for name in demo.__all__}
-    agents |= {each.__name__: each for each in (approve, failing, waiting, count)}
+    agents |= {each.__name__: each for each in (approve, failing, waiting, speaking, count)}
     async with running(tmp_path_factory.mktemp("behind")) as far:
         urls = {
             f"{name}-a2a": {"url": f"{far.url}/a2a/{name}", "protocol": "a2a", "agent": name}
@@ -140,3 +148,12 @@ async def test_progress_arrives_while_the_agent_is_at_work_and_who_stops_listeni
         assert await anext(lines) == {"progress": 1, "message": "Half way."}
     async with asyncio.timeout(BOUND):
         await ENDED.wait()
+
+
+async def test_text_arrives_as_progress_while_the_agent_speaks(client: OfficialClient) -> None:
+    SPEAKING.clear()
+    async with client.stream("follow", name="speaking", message="go") as lines:
+        assert await anext(lines) == {"progress": 1, "message": "first "}
+        SPEAKING.set()
+        rest = [line async for line in lines]
+    assert text_of(rest[-1]["result"]) == "first last"

@@ -2,8 +2,9 @@
 
     python -m tests.limits.probe PORT PID
 
-It asks for `/ok` and for an answer of the agent `echo`, again and again, each on a connection of its own; says `ready`
-after the first answers; and when its input ends, prints what took longest as JSON.
+From a line `begin` on it asks for `/ok` and for an answer of the agent `echo`, again and again, each on a connection of
+its own, and says `ready` after the first answers; at a line `end` it prints what took longest as JSON. One process does
+it for all the tests of a gateway: to start one takes longer than many a request under measurement.
 """
 
 import http.client
@@ -12,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -78,23 +79,39 @@ def _echo(connection: http.client.HTTPConnection) -> None:
         raise AssertionError(f"/runs/wait: {answer.status} {body[:200]!r}")
 
 
-def main(port: int, pid: int) -> None:
-    asking = {"ok": _Asking(_ok, 0.005, port, pid), "echo": _Asking(_echo, 0.05, port, pid)}
+# So much later what holds others up may be noticed; seconds of it are too many. Asked more often, the gateway answers
+# nobody but this program for a third of its time.
+_PAUSES: Final = {"ok": 0.02, "echo": 0.2}
+
+
+def _measured(port: int, pid: int) -> dict[str, _Asking]:
+    asking = {name: _Asking(ask, _PAUSES[name], port, pid) for name, ask in (("ok", _ok), ("echo", _echo))}
     for each in asking.values():
         each.start()
     for each in asking.values():
         each.first.wait(_PATIENCE)
-    print("ready", flush=True)
-    sys.stdin.read()
+    return asking
+
+
+def _told(asking: Mapping[str, _Asking]) -> dict[str, dict[str, object]]:
     for each in asking.values():
         each.over.set()
     for each in asking.values():
         each.join(_PATIENCE)
-    told = {
+    return {
         name: {"wait": each.wait, "busy": each.busy, "asked": each.asked, "failed": each.failed}
         for name, each in asking.items()
     }
-    print(json.dumps(told), flush=True)
+
+
+def main(port: int, pid: int) -> None:
+    asking: dict[str, _Asking] = {}
+    for line in sys.stdin:
+        if line == "begin\n":
+            asking = _measured(port, pid)
+            print("ready", flush=True)
+        else:
+            print(json.dumps(_told(asking)), flush=True)
 
 
 if __name__ == "__main__":

@@ -54,13 +54,14 @@ class Strain:
 class Strained:
     """A gateway to put requests to."""
 
-    def __init__(self, process: Served, http: httpx.AsyncClient) -> None:
+    def __init__(self, process: Served, http: httpx.AsyncClient, probe: "_Probe") -> None:
         self.process = process
         self.url = process.url
         self.http = http
         """With the gateway as its base URL."""
         self.pid = process.process.pid
-        self.port = int(process.url.rpartition(":")[2])
+        self.port = _port(process.url)
+        self._probe = probe
 
     def memory(self) -> tuple[int, int]:
         """(now, at the most) in bytes of RAM."""
@@ -77,36 +78,47 @@ class Strained:
     async def watched(self) -> AsyncGenerator[Strain]:
         """Measure from here to the end of the block."""
         found = Strain()
-        probe = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "tests.limits.probe",
-            str(self.port),
-            str(self.pid),
-            cwd=ROOT,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        assert probe.stdin is not None and probe.stdout is not None
+        assert await self._probe.ask("begin") == "ready\n"
+        before = self._begin()
         try:
             async with asyncio.timeout(BOUND):
-                assert await probe.stdout.readline() == b"ready\n"
-            before = self._begin()
-            async with asyncio.timeout(BOUND):
                 yield found
-            probe.stdin.close()
-            async with asyncio.timeout(BOUND):
-                told = json.loads(await probe.stdout.readline())
-            found.memory = self.memory()[1] - before
         finally:
-            if probe.returncode is None:
-                probe.kill()
-            await probe.wait()
+            told = json.loads(await self._probe.ask("end"))
+        found.memory = self.memory()[1] - before
         assert not any(each["failed"] for each in told.values()), told
         found.detail = told
         found.wait = max(each["wait"] for each in told.values())
         found.busy = max(each["busy"] for each in told.values())
         found.asked = sum(each["asked"] for each in told.values())
+
+
+class _Probe:
+    """`tests.limits.probe`, at the side of a gateway."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._stdin, self._stdout = process.stdin, process.stdout
+
+    async def ask(self, line: str) -> str:
+        self._stdin.write(f"{line}\n".encode())
+        async with asyncio.timeout(BOUND):
+            return (await self._stdout.readline()).decode()
+
+
+@asynccontextmanager
+async def _probing(port: int, pid: int) -> AsyncGenerator[_Probe]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.limits.probe", str(port), str(pid)),
+        cwd=ROOT,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield _Probe(process)
+    finally:
+        process.kill()
+        await process.wait()
 
 
 @asynccontextmanager
@@ -115,5 +127,12 @@ async def strained(folder: Path, **settings: Any) -> AsyncGenerator[Strained]:
     given: dict[str, Any] = {"network": {"allow": ["127.0.0.0/8"]}, "log_level": "warning", **settings}
     (folder / "babelgate.yaml").write_text(yaml.safe_dump(given))
     with served(folder, "--config", "babelgate.yaml") as process:
-        async with loopback.client(base_url=process.url, timeout=httpx.Timeout(BOUND)) as http:
-            yield Strained(process, http)
+        async with (
+            loopback.client(base_url=process.url, timeout=httpx.Timeout(BOUND)) as http,
+            _probing(_port(process.url), process.process.pid) as probe,
+        ):
+            yield Strained(process, http, probe)
+
+
+def _port(url: str) -> int:
+    return int(url.rpartition(":")[2])

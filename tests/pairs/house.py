@@ -65,8 +65,6 @@ class Kind:
     """Its agents have a state of their own."""
     question: Question = QUESTION
     """How its agent `ask` puts it."""
-    keeps: Set[Feature] = frozenset()
-    """What a gateway tells another beside the protocol."""
 
     def has(self, agent: str) -> bool:
         return self.cast is None or agent in self.cast
@@ -159,7 +157,7 @@ async def compiled(folder: Path, kind: Kind) -> AsyncGenerator[House]:
 
 
 @asynccontextmanager
-async def behind(protocol: str, path: str, folder: Path, kind: Kind) -> AsyncGenerator[House]:
+async def behind(protocol: str, path: str, folder: Path, kind: Kind, **options: str) -> AsyncGenerator[House]:
     """The cast on a gateway of its own, which the tested one calls as it would any server of that protocol. `path` = of
     an agent below the upstream's URL."""
     players = Cast()
@@ -167,7 +165,7 @@ async def behind(protocol: str, path: str, folder: Path, kind: Kind) -> AsyncGen
     upstream_folder.mkdir()
     async with running(upstream_folder, players.agents()) as upstream:
         urls = {name: upstream.url + path.format(agent=name) for name in players.agents()}
-        async with _fronting(folder, protocol, urls) as front:
+        async with _fronting(folder, protocol, urls, None, **options) as front:
             yield _house(kind, front, players)
 
 
@@ -256,14 +254,16 @@ async def developed(folder: Path, kind: Kind) -> AsyncGenerator[House]:
 HOUSES: Final[Mapping[str, Kind]] = {
     "python": Kind("python", in_process),
     "graph": Kind("graph", compiled, shows=frozenset({Feature.STEP}), stateful=True),
-    "a2a-0.3": Kind("a2a-0.3", partial(behind, "a2a", "/a2a/{agent}/.well-known/agent.json"), tells=_LOSSES),
-    "a2a-1.0": Kind("a2a-1.0", partial(behind, "a2a", "/a2a/{agent}"), tells=_LOSSES),
+    "a2a-0.3": Kind(
+        "a2a-0.3", partial(behind, "a2a", "/a2a/{agent}/.well-known/agent.json", extension="off"), tells=_LOSSES
+    ),
+    "a2a-1.0": Kind("a2a-1.0", partial(behind, "a2a", "/a2a/{agent}", extension="off"), tells=_LOSSES),
+    "a2a-extended": Kind("a2a-extended", partial(behind, "a2a", "/a2a/{agent}")),
     "acp": Kind("acp", partial(behind, "acp", "/acp")),
     "aief": Kind(
         "aief",
         partial(behind, "aief", "/agent/{agent}"),
         tells=frozenset({"dropped"}),
-        keeps=frozenset({Feature.AUTH_REQUEST}),
     ),
     "langgraph": Kind("langgraph", partial(behind, "langgraph", ""), shows=frozenset({Feature.STEP}), stateful=True),
     "agent-protocol": Kind("agent-protocol", partial(behind, "agent-protocol", "/agent-protocol")),

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from canonical import Feature
+from canonical import FULL, Feature
 from tests.pairs.caller import Caller, Data, Feed, File, Question, Seen
 from tests.pairs.cast import APPROVAL
 from tests.pairs.house import House
@@ -132,8 +132,8 @@ async def test_two_questions_at_once_are_each_answered(house: House, caller: Cal
 
 @pairs("login", Feature.QUESTION, shows=(Feature.AUTH_REQUEST,))
 async def test_a_question_for_credentials_is_answered_like_any_other(house: House, caller: Caller) -> None:
-    kept = Feature.AUTH_REQUEST in house.kind.keeps and caller.carries[Feature.AUTH_REQUEST].level == "full"
-    whole = kept or house.cell(caller, Feature.AUTH_REQUEST).level == "full"
+    kept = house.carries[Feature.AUTH_REQUEST].level == "full"
+    whole = kept and caller.carries[Feature.AUTH_REQUEST] == FULL  # which has a word of its own for it
     seen = await caller.send("go")
     assert seen == Seen("auth_required" if whole else "input_required", questions=(Question("Who are you?"),))
     assert await caller.answer(seen, "Ada") == Seen("completed", text="In as Ada.")
@@ -260,6 +260,7 @@ def named(house: House, caller: Caller, said: Set[Feature]) -> Iterator[Feature]
         here, there = house.carries[feature], caller.carries[feature]
         if here is there and feature in _AS_IT_CAME.get(caller.speaks, ()):
             continue
-        partly = there.level in told and feature is not Feature.USAGE
+        # What stands in a place of the gateway's own is named, too: other clients do not look there.
+        partly = (there.level in told or (there.how and caller.names_partial)) and feature is not Feature.USAGE
         if here.level in house.kind.tells or (here.level != "dropped" and (there.level == "dropped" or partly)):
             yield feature

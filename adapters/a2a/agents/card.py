@@ -7,6 +7,8 @@ the rest. Every URL in it is built from the base URL that the gateway vouches fo
 import hashlib
 from typing import Literal
 
+from adapters._client.agent_name import legal_name
+from adapters._extension import URI, params
 from canonical import AgentInfo
 from canonical.value import JsonObject
 
@@ -25,6 +27,15 @@ _SCHEMES_1_0: dict[str, JsonObject] = {
     "bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
     "apiKey": {"apiKeySecurityScheme": {"location": "header", "name": "X-Api-Key"}},
 }
+
+
+_EXTENSION: JsonObject = {
+    "uri": URI,
+    "description": "The records of the log, beside what A2A has words for.",
+    "required": False,
+    "params": params(),
+}
+"""The same in both versions (AgentExtension)."""
 
 
 def card(form: CardForm, agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObject:
@@ -48,8 +59,12 @@ def etag(body: bytes) -> str:
 
 
 def _card_fields(agent: AgentInfo) -> JsonObject:
+    own = _own(agent)
+    called = own.get("name")
     described: JsonObject = {
-        "name": agent.name,
+        **(own.get("card") or {}),
+        # Specification 1.0, 4.4.1: for people to read, so any words. One that is called otherwise here has its own.
+        "name": called if isinstance(called, str) and legal_name(called) == agent.name else agent.name,
         # REQUIRED in both versions, so an agent that says nothing of itself is at least named.
         "description": agent.description or f"The agent {agent.name}.",
         "version": agent.version,
@@ -60,7 +75,14 @@ def _card_fields(agent: AgentInfo) -> JsonObject:
     for ours, theirs in (("documentation_url", "documentationUrl"), ("icon_url", "iconUrl")):
         if isinstance(agent.metadata.get(ours), str):
             described[theirs] = agent.metadata[ours]
+    if "provider" in own:
+        described["provider"] = own["provider"]
     return described
+
+
+def _own(agent: AgentInfo) -> JsonObject:
+    """What the agent's own A2A server says of it, and canonical has no word for."""
+    return agent.metadata.get("a2a") or {}
 
 
 def _skills(agent: AgentInfo) -> list[JsonObject]:
@@ -68,9 +90,11 @@ def _skills(agent: AgentInfo) -> list[JsonObject]:
     if not agent.skills:
         described = agent.description or f"The agent {agent.name}."
         return [{"id": agent.name, "name": agent.name, "description": described, "tags": [agent.name]}]
+    unknown: JsonObject = _own(agent).get("skills") or {}
     skills: list[JsonObject] = []
     for skill in agent.skills:
         encoded: JsonObject = {
+            **(unknown.get(skill.id) or {}),
             "id": skill.id,
             "name": skill.name,
             "description": skill.description or skill.name,
@@ -95,7 +119,12 @@ def _connection_1_0(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObje
             for version in (V1, MINOR_0_3)
             for binding in (JSON_RPC, REST)
         ],
-        "capabilities": {"streaming": True, "pushNotifications": True, "extendedAgentCard": keyed},
+        "capabilities": {
+            "streaming": True,
+            "pushNotifications": True,
+            "extendedAgentCard": keyed,
+            "extensions": [_EXTENSION],
+        },
     }
     if keyed:
         connection["securitySchemes"] = _SCHEMES_1_0
@@ -113,7 +142,12 @@ def _connection_0_3(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObje
         # 5.6.2: the list should name the preferred transport too.
         "additionalInterfaces": [{"url": url, "transport": binding} for binding in (JSON_RPC, REST)],
         # Specification 0.3, 5.5.2; the last is gone in 1.0.
-        "capabilities": {"streaming": True, "pushNotifications": True, "stateTransitionHistory": False},
+        "capabilities": {
+            "streaming": True,
+            "pushNotifications": True,
+            "stateTransitionHistory": False,
+            "extensions": [_EXTENSION],
+        },
         "supportsAuthenticatedExtendedCard": keyed,
     }
     if keyed:

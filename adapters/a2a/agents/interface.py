@@ -1,13 +1,15 @@
 """Reading A2A agent cards of other servers → what is known of the agent, and the one interface by which it is
 called."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from json import dumps
 from typing import Any, Final, Literal, cast
 from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
 
 from adapters._client.agent_name import legal_name
+from adapters._extension import URI
 from canonical import AgentInfo, FaultCode, FaultError, Skill
 from canonical.value import Json, JsonObject
 
@@ -17,6 +19,36 @@ _JSON_RPC, _REST = "JSONRPC", "HTTP+JSON"
 _WELL_KNOWN: Final = "/.well-known/"
 _CARDS: Final = (f"{_WELL_KNOWN}agent-card.json", f"{_WELL_KNOWN}agent.json")
 _PORTS: Final = {"http": 80, "https": 443}
+_SPEAK_IN_STATUS: Final = ("a2a-extensions.beeai.dev", "a2a-extensions.agentstack.beeai.dev")
+"""Hosts of the extensions on the cards of beeai-sdk 0.3.7 and agentstack-sdk 0.7.1, whose agents answer so."""
+_CARD: Final = frozenset(
+    {
+        "name",
+        "description",
+        "version",
+        "defaultInputModes",
+        "defaultOutputModes",
+        "skills",
+        "documentationUrl",
+        "iconUrl",
+        "capabilities",
+        "url",
+        "protocolVersion",
+        "preferredTransport",
+        "additionalInterfaces",
+        "supportedInterfaces",
+        "supportsAuthenticatedExtendedCard",
+        "securitySchemes",
+        "security",
+        "securityRequirements",
+        "signatures",
+    }
+)
+"""Members that are read, and those that say how the server is called, which is not how the gateway is: what else is in
+a card goes on to callers of A2A (`agents.card`)."""
+_SKILL: Final = frozenset({"id", "name", "description", "tags", "examples", "security", "securityRequirements"})
+_MOST: Final = 64_000
+"""Characters of them."""
 _MODES: Final = {"text": "text/plain", "data": "application/json", "file": "*/*"}
 """Names of kinds of parts, which the first cards had where media types belong."""
 
@@ -28,6 +60,10 @@ class Interface:
     rest: bool = False
     tenant: str = ""
     streams: bool = True
+    speaks_in_status: bool = False
+    """Answers are the messages of the status, and no artifacts."""
+    extended: bool = False
+    """Its card declares the extension."""
 
 
 def bare(url: str) -> Interface:
@@ -115,6 +151,9 @@ def _entries(card: JsonObject) -> Sequence[JsonObject]:
 def _interfaces(card: JsonObject, url: str) -> Iterator[Interface]:
     capabilities = card.get("capabilities")
     streams = isinstance(capabilities, dict) and cast("JsonObject", capabilities).get("streaming") is True
+    extensions = _objects(cast("JsonObject", capabilities).get("extensions")) if isinstance(capabilities, dict) else []
+    speaks_in_status = any(_host(each.get("uri")) in _SPEAK_IN_STATUS for each in extensions)
+    extended = any(each.get("uri") == URI for each in extensions)
     for each in _entries(card):
         declared, binding = each.get("url"), str(each.get("protocolBinding") or _JSON_RPC).upper()
         version = _version(each.get("protocolVersion"))
@@ -127,7 +166,13 @@ def _interfaces(card: JsonObject, url: str) -> Iterator[Interface]:
             rest=binding == _REST,
             tenant=tenant if isinstance(tenant, str) else "",
             streams=streams,
+            speaks_in_status=speaks_in_status,
+            extended=extended,
         )
+
+
+def _host(uri: object) -> str:
+    return uri.partition("://")[2].partition("/")[0] if isinstance(uri, str) else ""
 
 
 def _version(text: object) -> Version | None:
@@ -168,6 +213,12 @@ def describe(card: JsonObject) -> AgentInfo:
     metadata: JsonObject = {"a2a": {"name": card["name"]}}
     if isinstance(card.get("provider"), dict):
         metadata["a2a"]["provider"] = card["provider"]
+    unknown = _unknown(card, {*_CARD, "provider"})
+    skills = {_skill(each).id: _unknown(each, _SKILL) for each in _objects(card.get("skills"))}
+    for name, more in (("card", unknown), ("skills", {key: value for key, value in skills.items() if value})):
+        # It is shown to whoever asks for the card.
+        if more and len(dumps(more)) <= _MOST:
+            metadata["a2a"][name] = more
     for theirs, ours in (("documentationUrl", "documentation_url"), ("iconUrl", "icon_url")):
         if isinstance(card.get(theirs), str) and card[theirs]:
             metadata[ours] = card[theirs]
@@ -194,6 +245,10 @@ def _texts(value: object) -> tuple[str, ...]:
 
 def _modes(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_MODES.get(each, each) for each in _texts(value))) or ("text/plain",)
+
+
+def _unknown(value: JsonObject, known: Collection[str]) -> JsonObject:
+    return {name: each for name, each in value.items() if name not in known}
 
 
 def _skill(skill: JsonObject) -> Skill:

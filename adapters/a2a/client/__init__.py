@@ -4,8 +4,9 @@ its answers, its cancel, the rest of a task whose stream broke."""
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Unpack
+from typing import Any, Final, Literal, Unpack
 
 import httpx
 
@@ -14,6 +15,8 @@ from adapters._client.blame import blaming_the_agent
 from adapters._client.calls import Connection
 from adapters._client.driver import ReattachableClient, Stage, UpstreamRun
 from adapters._client.frames import DRAIN
+from adapters._client.status import is_gone
+from adapters._extension import RecordReader, blobs_of, with_bytes
 from adapters.a2a.agents.interface import Interface, bare, card_urls, describe, find_interface, is_card
 from adapters.a2a.client.binding import Binding, Replies, create_binding
 from adapters.a2a.client.http import HttpClient
@@ -21,7 +24,7 @@ from adapters.a2a.read.parts import decode_reply, decode_state
 from adapters.a2a.read.task_events import EventReader
 from adapters.a2a.request import losses, request
 from adapters.a2a.wire import replies as w
-from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
+from canonical import AgentInfo, Event, FaultCode, FaultError, Feature, Invocation, Record
 from canonical.replay import agent_events
 from canonical.state import TERMINAL, WAITING
 from canonical.value import Json, JsonObject
@@ -41,13 +44,20 @@ _GONE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
 
 class Client(ReattachableClient[HttpClient]):
     """An agent on an A2A server: `url` is its own, or its card's. `agent` = its name here; `interface` = how it is
-    called, where its card need not be asked."""
+    called, where its card need not be asked; `extension` = whether the Babelgate extension is activated where the card
+    declares it."""
 
     def __init__(
-        self, url: str, agent: str = "", *, interface: Interface | None = None, **connection: Unpack[Connection]
+        self,
+        url: str,
+        agent: str = "",
+        *,
+        interface: Interface | None = None,
+        extension: Literal["on", "off"] = "on",
+        **connection: Unpack[Connection],
     ) -> None:
         super().__init__(HttpClient(**connection))
-        self._server = _Server(self._http, url, agent, interface)
+        self._server = _Server(self._http, url, agent, interface, extension=extension == "on")
 
     def start(self, call: Invocation) -> UpstreamRun:
         return _Run(self._server, call, is_attached=False)
@@ -57,7 +67,8 @@ class Client(ReattachableClient[HttpClient]):
 
 
 class _Server:
-    def __init__(self, http: HttpClient, url: str, agent: str, interface: Interface | None) -> None:
+    def __init__(self, http: HttpClient, url: str, agent: str, interface: Interface | None, *, extension: bool) -> None:
+        self._extension = extension
         self._http = http
         self._url = url
         self._agent = agent
@@ -71,6 +82,8 @@ class _Server:
             if interface is None:
                 found = await _card(self._http, self._url)
                 interface = bare(self._url) if found is None else found[1] or bare(self._url)
+            if not self._extension:
+                interface = replace(interface, extended=False)
             self.binding = create_binding(self._http, interface, self._agent)
         return self.binding
 
@@ -124,9 +137,12 @@ class _Run(UpstreamRun):
                 break
         if reader.stopped or reader.replied:
             return
+        if reader.records.active or (self._is_attached and reader.records.run_id is not None):
+            yield self._catch_up(await self._server.load_binding())
+            return
         # What no stream told: the task as it is, its stream if it can be joined, and else the task again and again.
         binding = await self._server.load_binding()
-        reader.rule = binding.rule
+        self._adopt(binding)
         if binding.interface.streams:
             yield self._poll(binding, is_once=True)
             if not reader.stopped:
@@ -138,6 +154,11 @@ class _Run(UpstreamRun):
         """What the log has of this activation: a task does not tell it again in its order."""
         past = await self._call.past()
         self._reader.task_id, self._reader.context_id = self._call.upstream["task"], self._call.upstream.get("context")
+        run_id = self._call.upstream.get("run")
+        if run_id is not None:  # it was read by the extension, and is told again by that
+            self._reader.records = RecordReader(run_id)
+            self._reader.records.seq = 0
+            return
         yield agent_events(past, self._call.run_id)
         self._reader.recall(past)
 
@@ -146,18 +167,27 @@ class _Run(UpstreamRun):
         if self._call.answers:  # before that there is no task that could be cancelled
             ids = self._call.upstream
             self._reader.task_id, self._reader.context_id = ids["task"], ids.get("context")
-        for feature, how in losses(self._call):
+        extended = (await self._server.load_binding()).extended
+        for feature, how in losses(self._call, extended=extended):
             yield self._reader.note(feature, how)
 
     async def _send(self, binding: Binding, past: Sequence[Record]) -> Stage:
         """Send the message, and read what the server says to it for as long as it says anything."""
         reader, self._refused = self._reader, None
-        reader.rule = binding.rule
+        self._adopt(binding)
         try:
-            params = request(self._call, past, binding.dialect, streams=binding.interface.streams)
+            params = request(
+                self._call,
+                past,
+                binding.dialect,
+                streams=binding.interface.streams,
+                extended=binding.extended,
+            )
             async with binding.open_send(params) as replies, aclosing(_Listener(reader, binding, replies)) as heard:
                 async for reply in heard:
-                    yield [*self._rebind(), *self._read(reply)]
+                    yield [*self._rebind(), *await self._with_files(binding, self._read(reply))]
+                    if reader.records.behind:
+                        return
                     if reader.stopped:
                         await heard.drain()
                         return
@@ -219,6 +249,59 @@ class _Run(UpstreamRun):
                         await heard.drain()
                         return
 
+    def _adopt(self, binding: Binding) -> None:
+        self._reader.rule, self._reader.speaks_in_status = binding.rule, binding.interface.speaks_in_status
+
+    async def _catch_up(self, binding: Binding) -> Stage:
+        """The records that were missed, and those that come: a gateway repeats them from any of them on."""
+        reader, backoff = self._reader, Backoff(FIRST_WAIT, LAST_WAIT)
+        assert reader.task_id is not None
+        while not reader.stopped:
+            before = reader.records.seq
+            try:
+                start = reader.records.seq or 0
+                async with (
+                    binding.open_subscription(reader.task_id, start=start) as replies,
+                    aclosing(_Listener(reader, binding, replies)) as heard,
+                ):
+                    async for reply in heard:
+                        yield await self._with_files(binding, self._read(reply))
+                        if reader.stopped:
+                            await heard.drain()
+                            return
+                        if reader.records.behind:
+                            break
+            except FaultError as error:
+                if not is_gone(error.fault) and error.fault.code is not FaultCode.AGENT_TIMEOUT:
+                    raise
+                backoff.count_failure(error)
+            if reader.records.seq != before:
+                backoff.reset()
+            await backoff.wait()
+
+    async def _with_files(self, binding: Binding, events: Sequence[Event]) -> Sequence[Event]:
+        """The extension names files by their hash; they are on the same server."""
+        if not self._reader.records.active:
+            return events
+        filled: list[Event] = []
+        for event in events:
+            found: dict[str, bytes | None] = {}
+            for part in blobs_of(event):
+                if part.blob is not None and part.blob not in found:
+                    found[part.blob] = await self._file(binding, part.blob)
+            if None in found.values():
+                filled += self._reader.note(Feature.FILE_BYTES, _NO_FILE)
+            filled.append(with_bytes(event, found) if found else event)
+        return filled
+
+    async def _file(self, binding: Binding, blob: str) -> bytes | None:
+        try:
+            return await binding.file(blob)
+        except FaultError as error:
+            if is_gone(error.fault) or error.fault.code is FaultCode.AGENT_TIMEOUT:
+                raise
+            return None
+
     def _rebind(self) -> Sequence[Event]:
         """A run that answers is bound again: each activation tells for itself what it can be re-attached to by."""
         reader = self._reader
@@ -227,6 +310,9 @@ class _Run(UpstreamRun):
     def _read(self, reply: Json) -> Sequence[Event]:
         with blaming_the_agent():
             return self._reader.read(reply)
+
+
+_NO_FILE: Final = "a file that the agent's server no longer has, or that is too large"
 
 
 class _Listener:

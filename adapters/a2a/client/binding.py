@@ -11,8 +11,9 @@ from urllib.parse import quote
 import httpx
 from pydantic_core import to_json
 
-from adapters._client.answers import parse_answer
+from adapters._client.answers import parse_answer, read_bytes
 from adapters._client.frames import FrameStream, is_stream
+from adapters._extension import URI
 from adapters.a2a.agents.interface import Interface
 from adapters.a2a.client.http import HttpClient
 from adapters.a2a.codec import v0_3, v0_3_rest, v1_0
@@ -85,6 +86,11 @@ class Binding(ABC):
         self._http = http
         # Nothing said means 0.3 (specification 1.0, 3.6.2), and servers of 0.3 do not ask.
         self._headers = {"A2A-Version": "1.0"} if interface.version == "1.0" else {}
+        self.extended = interface.extended and interface.streams
+        """The extension is activated: without streams, what a finished task has no room for could not be had."""
+        if self.extended:
+            # Specification 1.0, 3.2.6, and its name in 0.3: each is read by servers that do not know the other.
+            self._headers |= {"A2A-Extensions": URI, "X-A2A-Extensions": URI}
 
     @abstractmethod
     def open_send(self, params: JsonObject) -> AbstractAsyncContextManager["Replies"]:
@@ -98,7 +104,18 @@ class Binding(ABC):
     async def cancel(self, task_id: str, context_id: str | None) -> None: ...
 
     @abstractmethod
-    def open_subscription(self, task_id: str) -> AbstractAsyncContextManager["Replies"]: ...
+    def open_subscription(self, task_id: str, *, start: int | None = None) -> AbstractAsyncContextManager["Replies"]:
+        """`start` = the seq from which on a gateway like this one is to repeat what was said."""
+        ...
+
+    async def file(self, blob: str) -> bytes:
+        """Of a gateway like this one: a file by its hash. Raises what the server answers instead, and agent_invalid."""
+        url = f"{self.interface.url.rstrip('/')}/files/{quote(blob, safe='')}"
+        async with self._http.open_response("GET", url, accept="*/*") as response:
+            return await read_bytes(response, self._http.answer_limit)
+
+    def _from(self, start: int | None) -> dict[str, str]:
+        return self._headers if start is None else {**self._headers, "Babelgate-From": str(start)}
 
     def instead(self, error: FaultError) -> "Binding | None":
         """What is left to try where the server does not know the method or the version (specification 1.0, 3.6.2 and
@@ -142,11 +159,13 @@ class _JsonRpc(Binding):
             return _result(await self._http.json(response))
 
     @asynccontextmanager
-    async def _open(self, method: str, params: JsonObject, accept: str = _STREAM) -> AsyncGenerator[Replies]:
+    async def _open(
+        self, method: str, params: JsonObject, accept: str = _STREAM, *, start: int | None = None
+    ) -> AsyncGenerator[Replies]:
         body = self._request(method, params)
         async with (
             self._http.open_response(
-                "POST", self.interface.url, accept=accept, body=body, headers=self._headers
+                "POST", self.interface.url, accept=accept, body=body, headers=self._from(start)
             ) as response,
             aclosing(Replies(self._http, response, _result)) as replies,
         ):
@@ -166,8 +185,8 @@ class _JsonRpc(Binding):
     async def cancel(self, task_id: str, context_id: str | None) -> None:
         await self._call("cancel", self._task(task_id, context_id))
 
-    def open_subscription(self, task_id: str) -> AbstractAsyncContextManager[Replies]:
-        return self._open("subscribe", {"id": task_id})
+    def open_subscription(self, task_id: str, *, start: int | None = None) -> AbstractAsyncContextManager[Replies]:
+        return self._open("subscribe", {"id": task_id}, start=start)
 
 
 def _result(value: Json) -> Json:
@@ -200,12 +219,18 @@ class _Rest(Binding):
 
     @asynccontextmanager
     async def _open(
-        self, method: str, path: str, params: JsonObject | None = None, accept: str = _STREAM
+        self,
+        method: str,
+        path: str,
+        params: JsonObject | None = None,
+        accept: str = _STREAM,
+        *,
+        start: int | None = None,
     ) -> AsyncGenerator[Replies]:
         body = None if params is None else to_json(params)
         async with (
             self._http.open_response(
-                method, self._base + path, accept=accept, body=body, headers=self._headers
+                method, self._base + path, accept=accept, body=body, headers=self._from(start)
             ) as response,
             aclosing(Replies(self._http, response, _payload)) as replies,
         ):
@@ -222,9 +247,9 @@ class _Rest(Binding):
     async def cancel(self, task_id: str, context_id: str | None) -> None:
         await self._call("POST", f"{_path(task_id)}:cancel", {})
 
-    def open_subscription(self, task_id: str) -> AbstractAsyncContextManager[Replies]:
+    def open_subscription(self, task_id: str, *, start: int | None = None) -> AbstractAsyncContextManager[Replies]:
         # GET in the protocol buffers of 0.3 and of 1.0.1, POST in the prose of 1.0 (11.3).
-        return self._open("GET", f"{_path(task_id)}:subscribe")
+        return self._open("GET", f"{_path(task_id)}:subscribe", start=start)
 
 
 def _path(task_id: str) -> str:

@@ -92,6 +92,12 @@ def _decode_file(part: w.Part, field: str) -> FilePart:
     )
 
 
+def _beside_content(part: w.Part) -> Mapping[str, Any]:
+    """Of text and data, whose parts may have the name of a file in 1.0."""
+    more = _unknown(part, drop="kind")
+    return {PROTOCOL: {**more.get(PROTOCOL, {}), "filename": part.filename}} if part.filename else more
+
+
 def _unknown(model: w.Wire, *, drop: str = "") -> Mapping[str, Any]:
     more = {name: value for name, value in (model.model_extra or {}).items() if name != drop}
     return {PROTOCOL: more} if more else {}
@@ -115,7 +121,7 @@ def decode_part(part: w.Part, field: str, data: "DataRule" = "any") -> TextPart 
             text=part.text or "",
             media_type=part.mediaType or None,
             metadata=part.metadata or {},
-            extra=_unknown(part, drop="kind"),
+            extra=_beside_content(part),
         )
     return _decode_data(part, field, data)
 
@@ -134,7 +140,7 @@ def _decode_data(part: w.Part, field: str, rule: "DataRule") -> DataPart:
         # 0.x has only objects as data: a2a-sdk 1.3.0's conversion of other values, undone.
         value = value["value"]
         del metadata["data_part_compat"]
-    return DataPart(data=value, media_type=part.mediaType or None, metadata=metadata, extra=_unknown(part, drop="kind"))
+    return DataPart(data=value, media_type=part.mediaType or None, metadata=metadata, extra=_beside_content(part))
 
 
 def _is_object(value: Any) -> bool:
@@ -279,7 +285,7 @@ class Dialect(ABC):
             encoded["metadata"] = artifact.metadata
         if artifact.own.get("extensions"):
             encoded["extensions"] = artifact.own["extensions"]
-        return {**artifact.own, **encoded} if self.unknown and artifact.own else encoded
+        return self._beside(artifact.own, encoded)
 
     def encode_status(self, view: TaskSnapshot | StatusUpdate) -> JsonObject:
         status = view.status
@@ -288,12 +294,15 @@ class Dialect(ABC):
             encoded["message"] = self.encode_message(status.message, view.context_id, view.task_id)
         # 0.3 leaves the form open, and its SDK 0.3.26 writes `+00:00`; the form of 1.0 is legal in both.
         encoded["timestamp"] = timestamp(status.at)
-        return encoded
+        return self._beside(status.own, encoded)
+
+    def _beside(self, unknown: JsonObject, encoded: JsonObject) -> JsonObject:
+        return {**unknown, **encoded} if self.unknown and unknown else encoded
 
     def encode_task(
         self, task: TaskSnapshot, history_length: int | None = None, *, artifacts: bool = True
     ) -> JsonObject:
-        """`history_length` newest messages, None = all; fields that would be empty are left out."""
+        """`history_length` (`historyLength`) newest messages, None = all; fields that would be empty are left out."""
         encoded: JsonObject = {"kind": "task"} if self.kinds else {}
         encoded["id"] = task.task_id
         encoded["contextId"] = task.context_id
@@ -308,7 +317,7 @@ class Dialect(ABC):
             encoded["history"] = [self.encode_message(said, task.context_id, task.task_id) for said in history]
         # Never empty: it holds the gateway's own ids, by which a task is found in other protocols.
         encoded["metadata"] = task.metadata
-        return encoded
+        return self._beside(task.own, encoded)
 
     def encode_update(self, update: Update, history_length: int | None = None) -> JsonObject:
         """One event of a stream."""
@@ -325,7 +334,7 @@ class Dialect(ABC):
         encoded |= {"taskId": update.task_id, "contextId": update.context_id, "status": self.encode_status(update)}
         if update.metadata:
             encoded["metadata"] = update.metadata
-        return encoded
+        return self._beside(update.own, encoded)
 
     def _artifact_update(self, update: ArtifactUpdate) -> JsonObject:
         encoded: JsonObject = {"kind": "artifact-update"} if self.kinds else {}
@@ -336,7 +345,9 @@ class Dialect(ABC):
             "append": update.append,
             "lastChunk": update.last,
         }
-        return encoded
+        if update.metadata:
+            encoded["metadata"] = update.metadata
+        return self._beside(update.own, encoded)
 
     def wrap(self, name: str, payload: JsonObject) -> JsonObject:
         """A payload of several possible ones, under its name."""

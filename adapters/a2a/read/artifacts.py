@@ -7,7 +7,7 @@ from hashlib import sha256
 from adapters.a2a.read.parts import as_extra
 from adapters.a2a.wire import replies as w
 from adapters.a2a.wire.task import CHUNK
-from canonical import DataPart, Event, FilePart, Part, RefusalPart, TextPart
+from canonical import AnnotationPart, DataPart, Event, FilePart, Part, ReasoningPart, RefusalPart, TextPart
 from canonical.event import ArtifactAdded, MessageEnded, PartAdded, PartDelta, PartEnded
 from canonical.value import JsonObject
 
@@ -20,6 +20,9 @@ class Piece:
     append: bool | None = None
     """None = as it is told: what is new in an artifact that is sent again goes to the end of what was sent before."""
 
+    beside: JsonObject = field(default_factory=dict[str, object])
+    """The `metadata` of the update, and members of it that nobody here knows (`own`)."""
+
     def mark(self, events: list[Event], start: int, *, append: bool) -> bool:
         """Have what was told from `start` on shown as it came, unless it would be anyway; `append` = whether it would
         be appended, to what this run said. False if nothing was told."""
@@ -28,10 +31,16 @@ class Piece:
             return False
         *others, final = told
         shown = append if self.append is None else self.append
-        if others or shown != append or self.last != _says_last(events[final]) or not _is_shown(events[final]):
+        if (
+            others
+            or self.beside
+            or shown != append
+            or self.last != _says_last(events[final])
+            or not _is_shown(events[final])
+        ):
             for index in others:
                 events[index] = _add_chunk_mark(events[index], {})
-            events[final] = _add_chunk_mark(events[final], {"append": shown, "lastChunk": self.last})
+            events[final] = _add_chunk_mark(events[final], {"append": shown, "lastChunk": self.last, **self.beside})
         return True
 
 
@@ -63,6 +72,9 @@ class MergedPart:
         match part:
             case TextPart() | RefusalPart():
                 return cls(part, (part.kind, part.media_type, part.metadata, dict(part.extra)), [part.text])
+            case ReasoningPart():
+                # google-adk 2.13.0 says the signature of a thought with its last piece: it does not tell pieces apart.
+                return cls(part, (part.kind,), [part.text])
             case DataPart():
                 return cls(part, (part.kind, part.data, part.metadata))
             case FilePart():
@@ -79,7 +91,7 @@ class MergedPart:
 
     @property
     def grows(self) -> bool:
-        return isinstance(self.part, TextPart | RefusalPart)
+        return isinstance(self.part, TextPart | RefusalPart | ReasoningPart)
 
     def joins(self, other: "MergedPart") -> bool:
         return self.grows and self.head == other.head
@@ -136,11 +148,28 @@ class ArtifactTracker:
     cut: bool = False
     """What was said last came in pieces, none of which is still to say that it is the last."""
 
+    cited: list[AnnotationPart] = field(default_factory=list[AnnotationPart])
+
     @property
     def text(self) -> str:
-        return "".join(unit.text for unit in self.units if unit.grows)
+        return "".join(unit.text for unit in self.units if isinstance(unit.part, TextPart | RefusalPart))
+
+    def cite(self, citations: Sequence[AnnotationPart], events: list[Event]) -> bool:
+        """Those that are new, in the open message; false if there is none."""
+        new = [each for each in citations if each not in self.cited]
+        if self.message_id is None:
+            return not new
+        if new:
+            self._end_part(events)
+        for each in new:
+            events.append(PartAdded(message_id=self.message_id, part=each))
+            self.cited.append(each)
+        return True
 
     def add(self, part: Part) -> None:
+        if isinstance(part, AnnotationPart):
+            self.cited.append(part)
+            return
         unit = MergedPart.of(part)
         if self.units and self.units[-1].joins(unit):
             self.units[-1].texts += unit.texts
@@ -150,7 +179,7 @@ class ArtifactTracker:
     def say(self, parts: Sequence[Part], events: list[Event], *, begun: bool) -> None:
         """Parts of the open message, which has `begun` with them. Pieces without text say nothing."""
         for part in parts:
-            grows = isinstance(part, TextPart | RefusalPart)
+            grows = isinstance(part, TextPart | RefusalPart | ReasoningPart)
             if grows and not part.text and not begun:
                 continue
             begun = False

@@ -1,13 +1,15 @@
 """What another A2A server asks, as questions, and what it is answered.
 
-A question has a name where a data part `{"id", "value", "schema"?}` says so: langgraph-api 0.16.7 and gateways like
-this one write that, and take `{"resume": [{"id", "value"}, …]}` as answers.
+A question has a name where a data part `{"id", "value", "schema"?, "response_schema"?}` says so: langgraph-api 0.16.7
+and gateways like this one write that, and take `{"resume": [{"id", "value"}, …]}` as answers. Questions in other forms
+are read, and answered, by `codec.asks`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from adapters.a2a.codec.asks import Question, Reply, decode_asked, encode_answers, is_answer
+from adapters.a2a.codec.marks import is_thought
 from adapters.a2a.read.parts import as_extra
 from adapters.a2a.wire import replies as w
 from adapters.a2a.wire.task import PROTOCOL
@@ -15,31 +17,24 @@ from canonical import DataPart, Invocation, Message, Part, Record, TextPart
 from canonical.event import InterruptAnswered, InterruptRaised
 from canonical.value import Json, JsonObject
 
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    parts: tuple[Part, ...]
-    id: str | None = None
-    """By which it can be answered alone."""
-    value: Json = None
-    schema: JsonObject | None = None
+_NAMED: Final = frozenset({"id", "value", "schema", "response_schema"})
 
 
 def _decode_question(part: Part) -> Question | None:
     """The question that a data part names."""
     data = part.data if isinstance(part, DataPart) else None
-    if not isinstance(data, dict) or not {"id", "value"} <= set(data) <= {"id", "value", "schema"}:
+    if not isinstance(data, dict) or not {"id", "value"} <= set(data) <= _NAMED:
         return None
-    # langgraph-api 0.16.7 has `id` and `value`; `schema` is the gateway's own.
-    question_id, schema = data["id"], data.get("schema")
+    # langgraph-api 0.16.7 names the schema `response_schema`; `schema` is the gateway's own.
+    question_id, schema = data["id"], data.get("schema") or data.get("response_schema")
     if not isinstance(question_id, str) or not question_id:
         return None
     return Question((), question_id, data["value"], schema if isinstance(schema, dict) else None)
 
 
-def questions(parts: Sequence[Part], *, only_named: bool = False) -> list[Question]:
+def questions(parts: Sequence[Part], metadata: JsonObject | None = None, *, only_named: bool = False) -> list[Question]:
     """The questions in a status message: each ends with the data part that names it. A message without such parts is
-    one question. `only_named`: none, if any part is something else."""
+    one question, unless it asks in another form. `only_named`: none, if any part is something else."""
     found: list[Question] = []
     said: list[Part] = []
     for part in parts:
@@ -56,6 +51,9 @@ def questions(parts: Sequence[Part], *, only_named: bool = False) -> list[Questi
         found[-1] = Question((*last.parts, *said), last.id, last.value, last.schema)
     if found or only_named:
         return found
+    # google-adk 2.13.0 repeats with its question what it thought before.
+    if asked := decode_asked([part for part in parts if not is_thought(part)], metadata):
+        return asked
     data = [part.data for part in said if isinstance(part, DataPart)]
     return [Question(tuple(said), value=data[0] if len(data) == 1 else None)]
 
@@ -77,10 +75,10 @@ def decode_interrupts(status: w.TaskStatus, asked: Sequence[Question], *, auth: 
     ids: set[str | None] = set()
     events: list[InterruptRaised] = []
     for each in asked:
-        extra = {**mark, **({"id": each.id} if each.id else {})}
+        extra = {**mark, **({"id": each.id} if each.id else {}), **({"form": each.form} if each.form else {})}
         event = InterruptRaised(
             interrupt_id=None if each.id in ids else each.id,
-            ask="auth" if auth else "input",
+            ask="auth" if auth else each.ask,
             message=Message(parts=each.parts, metadata=message.metadata or {}, extra=as_extra(message)),
             value=each.value,
             answer_schema=each.schema,
@@ -91,28 +89,36 @@ def decode_interrupts(status: w.TaskStatus, asked: Sequence[Question], *, auth: 
     return events
 
 
-def replies(call: Invocation, past: Sequence[Record]) -> tuple[Part, ...]:
-    """The parts of the message that answers the task. A single answer is what the caller said; of several, each names
-    its question."""
-    names: dict[str | None, str | None] = {}
+def replies(call: Invocation, past: Sequence[Record]) -> Reply:
+    """The message that answers the task. A single answer is what the caller said; of several, each names its
+    question; and one to a question in another form has that form, unless the caller spoke it."""
+    asked: dict[str | None, Mapping[str, Any]] = {}
     for record in past:
         if isinstance(record.event, InterruptRaised):
-            own: Mapping[str, Any] = record.event.extra.get(PROTOCOL) or {}
-            names[record.event.interrupt_id] = own.get("id")
-    named = [names.get(answer.interrupt_id) for answer in call.answers]
+            asked[record.event.interrupt_id] = record.event.extra.get(PROTOCOL) or {}
+    own = [asked.get(answer.interrupt_id, {}) for answer in call.answers]
+    said = tuple(part for message in call.messages for part in message.parts)
+    if any("form" in each for each in own):
+        if any(map(is_answer, said)):
+            return Reply(said)
+        return encode_answers(
+            (each["form"], answer) for each, answer in zip(own, call.answers, strict=True) if "form" in each
+        )
+    named = [each.get("id") for each in own]
     if len(call.answers) > 1 and all(named):
         resume: list[Json] = [
             # As langgraph-api 0.16.7 takes answers to several interrupts at once.
             {"id": name, "value": answer.value}
             for name, answer in zip(named, call.answers, strict=True)
         ]
-        return (DataPart(data={"resume": resume}),)
-    said = tuple(part for message in call.messages for part in message.parts)
+        return Reply((DataPart(data={"resume": resume}),))
     if len(call.answers) == 1 and said and _says(said, call.answers[0]):
-        return said
-    return tuple(
-        TextPart(text=answer.value) if isinstance(answer.value, str) else DataPart(data=answer.value)
-        for answer in call.answers
+        return Reply(said)
+    return Reply(
+        tuple(
+            TextPart(text=answer.value) if isinstance(answer.value, str) else DataPart(data=answer.value)
+            for answer in call.answers
+        )
     )
 
 

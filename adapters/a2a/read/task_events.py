@@ -3,24 +3,33 @@
 Servers say the same thing in several ways: piece by piece, and whole in the task that they show at the beginning, when
 asked, or instead of a stream. So the reader keeps account of what it has told of each artifact, and tells what is new.
 The account is made of the events themselves: read from the log, they make the same one for the task's next run.
+
+What frameworks say beside the protocol is read by `codec.marks`, and told as what it is.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from json import dumps
 from typing import Any, Final, cast
 
+from adapters._extension import URI, RecordReader
+from adapters.a2a.codec.asks import Question
 from adapters.a2a.codec.dialect import DataRule
+from adapters.a2a.codec.marks import Heard, ToolUse, add_usage, hear, usage_of_message, usage_of_task
 from adapters.a2a.codec.names import to_snake_case
 from adapters.a2a.read.artifacts import ArtifactTracker, Piece, is_file, rest
+from adapters.a2a.read.mirror import Mirror, beside_of
 from adapters.a2a.read.parts import DecodedParts, as_extra, decode_parts, decode_reply, decode_state
-from adapters.a2a.read.questions import Question, decode_interrupts, in_words, questions
+from adapters.a2a.read.questions import decode_interrupts, in_words, questions
 from adapters.a2a.wire import replies as w
-from adapters.a2a.wire.task import PROTOCOL, REPLY, derived_id
+from adapters.a2a.wire.task import AGAIN, IN_STATUS, PROTOCOL, REPLY, derived_id
 from canonical import (
     BLAME,
+    AnnotationPart,
     Event,
     Fault,
     FaultCode,
     Part,
+    ReasoningPart,
     Record,
     RefusalPart,
     RunReason,
@@ -39,9 +48,13 @@ from canonical.event import (
     PartDelta,
     PartEnded,
     RunEnded,
+    StepEnded,
+    StepStarted,
+    ToolEnded,
+    ToolStarted,
     UpstreamBound,
 )
-from canonical.message import Phase
+from canonical.message import Phase, text_of
 from canonical.state import TERMINAL, WAITING
 from canonical.value import Extra, Json, JsonObject
 
@@ -49,13 +62,15 @@ _INTERRUPT: Final = "Interrupt"
 """The artifact in which langgraph-api 0.16.7 puts what it asks."""
 _UNKNOWN_EVENT: Final = "an event of a form that A2A does not have"
 _UNKNOWN_PART: Final = "a part of a form that A2A does not have"
+_CITED_LATE: Final = "a citation that came after the end of what it is of"
 _SAID_ANEW: Final = "an answer that was replaced stays said, and is said again"
 
 
 class EventReader:
-    """Of one run. `rule` = how data is wrapped in what is read."""
+    """Of one run. `rule` = how data is wrapped in what is read; `speaks_in_status` = the agent answers in the messages
+    of its status, and not in artifacts."""
 
-    def __init__(self, run_id: str, *, rule: DataRule = "any") -> None:
+    def __init__(self, run_id: str, *, rule: DataRule = "any", speaks_in_status: bool = False) -> None:
         self.task_id: str | None = None
         self.context_id: str | None = None
         self.state: TaskState | None = None
@@ -66,8 +81,10 @@ class EventReader:
         """The task asks or has ended, or there is none and the server has answered."""
         self.replied = False
         """The server answered with a message instead of a task."""
+        self.records = RecordReader()
         self._run_id = run_id
         self.rule: DataRule = rule
+        self.speaks_in_status = speaks_in_status
         self._events: list[Event] = []
         self._bound: dict[str, str] = {}
         self._accounts: dict[str, ArtifactTracker] = {}
@@ -86,26 +103,53 @@ class EventReader:
         """The server's ids of questions."""
         self._held: list[Question] = []
         self._losses: set[tuple[str, str]] = set()
+        self._spoken: ArtifactTracker | None = None
+        """Of the answer that comes in pieces in the messages of the status."""
+        self._progress: list[str] = []
+        """Texts that this run said on the way."""
+        self._citations: list[AnnotationPart] = []
+        """Of what was said so."""
+        self._pending: tuple[w.Message, Heard] | None = None
+        """What an artifact may repeat: then it is the answer."""
+        self._calls: dict[str, str] = {}
+        """Tools that were begun, by id: their names."""
+        self._running: list[str] = []
+        """Ids of those that have not ended."""
+        self._results: set[tuple[str, str]] = set()
+        """Ids and outputs of those that have."""
+        self._steps: list[str] = []
+        self._usage: JsonObject = {}
+        self._counted: set[str] = set()
+        """Of which events the usage was counted."""
+        self._mirror = Mirror()
 
     # What was told before
 
     def recall(self, past: Iterable[Record]) -> None:
         """Take up the account from the records of the task."""
         said: dict[str, ArtifactTracker] = {}
+        phases: dict[str | None, Phase] = {}
         for record in past:
             mine, event = record.run_id == self._run_id, record.event
             match event:
                 case MessageStarted():
                     self._messages += mine
                     self._recall_message(event, said, mine=mine)
+                    if mine and event.role == "agent":
+                        phases[event.message_id] = event.phase
                 case PartAdded() | PartDelta() | PartEnded() | MessageEnded():
+                    self._recall_words(event, phases.get(event.message_id))
                     account = said.get(event.message_id or "")
                     if account is not None:
                         _recall_part(event, account)
+                case ToolStarted() | ToolEnded():
+                    self._recall_tool(event, mine=mine)
                 case ArtifactAdded():
                     self._recall_artifact(event, mine=mine)
                 case InterruptRaised():
                     self._recall_question(event, mine=mine)
+                case Native() if mine:
+                    self._mirror.recall(record)
                 case UpstreamBound() if mine:
                     self._bound |= event.ids
                 case LossNoted() if mine:
@@ -121,7 +165,29 @@ class EventReader:
             said[event.message_id or ""] = account
         elif event.role == "agent" and "messageId" in own:
             self._remarks.add(own["messageId"])
-        self._answered = self._answered or (mine and event.role == "agent" and event.phase == "answer")
+        if mine and IN_STATUS in event.extra:
+            account = self._spoken = ArtifactTracker("", file=False, message_id=event.message_id)
+            said[event.message_id or ""] = account
+
+    def _recall_words(self, event: PartAdded | PartDelta | PartEnded | MessageEnded, phase: Phase | None) -> None:
+        """Of a message of this run, which has a `phase`."""
+        self._remarks |= {own["messageId"] for own in (_own(event.extra),) if "messageId" in own}
+        if isinstance(event, PartAdded) and not isinstance(event.part, ReasoningPart):
+            self._answered = self._answered or phase == "answer"
+            if phase == "progress" and isinstance(event.part, TextPart):
+                self._progress.append(event.part.text)
+
+    def _recall_tool(self, event: ToolStarted | ToolEnded, *, mine: bool) -> None:
+        call_id, own = event.call_id or "", _own(event.extra)
+        self._remarks |= {own[name] for name in ("messageId",) if name in own}
+        if isinstance(event, ToolStarted):
+            self._calls[call_id] = event.name
+            if mine:
+                self._running.append(call_id)
+        else:
+            self._results.add((call_id, _as_key(event.output)))
+            if call_id in self._running:
+                self._running.remove(call_id)
 
     def _recall_artifact(self, event: ArtifactAdded, *, mine: bool) -> None:
         own = _own(event.extra)
@@ -169,6 +235,10 @@ class EventReader:
         """Raises invalid where the reply breaks the protocol."""
         self._events = []
         reply = decode_reply(value)
+        if self._read_records(reply):
+            self.begun = True
+            return self._events
+        repeated = self._settle_pending(reply)
         match reply:
             case w.Task():
                 self._task(reply)
@@ -177,14 +247,39 @@ class EventReader:
                 self._status(reply.status, reply.metadata)
             case w.TaskArtifactUpdateEvent():
                 self._bind(self.task_id or reply.taskId, self.context_id or reply.contextId)
-                piece = Piece(reply.lastChunk is True)
-                self._artifact(reply.artifact, append=reply.append is True, last=reply.lastChunk, piece=piece)
+                piece = Piece(reply.lastChunk is True, beside=beside_of(reply))
+                self._artifact(
+                    reply.artifact, append=reply.append is True, last=reply.lastChunk, piece=piece, citations=repeated
+                )
             case w.Message():
                 self._message(reply)
             case None:
                 self._unknown(value)
         self.begun = True
+        self._events = self._mirror.reflect(reply, self._events, self.rule)
         return self._events
+
+    def _read_records(self, reply: w.Reply | None) -> bool:
+        """Whether the records of the extension tell of the run: then what is said beside them is not looked at."""
+        metadata = None if reply is None or isinstance(reply, w.Message) else reply.metadata
+        told = (metadata or {}).get(URI)
+        if told is None or reply is None:
+            return self.records.active
+        told_before = self.records.run_id
+        news = self.records.read(told)
+        if self.records.active and not isinstance(reply, w.Message):
+            task_id = reply.id if isinstance(reply, w.Task) else reply.taskId
+            self._bind(self.task_id or task_id, self.context_id or reply.contextId)
+            if self.records.run_id is not None and self.records.run_id != told_before:
+                self._bound["run"] = self.records.run_id
+                self._events.append(UpstreamBound(protocol=PROTOCOL, ids=dict(self._bound)))
+        for event in news:
+            if isinstance(event, InterruptRaised):  # by which it is answered there
+                event = event.replace(extra={**event.extra, PROTOCOL: {"id": event.interrupt_id}})
+            self._events.append(event)
+        self.state = self.records.state or self.state
+        self.stopped = self.stopped or self.records.stopped
+        return True
 
     def _unknown(self, value: Json) -> None:
         if value in (None, {}):
@@ -196,6 +291,7 @@ class EventReader:
     def _task(self, task: w.Task) -> None:
         if self.task_id is not None and task.id != self.task_id:
             self._finish()
+            self._spoken = None
             self._accounts.clear()  # another task's artifacts may have the same names
         self._bind(task.id, task.contextId)
         # `lastChunk` is said of updates and not of artifacts: in a task its end says that nothing follows.
@@ -208,9 +304,9 @@ class EventReader:
 
     # Messages
 
-    def _start(self, phase: Phase, metadata: JsonObject | None, extra: JsonObject) -> str:
+    def _start(self, phase: Phase, metadata: JsonObject | None, extra: JsonObject, *, is_thought: bool = False) -> str:
         self._messages += 1
-        self._answered = self._answered or phase == "answer"
+        self._answered = self._answered or (phase == "answer" and not is_thought)
         message_id = derived_id(self._run_id, "said", str(self._messages))
         self._events.append(MessageStarted(message_id=message_id, phase=phase, metadata=metadata or {}, extra=extra))
         return message_id
@@ -220,11 +316,15 @@ class EventReader:
     ) -> None:
         message = message or w.Message()
         own = as_extra(message, messageId=message.messageId)
-        message_id = self._start(phase, message.metadata, {**own, REPLY: {}} if reply else own)
+        is_thought = all(isinstance(part, ReasoningPart) for part in parts)
+        extra: JsonObject = {**own, REPLY: {}} if reply else own
+        message_id = self._start(phase, message.metadata, extra, is_thought=is_thought and bool(parts))
         self._events += [PartAdded(message_id=message_id, part=part) for part in parts]
         self._events.append(MessageEnded(message_id=message_id))
         if phase == "answer":
-            self._answers.add(DecodedParts(tuple(parts)).text)
+            self._answers.add(text_of(tuple(parts)))
+        else:
+            self._progress += [part.text for part in parts if isinstance(part, TextPart)]
 
     def _read_parts(self, message: w.Message | w.Artifact | None) -> DecodedParts:
         heard = decode_parts(message.parts if message else None, self.rule)
@@ -237,31 +337,161 @@ class EventReader:
         self._bind(self.task_id, self.context_id or message.contextId)
         if _is_callers(message):
             return
-        self._whole(self._read_parts(message).parts, "answer", message, reply=self.task_id is None)
+        heard = self._hear(message)
+        if heard.says is not None or heard.is_thought:
+            # agno 3.1.10 streams its answer so, in messages of one id.
+            self._tell(message, heard)
+            return
+        self._use(heard.tools, message)
+        self._whole([*heard.parts, *heard.citations], "answer", message, reply=self.task_id is None)
         self.replied = True
         self.stopped = self.stopped or self.task_id is None
 
-    def _remark(self, message: w.Message, heard: DecodedParts) -> None:
+    def _hear(self, said: w.Message | None, *metadata: JsonObject | None) -> Heard:
+        """A message, with the metadata of what brought it."""
+        said = said or w.Message()
+        return hear(self._read_parts(said).parts, said.messageId or "", said.metadata, *metadata)
+
+    def _remark(self, message: w.Message, heard: Heard) -> None:
         # a2a-sdk 0.3.26 and 1.3.0 move the message of a status into the history when the next status comes.
-        if message.messageId in self._remarks or not heard.parts:
+        if message.messageId in self._remarks:
             return
-        if message.messageId:
+        self._tell(message, heard)
+
+    def _tell(self, message: w.Message, heard: Heard) -> None:
+        """What an agent says at work, each as what it is."""
+        if message.messageId and (heard.parts or heard.tools or heard.progress):
             self._remarks.add(message.messageId)
-        self._whole(heard.parts, "progress", message)
+        thoughts = [part for part in heard.parts if isinstance(part, ReasoningPart)]
+        words = [part for part in heard.parts if not isinstance(part, ReasoningPart)]
+        if thoughts:
+            self._whole(thoughts, "answer", message)
+        self._use(heard.tools, message)
+        self._tell_steps(heard.steps)
+        if heard.progress:
+            self._whole(heard.progress, "progress", message)
+        if words and (heard.says == "answer" or (heard.says is None and self.speaks_in_status)):
+            self._speak(words, message)
+        elif words:
+            self._whole(words, "progress", message)
+        if self._spoken is not None:
+            self._spoken.cite(heard.citations, self._events)
+        else:
+            self._citations += heard.citations
+
+    def _speak(self, parts: Sequence[Part], message: w.Message) -> None:
+        """A piece of the answer, which is no artifact."""
+        account = self._spoken
+        own: JsonObject = {PROTOCOL: {"messageId": message.messageId}} if message.messageId else {}
+        begun = account is None or account.message_id is None
+        if account is None or account.message_id is None:
+            account = self._spoken = ArtifactTracker("", file=False)
+            account.message_id = self._start("answer", None, {IN_STATUS: {}})
+        start = len(self._events)
+        account.say(parts, self._events, begun=begun)
+        if own and len(self._events) > start:
+            self._events[-1] = self._events[-1].replace(extra=own)
+
+    # Tools and steps
+
+    def _use(self, tools: Sequence[ToolUse], said: w.Message | None = None) -> None:
+        """Calls that the agent makes itself, each told once: servers repeat them."""
+        extra: JsonObject = {PROTOCOL: {"messageId": said.messageId}} if said is not None and said.messageId else {}
+        for use in tools:
+            call_id = use.call_id or self._call_id(use)
+            if not use.ended:
+                if call_id not in self._calls:
+                    self._begin_tool(call_id, use.name, use.value, extra)
+                continue
+            done = (call_id, _as_key(use.value))
+            if done in self._results:
+                continue
+            if call_id not in self._running:  # its begin was not told, or it was asked about meanwhile
+                self._begin_tool(call_id, use.name or self._calls.get(call_id, "tool"), None, extra)
+            fault = None if use.error is None else Fault(code=FaultCode.AGENT_FAILED, message=use.error)
+            name = self._calls[call_id]
+            self._events.append(ToolEnded(call_id=call_id, name=name, output=use.value, fault=fault, extra=extra))
+            self._running.remove(call_id)
+            self._results.add(done)
+
+    def _call_id(self, use: ToolUse) -> str:
+        """Where the server says none: that of the last call of the name that has not ended, or a new one."""
+        if use.ended:
+            found = next((each for each in reversed(self._running) if self._calls[each] == use.name), None)
+            if found is not None:
+                return found
+        return derived_id(self._run_id, "tool", str(len(self._calls) + 1))
+
+    def _begin_tool(self, call_id: str, name: str, given: Json, extra: JsonObject) -> None:
+        self._calls[call_id] = name
+        self._running.append(call_id)
+        self._events.append(ToolStarted(call_id=call_id, name=name, input=given, extra=extra))
+
+    def _tell_steps(self, steps: Sequence[tuple[str, str]]) -> None:
+        for name, what in steps:
+            if what == "started":
+                self._steps.append(name)
+                self._events.append(StepStarted(name=name))
+            elif name in self._steps:
+                self._steps.remove(name)
+                fault = Fault(code=FaultCode.AGENT_FAILED, message=f"{name} failed") if what == "error" else None
+                self._events.append(StepEnded(name=name, fault=fault))
+
+    def _count(self, metadata: JsonObject | None, name: str | None) -> None:
+        """The usage that is told of one call of a model. `name` = the id of what tells it."""
+        usage = usage_of_message(metadata)
+        event = str((metadata or {}).get("adk_event_id") or name or "")
+        if usage and event not in self._counted:
+            self._counted.add(event)
+            self._usage = add_usage(self._usage, usage)
 
     # Status
 
     def _status(self, status: w.TaskStatus, metadata: JsonObject | None, task: w.Task | None = None) -> None:
         """`task`: it came with the whole task, which may be older than what was said to it last."""
         self.state = decode_state(status.state)
-        heard = self._read_parts(status.message)
+        message = status.message
+        # A task's metadata is that of all its updates.
+        beside = metadata if task is None else None
         if self.state in TERMINAL:
-            self._end_run(status.message, heard, metadata)
-        elif self.state not in WAITING:
-            if status.message is not None:
-                self._remark(status.message, heard)
-        elif task is None or not self._is_stale(status):
-            self._ask(status, heard, metadata)
+            self._end_run(message, self._hear(message, beside), metadata)
+            return
+        name = message.messageId if message is not None else None
+        self._count(message.metadata if message is not None else None, name)
+        self._count(beside, name)
+        if self.state in WAITING:
+            if task is None or not self._is_stale(status):
+                self._ask(status, self._read_parts(message), metadata)
+            return
+        heard = self._hear(message, beside)
+        if message is None:
+            self._tell(w.Message(), heard)
+        elif (
+            "adk_event_id" in (beside or {}) and text_of(tuple(heard.parts)) and message.messageId not in self._remarks
+        ):
+            # google-adk 2.13.0 says its answer twice: as anything else, and then as an artifact.
+            self._pending = (message, heard)
+        else:
+            self._remark(message, heard)
+
+    def _settle_pending(self, reply: w.Reply | None) -> Sequence[AnnotationPart]:
+        """Tell what waited, unless the reply is the answer that repeats it: then its citations are the answer's."""
+        if self._pending is None:
+            return ()
+        (message, heard), self._pending = self._pending, None
+        artifacts = [reply.artifact] if isinstance(reply, w.TaskArtifactUpdateEvent) else []
+        if isinstance(reply, w.Task):
+            artifacts = reply.artifacts or []
+        text = text_of(tuple(heard.parts))
+        if not any(text == text_of(tuple(self._hear_artifact(each).parts)) for each in artifacts):
+            self._remark(message, heard)
+            return ()
+        if message.messageId:
+            self._remarks.add(message.messageId)
+        heard.parts = [part for part in heard.parts if isinstance(part, ReasoningPart)]
+        citations, heard.citations = heard.citations, []
+        self._tell(message, heard)
+        return citations
 
     def _is_stale(self, status: w.TaskStatus) -> bool:
         """Whether the task asks what was answered by now: servers show it so until their agent says something, some of
@@ -274,7 +504,7 @@ class EventReader:
     def _ask(self, status: w.TaskStatus, heard: DecodedParts, metadata: JsonObject | None) -> None:
         self._finish()
         self._tell_about(metadata)
-        asked = questions(heard.parts)
+        asked = questions(heard.parts, status.message.metadata if status.message else None)
         # langgraph-api 0.16.7: the questions come in an artifact, and the status that stops for them names none.
         if self._held and asked[0].id is None:
             first, *others = self._held
@@ -284,7 +514,9 @@ class EventReader:
         self._events += decode_interrupts(status, asked, auth=self.state is TaskState.AUTH_REQUIRED)
         self.stopped = True
 
-    def _end_run(self, message: w.Message | None, heard: DecodedParts, metadata: JsonObject | None) -> None:
+    def _end_run(self, message: w.Message | None, heard: Heard, metadata: JsonObject | None) -> None:
+        if self._spoken is not None:
+            self._spoken.cite(heard.citations, self._events)
         self._finish()
         self.stopped = True
         if self._held:  # questions that the server did not stop for after all
@@ -294,27 +526,50 @@ class EventReader:
             fault = _fault(message, heard, rejected=self.state is TaskState.REJECTED)
             self._events.append(RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=fault))
             return
-        if message is not None and heard.parts:
+        if message is not None:
             self._last_words(message, heard)
-        usage = self._tell_about(metadata)
+        if self.state is TaskState.COMPLETED and not self._answered and "babelgate" not in (metadata or {}):
+            self._answer_by_progress()
+        usage = self._tell_about(metadata) or usage_of_task(metadata) or self._usage
         if self.state is TaskState.CANCELLED:
             self._events.append(RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER, usage=usage))
         elif usage:
             self._events.append(RunEnded(usage=usage))
 
-    def _last_words(self, message: w.Message, heard: DecodedParts) -> None:
+    def _last_words(self, message: w.Message, heard: Heard) -> None:
         """Many servers answer in the message of the last status. Where there was an answer before, it is a remark, or
         the same again."""
         if message.messageId in self._remarks:
             return
-        if self.state is TaskState.COMPLETED and not self._answered:
-            self._whole(heard.parts, "answer", message)
-        elif not heard.text or heard.text not in self._texts():
+        text = text_of(tuple(heard.parts))
+        if self.state is not TaskState.COMPLETED or self._answered or heard.is_thought or not heard.parts:
+            if text and text in self._texts():
+                heard.parts = [part for part in heard.parts if isinstance(part, ReasoningPart)]
             self._remark(message, heard)
+            return
+        self._use(heard.tools, message)
+        self._whole([*heard.parts, *heard.citations], "answer", message)
+        if heard.progress:
+            self._whole(heard.progress, "progress", message)
+
+    def _answer_by_progress(self) -> None:
+        """A task that completes without any answer has given it on the way: what was said is the answer after all."""
+        lines: list[str] = []
+        for text in self._progress:
+            if lines and text.startswith(lines[-1]):  # langgraph-api 0.16.7 says all of it each time
+                lines.pop()
+            lines.append(text)
+        if any(lines):
+            # Who cites counts characters of pieces that belong together (agentstack-sdk 0.7.1).
+            text = TextPart(text=("" if self._citations else "\n").join(lines))
+            start = len(self._events)
+            self._whole([text, *self._citations], "answer")
+            self._events[start] = self._events[start].replace(extra={AGAIN: {}})
 
     def _texts(self) -> set[str]:
         """Of the answers so far."""
-        return {*self._answers, *(account.text for account in self._accounts.values())}
+        spoken = () if self._spoken is None else (self._spoken.text,)
+        return {*self._answers, *spoken, *(account.text for account in self._accounts.values())}
 
     def _from_history(self, task: w.Task) -> None:
         """What the server said while nobody listened, since the caller's last message. Some keep their answer nowhere
@@ -326,15 +581,20 @@ class EventReader:
         known: set[str | None] = {*self._remarks, *self._marks}
         if status.message is not None:
             known.add(status.message.messageId)
-        news = [(each, self._read_parts(each)) for each in said if each.messageId not in known]
-        news = [(each, heard) for each, heard in news if heard.text and heard.text not in self._texts()]
+        news = [(each, self._hear(each)) for each in said if each.messageId not in known]
+        for _, heard in news:
+            if text_of(tuple(heard.parts)) in {"", *self._texts()}:
+                heard.parts = [part for part in heard.parts if isinstance(part, ReasoningPart)]
         ended = decode_state(status.state) is TaskState.COMPLETED and status.message is None
-        answer = news.pop() if news and ended and not self._answered and not self._accounts else None
+        spoken = [(each, heard) for each, heard in news if text_of(tuple(heard.parts))]
+        answer = spoken[-1] if spoken and ended and not self._answered and not self._accounts else None
         for message, heard in news:
-            if message.messageId:  # without an id nobody could tell that it was told
+            # Without an id nobody could tell that it was told.
+            if message.messageId and (answer is None or message is not answer[0]) and (heard.parts or heard.tools):
                 self._remark(message, heard)
         if answer is not None:
-            self._whole(answer[1].parts, "answer", answer[0])
+            self._use(answer[1].tools, answer[0])
+            self._whole([*answer[1].parts, *answer[1].citations], "answer", answer[0])
 
     def _tell_about(self, metadata: JsonObject | None) -> JsonObject:
         """What a gateway like this one adds: what got lost before it came here, and the usage, which is returned."""
@@ -346,32 +606,65 @@ class EventReader:
 
     # Artifacts
 
-    def _artifact(self, artifact: w.Artifact, *, append: bool, last: bool | None, piece: Piece | None = None) -> None:
+    def _hear_artifact(self, artifact: w.Artifact) -> Heard:
+        parts = self._read_parts(artifact).parts
+        return hear(parts, artifact.artifactId or artifact.name or "", artifact.metadata)
+
+    def _artifact(
+        self,
+        artifact: w.Artifact,
+        *,
+        append: bool,
+        last: bool | None,
+        piece: Piece | None = None,
+        citations: Sequence[AnnotationPart] = (),
+    ) -> None:
         """Without `append` it is all of the artifact, of which some may have been told. `piece`: it came alone, and not
-        in a task."""
-        heard = self._read_parts(artifact)
+        in a task. `citations`: that were told of it before."""
+        heard = self._hear_artifact(artifact)
+        heard.citations += citations
+        self._count(artifact.metadata, artifact.artifactId)
+        # Thoughts come before calls, and calls before what is said of them.
+        is_thought = bool(heard.parts) and isinstance(heard.parts[0], ReasoningPart)
+        if not is_thought:
+            self._use(heard.tools)
+        self._artifact_parts(artifact, heard, append=append, last=last, piece=piece)
+        if is_thought:
+            self._use(heard.tools)
+
+    def _artifact_parts(
+        self, artifact: w.Artifact, heard: Heard, *, append: bool, last: bool | None, piece: Piece | None
+    ) -> None:
         # Nothing to show, although an artifact must have a part (specification 1.0, 4.1.7).
         if not heard.parts or (artifact.name == _INTERRUPT and self._holds(heard.parts)):
             return
+        if any(isinstance(part, ReasoningPart) for part in heard.parts):
+            piece = None  # a piece that is thought is no piece of what A2A's callers see
         artifact_id = artifact.artifactId or artifact.name or ""
         account = self._accounts.get(artifact_id)
         if account is None:
             account = self._accounts[artifact_id] = ArtifactTracker(artifact_id, file=is_file(artifact, heard.parts))
-            piece = None if piece is None else Piece(piece.last, append)
-            self._tell(account, artifact, heard.parts, last=last, fresh=True, piece=piece)
+            piece = None if piece is None else Piece(piece.last, append, piece.beside)
+            self._tell_artifact(
+                account, artifact, heard.parts, last=last, fresh=True, piece=piece, citations=heard.citations
+            )
             return
         if not append and account.units and not any(map(_says_something, heard.parts)):
             self._take_back(account)
             return
         parts = heard.parts if append else rest(account.units, heard.parts)
         if parts is not None:
-            self._tell(account, artifact, parts, last=last, fresh=False, piece=piece)
+            self._tell_artifact(
+                account, artifact, parts, last=last, fresh=False, piece=piece, citations=heard.citations
+            )
             return
         account.units.clear()
         account.close(self._events)
         if not account.file:
             self._lose("artifact", _SAID_ANEW)
-        self._tell(account, artifact, heard.parts, last=last, fresh=True, piece=piece)
+        self._tell_artifact(
+            account, artifact, heard.parts, last=last, fresh=True, piece=piece, citations=heard.citations
+        )
 
     def _take_back(self, account: ArtifactTracker) -> None:
         """It was replaced by nothing: a gateway like this one does so when its agent starts over."""
@@ -387,7 +680,7 @@ class EventReader:
             self._held = [each for each in asked if each.id not in self._asked]
         return bool(asked)
 
-    def _tell(
+    def _tell_artifact(
         self,
         account: ArtifactTracker,
         artifact: w.Artifact,
@@ -396,6 +689,7 @@ class EventReader:
         last: bool | None,
         fresh: bool,
         piece: Piece | None,
+        citations: Sequence[AnnotationPart],
     ) -> None:
         start = len(self._events)
         if account.file:
@@ -410,17 +704,23 @@ class EventReader:
         if begun:
             name, description = artifact.name, artifact.description
             own = as_extra(artifact, artifactId=account.artifact_id, name=name, description=description)
-            account.message_id = self._start("answer", artifact.metadata, own)
+            is_thought = bool(parts) and all(isinstance(part, ReasoningPart) for part in parts)
+            account.message_id = self._start("answer", artifact.metadata, own, is_thought=is_thought)
         if account.message_id is not None:
             account.say(parts, self._events, begun=begun)
             told = piece is not None and piece.mark(self._events, start, append=not begun)
             account.cut = told or (piece is not None and not last and account.cut)
+            self._answered = self._answered or any(not isinstance(part, ReasoningPart) for part in parts)
+        if not account.cite(citations, self._events):
+            self._lose("citation", _CITED_LATE)
         if last:
             account.close(self._events)
 
     def _finish(self) -> None:
         for account in self._accounts.values():
             account.close(self._events)
+        if self._spoken is not None:
+            self._spoken.close(self._events)
 
 
 def _own(extra: Extra) -> Mapping[str, Any]:
@@ -449,14 +749,21 @@ def _is_callers(message: w.Message) -> bool:
 
 
 def _says_something(part: Part) -> bool:
-    return not isinstance(part, TextPart | RefusalPart) or bool(part.text)
+    return not isinstance(part, TextPart | RefusalPart | ReasoningPart) or bool(part.text)
 
 
-def _fault(message: w.Message | None, heard: DecodedParts, *, rejected: bool) -> Fault:
+def _as_key(value: Json) -> str:
+    """Equal for values that are; a2a-sdk 1.3.0 makes 1.0 of 1, and sorts no members."""
+    return dumps(value, sort_keys=True)
+
+
+def _fault(message: w.Message | None, heard: Heard, *, rejected: bool) -> Fault:
     """In the agent's own words. A gateway like this one names the code of the fault beside them."""
     code = FaultCode.AGENT_FAILED
     named = _object(((message.metadata if message else None) or {}).get("babelgate")).get("fault")
     if isinstance(named, str) and named in BLAME and BLAME[FaultCode(named)] == "upstream":
         code = FaultCode(named)
-    words = heard.text or f"The agent {'refused the task' if rejected else 'failed'} and did not say why."
+    words = (
+        text_of(tuple(heard.parts)) or f"The agent {'refused the task' if rejected else 'failed'} and did not say why."
+    )
     return Fault(code=code, message=words, details={"rejected": True} if rejected else {})

@@ -2,11 +2,12 @@
 with."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+import msgspec
 from litestar import Request
 
+from adapters._extension import URI
 from adapters._server.caller import Caller, caller, is_uuid
 from adapters._server.encoding import LargeJson
 from adapters._server.fanout import FanoutCache
@@ -17,10 +18,12 @@ from canonical import AgentInfo, FaultCode, FaultError, Hub, Task
 from canonical.value import JsonObject
 
 REPLAY_HEADER = "Babelgate-From"
+EXTENSION_HEADERS: Final = ("A2A-Extensions", "X-A2A-Extensions")
+"""Specification 1.0, 3.2.6; that of 0.3 has the other name (topics/extensions). Either version takes either, as the
+0.3 side of a2a-sdk 1.3.0 does."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     hub: Hub
     lines: FanoutCache
     caller: Caller
@@ -29,25 +32,25 @@ class Call:
     """What the caller says it speaks; empty if it says nothing."""
     replay_from: str | None
     """Of the header `Babelgate-From`."""
+    extension: str | None = None
+    """The header by which the caller has activated the extension, if it has."""
 
     @property
     def owner(self) -> str:
         return self.caller.owner
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     result: Any
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = {}
     tasks: AsyncGenerator[bytes | LargeJson] | None = None
     """Each as JSON, for the empty list `tasks` of the result."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(msgspec.Struct, frozen=True):
     batches: AsyncGenerator[Sequence[bytes | LargeJson]]
     """Of events as JSON, as many at a time as are there."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = {}
 
 
 Operation = Callable[[Call, Dialect, JsonObject], Awaitable[Answer | Stream]]
@@ -67,7 +70,12 @@ def make_call(hub: Hub, lines: FanoutCache, request: Request[Any, Any, Any], age
         agent=hub.agent(agent),
         version=asked_version(request),
         replay_from=request.headers.get(REPLAY_HEADER),
+        extension=next((name for name in EXTENSION_HEADERS if _activates(request.headers.get(name))), None),
     )
+
+
+def _activates(named: str | None) -> bool:
+    return named is not None and any(each.strip() == URI for each in named.split(","))
 
 
 def check_version(call: Call, version: str) -> None:

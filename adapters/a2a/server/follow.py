@@ -5,12 +5,17 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
+from adapters._extension import URI, envelope
 from adapters._server.encoding import LargeJson, TextTemplate, encode
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
+from adapters._server.whole_states import tell_states_whole
 from adapters.a2a.codec.dialect import Dialect
-from adapters.a2a.wire.task import ArtifactUpdate, StatusUpdate, Update, is_reply
+from adapters.a2a.wire.task import ArtifactUpdate, Status, StatusUpdate, Update, is_reply
+from adapters.a2a.write.recorded import RecordedWriter
 from adapters.a2a.write.task_events import EventWriter
-from canonical import Hub, Receipt, Record, Scope, Task
+from canonical import Hub, Receipt, Record, Scope, Task, TaskState
 from canonical.event import (
     LossNoted,
     MessageEnded,
@@ -25,11 +30,12 @@ from canonical.event import (
     UpstreamBound,
 )
 from canonical.state import TERMINAL, WAITING
+from canonical.value import JsonObject
 
 
 def _stops(record: Record) -> bool:
     event = record.event
-    return isinstance(event, TaskChanged) and (event.state in TERMINAL or event.state in WAITING)
+    return type(event) is TaskChanged and (event.state in TERMINAL or event.state in WAITING)
 
 
 def _is_task_end(record: Record) -> bool:
@@ -55,9 +61,12 @@ class _Begin:
         return self._answer and isinstance(event, TaskChanged)
 
 
-def _open_records(hub: Hub, owner: str, task: Task, after: int) -> aclosing[AsyncGenerator[Sequence[Record]]]:
+def _open_records(
+    hub: Hub, owner: str, task: Task, after: int, *, extended: bool = False
+) -> aclosing[AsyncGenerator[Sequence[Record]]]:
     """The task's records from `after` on; the reader is closed as soon as nobody follows it."""
-    return aclosing(hub.reads.follow(owner, Scope.task(task), after, inline=True))
+    records = hub.reads.follow(owner, Scope.task(task), after, inline=True)
+    return aclosing(tell_states_whole(hub, owner, task.thread_id, records) if extended else records)
 
 
 _OF_EITHER = (RunCreated, RunStarted, RunEnded, LossNoted, PartAdded, PartDelta, PartEnded, MessageEnded)
@@ -83,7 +92,8 @@ async def wait_for_stop(
     """Read the task until it stops after a submission, or the gateway does; or until some record is there before."""
     due = _Begin(receipt.run_id)
     begun = False
-    async with _open_records(hub, owner, receipt.task, receipt.task.first_seq - 1) as batches:
+    first, extended = receipt.task.first_seq - 1, isinstance(writer, RecordedWriter)
+    async with _open_records(hub, owner, receipt.task, first, extended=extended) as batches:
         async for batch in batches:
             for record in batch:
                 writer.write(record)
@@ -92,10 +102,11 @@ async def wait_for_stop(
                 begun = begun or due(record)
 
 
-async def fold_task(hub: Hub, owner: str, task: Task, context_id: str) -> EventWriter:
+async def fold_task(hub: Hub, owner: str, task: Task, context_id: str, *, extended: bool = False) -> EventWriter:
     """All that is known of the task now."""
-    writer = EventWriter(task, context_id)
-    async for records in hub.reads.log(owner, Scope.task(task), task.first_seq - 1, inline=True):
+    writer = (RecordedWriter if extended else EventWriter)(task, context_id)
+    log = hub.reads.log(owner, Scope.task(task), task.first_seq - 1, inline=True)
+    async for records in tell_states_whole(hub, owner, task.thread_id, log) if extended else log:
         for record in records:
             writer.write(record)
     return writer
@@ -109,22 +120,60 @@ _LARGE_TEXT: Final = 64 * 1024
 class _Encoder:
     """Records → the events of a stream, each as JSON."""
 
-    __slots__ = ("_dialect", "_piece", "_template", "writer")
+    __slots__ = ("_before", "_dialect", "_extended", "_last", "_piece", "_seq", "_template", "writer")
 
-    def __init__(self, writer: EventWriter, dialect: Dialect) -> None:
+    def __init__(self, writer: EventWriter, dialect: Dialect, *, extended: bool) -> None:
         self.writer = writer
+        self._extended = extended
+        self._seq = 0
+        """Of the last record."""
+        self._last: Record | None = None
+        self._before = 0
+        """Of the one before it."""
         self._dialect = dialect
         self._piece: ArtifactUpdate | None = None
         """The piece of text that the template was made of."""
         self._template: TextTemplate | None = None
 
+    def skip(self, record: Record) -> None:
+        """Know of a record that is shown as part of a snapshot."""
+        self.writer.write(record)
+        self._before, self._last, self._seq = self._seq, record, record.seq
+
+    def snapshot(self, history_length: int | None = None, *, repeats: bool = False) -> bytes | LargeJson:
+        """`repeats` = what comes after some record is told again, and the last one may be the first that comes."""
+        snapshot = self.writer.snapshot()
+        if self._extended:
+            last = self._last if repeats else None
+            told = envelope(self._seq) if last is None else envelope(self._before, (last,))
+            snapshot = replace(snapshot, metadata={**snapshot.metadata, URI: told})
+        return encode(self._dialect.encode_update(snapshot, history_length))
+
     def write(self, record: Record) -> EncodedRecord:
         updates = self.writer.write(record)
+        if self._extended:
+            return self._write_extended(record, updates)
         if not updates:
             return _NOTHING
         last = updates[-1]
         stopped = type(last) is StatusUpdate and last.status.stops
         return EncodedRecord([self._encode(update) for update in updates], stopped)
+
+    def _write_extended(self, record: Record, updates: Sequence[Update]) -> EncodedRecord:
+        """The last of its frames has the record, too, or a frame of its own, which says nothing that is new."""
+        told, self._seq = envelope(self._seq, (record,)), record.seq
+        *others, last = updates or (self._bare(record),)
+        stopped = bool(updates) and type(last) is StatusUpdate and last.status.stops
+        final = self._dialect.encode_update(last)
+        update: JsonObject = next((final[name] for name in _WRAPPED if name in final), final)
+        update["metadata"] = {**update.get("metadata", {}), URI: told}
+        return EncodedRecord([*map(self._encode, others), encode(final)], stopped)
+
+    def _bare(self, record: Record) -> StatusUpdate:
+        """Never of a state that would end the stream: what is asked may be answered by this very record."""
+        state = self.writer.status.state
+        shown = TaskState.WORKING if state in TERMINAL | WAITING else state
+        return StatusUpdate(self.writer.task_id, self.writer.context_id, Status(shown, record.at))
 
     def _encode(self, update: Update) -> bytes | LargeJson:
         if type(update) is not ArtifactUpdate or (text := update.text) is None or len(text) > _LARGE_TEXT:
@@ -133,6 +182,10 @@ class _Encoder:
             self._piece = update
             self._template = TextTemplate(lambda text: self._dialect.encode_update(update.with_text(text)))
         return self._template.encode(text)
+
+
+_WRAPPED: Final = ("statusUpdate", "artifactUpdate")
+"""Specification 1.0, 3.2.3: an event of a stream is a member of that name; in 0.3 it stands alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,27 +198,33 @@ class TaskStream:
     context_id: str
     dialect: Dialect
     lines: FanoutCache
+    extended: bool = False
+    """The caller has activated the extension."""
 
     def _fresh(self) -> _Encoder:
-        return _Encoder(EventWriter(self.task, self.context_id), self.dialect)
+        return _Encoder(EventWriter(self.task, self.context_id), self.dialect, extended=self.extended)
 
     def _join(self, encoder: _Encoder, seen: Sequence[Record]) -> Follower:
         """Go on from a snapshot with whoever reads the same."""
         task = self.task
-        view = (self.owner, task.task_id, task.created_at, self.context_id, self.dialect.name, self.dialect.base_url)
+        spoken = (self.dialect.name, self.dialect.base_url, self.extended)
+        view = (self.owner, task.task_id, task.created_at, self.context_id, spoken)
         return self.lines.join(view, encoder, seen, self._again)
 
-    def _now(self, encoder: _Encoder) -> bytes | LargeJson:
-        return encode(self.dialect.encode_update(encoder.writer.snapshot()))
+    def _log(self, after: int) -> aclosing[AsyncGenerator[Sequence[Record]]]:
+        """What is known of the task now."""
+        records = self.hub.reads.log(self.owner, Scope.task(self.task), after, inline=True)
+        whole = tell_states_whole(self.hub, self.owner, self.task.thread_id, records)
+        return aclosing(whole if self.extended else records)
 
     async def _again(self, seq: int) -> Encoder:
         encoder = self._fresh()
-        async with aclosing(self.hub.reads.log(self.owner, Scope.task(self.task), inline=True)) as known:
+        async with self._log(0) as known:
             async for records in known:
                 for record in records:
                     if record.seq >= seq:
                         return encoder
-                    encoder.writer.write(record)
+                    encoder.skip(record)
         return encoder
 
     async def stream_answer(
@@ -188,7 +247,8 @@ class TaskStream:
         encoder = self._fresh()
         seen: list[Record] = []
         follower: Follower | None = None
-        async with _open_records(self.hub, self.owner, self.task, self.task.first_seq - 1) as batches:
+        first = self.task.first_seq - 1
+        async with _open_records(self.hub, self.owner, self.task, first, extended=self.extended) as batches:
             async for batch in batches:
                 ready: list[bytes | LargeJson] = []
                 for record in batch:
@@ -198,11 +258,11 @@ class TaskStream:
                             yield ready
                             return
                         continue
-                    encoder.writer.write(record)
+                    encoder.skip(record)
                     seen.append(record)
                     del seen[:-SEEN]
                     if due(record):
-                        ready.append(encode(self.dialect.encode_update(encoder.writer.snapshot(), history_length)))
+                        ready.append(encoder.snapshot(history_length))
                         follower = self._join(encoder, seen)
                         seen.clear()
                 if ready:
@@ -218,8 +278,7 @@ class TaskStream:
         follower: Follower | None = None
         seen: list[Record] = []
         last, over = 0, False
-        log = self.hub.reads.log(self.owner, Scope.task(self.task), self.task.first_seq - 1, inline=True)
-        async with aclosing(log) as known:
+        async with self._log(self.task.first_seq - 1) as known:
             async for records in known:
                 ready: list[bytes | LargeJson] = []
                 for record in records:
@@ -229,23 +288,27 @@ class TaskStream:
                         ready += told.frames
                         over = told.stopped if told.frames else over
                         continue
-                    encoder.writer.write(record)
+                    encoder.skip(record)
                     seen.append(record)
                     del seen[:-SEEN]
-                    if start is not None and record.seq >= start and encoder.writer.run_id is not None:
-                        ready.append(self._now(encoder))
+                    if (
+                        start is not None
+                        and record.seq >= start
+                        and (self.extended or encoder.writer.run_id is not None)
+                    ):
+                        ready.append(encoder.snapshot(repeats=True))
                         follower = self._join(encoder, seen)
                         over = _is_task_end(record)
                 if ready:
                     yield ready
         if follower is None:
-            yield [self._now(encoder)]
+            yield [encoder.snapshot()]
             follower = self._join(encoder, seen)
             over = _is_task_end(seen[-1])
         seen.clear()
         if over:
             return
-        async with _open_records(self.hub, self.owner, self.task, last) as batches:
+        async with _open_records(self.hub, self.owner, self.task, last, extended=self.extended) as batches:
             async for batch in batches:
                 ready = []
                 for record in batch:

@@ -2,10 +2,12 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
 
+from msgspec.structs import replace
+
+from adapters._extension import URI, decode_request
 from adapters._server.caller import is_uuid, loss_header, run_headers
 from adapters._server.encoding import LargeJson, encode
 from adapters._server.own_files import resolve_own_files
@@ -13,6 +15,7 @@ from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.errors import a2a_error
 from adapters.a2a.wire.requests import Listing, Send
 from adapters.a2a.wire.task import PROTOCOL
+from adapters.a2a.write.recorded import RecordedWriter
 from adapters.a2a.write.task_events import EventWriter
 from canonical import (
     Answers,
@@ -34,7 +37,7 @@ from canonical import (
 from canonical.listed import Listed
 from canonical.value import Json, JsonObject
 
-from .call import REPLAY_HEADER, Answer, Call, Stream, context_of, find_task
+from .call import EXTENSION_HEADERS, REPLAY_HEADER, Answer, Call, Stream, context_of, find_task
 from .follow import TaskStream, fold_task, tells_of_a_task, wait_for_stop
 from .push import make_webhook
 
@@ -46,14 +49,15 @@ _AT_WORK: Final = frozenset({TaskState.SUBMITTED, TaskState.WORKING, TaskState.C
 
 
 async def send(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
-    ask = dialect.decode_send(params)
+    call, ask = _read_extension(call, dialect.decode_send(params))
     receipt, context_id = await _submit_message(call, dialect, ask)
     if ask.wait or await _may_reply(call, ask, receipt):
-        writer = EventWriter(receipt.task, context_id)
+        writer = (EventWriter if call.extension is None else RecordedWriter)(receipt.task, context_id)
         await wait_for_stop(call.hub, call.owner, receipt, writer, until=None if ask.wait else tells_of_a_task)
     else:
-        writer = await fold_task(call.hub, call.owner, receipt.task, context_id)
-    headers = {**run_headers(receipt), **loss_header(writer.losses)}
+        extended = call.extension is not None
+        writer = await fold_task(call.hub, call.owner, receipt.task, context_id, extended=extended)
+    headers = {**run_headers(receipt), **loss_header(writer.losses), **_extension_header(call)}
     reply = writer.reply if ask.task_id is None else None
     if reply is not None:
         return Answer(dialect.encode_reply(reply, context_id), headers)
@@ -61,12 +65,34 @@ async def send(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
 
 
 async def stream(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
-    ask = dialect.decode_send(params)
+    call, ask = _read_extension(call, dialect.decode_send(params))
     receipt, context_id = await _submit_message(call, dialect, ask)
-    reading = TaskStream(call.hub, call.owner, receipt.task, context_id, dialect, call.lines)
+    reading = _reading(call, receipt.task, context_id, dialect)
+    headers = {**run_headers(receipt), **_extension_header(call)}
     if await _may_reply(call, ask, receipt):
-        return Stream(reading.stream_answer(receipt, ask.history_length), run_headers(receipt))
-    return Stream(reading.follow(receipt.run_id, ask.history_length), run_headers(receipt))
+        return Stream(reading.stream_answer(receipt, ask.history_length), headers)
+    return Stream(reading.follow(receipt.run_id, ask.history_length), headers)
+
+
+def _reading(call: Call, task: Task, context_id: str, dialect: Dialect) -> TaskStream:
+    extended = call.extension is not None
+    return TaskStream(call.hub, call.owner, task, context_id, dialect, call.lines, extended)
+
+
+def _extension_header(call: Call) -> dict[str, str]:
+    """Of the name that was asked with (topics/extensions of A2A: the answer says what was activated)."""
+    return {} if call.extension is None else {call.extension: URI}
+
+
+def _read_extension(call: Call, ask: Send) -> tuple[Call, Send]:
+    """What a request says by the extension. It is activated by that, too: a proxy may have kept the header."""
+    if URI not in ask.metadata:
+        return call, ask
+    metadata = {name: value for name, value in ask.metadata.items() if name != URI}
+    told = decode_request(ask.metadata[URI])
+    message = ask.message if told.message is None else ask.message.replace(parts=told.message.parts)
+    ask = replace(ask, metadata=metadata, message=message, tools=told.tools, declined=told.declined)
+    return replace(call, extension=call.extension or EXTENSION_HEADERS[0]), ask
 
 
 async def _may_reply(call: Call, ask: Send, receipt: Receipt) -> bool:
@@ -141,7 +167,7 @@ def _submission(call: Call, dialect: Dialect, ask: Send, follow_up: Task | None 
         input=RunInput(
             messages=(ask.message,),
             data=_data(ask.message),
-            config={"accepted_output_modes": list(ask.output_modes)} if ask.output_modes else {},
+            config=_config(ask),
             metadata=ask.metadata,
             headers=call.caller.headers,
         ),
@@ -151,6 +177,11 @@ def _submission(call: Call, dialect: Dialect, ask: Send, follow_up: Task | None 
         references=ask.references,
         webhook=None if ask.push is None else make_webhook(call, dialect, ask.push),
     )
+
+
+def _config(ask: Send) -> JsonObject:
+    config: JsonObject = {"accepted_output_modes": list(ask.output_modes)} if ask.output_modes else {}
+    return config if ask.tools is None else {**config, "tools": list(ask.tools)}
 
 
 def _data(message: Message) -> Json:
@@ -221,6 +252,7 @@ def _answers(call: Call, dialect: Dialect, ask: Send, task: Task, resumed: dict[
         task_id=task.task_id,
         values=resumed,
         bare=data[0].data if len(data) == 1 and not said else ask.message.text,
+        action="decline" if ask.declined else "answer",
         input=RunInput(messages=(ask.message,), headers=call.caller.headers),
         protocol=PROTOCOL,
         webhook=None if ask.push is None else make_webhook(call, dialect, ask.push),
@@ -237,8 +269,9 @@ async def get(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
 
 
 async def _encode_task(call: Call, dialect: Dialect, task: Task, history_length: int | None = None) -> Answer:
-    writer = await fold_task(call.hub, call.owner, task, await context_of(call, task))
-    headers = {**run_headers(task, writer.run_id), **loss_header(writer.losses)}
+    extended = call.extension is not None
+    writer = await fold_task(call.hub, call.owner, task, await context_of(call, task), extended=extended)
+    headers = {**run_headers(task, writer.run_id), **loss_header(writer.losses), **_extension_header(call)}
     return Answer(dialect.encode_task(writer.snapshot(), history_length), headers)
 
 
@@ -324,8 +357,8 @@ async def subscribe(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
             "UNSUPPORTED_OPERATION",
             f"The task has ended; get it, or send the header {REPLAY_HEADER}: 0 to see its events again.",
         )
-    reading = TaskStream(call.hub, call.owner, task, await context_of(call, task), dialect, call.lines)
-    return Stream(reading.replay(start), run_headers(task))
+    reading = _reading(call, task, await context_of(call, task), dialect)
+    return Stream(reading.replay(start), {**run_headers(task), **_extension_header(call)})
 
 
 def _start(call: Call) -> int | None:

@@ -1,6 +1,10 @@
 """What A2A callers ask for, in no version's spelling: each dialect decodes its requests to these."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from canonical import Message, TaskState
 from canonical.value import JsonObject
@@ -18,8 +22,7 @@ class Push:
     credentials: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Send:
+class Send(msgspec.Struct, frozen=True, kw_only=True):
     message: Message
     context_id: str | None = None
     task_id: str | None = None
@@ -30,7 +33,10 @@ class Send:
     """None = all."""
     output_modes: tuple[str, ...] = ()
     push: Push | None = None
-    metadata: JsonObject = field(default_factory=dict[str, object])
+    metadata: JsonObject = {}
+    tools: Sequence[Any] | None = None
+    """Of the caller, by the extension; and the questions that it declines to answer."""
+    declined: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,6 @@
 """What A2A shows of a task, in no version's spelling: the task itself, and the two kinds of update that follow it on a
 stream. `writer` makes these of records; each dialect spells them (`dialect`, `codec*`)."""
 
-from dataclasses import dataclass, field
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
@@ -35,6 +34,15 @@ Like `REPLY` not within `a2a`, which holds unknown members of what is on the wir
 REPLY: Final = "a2a.reply"
 """The key in `extra` of a message that is the whole answer of an agent which made no task of it (specification 1.0,
 3.1.1)."""
+IN_STATUS: Final = "a2a.status"
+"""The key in `extra` of an answer that comes in pieces, each the message of a status."""
+AGAIN: Final = "a2a.again"
+"""The key in `extra` of an answer that says together what was said on the way."""
+STATUS: Final = "status"
+TASK: Final = "task"
+"""Names of `Native` events of A2A: what a server says of a status, or of its task, that other events do not tell. In
+`extra`: `metadata`, unknown members (`own`; those of a status in `status`), and a status's `state` and `message`, which
+is then shown instead of what was read of it."""
 
 
 def is_reply(extra: Extra) -> bool:
@@ -46,12 +54,13 @@ def derived_id(*names: str) -> str:
     return str(uuid5(NAMESPACE_URL, "/".join(names)))
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
+class Status(msgspec.Struct, frozen=True):
     state: TaskState
     at: int
     """Microseconds since 1970, UTC."""
     message: Message | None = None
+    own: JsonObject = {}
+    """Members that nobody here knows, of another A2A server; so it is in the others."""
 
     @property
     def stops(self) -> bool:
@@ -75,22 +84,22 @@ class Artifact(msgspec.Struct, frozen=True):
         return text_of(self.parts)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSnapshot:
+class TaskSnapshot(msgspec.Struct, frozen=True):
     task_id: str
     context_id: str
     status: Status
     artifacts: tuple[Artifact, ...] = ()
     history: tuple[Message, ...] = ()
-    metadata: JsonObject = field(default_factory=dict[str, object])
+    metadata: JsonObject = {}
+    own: JsonObject = {}
 
 
-@dataclass(frozen=True, slots=True)
-class StatusUpdate:
+class StatusUpdate(msgspec.Struct, frozen=True):
     task_id: str
     context_id: str
     status: Status
-    metadata: JsonObject = field(default_factory=dict[str, object])
+    metadata: JsonObject = {}
+    own: JsonObject = {}
 
 
 class ArtifactUpdate(msgspec.Struct, frozen=True):
@@ -101,12 +110,14 @@ class ArtifactUpdate(msgspec.Struct, frozen=True):
     artifact: Artifact
     append: bool = False
     last: bool = False
+    metadata: JsonObject = {}
+    own: JsonObject = {}
 
     @property
     def text(self) -> str | None:
         """Where it does nothing but add some plain text to what is there: that text."""
         parts = self.artifact.parts
-        if not self.append or self.last or len(parts) != 1:
+        if not self.append or self.last or self.metadata or self.own or len(parts) != 1:
             return None
         (part,) = parts
         if type(part) is not TextPart or part.media_type is not None or part.metadata or part.extra:

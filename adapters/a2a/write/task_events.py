@@ -8,11 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, cast
 
+import msgspec
+
 from adapters.a2a.codec.names import to_camel_case
 from adapters.a2a.wire.task import (
+    AGAIN,
     CHUNK,
+    IN_STATUS,
     NO_FORM,
     PROTOCOL,
+    STATUS,
+    TASK,
     Artifact,
     ArtifactUpdate,
     Status,
@@ -44,6 +50,7 @@ from canonical.event import (
     LossNoted,
     MessageEnded,
     MessageStarted,
+    Native,
     PartAdded,
     PartDelta,
     RunCreated,
@@ -63,8 +70,7 @@ _EMPTY: Final = TextPart(text="")
 """An artifact and a message must have a part (specification 1.0, 4.1.4 and 4.1.7)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Origin:
+class _Origin(msgspec.Struct, frozen=True):
     """Who said something, and in which message."""
 
     run_id: str | None = None
@@ -135,7 +141,13 @@ class _OpenMessage:
 def _own(extra: Extra) -> JsonObject:
     """What another A2A server said of an artifact; nothing of what came otherwise."""
     own: JsonObject = extra.get(PROTOCOL) or {}
-    return {name: value for name, value in own.items() if name != "artifactId"} if "artifactId" in own else {}
+    return own if "artifactId" in own else {}
+
+
+def _is_more_text(event: PartDelta, part: Part) -> bool:
+    """Whether it does nothing but add some plain text."""
+    plain = type(part) is TextPart and part.media_type is None and not part.metadata
+    return plain and not event.extra and bool(event.text)
 
 
 def _mark(event: PartAdded | PartDelta | MessageEnded | ArtifactAdded) -> JsonObject | None:
@@ -165,12 +177,21 @@ class EventWriter:
         self._status_place = 0
         """Where in the history the status's message belongs once another status follows."""
         self._artifacts: dict[str, _OpenArtifact] = {}
+        self._files: dict[str, _OpenArtifact] = {}
+        """Of them, those that are no messages, by our own ids."""
         self._answers = 0
         self._outputs = 0
         self._data: list[Json] = []
         """Data that the current run said in messages: an output that only repeats it is not shown again."""
         self._saying: dict[str, _OpenMessage] = {}
         self._open: dict[str, InterruptRaised] = {}
+        self._own: JsonObject = {}
+        self._untold: JsonObject = {}
+        """Metadata of the server's task that streams have not shown: the task that they begin with is older."""
+        self._mirrored: set[str] = set()
+        """The server's ids of messages that are shown as it said them, and not as they were read."""
+        self._stopped: JsonObject = {}
+        """How the server said that its task stops, until it does."""
 
     def snapshot(self) -> TaskSnapshot:
         return TaskSnapshot(
@@ -180,6 +201,7 @@ class EventWriter:
             artifacts=tuple(artifact.value() for artifact in self._artifacts.values()),
             history=tuple(message for message, _ in self._history),
             metadata={**self._metadata, "babelgate": self._about()},
+            own=self._own,
         )
 
     @property
@@ -197,6 +219,8 @@ class EventWriter:
     def _note(self, event: Event, record: Record) -> Sequence[Update]:
         """Records that change what is known, and show nothing by themselves."""
         match event:
+            case MessageStarted(extra=extra) if self._is_shown(extra):
+                pass
             case MessageStarted():
                 self._saying[event.message_id or ""] = _OpenMessage(event, _Origin(record.run_id, event.message_id))
             case TaskCreated():
@@ -215,6 +239,8 @@ class EventWriter:
                 self._open.pop(event.interrupt_id, None)
             case LossNoted():
                 self.losses[Loss(feature=event.feature, how=event.how)] = None
+            case ToolStarted(extra=extra) if self._is_shown(extra):
+                pass
             case ToolStarted():
                 self.losses[Loss(feature=Feature.TOOL_ACTIVITY, how=NO_FORM)] = None
             case StepStarted():
@@ -224,6 +250,13 @@ class EventWriter:
             case _:
                 pass
         return ()
+
+    def _is_shown(self, extra: Extra) -> bool:
+        """Whether it was read of what is shown as the server said it."""
+        if not extra:
+            return False
+        own: JsonObject = extra.get(PROTOCOL) or {}
+        return AGAIN in extra or (IN_STATUS in extra and bool(self._mirrored)) or own.get("messageId") in self._mirrored
 
     def _add_references(self, message: Message) -> Message:
         """The first input of a task that goes on from others names them (specification 1.0, 3.4.3)."""
@@ -262,7 +295,12 @@ class EventWriter:
 
     def _write_task_change(self, event: TaskChanged, record: Record) -> Sequence[Update]:
         message: Message | None = None
-        if event.state in WAITING:
+        theirs, self._stopped = self._stopped, {}
+        if theirs.get("state") != event.state:
+            theirs = {}
+        if "message" in theirs:
+            message = self._as_said(theirs, event.fault or self._fault)
+        elif event.state in WAITING:
             # Specification 1.0, 3.7: the message of a status is for what the caller has to know now; results belong in
             # artifacts.
             message = self._question(record)
@@ -272,9 +310,42 @@ class EventWriter:
                 message = self._status_message(
                     record, (TextPart(text=fault.message),), {"babelgate": {"fault": fault.code.value}}
                 )
-        return (self._new_status(Status(event.state, record.at, message), _Origin()),)
+        status = Status(event.state, record.at, message, theirs.get("status") or {})
+        return (self._new_status(status, _Origin(), theirs),)
 
-    def _new_status(self, status: Status, origin: _Origin) -> StatusUpdate:
+    def _native(self, event: Native, record: Record) -> Sequence[Update]:
+        """What another A2A server says of its task beside all that is read of it."""
+        theirs: JsonObject = event.extra.get(PROTOCOL) or {}
+        if event.protocol != PROTOCOL or event.event not in (STATUS, TASK) or not theirs:
+            return ()
+        if event.event == TASK:
+            self._own = {**self._own, **(theirs.get("own") or {})}
+            self._untold = {**self._untold, **(theirs.get("metadata") or {})}
+            self._metadata = {**self._metadata, **self._untold}
+            return ()
+        if "message" in theirs:
+            self._mirrored.add(theirs["message"]["extra"][PROTOCOL]["messageId"])
+        state = TaskState(theirs["state"])
+        if state in TERMINAL or state in WAITING:
+            self._stopped = theirs
+            return ()
+        message = self._as_said(theirs) if "message" in theirs else None
+        status = Status(self.status.state, record.at, message, theirs.get("status") or {})
+        return (self._new_status(status, _Origin(record.run_id), theirs),)
+
+    @staticmethod
+    def _as_said(theirs: JsonObject, fault: Fault | None = None) -> Message:
+        said = msgspec.convert(theirs["message"], Message)
+        if fault is not None:
+            said = said.replace(metadata={**said.metadata, "babelgate": {"fault": fault.code.value}})
+        return said if said.parts else said.replace(parts=(_EMPTY,))
+
+    def _new_status(self, status: Status, origin: _Origin, theirs: JsonObject | None = None) -> StatusUpdate:
+        beside = theirs or {}
+        metadata: JsonObject = {**self._untold, **(beside.get("metadata") or {})}
+        self._untold = {}
+        # The SDKs' servers (a2a-sdk 0.3.26, 1.3.0) merge it into the task's.
+        self._metadata = {**self._metadata, **metadata}
         if self.status.message is not None:
             self._history.insert(self._status_place, (self.status.message, self._status_origin))
         self._status_place = len(self._history)
@@ -284,7 +355,8 @@ class EventWriter:
             context_id=self.context_id,
             status=status,
             # Once, with the end: each event would repeat it.
-            metadata={"babelgate": self._about()} if status.stops else {},
+            metadata={**metadata, "babelgate": self._about()} if status.stops else metadata,
+            own=beside.get("own") or {},
         )
 
     def _question(self, record: Record) -> Message:
@@ -350,6 +422,12 @@ class EventWriter:
         index = len(saying.parts) - 1 if event.index is None else event.index
         saying.deltas.setdefault(index, []).append(event.text)
         part = saying.parts[index]
+        growing = saying.artifact
+        # Most events of a long answer: more plain text, of a part that is shown already.
+        place = saying.places.get(index)
+        if growing is not None and place is not None and _is_more_text(event, part) and saying.held is None:
+            growing.deltas.setdefault(place, []).append(event.text)
+            return (ArtifactUpdate(self.task_id, self.context_id, growing.piece(TextPart(text=event.text)), True),)
         if not event.text or not isinstance(part, TextPart | RefusalPart) or not self._is_answer(saying):
             return ()
         shown = shown_part(part)[0]
@@ -372,22 +450,33 @@ class EventWriter:
         if saying.started.phase == "progress":
             return (self._new_status(Status(self.status.state, record.at, saying.message()), saying.origin),)
         updates = self._finish_artifact(saying, event) if self._is_answer(saying) else ()
-        if not saying.parts or any(shown_part(part)[0] is not None for part in saying.parts):
+        shown = not saying.parts or any(shown_part(part)[0] is not None for part in saying.parts)
+        # Servers have in the history what is said, and not what artifacts hold.
+        if shown and not _own(saying.started.extra):
             self._history.append((saying.message(), saying.origin))
         return updates
 
     def _finish_artifact(self, saying: _OpenMessage, event: MessageEnded) -> Sequence[Update]:
-        """The last piece says that it is the last: some clients show a streamed artifact only then. Text has been sent
-        by then, so its last piece is empty: an artifact must have a part (specification 1.0, 4.1.7). Pieces of another
-        server's have said it themselves, or never do."""
+        """The last piece says that it is the last: some clients show a streamed artifact only then. If others came
+        before, it is all of it (`append` false: specification 1.0, 4.2.2): google-adk 2.13.0 keeps what the last piece
+        holds, and nothing else. Pieces of another server's have said it themselves, or never do."""
         if _mark(event) is not None and saying.artifact is not None and saying.held is None:
             return ()
-        if saying.held is not None:
-            return self._flush(saying, last=True)
-        if saying.artifact is None and any(shown_part(part)[0] is None for part in saying.parts):
+        if (
+            saying.artifact is None
+            and saying.held is None
+            and any(shown_part(part)[0] is None for part in saying.parts)
+        ):
             return ()  # nothing of it can be shown
+        if saying.artifact is None and saying.held is not None:
+            return self._flush(saying, last=True)
         growing, append = self._open_artifact(saying)
-        return (self._artifact_update(growing.piece(_EMPTY), append=append, last=True),)
+        if not append:
+            return (self._artifact_update(growing.piece(_EMPTY), append=False, last=True),)
+        if saying.held is not None:
+            self._grow(growing, saying, *saying.held)
+            saying.held = None
+        return (self._artifact_update(growing.value(), append=False, last=True),)
 
     @staticmethod
     def _is_answer(saying: _OpenMessage) -> bool:
@@ -406,12 +495,10 @@ class EventWriter:
             return saying.artifact, True
         # Results belong in artifacts (specification 1.0, 3.7). Numbered from the first piece on, so that a message of
         # which nothing can be shown leaves no hole.
-        self._answers += 1
-        while (known := self._artifacts.get(f"answer-{self._answers}")) is not None and not known.void:
-            self._answers += 1
-        own = _own(saying.started.extra)
+        own = dict(_own(saying.started.extra))
+        artifact_id = self._artifact_id(own.pop("artifactId", None))
         artifact = Artifact(
-            artifact_id=f"answer-{self._answers}",
+            artifact_id=artifact_id,
             name=own.pop("name", None),
             description=own.pop("description", None),
             metadata=saying.started.metadata,
@@ -419,6 +506,15 @@ class EventWriter:
         )
         saying.artifact = self._artifacts[artifact.artifact_id] = _OpenArtifact(artifact, saying.origin)
         return saying.artifact, False
+
+    def _artifact_id(self, theirs: str | None) -> str:
+        """The server's own, unless another artifact of the task has it."""
+        if theirs and ((known := self._artifacts.get(theirs)) is None or known.void):
+            return theirs
+        self._answers += 1
+        while (known := self._artifacts.get(f"answer-{self._answers}")) is not None and not known.void:
+            self._answers += 1
+        return f"answer-{self._answers}"
 
     def _piece(self, saying: _OpenMessage, index: int, part: Part, *, last: bool = False) -> ArtifactUpdate:
         growing, append = self._open_artifact(saying)
@@ -446,7 +542,8 @@ class EventWriter:
         return (self._marked_update(growing.piece(*(each for _, each in gathered)), mark),)
 
     def _marked_update(self, artifact: Artifact, mark: JsonObject) -> ArtifactUpdate:
-        return self._artifact_update(artifact, append=mark.get("append") is True, last=mark.get("lastChunk") is True)
+        update = self._artifact_update(artifact, append=mark.get("append") is True, last=mark.get("lastChunk") is True)
+        return msgspec.structs.replace(update, metadata=mark.get("metadata") or {}, own=mark.get("own") or {})
 
     def _artifact_update(self, artifact: Artifact, *, append: bool, last: bool) -> ArtifactUpdate:
         return ArtifactUpdate(
@@ -463,17 +560,22 @@ class EventWriter:
             self.losses[loss] = None
         part = shown or _EMPTY
         artifact_id = event.artifact_id or ""
-        growing = self._artifacts.get(artifact_id)
+        growing = self._files.get(artifact_id)
         append = event.append and growing is not None
         if growing is None or not append:
+            own = dict(_own(event.extra))
+            theirs = own.pop("artifactId", None)
+            shown_id = growing.artifact.artifact_id if growing is not None else self._file_id(artifact_id, theirs)
             artifact = Artifact(
-                artifact_id=artifact_id,
+                artifact_id=shown_id,
                 name=event.name,
                 description=event.description,
                 metadata=event.metadata,
-                own=_own(event.extra),
+                own=own,
             )
-            growing = self._artifacts[artifact_id] = _OpenArtifact(artifact, _Origin(record.run_id))
+            growing = self._artifacts[shown_id] = self._files[artifact_id] = _OpenArtifact(
+                artifact, _Origin(record.run_id)
+            )
         mark = _mark(event)
         if mark is None:
             growing.parts.append(part)
@@ -484,6 +586,9 @@ class EventWriter:
         gathered, growing.gathered = growing.gathered, []
         growing.parts += gathered
         return (self._marked_update(growing.piece(*gathered), mark),)
+
+    def _file_id(self, ours: str, theirs: str | None) -> str:
+        return theirs if theirs and theirs not in self._artifacts else ours
 
     def _run_ended(self, event: RunEnded, record: Record) -> Sequence[Update]:
         self._fault = event.fault
@@ -511,6 +616,7 @@ class EventWriter:
         "step_started": _note,
         "custom": _note,
         "message_started": _note,
+        "native": _native,
         "part_added": _part,
         "part_delta": _delta,
         "message_ended": _write_message_end,

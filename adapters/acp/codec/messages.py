@@ -20,6 +20,9 @@ _MESSAGE: Final = "acp.message"
 """The key in `extra` of a message, its start and its end: known members of the wire message that canonical has no word
 for. Beside `acp`, which holds the unknown ones."""
 
+OF_RUN: Final = "run"
+"""The name of a `Native` event without data: its `extra` holds members of a peer's run that nobody here knows."""
+
 
 def encode_time(at: int) -> str:
     """With `Z`: the TypeScript client refuses `+00:00`."""

@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Final, cast
 
 from adapters.acp import wire as w
 from adapters.acp.carries import CARRIES
-from adapters.acp.codec.messages import agent_called, encode_question, encode_time
-from adapters.acp.codec.parts import View
+from adapters.acp.codec.messages import OF_RUN, agent_called, encode_question, encode_time
+from adapters.acp.codec.parts import View, extra_of
 from adapters.acp.errors import encode_error
 from adapters.acp.write.messages import MessageEncoder
 from canonical import Feature, Record, TaskState
@@ -24,7 +24,7 @@ from canonical.event import (
     TaskCreated,
 )
 from canonical.thread import Loss
-from canonical.value import JsonObject
+from canonical.value import Extra, JsonObject
 
 STATUSES: Final[Mapping[TaskState, w.Status]] = {
     TaskState.SUBMITTED: "created",
@@ -50,6 +50,11 @@ EVENTS: Final[Mapping[w.Status, Any]] = {
 """What tells of a change to a status. Nothing tells of cancelling: the stream goes on to `run.cancelled`."""
 
 
+def _unknown(extra: Extra, shown: type[w.Run] | w.GenericEvent) -> JsonObject:
+    known = shown.model_fields if isinstance(shown, type) else type(shown).model_fields
+    return {name: value for name, value in extra_of(extra).items() if name not in known}
+
+
 class EventWriter:
     """Fed with the records of a task from its first one on; those of the tasks that continue it may follow."""
 
@@ -66,6 +71,8 @@ class EventWriter:
         self._generic = False
         """There were events that are no part of the run."""
         self._speech = MessageEncoder(view)
+        self._unknown: JsonObject = {}
+        """Members of the run that only its own ACP server knows."""
 
     @property
     def has_stopped(self) -> bool:
@@ -90,7 +97,7 @@ class EventWriter:
 
     def run(self) -> w.Run:
         asked = next(iter(self._questions.values()), None) if self.status == "awaiting" else None
-        return w.Run(
+        run = w.Run(
             run_id=self.view.run_id,
             agent_name=self.view.agent,
             session_id=self.view.session_id,
@@ -104,6 +111,7 @@ class EventWriter:
             created_at=self._created_at,
             finished_at=self._finished_at,
         )
+        return run.model_copy(update=self._unknown) if self._unknown else run
 
     def write(self, record: Record) -> list[w.Event]:
         self._speech.at, self._speech.run_id = record.at, record.run_id
@@ -188,7 +196,8 @@ class EventWriter:
     def _custom(self, event: Custom) -> None:
         self._generic = True
         generic = event.value if not event.name and isinstance(event.value, dict) else None
-        self._emit(w.GenericEvent(generic={"name": event.name, "value": event.value} if generic is None else generic))
+        shown = w.GenericEvent(generic={"name": event.name, "value": event.value} if generic is None else generic)
+        self._emit(shown.model_copy(update=_unknown(event.extra, shown)))
 
     def _native(self, event: Native) -> None:
         if event.protocol == "acp" and event.event == "message.created":
@@ -196,6 +205,8 @@ class EventWriter:
             self._speech.begin(name if isinstance(name, str) else None, event.extra)
         elif event.protocol == "acp" and event.event == "message.completed":
             self._speech.close(event.extra)
+        elif event.protocol == "acp" and event.event == OF_RUN and event.data is None:
+            self._unknown = _unknown(event.extra, w.Run)
         elif event.protocol == "acp" and isinstance(event.data, dict) and event.event not in w.EVENTS:
             data = cast("JsonObject", event.data)  # pyright: ignore[reportUnknownMemberType]
             self._emit(w.NativeEvent.model_validate({**data, "type": event.event}))

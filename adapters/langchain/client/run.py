@@ -117,7 +117,9 @@ class Run(UpstreamRun):
         if any(answer.action == "decline" for answer in call.answers):
             work.notes.append(LossNoted(feature=Feature.QUESTION, how="a refusal to answer is the answer null"))
         base = call.input.checkpoint if work.checkpoint is None else None
-        work.reader = EventReader(dialect, saved_checkpoints(past), base, server.outputs)
+        log = await call.states() if dialect == "langgraph" else None
+        tools = frozenset(tool.name for tool in call.tools)
+        work.reader = EventReader(dialect, saved_checkpoints(past), base, server.outputs, log=log, tools=tools)
         self._asked = self._encode_request(past)
         work.sent = True
 
@@ -132,7 +134,12 @@ class Run(UpstreamRun):
         layout: Layout = "langgraph" if dialect == "langgraph" else await server.detect_layout(call, run_id)
         self._work.route = Route(layout, call.upstream.get("task"), run_id)
         self._work.reader = EventReader(
-            dialect, saved_checkpoints(self._past, call.run_id), call.input.checkpoint, server.outputs
+            dialect,
+            saved_checkpoints(self._past, call.run_id),
+            call.input.checkpoint,
+            server.outputs,
+            log=await call.states() if dialect == "langgraph" else None,
+            tools=frozenset(tool.name for tool in call.tools),
         )
         self._work.bound = self._work.sent = True
         self._following = self._follow()

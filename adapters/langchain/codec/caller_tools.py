@@ -2,18 +2,22 @@
 
 A graph is told of the tools by members of its input that it has for them, and else in its configuration; and it calls
 one by an interrupt of the form of headless tools (useStream of @langchain/langgraph-sdk 1.15):
-`{"type": "tool", "tool_call": {"id", "name", "args"}}`, answered by `{"<call id>": <result>}`.
+`{"type": "tool", "tool_call": {"id", "name", "args"}}`, answered by `{"<call id>": <result>}`. Or it ends with the call
+in its last message, and is run again with a message of the tool (ag-ui-langgraph 0.0.43).
 """
 
 import json
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import Any, Final, cast
 
+from adapters.langchain.codec.content import as_object, json_text
 from canonical import Interrupt, Message, TextPart, ToolCallPart
 from canonical.caller_tool import caller_tools
+from canonical.event import InterruptAnswered
 from canonical.value import Json, JsonObject
 
 _MEMBERS: Final = ("tool_call", "toolCall")
+DECLINED: Final = "The caller declined to run the tool."
 
 
 def encode_declared(config: JsonObject) -> list[JsonObject]:
@@ -55,6 +59,29 @@ def decode_call(value: Json) -> ToolCallPart | None:
         return None
     arguments = json.dumps(call.get("args") or {}, ensure_ascii=False)
     return ToolCallPart(call_id=call["id"], name=call["name"], arguments=arguments, side="caller")
+
+
+def find_unanswered(messages: Json, names: Container[str]) -> Sequence[ToolCallPart]:
+    """The calls of tools of these names that a conversation ends on, without their results."""
+    answered: set[Any] = set()
+    for each in reversed(messages if isinstance(messages, list) else []):
+        wire = as_object(each)
+        kind = wire.get("type", wire.get("role"))
+        if kind == "tool":
+            answered.add(wire.get("tool_call_id"))
+            continue
+        calls: Any = wire.get("tool_calls") if kind in ("ai", "assistant") else None
+        found = [decode_call({"type": "tool", "tool_call": call}) for call in calls or ()]
+        return [call for call in found if call is not None and call.name in names and call.call_id not in answered]
+    return ()
+
+
+def encode_tool_message(called: JsonObject, answer: InterruptAnswered) -> JsonObject:
+    """The result of a call that a graph ended on. `called` = what is kept of the call with its question."""
+    declined = answer.action == "decline"
+    content = DECLINED if declined else answer.value if isinstance(answer.value, str) else json_text(answer.value)
+    told = {"tool_call_id": called["call_id"], "name": called["name"], "status": "error" if declined else "success"}
+    return {"type": "tool", "content": content, **told}
 
 
 def encode_call(question: Interrupt) -> JsonObject | None:

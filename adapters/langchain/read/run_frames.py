@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel
 
 from adapters._json import validate
-from adapters.langchain.codec.caller_tools import decode_call, question_of
+from adapters.langchain.codec.caller_tools import decode_call, find_unanswered, question_of
 from adapters.langchain.codec.content import as_object, decode_content, json_text
 from adapters.langchain.codec.interrupts import BREAKPOINT, Turns
 from adapters.langchain.codec.stream_modes import Dialect
@@ -29,8 +29,10 @@ from canonical import (
     Record,
     RunReason,
     RunStatus,
+    StateHistory,
     TextPart,
 )
+from canonical.difference import StateChange, state_change
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -49,7 +51,6 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.json import is_identical
 from canonical.value import Json, JsonObject
 
 _INTERRUPT: Final = "__interrupt__"
@@ -87,7 +88,8 @@ class EventReader:
     """Of one run. `known` = the checkpoints that were there before, `base` = the revision that it starts from where its
     server has none of it, `outputs` = the members of the state that are the output, None = all. `keeps_last` = of all
     checkpoints the last is kept (`durability: exit`). `is_server` = a server tells it, which may be a gateway like this
-    one, with words of its own; not a graph in this process."""
+    one, with words of its own; not a graph in this process. `log` = the states that the log has of the thread: others
+    are told by their difference to one of them. `tools` = names of the caller's."""
 
     def __init__(
         self,
@@ -98,7 +100,10 @@ class EventReader:
         *,
         keeps_last: bool = False,
         is_server: bool = True,
+        log: StateHistory | None = None,
+        tools: frozenset[str] = frozenset(),
     ) -> None:
+        self._caller_tools = tools
         self.run_id: str | None = None
         self.fault: Fault | None = None
         """It has failed."""
@@ -118,6 +123,11 @@ class EventReader:
         self._held: dict[Place, StateSaved] = {}
         """The newest state of each place, where the last is kept."""
         self._values: Json = None
+        self._log = log or StateHistory("")
+        self._saved: dict[Place, tuple[str, JsonObject]] = {}
+        """The newest state of each place that the log has of this run."""
+        self._origins: dict[Place, str] = {}
+        """Checkpoints that the run goes on from."""
         self._states: dict[Place, tuple[str, JsonObject]] = {}
         """The newest checkpoint of each place and its values, of those that are told in this run."""
         self._shown: set[Place] = set()
@@ -227,7 +237,9 @@ class EventReader:
         is_late = self._is_server and known is not None and ns in self._unshown and known[1] == data
         if is_late or self._keeps_last:
             self._unshown.discard(ns)
-            return (Native(protocol="langgraph", event="values", ns=ns, data=data),)
+            change = self._change(ns, data)
+            told = data if change is None else None
+            return (Native(protocol="langgraph", event="values", ns=ns, data=told, change=change),)
         self.note_values(ns)
         return ()
 
@@ -242,10 +254,10 @@ class EventReader:
         shown = ns in self._shown
         self._shown.discard(ns)
         if (ns, checkpoint_id) in self._told:
-            self._states[ns] = (checkpoint_id, values)
+            self._states[ns] = self._saved[ns] = (checkpoint_id, self._log.values_of(checkpoint_id) or values)
             return ()
         if (ns, checkpoint_id) in self._known:
-            return self._again(ns, values, data, shown)
+            return self._again(ns, checkpoint_id, values, data, shown)
         self._known.add((ns, checkpoint_id))
         parent_id = None if told.parent_config is None else told.parent_config.configurable.checkpoint_id
         finished = self._finished.pop(ns, [])
@@ -259,7 +271,7 @@ class EventReader:
             next=next_,
             ns=ns,
             extra={"langgraph": {"shown": shown}},
-            **self._difference(ns, parent_id, values),
+            **self._difference(ns, parent_id, checkpoint_id, values),
         )
         if shown:
             self._unshown.discard(ns)
@@ -270,21 +282,55 @@ class EventReader:
         if self._keeps_last:
             self._held[ns] = saved
             return ()
+        self._saved[ns] = (checkpoint_id, values)
         return (saved,)
 
-    def _difference(self, ns: Place, parent_id: str | None, values: JsonObject) -> JsonObject:
-        """A state as what is new in it, if its parent was told in this run and has nothing that it has not."""
-        before_id, before = self._states.get(ns) or (None, dict[str, Any]())
-        is_next = parent_id is not None and parent_id == before_id
-        if ns or self._keeps_last or not is_next or not before.keys() <= values.keys():
-            return {"values": values}
-        return {"delta": {k: v for k, v in values.items() if k not in before or not is_identical(before[k], v)}}
+    def _difference(self, ns: Place, parent_id: str | None, checkpoint_id: str, values: JsonObject) -> JsonObject:
+        """A state as what is new in it, if the log has one that it is near to."""
+        change = self._change(ns, values, parent_id or (self._base if not ns else None))
+        return {"values": values} if change is None or change.since == checkpoint_id else {"change": change}
 
-    def _again(self, ns: Place, values: JsonObject, data: Json, shown: bool) -> Sequence[Event]:
+    def _change(self, ns: Place, values: Json, parent_id: str | None = None) -> StateChange | None:
+        """Against the state that it comes of, the newest of its place, or that of a place around it, which a graph
+        within often begins with."""
+        if not isinstance(values, dict):
+            return None
+        around = [ns[:depth] for depth in range(len(ns), -1, -1)]
+        saved = dict(self._saved[place] for place in around if place in self._saved)
+        origins = [self._origins[place] for place in around if place in self._origins]
+        for since in dict.fromkeys((parent_id, *saved, *origins, self._log.head_id)):
+            before = None if since is None else saved.get(since) or self._log.values_of(since)
+            change = None if since is None or before is None else state_change(since, before, values)
+            if change is not None:
+                return change
+        return None
+
+    def _change_within(self, ns: Place, value: Json) -> tuple[Json, StateChange | None]:
+        """What is told of a value that is a state, or has one as a member, as LangChain's agents give it to their
+        tools."""
+        change = self._change(ns, value)
+        if change is not None:
+            return None, change
+        for name, member in as_object(value).items():
+            change = self._change(ns, member)
+            if change is not None:
+                rest = {each: kept for each, kept in as_object(value).items() if each != name}
+                return rest, change.replace(member=name)
+        return value, None
+
+    def _again(self, ns: Place, checkpoint_id: str, values: JsonObject, data: Json, shown: bool) -> Sequence[Event]:
         """The state that the run goes on from: it is known, and only LangGraph's own readers are told once more."""
-        told = [("values", values)] if shown else []
-        told.append(("checkpoints", as_object(data)))
-        return [Native(protocol="langgraph", event=event, ns=ns, data=what) for event, what in told]
+        self._origins[ns] = checkpoint_id
+        change = self._change(ns, values, checkpoint_id)
+        told: list[tuple[str, Json, StateChange | None]] = []
+        if shown:
+            told.append(("values", values if change is None else None, change))
+        if change is None:
+            told.append(("checkpoints", as_object(data), None))
+        else:
+            rest = {name: value for name, value in as_object(data).items() if name != "values"}
+            told.append(("checkpoints", rest, change.replace(member="values")))
+        return [Native(protocol="langgraph", event=event, ns=ns, data=what, change=how) for event, what, how in told]
 
     # Nodes
 
@@ -311,7 +357,8 @@ class EventReader:
             for name, value in (("triggers", task.triggers), ("metadata", task.metadata))
             if value is not None
         }
-        return (_step(task.id, task.name, ns, input=task.input, extra={"langgraph": own}),)
+        given, change = self._change_within(ns, task.input)
+        return (_step(task.id, task.name, ns, input=given, input_change=change, extra={"langgraph": own}),)
 
     def _result(self, ns: Place, task: w.TaskResult) -> Sequence[Event]:
         fault = None if task.error is None else decode_error(task.error)
@@ -424,6 +471,21 @@ class EventReader:
         asked = [_decode_interrupt(key, asked) for key, asked in in_turn]
         return [self._breakpoint()] if self._stopped_early and not asked else asked
 
+    def calls(self) -> Sequence[Event]:
+        """Of the caller's tools, that a graph has ended on: their results are what it is run with next."""
+        if self.asks or self._next or not self._caller_tools:
+            return ()
+        asked: list[Event] = []
+        for call in find_unanswered(as_object(self._values).get("messages"), self._caller_tools):
+            message, value = question_of(call)
+            own = {"call_id": call.call_id, "name": call.name, "ended": True}
+            asked.append(
+                InterruptRaised(
+                    interrupt_id=f"call-{call.call_id}", message=message, value=value, extra={"langchain": own}
+                )
+            )
+        return asked
+
     def finish(self) -> Sequence[Event]:
         """It has stopped: what no event told, its questions after all else, and its end."""
         events: list[Event] = [*self.close()]
@@ -435,8 +497,9 @@ class EventReader:
             # followed it nothing but its end can be had.
             next_ = tuple(dict.fromkeys(asked.node for asked in self._asked.values() if asked.node))
             events.append(StateSaved(values=self._values, next=next_))
-        events += self.questions()
-        if self.asks:
+        calls = self.calls()
+        events += (*self.questions(), *calls)
+        if self.asks or calls:
             return [*events, RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT, usage=self.speech.usage)]
         return [*events, RunEnded(output=self._output(), usage=self.speech.usage)]
 
@@ -536,7 +599,10 @@ class EventReader:
                     self._tools.discard(event.call_id or "")
                 case StateSaved():
                     self._known.add((event.ns, event.checkpoint_id or ""))
-                    self._recalled = event.values if not event.ns else self._recalled
+                    if not event.ns:
+                        self._recalled = event.values
+                        if event.change is not None:
+                            self._recalled = as_object(self._log.resolve(event.change, None))
                     self._head = event.checkpoint_id or "" if not event.ns else self._head
                 case _:
                     pass

@@ -97,6 +97,7 @@ class _AssistantWords(BaseModel):
 
     @property
     def given_config(self) -> JsonObject | None:
+        """Raises the 400 of LangGraph's server where `context` is given, too."""
         if self.config is None:
             return None
         if self.config.configurable and self.context:

@@ -106,7 +106,12 @@ class EventWriter:
             case Custom():
                 self._custom(event)
             case Native(protocol="langgraph"):
-                self._frame(base_mode(event.event), event.event, lambda: event.data, event.ns)
+                self._frame(
+                    base_mode(event.event),
+                    event.event,
+                    lambda: self._history.resolve(event.change, event.data),
+                    event.ns,
+                )
             case _:
                 pass
 
@@ -320,7 +325,11 @@ class EventWriter:
         match event:
             case StepStarted():
                 told = {name: own[name] for name in ("triggers", "metadata") if own.get(name)}
-                self._task(task_id, _node(event, stateful), lambda: event.input, event.ns, told)
+
+                def step_input() -> Any:
+                    return self._history.resolve(event.input_change, event.input)
+
+                self._task(task_id, _node(event, stateful), step_input, event.ns, told)
             case StepEnded():
                 node = _node(event, stateful)
                 error = None if event.fault is None else event.fault.message

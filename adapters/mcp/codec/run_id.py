@@ -5,6 +5,7 @@ They hold no secret: whoever has one can do with it what the owner of its task c
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as BinasciiError
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Final
 from uuid import UUID
@@ -33,6 +34,18 @@ def decode_run_id(run_id: str, use: str = "") -> str:
     if encode_run_id(task_id, use) != run_id:
         raise _changed_id()
     return task_id
+
+
+def encode_state(task_id: str, tool: str, asked: Iterable[str]) -> str:
+    """To call that tool again, with answers to what was asked by then."""
+    turn = sha256(" ".join(asked).encode()).hexdigest()[:8]
+    return f"{encode_run_id(task_id, f'state {tool} {turn}')}.{turn}"
+
+
+def decode_state(state: str, tool: str) -> str:
+    """The task. Raises invalid for what was not made here to call that tool."""
+    run_id, _, turn = state.rpartition(".")
+    return decode_run_id(run_id, f"state {tool} {turn}")
 
 
 def _changed_id() -> FaultError:

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from canonical import Task, TaskState
+from adapters.mcp.errors import INTERNAL
+from canonical import Fault, Task, TaskState
+from canonical.fault import BLAME
 from canonical.value import JsonObject
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
@@ -35,6 +37,13 @@ def encode_task(task: Task, state: TaskState) -> JsonObject:
         "ttlMs": None,
         "pollIntervalMs": _POLL,
     }
+
+
+def encode_error(fault: Fault | None) -> JsonObject | None:
+    """SEP-2663, Errors: of what went wrong with the gateway, and not with the tool."""
+    if fault is None or BLAME[fault.code] != "us":
+        return None
+    return {"code": INTERNAL, "message": fault.message}
 
 
 def _time(at: int) -> str:

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from adapters._json import validate
 from adapters._server.caller import Caller, is_uuid
@@ -14,9 +16,19 @@ from adapters._server.own_files import resolve_own_files
 from adapters.mcp import wire as w
 from adapters.mcp.agents import Tool, encode_resume, resume_name, tools_of
 from adapters.mcp.codec.arguments import decode_arguments, decode_data, thread_of
-from adapters.mcp.codec.questions import Question, decode_form, encode_form, form_text, said_answer
-from adapters.mcp.codec.run_id import decode_run_id, encode_run_id
-from adapters.mcp.codec.tasks import encode_task
+from adapters.mcp.codec.questions import (
+    CAPABILITIES,
+    FORM,
+    Form,
+    Question,
+    decode_form,
+    decode_response,
+    encode_request,
+    method_of,
+    said_answer,
+)
+from adapters.mcp.codec.run_id import decode_run_id, decode_state, encode_state
+from adapters.mcp.codec.tasks import EXTENSION, encode_error, encode_task
 from adapters.mcp.errors import encode_failure
 from adapters.mcp.write import ResultWriter
 from canonical import (
@@ -38,7 +50,8 @@ from canonical.value import Json, JsonObject
 PROTOCOL: Final = "mcp"
 
 _HOLD: Final = 1.0
-"""Seconds for which the answer to who asks for a task is held back while the task is at work."""
+"""Seconds for which a call is waited for before it becomes a task, and the answer to who asks for a task is held back
+while it is at work."""
 _NOBODY: Final = "No run waits for an answer under that id."
 
 
@@ -58,6 +71,10 @@ class Peer(Protocol):
         """With answers to questions, which are the result of this call."""
         ...
 
+    def answers(self, method: str) -> bool:
+        """It declares what a method of `CAPABILITIES` needs."""
+        ...
+
     @property
     def polls(self) -> bool:
         """It is given a task to ask for, instead of the result."""
@@ -65,8 +82,12 @@ class Peer(Protocol):
 
     async def progress(self, words: str) -> None: ...
 
-    async def ask(self, message: str, form: JsonObject) -> "Form | None":
-        """None where it could not be asked."""
+    async def say(self, text: str) -> None:
+        """A piece of what the result will hold."""
+        ...
+
+    async def ask(self, method: str, params: JsonObject) -> JsonObject | None:
+        """The result of a method of `CAPABILITIES`; None where it could not be asked."""
         ...
 
     def on_leave(self, left: Callable[[], None]) -> None:
@@ -75,20 +96,20 @@ class Peer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """What became of a question."""
-
-    action: Literal["accept", "decline", "cancel"]
-    content: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True)
 class Retry:
     """A call that is repeated with the answers to the questions of an earlier one."""
 
     state: str
-    forms: Mapping[str, Form]
+    responses: Mapping[str, Any]
     """By the id of each question."""
+
+
+class MissingCapability(Exception):
+    """The caller does not declare what the call needs."""
+
+    def __init__(self, capabilities: JsonObject) -> None:
+        super().__init__("The client does not declare what this call needs.")
+        self.capabilities = capabilities
 
 
 class Calls:
@@ -109,14 +130,16 @@ class Calls:
         self, who: Caller, name: str, arguments: JsonObject, peer: Peer, retry: Retry | None = None
     ) -> JsonObject:
         """The result. Raises not_found for a tool that there is not, and for a state that is nobody's or another's;
-        invalid for one that was changed."""
+        invalid for one that was changed; MissingCapability."""
         tools = self._tools(who)
         resumes = name == resume_name(tools)
         if not resumes and name not in tools:
             raise FaultError(FaultCode.NOT_FOUND, f"Unknown tool: {name[:100]}")
+        if not resumes and tools[name].needs_task and not peer.polls:
+            raise MissingCapability({"extensions": {EXTENSION: {}}})
         task = None
         if retry is not None and not resumes:
-            task = await self._find(who, decode_run_id(retry.state, _use(name)))
+            task = await self._find(who, decode_state(retry.state, name))
         try:
             if resumes:
                 return await self._resume(who, validate(w.Resume, arguments), peer)
@@ -131,14 +154,27 @@ class Calls:
     async def _start(self, who: Caller, tool: Tool, arguments: JsonObject, peer: Peer) -> JsonObject:
         submission = await self._submission(who, tool, arguments, peer)
         if peer.polls:
-            receipt = await self._hub.submit(who.owner, replace(submission, ephemeral=False))
-            ids = {"thread_id": receipt.thread_id, "task_id": receipt.task_id, "run_id": receipt.run_id}
-            told = encode_task(receipt.task, TaskState.SUBMITTED)
-            return {"resultType": "task", **told, "_meta": {"babelgate": ids}}
+            submission = replace(submission, ephemeral=False)
         receipt = await self._hub.submit(who.owner, submission)
         writer = ResultWriter(receipt.task, receipt.task.first_seq - 1, receipt.run_id)
-        await self._follow(who, writer, peer)
-        return await self._result(tool, writer, peer)
+        return await self._conclude(who, tool, writer, peer)
+
+    async def _conclude(self, who: Caller, tool: Tool, writer: ResultWriter, peer: Peer) -> JsonObject:
+        """The result; of what takes a while the task, for who can ask for it."""
+        if not peer.polls:
+            await self._follow(who, writer, peer)
+            return await self._result(who, tool, writer, peer)
+        leave = _Leave(task_canceller(self._hub, who.owner, writer.task.task_id))
+        peer.on_leave(leave)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_HOLD):
+                await self._read(who, writer)
+        leave.left = None  # The task goes on without its caller, who is told of it now.
+        answers = peer.can_call_again and _can_answer(peer, writer.questions)
+        if writer.has_ended and (not writer.is_paused or answers):
+            return await self._result(who, tool, writer, peer)
+        told = encode_task(writer.task, writer.state)
+        return {"resultType": "task", **told, "_meta": {"babelgate": writer.meta()}}
 
     async def _submission(self, who: Caller, tool: Tool, arguments: JsonObject, peer: Peer) -> Submission:
         """Raises invalid."""
@@ -178,18 +214,29 @@ class Calls:
                 async for batch in batches:
                     for record in batch:
                         for words in writer.write(record):
+                            await _say(writer, peer)
                             await peer.progress(words)
-                        if writer.is_paused and peer.can_be_asked:
+                        if writer.is_paused and peer.can_be_asked and _can_answer(peer, writer.questions):
+                            await _say(writer, peer)
                             await self._ask(who, writer, peer)
                         if writer.has_ended:
                             return
+                    await _say(writer, peer)
         except asyncio.CancelledError:
             leave()
             raise
 
-    async def _result(self, tool: Tool, writer: ResultWriter, peer: Peer) -> JsonObject:
+    async def _result(self, who: Caller, tool: Tool, writer: ResultWriter, peer: Peer) -> JsonObject:
+        """Raises MissingCapability."""
         if writer.is_paused and peer.can_call_again:
-            return {**_input_required(writer.task, writer.questions), "_meta": {"babelgate": writer.meta()}}
+            if _can_answer(peer, writer.questions):
+                return {**_input_required(writer.task, writer.questions), "_meta": {"babelgate": writer.meta()}}
+            missing = {method_of(each) for each in writer.questions} - {FORM}
+            missing = {method for method in missing if not peer.answers(method)}
+            if missing:
+                # NEXT/basic, Capabilities: what nobody else can answer.
+                await self._hub.cancel(who.owner, writer.task.task_id)
+                raise MissingCapability({CAPABILITIES[method]: {} for method in sorted(missing)})
         result = writer.result()
         if tool.output_schema is None or writer.fault is not None or writer.is_paused:
             return result
@@ -209,7 +256,8 @@ class Calls:
         """Each open question; the writer goes on with the run that the answers make."""
         forms: list[tuple[Question, Form]] = []
         for asked in writer.questions:
-            form = await peer.ask(form_text(asked), encode_form(asked))
+            request = encode_request(asked)
+            form = decode_response(asked, await peer.ask(request["method"], request["params"]))
             if form is None:
                 return
             forms.append((asked, form))
@@ -261,23 +309,19 @@ class Calls:
                 f"answers: It must have answers by the ids of questions, which are {', '.join(asked)}.",
             )
         receipt = await self._answer(who, task, values, declines=declines)
-        writer = ResultWriter(receipt.task, receipt.seq, receipt.run_id)
-        await self._follow(who, writer, peer)
-        return await self._result(tool, writer, peer)
+        return await self._conclude(who, tool, ResultWriter(receipt.task, receipt.seq, receipt.run_id), peer)
 
     async def _go_on(self, who: Caller, tool: Tool, task: Task, retry: Retry, peer: Peer) -> JsonObject:
         """What the whole task has said: of the call before there was no result but its questions."""
         asked = await self._hub.reads.open_interrupts(who.owner, task.task_id)
-        forms = [(each, retry.forms[each.interrupt_id]) for each in asked if each.interrupt_id in retry.forms]
+        forms = _match_answers(asked, retry.responses)
         if asked and not forms:
             return _input_required(task, asked)
         receipt = await self._give(who, task, forms) if forms else None
         if forms and receipt is None:
             return await self._end(who, task, peer)
         run_id = await self._last_run(who, task) if receipt is None else receipt.run_id
-        writer = ResultWriter(task, task.first_seq - 1, run_id)
-        await self._follow(who, writer, peer)
-        return await self._result(tool, writer, peer)
+        return await self._conclude(who, tool, ResultWriter(task, task.first_seq - 1, run_id), peer)
 
     async def _end(self, who: Caller, task: Task, peer: Peer) -> JsonObject:
         """Of a task that waited for an answer, and was cancelled."""
@@ -303,6 +347,11 @@ class Calls:
                 await self._read(who, writer)
         told = encode_task(await self._task(who, task_id), writer.state)
         if writer.state in TERMINAL and writer.state is not TaskState.CANCELLED:
+            error = encode_error(writer.fault)
+            if error is not None:
+                said = writer.result()
+                meta = {"babelgate": {**said.pop("_meta")["babelgate"], "result": said}}
+                return {**told, "status": "failed", "statusMessage": error["message"], "error": error, "_meta": meta}
             return {**told, "result": writer.result()}
         # What there is of a result stands beside: the protocol has no place for it before the end.
         so_far = writer.result(so_far=writer.state not in WAITING)
@@ -322,11 +371,10 @@ class Calls:
                 if writer.state in WAITING or writer.state in TERMINAL:
                     return
 
-    async def answer_task(self, who: Caller, task_id: str, forms: Mapping[str, Form]) -> None:
+    async def answer_task(self, who: Caller, task_id: str, responses: Mapping[str, Any]) -> None:
         """Raises not_found, invalid, not_awaiting, task_ended. What answers no open question is passed over."""
         task = await self._task(who, task_id)
-        asked = await self._hub.reads.open_interrupts(who.owner, task.task_id)
-        given = [(each, forms[each.interrupt_id]) for each in asked if each.interrupt_id in forms]
+        given = _match_answers(await self._hub.reads.open_interrupts(who.owner, task.task_id), responses)
         if given:
             await self._give(who, task, given)
 
@@ -357,22 +405,38 @@ class Calls:
             raise FaultError(FaultCode.NOT_FOUND, _NOBODY) from error
 
 
-def _use(tool: str) -> str:
-    """Of a state: to call this tool again."""
-    return f"state {tool}"
-
-
 def _input_required(task: Task, asked: Sequence[Question]) -> JsonObject:
     """NEXT/basic/utilities/mrtr, Multi Round-Trip Requests."""
-    state = encode_run_id(task.task_id, _use(task.agent))
+    state = encode_state(task.task_id, task.agent, (each.interrupt_id or "" for each in asked))
     return {"resultType": "input_required", "inputRequests": _requests(asked), "requestState": state}
 
 
 def _requests(asked: Sequence[Question]) -> JsonObject:
-    return {
-        each.interrupt_id or "": {
-            "method": "elicitation/create",
-            "params": {"mode": "form", "message": form_text(each), "requestedSchema": encode_form(each)},
-        }
-        for each in asked
-    }
+    return {each.interrupt_id or "": encode_request(each) for each in asked}
+
+
+def _match_answers(asked: Sequence[Question], responses: Mapping[str, Any]) -> list[tuple[Question, Form]]:
+    """Which of the questions, and how. What is no answer to its question is passed over, so that it is asked again."""
+    given = [(each, decode_response(each, responses.get(each.interrupt_id or ""))) for each in asked]
+    return [(each, form) for each, form in given if form is not None]
+
+
+async def _say(writer: ResultWriter, peer: Peer) -> None:
+    text = writer.take_text()
+    if text:
+        await peer.say(text)
+
+
+def _can_answer(peer: Peer, asked: Sequence[Question]) -> bool:
+    return all(peer.answers(method_of(each)) for each in asked)
+
+
+class _Leave:
+    """What is done if the caller leaves, as long as that is so."""
+
+    def __init__(self, left: Callable[[], None]) -> None:
+        self.left: Callable[[], None] | None = left
+
+    def __call__(self) -> None:
+        if self.left is not None:
+            self.left()

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, MutableMapping
+from collections.abc import Callable, Coroutine, Mapping, MutableMapping
 from contextlib import closing
 from importlib.metadata import version
 from typing import Any, Final
@@ -11,19 +11,22 @@ from uuid import uuid4
 import mcp_types as types
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
+from mcp.server.connection import allowed_log_levels
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from adapters._server.caller import Caller
+from adapters.mcp.codec.questions import CAPABILITIES, FORM
 from adapters.mcp.codec.tasks import EXTENSION
 from adapters.mcp.errors import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND
-from adapters.mcp.server.calls import Calls, Form, Retry
-from adapters.mcp.server.transport import LEFT
+from adapters.mcp.server.calls import Calls, MissingCapability, Retry
+from adapters.mcp.server.transport import LEFT, SESSION
 from canonical import FaultError, Hub
 from canonical.value import JsonObject
 
@@ -36,6 +39,8 @@ _SESSIONS: Final = 1000
 """Open ones. Who cannot be asked needs none."""
 _BODY: Final = 2**40
 """Bytes. The gateway has a limit of its own, and has read the body by then."""
+_LEVEL: Final = "info"
+"""Of all that is logged."""
 _INSTRUCTIONS: Final = (
     "Each tool is an agent. A result with the status `input_required` is a question of the agent's: answer it with "
     "the tool resume_run."
@@ -100,7 +105,37 @@ def _era(scope: MutableMapping[str, Any]) -> str:
     return "stateless" if asked in MODERN_PROTOCOL_VERSIONS else "handshake"
 
 
+class _LogLevels:
+    """Of which levels callers are sent logs."""
+
+    def __init__(self) -> None:
+        self._of_sessions: dict[str, types.LoggingLevel] = {}
+
+    async def set(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        """SPEC/server/utilities/logging, Setting Log Level: of a session, until the process ends."""
+        session_id = _session_id(ctx)
+        if session_id is None:
+            raise MCPError(INVALID_PARAMS, "There is no session to keep the level for.")
+        self._of_sessions.pop(session_id, None)
+        self._of_sessions[session_id] = params.level
+        if len(self._of_sessions) > _SESSIONS:
+            del self._of_sessions[next(iter(self._of_sessions))]
+        return types.EmptyResult()
+
+    def of(self, ctx: Context) -> bool:
+        """Whether those of the level `info` are sent. Who never named a level gets none."""
+        if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            return _LEVEL in allowed_log_levels(ctx.protocol_version, (ctx.params or {}).get("_meta"))
+        return self._of_sessions.get(_session_id(ctx) or "") in ("debug", _LEVEL)
+
+
+def _session_id(ctx: Context) -> str | None:
+    return ctx.request.headers.get(SESSION)  # pyright: ignore[reportOptionalMemberAccess]
+
+
 def _server(calls: Calls) -> Server[Any]:
+    levels = _LogLevels()
+
     async def list_tools(ctx: Context, params: types.PaginatedRequestParams) -> dict[str, Any]:
         if params.cursor is not None:
             raise MCPError(INVALID_PARAMS, "cursor: There is one page.")
@@ -111,10 +146,14 @@ def _server(calls: Calls) -> Server[Any]:
     async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
         try:
             retry = _retry(ctx, params)
-            result = await calls.call(_caller(ctx), params.name, params.arguments or {}, _Peer(ctx), retry)
+            peer = _Peer(ctx, params.name, levels.of(ctx))
+            result = await calls.call(_caller(ctx), params.name, params.arguments or {}, peer, retry)
             return {"resultType": "complete", **result}
         except FaultError as error:
             raise MCPError(INVALID_PARAMS, error.fault.message) from error
+        except MissingCapability as error:
+            data: JsonObject = {"requiredCapabilities": error.capabilities}
+            raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, str(error), data) from error
         except MCPError:
             raise
         except Exception as error:
@@ -125,6 +164,7 @@ def _server(calls: Calls) -> Server[Any]:
     server.middleware.clear()  # of spans that nobody looks at
     server.add_request_handler("tools/list", types.PaginatedRequestParams, list_tools)
     server.add_request_handler("tools/call", types.CallToolRequestParams, call_tool)
+    server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, levels.set)
     server.extensions[EXTENSION] = {}
     _add_tasks(server, calls)
     return server
@@ -135,7 +175,7 @@ class _TaskParams(types.RequestParams):
 
 
 class _UpdateParams(_TaskParams):
-    input_responses: dict[str, types.ElicitResult] = Field(alias="inputResponses")
+    input_responses: dict[str, Any] = Field(alias="inputResponses")
 
 
 def _add_tasks(server: Server[Any], calls: Calls) -> None:
@@ -145,8 +185,7 @@ def _add_tasks(server: Server[Any], calls: Calls) -> None:
         return await _of_task(ctx, params, calls.get_task(_caller(ctx), params.task_id))
 
     async def update_task(ctx: Context, params: _UpdateParams) -> dict[str, Any]:
-        forms = {name: Form(given.action, given.content) for name, given in params.input_responses.items()}
-        return await _of_task(ctx, params, calls.answer_task(_caller(ctx), params.task_id, forms))
+        return await _of_task(ctx, params, calls.answer_task(_caller(ctx), params.task_id, params.input_responses))
 
     async def cancel_task(ctx: Context, params: _TaskParams) -> dict[str, Any]:
         return await _of_task(ctx, params, calls.cancel_task(_caller(ctx), params.task_id))
@@ -181,24 +220,26 @@ def _retry(ctx: Context, params: types.CallToolRequestParams) -> Retry | None:
     if params.request_state is None or ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
         return None
     # As they were sent: of the SDK's models of responses more than one may fit.
-    responses: dict[str, Any] = (ctx.params or {}).get("inputResponses") or {}
-    forms: dict[str, Form] = {}
-    for name, given in responses.items():
-        try:
-            form = types.ElicitResult.model_validate(given, by_name=False)
-        except ValidationError:  # no answer to a form: it is asked again
-            continue
-        forms[name] = Form(form.action, form.content)
-    return Retry(params.request_state, forms)
+    return Retry(params.request_state, (ctx.params or {}).get("inputResponses") or {})
 
 
 def _caller(ctx: Context) -> Caller:
     return ctx.request.scope["state"]["caller"]  # pyright: ignore[reportOptionalMemberAccess]
 
 
+_REQUESTS: Final[Mapping[str, tuple[Any, type[BaseModel]]]] = {
+    FORM: (types.ElicitRequest, types.ElicitResult),
+    "sampling/createMessage": (types.CreateMessageRequest, types.CreateMessageResultWithTools),
+    "roots/list": (types.ListRootsRequest, types.ListRootsResult),
+}
+"""Of each method that a client is asked by, the request and its result."""
+
+
 class _Peer:
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, ctx: Context, tool: str, logs: bool) -> None:
         self._ctx = ctx
+        self._tool = tool
+        self._logs = logs
         self._steps = 0
 
     @property
@@ -207,33 +248,51 @@ class _Peer:
 
     @property
     def can_be_asked(self) -> bool:
-        return self._ctx.session.can_send_request and self._takes_forms
+        return self._ctx.session.can_send_request
 
     @property
     def can_call_again(self) -> bool:
-        return self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and self._takes_forms
+        return self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+    def answers(self, method: str) -> bool:
+        capabilities = self._ctx.session.client_capabilities
+        told = None if capabilities is None else getattr(capabilities, CAPABILITIES[method])
+        return told is not None and (method != FORM or told.form is not None or told.url is None)
 
     @property
     def polls(self) -> bool:
         return self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _has_tasks(self._ctx)
 
-    @property
-    def _takes_forms(self) -> bool:
-        capabilities = self._ctx.session.client_capabilities
-        told = None if capabilities is None else capabilities.elicitation
-        return told is not None and (told.form is not None or told.url is None)
-
     async def progress(self, words: str) -> None:
         self._steps += 1
         await self._ctx.session.report_progress(self._steps, message=words)
+        if self._logs:
+            told = types.LoggingMessageNotificationParams(level=_LEVEL, logger=self._tool, data=words)
+            logged = types.LoggingMessageNotification(params=told)
+            await self._ctx.session.send_notification(logged, self._ctx.request_id)
 
-    async def ask(self, message: str, form: JsonObject) -> Form | None:
+    async def say(self, text: str) -> None:
+        asked: JsonObject = (self._ctx.params or {}).get("_meta") or {}
+        token: object = asked.get("progressToken")
+        if token is None:
+            return
+        self._steps += 1
+        # By its `_meta` a program tells text from what the agent is at work on.
+        meta = {"babelgate": {"text": True}}
+        params = {"progressToken": token, "progress": self._steps, "message": text, "_meta": meta}
+        told = types.ProgressNotification.model_validate({"params": params})
+        await self._ctx.session.send_notification(told, self._ctx.request_id)
+
+    async def ask(self, method: str, params: JsonObject) -> JsonObject | None:
+        request, result = _REQUESTS[method]
+        asked = {"method": method, "params": params}
+        related = ServerMessageMetadata(related_request_id=self._ctx.request_id)
         try:
-            given = await self._ctx.session.elicit_form(message, form, self._ctx.request_id)
-        except MCPError as error:
+            given = await self._ctx.session.send_request(request.model_validate(asked), result, metadata=related)
+        except (MCPError, ValidationError) as error:
             log.debug("a client that says it can be asked cannot: %s", error)
             return None
-        return Form(given.action, given.content)
+        return given.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def on_leave(self, left: Callable[[], None]) -> None:
         self._ctx.request.scope["state"][LEFT].append(left)  # pyright: ignore[reportOptionalMemberAccess]

@@ -123,10 +123,14 @@ def _check(value: Any) -> w.Envelope:
 
 
 def _can_be_asked(params: Mapping[str, Any]) -> bool:
-    """Whether a client says that it can be asked by a form (SPEC/client/elicitation, Capabilities)."""
+    """Whether a client says that it can be asked by a form (SPEC/client/elicitation, Capabilities), or that its model
+    can. Many more have folders to name; for that alone no session is kept."""
     capabilities: Any = params.get("capabilities")
-    told: Any = cast("JsonObject", capabilities).get("elicitation") if isinstance(capabilities, dict) else None
-    return isinstance(told, dict) and ("form" in told or "url" not in told)
+    told = cast("JsonObject", capabilities) if isinstance(capabilities, dict) else {}
+    forms: Any = told.get("elicitation")
+    return isinstance(told.get("sampling"), dict) or (
+        isinstance(forms, dict) and ("form" in forms or "url" not in forms)
+    )
 
 
 class _Handed(Response[bytes]):

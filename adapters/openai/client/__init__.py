@@ -71,6 +71,7 @@ class _Server:
     """It goes on from responses that it gave before."""
 
     async def find_model(self) -> str:
+        """The model of the settings, or the first of the server. Raises agent_unreachable where it has none."""
         if self.model is None:
             models = _models(await self.http.get("/models"))
             if not models:

@@ -4,16 +4,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+from pydantic_core import to_json
+
 from adapters._json import validate
 from adapters.openai.codec.model import arguments_of, decode_usage
 from adapters.openai.errors.decode import decode_error
 from adapters.openai.read.messages import Finish, MessageDecoder, decode_annotation
 from adapters.openai.wire import answers as w
+from adapters.openai.wire.replies import COMPLETION
 from canonical import Event, FaultCode, FaultError, Feature, ReasoningPart, RefusalPart, TextPart, ToolCallPart
+from canonical.event import Native
 from canonical.value import Json, JsonObject
 
 _FINISHES: Final[Mapping[str, Finish]] = {"length": "length", "content_filter": "refusal"}
 """All others are a plain stop: whether tools are called is told by the calls, and some servers say `stop` then."""
+
+_OWN: Final = frozenset({"object", "created", "error"})
+_MOST: Final = 64_000
+"""Bytes."""
+_TOO_LARGE: Final = "members of the completion that are too large to keep"
 
 
 @dataclass
@@ -34,6 +43,8 @@ class ChatReader:
         self._structured = structured
         self._finish: Finish = "stop"
         self._usage: JsonObject = {}
+        self._about: JsonObject = {}
+        """Members of the completion that canonical has no word for; of those that chunks repeat, the last."""
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self._speech = MessageDecoder()
@@ -47,6 +58,7 @@ class ChatReader:
         # Null in all chunks but the last, whose choices are empty (SPEC/chat/chat_completion_stream_options_param.py).
         if completion.usage:
             self._usage = decode_usage(completion.usage)
+        self._about |= completion.model_extra or {}
         for choice in completion.choices:
             # More than one only if `n` asks for it (SPEC/chat/chat_completion_chunk.py, choices): we ask for one.
             if choice.index != 0:
@@ -131,6 +143,11 @@ class ChatReader:
                     extra={"openai": {"type": call.kind}} if call.kind != "function" else {},
                 )
             )
+        about = {name: value for name, value in self._about.items() if name not in _OWN}
+        if len(to_json(about)) > _MOST:
+            self._speech.lose(Feature.CUSTOM, _TOO_LARGE)
+        elif about:
+            self._speech.emit(Native(protocol="openai", event=COMPLETION, extra={"openai": about}))
         self._speech.stop(self._finish, self._usage, structured=self._structured)
         return self._speech.take()
 

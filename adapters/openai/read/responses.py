@@ -131,6 +131,8 @@ class ResponseReader:
                     self._speech.say(ReasoningPart, thought.text or "", (index, number))
             case "function_call" | "custom_tool_call" | "mcp_approval_request":
                 self._call(item)
+            case "function_call_output" | "custom_tool_call_output" if self._is_called(item):
+                self._result(item)
             case kind if kind in _OWN_TOOLS:
                 self._tool(item)
             case _:
@@ -167,6 +169,19 @@ class ResponseReader:
         )
         if all(call.call_id != part.call_id for call in self._speech.calls):
             self._speech.calls.append(part)
+
+    def _is_called(self, item: w.Item) -> bool:
+        return any(call.call_id == item.call_id for call in self._speech.calls)
+
+    def _result(self, item: w.Item) -> None:
+        """Of a function that the server has called itself: agents behind this API show their own calls so, and the
+        caller is not asked for what was done."""
+        (call,) = (call for call in self._speech.calls if call.call_id == item.call_id)
+        self._speech.calls.remove(call)
+        given, output = (output_of(text) or text for text in (call.arguments, arguments_of(item.output)))
+        self._speech.emit(ToolStarted(call_id=call.call_id, name=call.name, input=given))
+        fault = Fault(code=FaultCode.AGENT_FAILED, message=f"{call.name} failed") if item.status == "failed" else None
+        self._speech.emit(ToolEnded(call_id=call.call_id, name=call.name, output=output, fault=fault))
 
     def _tool(self, item: w.Item) -> None:
         """A call that the server made and got the result of."""

@@ -63,8 +63,18 @@ def answer_fault(fault: Fault, request: AnyRequest) -> Response[Any]:
         served = "/v1/models, /v1/chat/completions, /v1/responses and /v1/conversations"
         words = f"{request.method} {path} is not served: {served} are."
         fault = fault.replace(message=words)
+    elif fault.code is FaultCode.METHOD_NOT_ALLOWED and request.method == "POST":
+        why = next((why for path, why in _ABSENT.items() if request.scope["path"].endswith(path)), None)
+        if why is not None:  # what looks like the path of a response is one of OpenAI's that is not served
+            fault = Fault(code=FaultCode.NOT_FOUND, message=why)
     return error_response(fault)
 
+
+_ABSENT: Final = {
+    "/v1/responses/input_tokens": "Tokens of an input cannot be counted: agents have no tokenizer.",
+    "/v1/responses/compact": "A conversation cannot be compacted: it is kept whole, and previous_response_id or a "
+    "conversation goes on from it.",
+}
 
 _NO_ROUTE: Final = "Not Found"
 """Litestar's words where no route matches."""

@@ -60,9 +60,10 @@ class Completion:
     def body(self) -> JsonObject:
         """The completion, or what there is of it."""
         writer = self.writer
-        return w.completion(
+        made = w.completion(
             self.completion_id, self._created, self._task.agent, writer.message(), writer.finish, writer.usage
         )
+        return {**writer.about, **made}
 
     async def response(
         self, headers: Mapping[str, str], *, losses: Sequence[Loss] = (), metadata: JsonObject | None = None

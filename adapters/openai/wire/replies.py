@@ -1,10 +1,14 @@
 """What callers are answered."""
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from canonical.value import JsonObject
+
+COMPLETION: Final = "chat.completion"
+"""The name of a `Native` event: its `extra` holds members of another server's completion that canonical has no word
+for, as `service_tier` and `system_fingerprint`."""
 
 
 class _Wire(BaseModel):
@@ -20,6 +24,8 @@ class Error(_Wire):
 
 
 class Model(_Wire):
+    model_config = ConfigDict(extra="allow")
+
     id: str
     object: Literal["model"] = "model"
     created: int

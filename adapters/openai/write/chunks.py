@@ -51,7 +51,8 @@ class ChunkWriter:
         # All at once: lists of a delta are added up by an `index`, which these have not.
         last: JsonObject = {"annotations": writer.annotations} if writer.annotations else {}
         lost: JsonObject = {"babelgate": {"loss": {loss.feature: loss.how for loss in writer.losses}}}
-        frames.append(frame(to_json({**self._chunk(last, writer.finish), **(lost if writer.losses else {})})))
+        told = {**writer.about, **self._chunk(last, writer.finish), **(lost if writer.losses else {})}
+        frames.append(frame(to_json(told)))
         if self._counts:
             # SPEC/chat/chat_completion_stream_options_param.py, include_usage: no choices, and null in those before.
             frames.append(frame(to_json(w.chunk(*self._about, [], usage=writer.usage))))

@@ -9,6 +9,7 @@ from adapters.openai.carries import CHAT
 from adapters.openai.codec.model import encode_usage
 from adapters.openai.codec.questions import called_part, encode_question
 from adapters.openai.errors.encode import CANCELLED
+from adapters.openai.wire.replies import COMPLETION
 from canonical import (
     AnnotationPart,
     DataPart,
@@ -33,6 +34,7 @@ from canonical.event import (
     LossNoted,
     MessageEnded,
     MessageStarted,
+    Native,
     PartAdded,
     PartDelta,
     PartEnded,
@@ -87,6 +89,8 @@ class CompletionWriter:
         self._counted: JsonObject = {}
         """Tokens, as the messages tell of them."""
         self._message_finish = "stop"
+        self.about: JsonObject = {}
+        """What the agent's own OpenAI server says of its completion beside the message."""
 
     # Looking
 
@@ -296,6 +300,10 @@ class CompletionWriter:
         if event.origin == "agent":
             self._lose(Feature.ARTIFACT)
 
+    def _native(self, event: Native) -> None:
+        if event.protocol == "openai" and event.event == COMPLETION:
+            self.about = dict(event.extra.get("openai") or {})
+
     def _custom(self, event: Custom) -> None:
         self._lose(Feature.CUSTOM)
 
@@ -316,6 +324,7 @@ class CompletionWriter:
         LossNoted: _loss_noted,
         ArtifactAdded: _artifact,
         Custom: _custom,
+        Native: _native,
         ToolStarted: _tool,
         ToolEnded: _tool,
         StepStarted: _step,

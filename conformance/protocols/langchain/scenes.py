@@ -1,7 +1,6 @@
 """What several probes look at, played once each for a layout."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -138,13 +137,13 @@ async def at_work(ctx: Ctx, layout: Layout, **fields: Any) -> AsyncGenerator[tup
 
 async def _wait_for_begin(ctx: Ctx, layout: Layout, thread_id: str, run_id: str) -> None:
     """Until the run is no longer waiting to be started, where runs have a state of their own for it."""
-    deadline = time.monotonic() + ctx.options.timeout
+    deadline = asyncio.get_running_loop().time() + ctx.options.timeout
     while True:
         exchange = await ctx.target.run(layout, thread_id, run_id)
         status = dig(exchange.json, "status")
         if status != "pending" or not ctx.target.dialect.has_input:
             break
-        if time.monotonic() > deadline:
+        if asyncio.get_running_loop().time() > deadline:
             raise NotObserved("the run does not begin", "long")
         await asyncio.sleep(_LOOK_EVERY)
     if status not in ("pending", "running"):

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from langchain_core.messages import ToolMessage
 from langgraph.errors import EmptyInputError, InvalidUpdateError
 from langgraph.store.base import BaseStore
 from pydantic import TypeAdapter, create_model
 
+from adapters.langchain.codec.caller_tools import encode_tool_message
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.read.run_frames import EventReader
 from canonical import AgentInfo, DataPart, Event, FaultCode, FaultError, Invocation, Part, TextPart
@@ -167,15 +169,18 @@ class Graph:
         self, known: _Known, call: Invocation, base: Stored | None, saver: Saver, occasion: GraphAccess
     ) -> AsyncGenerator[Event]:
         resumed: ResumedRun | None = None
+        log = await call.states()
         if base is not None and _has_begun(call, base):
             pending = PendingWrites.of(saver.pending_writes(base))
-            resumed = ResumedRun.of(await call.past(), call.run_id, base.checkpoint_id, pending)
+            resumed = ResumedRun.of(await call.past(), call.run_id, base.checkpoint_id, pending, log)
             yield RunStarted(attempt=call.attempt, void=resumed.void)
         telling = GraphStreamReader(
             saver.loaded,
             base=call.input.checkpoint if base is None else None,
             keeps_last=call.config.get("durability") == "exit",
             resumed=resumed,
+            log=log,
+            tools=frozenset(tool.name for tool in call.tools),
         )
         stream = _attach_stores(known.graph, saver, occasion.store).astream(
             self._input(known.shape, call, base, await _find_calls(call)),
@@ -218,12 +223,16 @@ class Graph:
             checkpoint_id=None if call.cause == "answer" else call.input.checkpoint,
         )
 
-    def _input(self, shape: InputSchema, call: Invocation, base: Stored | None, called: Mapping[str, str]) -> Any:
+    def _input(
+        self, shape: InputSchema, call: Invocation, base: Stored | None, called: Mapping[str, JsonObject]
+    ) -> Any:
         if _has_begun(call, base):
             return None  # what the caller said is part of the state by now
         command = command_of(call)
         if call.cause == "answer":
-            return resume_command(call.answers, command, called)
+            if results := _tool_messages(call, called):
+                return {"messages": results}
+            return resume_command(call.answers, command, {name: own["call_id"] for name, own in called.items()})
         given = shape.input(call, call.history if base is None else ())
         return resume_command((), command) if given is None else given
 
@@ -234,7 +243,7 @@ class Graph:
         output: Json = values.get(_STRUCTURED) if known.shape.has_messages else values or None
         usage = reader.speech.usage
         if reader.asks or output is None:
-            return (RunEnded(usage=usage),)
+            return (*reader.calls(), RunEnded(usage=usage))
         if reader.speech.answered:
             return (RunEnded(output=output, usage=usage),)
         # It is in the graph's state, and no message there: LangGraph's readers are not told of it again.
@@ -339,15 +348,21 @@ def _translate_error(error: Exception, name: str) -> FaultError:
     return told
 
 
-async def _find_calls(call: Invocation) -> Mapping[str, str]:
-    """By question that is answered: the id of the call of the caller's tool that it is."""
-    found: dict[str, str] = {}
+async def _find_calls(call: Invocation) -> Mapping[str, JsonObject]:
+    """By question that is answered: what is known of the call of the caller's tool that it is."""
+    found: dict[str, JsonObject] = {}
     for record in await call.past() if call.answers else ():
         if isinstance(record.event, InterruptRaised):
-            call_id = as_object(record.event.extra.get("langchain")).get("call_id")
-            if isinstance(call_id, str):
-                found[record.event.interrupt_id or ""] = call_id
+            own = as_object(record.event.extra.get("langchain"))
+            if isinstance(own.get("call_id"), str):
+                found[record.event.interrupt_id or ""] = own
     return found
+
+
+def _tool_messages(call: Invocation, called: Mapping[str, JsonObject]) -> Sequence[ToolMessage]:
+    """The results of the calls that the graph ended on."""
+    found = ((called.get(answer.interrupt_id, {}), answer) for answer in call.answers)
+    return [ToolMessage(**encode_tool_message(own, answer)) for own, answer in found if own.get("ended")]
 
 
 # What is known of a graph

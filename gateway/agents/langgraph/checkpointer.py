@@ -19,8 +19,9 @@ from langgraph.checkpoint.base import (
 )
 
 from canonical import FaultCode, FaultError, Invocation
+from gateway.agents.langgraph.channel_values import KeptValue, decode_value, encode_value
 from gateway.storage import checkpoints as checkpoint
-from gateway.storage.checkpoints import Stored, Write
+from gateway.storage.checkpoints import ChannelValue, Stored, Write
 from gateway.storage.journal import Journal
 from gateway.storage.queries import thread_key
 from gateway.storage.transaction import Transaction, need_idle_thread
@@ -28,6 +29,8 @@ from gateway.storage.transaction import Transaction, need_idle_thread
 T = TypeVar("T")
 
 _PAGE: Final = 50
+_KEPT: Final = 16
+"""Checkpoints of which it is known what their values were: mostly the parent's is asked for."""
 _ALL: Final = 2**31
 
 
@@ -41,6 +44,8 @@ class Saver(BaseCheckpointSaver[int]):
         self._pk: int | None = None
         """The key of the call's thread, from the first look on: its id may be given out again under a call that was
         given up."""
+        self._kept: dict[tuple[str, str | None], Mapping[str, KeptValue]] = {}
+        """By place and id, the values of the checkpoints that were lately read or written."""
         self._loop = asyncio.get_running_loop()
 
     # Reading
@@ -96,6 +101,8 @@ class Saver(BaseCheckpointSaver[int]):
 
     def _tuple(self, thread_id: str, ns: str, found: Stored) -> CheckpointTuple:
         kept = self.serde.loads_typed((found.form, found.body))
+        if found.channels is not None:
+            kept["checkpoint"]["channel_values"] = self._read_values(found, kept["checkpoint"])
         parent = None if found.parent_id is None else _config(thread_id, ns, found.parent_id)
         return CheckpointTuple(
             config=_config(thread_id, ns, found.checkpoint_id),
@@ -104,6 +111,20 @@ class Saver(BaseCheckpointSaver[int]):
             parent_config=parent,
             pending_writes=self.pending_writes(found),
         )
+
+    def _read_values(self, found: Stored, told: Checkpoint) -> dict[str, Any]:
+        chains: dict[str, list[ChannelValue]] = {}
+        for row in found.values:
+            chains.setdefault(row.channel, []).append(row)
+        versions = told["channel_versions"]
+        read = {name: decode_value(self.serde, versions.get(name), chain) for name, chain in chains.items()}
+        self._keep(found.ns, found.checkpoint_id, {name: kept for name, (kept, _) in read.items()})
+        return {name: value for name, (_, value) in read.items()}
+
+    def _keep(self, ns: str, checkpoint_id: str, values: Mapping[str, KeptValue]) -> None:
+        self._kept[ns, checkpoint_id] = values
+        if len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
 
     def pending_writes(self, found: Stored) -> list[tuple[str, str, Any]]:
         """What tasks that start from the checkpoint have written: task id, channel, value."""
@@ -121,18 +142,33 @@ class Saver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         thread_id, ns, parent_id = _place(config)
-        kept = {"checkpoint": checkpoint, "metadata": get_checkpoint_metadata(config, metadata)}
+        ns_, checkpoint_id = self._ns(thread_id, ns), checkpoint["id"]
+        before, versions = self._kept.get((ns_, parent_id), {}), checkpoint["channel_versions"]
+        values: dict[str, KeptValue] = {}
+        new: list[ChannelValue] = []
+        for name, value in checkpoint["channel_values"].items():
+            known, version = before.get(name), versions.get(name)
+            if known is not None and version is not None and known.version == version:
+                values[name] = known
+                continue
+            values[name], row = encode_value(self.serde, name, checkpoint_id, version, value, known)
+            new.append(row)
+        about = get_checkpoint_metadata(config, metadata)
+        kept = {"checkpoint": {**checkpoint, "channel_values": {}}, "metadata": about}
         form, body = self.serde.dumps_typed(kept)
         made = Stored(
-            ns=self._ns(thread_id, ns),
-            checkpoint_id=checkpoint["id"],
+            ns=ns_,
+            checkpoint_id=checkpoint_id,
             parent_id=parent_id,
             run_id=self._call.run_id or None,
             form=form,
             body=body,
+            channels={name: known.checkpoint_id for name, known in values.items()},
+            values=new,
         )
         await self._journal.write(_put, self._call, self._pk, made)
-        return _config(thread_id, ns, checkpoint["id"])
+        self._keep(ns_, checkpoint_id, values)
+        return _config(thread_id, ns, checkpoint_id)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.read.run_frames import EventReader
-from canonical import Event, Record
+from canonical import Event, Record, StateHistory
 from canonical.event import (
     MessageEnded,
     MessageStarted,
@@ -80,9 +80,16 @@ class ResumedRun:
     comes under one."""
 
     @classmethod
-    def of(cls, records: Sequence[Record], run_id: str, checkpoint_id: str, pending: PendingWrites) -> "ResumedRun":
-        """`records` = of the run's task; `checkpoint_id` = of what the graph goes on from, which may be older than the
-        newest that the log has: graphs keep their checkpoints in the background."""
+    def of(
+        cls,
+        records: Sequence[Record],
+        run_id: str,
+        checkpoint_id: str,
+        pending: PendingWrites,
+        log: StateHistory,
+    ) -> "ResumedRun":
+        """`records` = of the run's task; `log` = the states of its thread; `checkpoint_id` = of what the graph goes on
+        from, which may be older than the newest that the log has: graphs keep their checkpoints in the background."""
         tasks: set[str] = set()
         places: dict[str, str] = {}
         told: set[str] = set()
@@ -110,7 +117,7 @@ class ResumedRun:
                     told.add(event.checkpoint_id or "")
                     is_after = is_after or event.checkpoint_id == checkpoint_id
                     if not saved:  # what the run began with
-                        messages: Any = (event.values or {}).get("messages")
+                        messages: Any = (log.values_of(event.checkpoint_id or "") or {}).get("messages")
                         told |= {str(as_object(each).get("id")) for each in messages or ()}
                     saved = True
                 case _:
@@ -162,10 +169,12 @@ class GraphStreamReader:
         base: str | None,
         keeps_last: bool,
         resumed: ResumedRun | None = None,
+        log: StateHistory | None = None,
+        tools: frozenset[str] = frozenset(),
     ) -> None:
         """`loaded` = place and id of the checkpoints that were there before. `base` = the revision that the run starts
         from where the graph has no checkpoint of it. `keeps_last` = of all checkpoints the graph keeps the last."""
-        self.reader = EventReader(base=base, keeps_last=keeps_last, is_server=False)
+        self.reader = EventReader(base=base, keeps_last=keeps_last, is_server=False, log=log, tools=tools)
         self._loaded = loaded
         self._keeps_last = keeps_last
         self._resumed = resumed

@@ -217,7 +217,10 @@ class InProcess:
         try:
             while True:
                 item = await (going.next(answers) if story is None else _next(going, answers, said))
-                events, repeated = said.split(going.events(item))
+                events = going.events(item)
+                repeated: Sequence[Event] = ()
+                if story is not None:
+                    events, repeated = said.split(events)
                 answers = _answers_before(repeated, call, story) if going.asked else ()
                 for event in events:
                     yield event

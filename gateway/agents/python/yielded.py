@@ -192,7 +192,7 @@ class YieldEncoder:
         """The events of one yielded item. Questions come last: whatever was open is closed before them. Raises
         agent_invalid."""
         if type(item) is str:
-            return self._token(check_text(item))
+            return self._token(item if item.isascii() else check_text(item))
         return self._say(item)
 
     def answer(self, value: object) -> list[Event]:

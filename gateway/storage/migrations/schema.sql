@@ -172,7 +172,7 @@ CREATE TABLE checkpoint (
 	parent_id VARCHAR, 
 	run_id VARCHAR, 
 	form VARCHAR NOT NULL, 
-	body BLOB NOT NULL, 
+	body BLOB NOT NULL, channels BLOB, 
 	PRIMARY KEY (owner, thread_id, ns, checkpoint_id)
 );
 
@@ -256,4 +256,16 @@ CREATE TABLE thread_value (
 	seq INTEGER NOT NULL, 
 	body BLOB, 
 	PRIMARY KEY (thread_pk)
+);
+
+CREATE TABLE checkpoint_value (
+	owner VARCHAR NOT NULL, 
+	thread_id VARCHAR NOT NULL, 
+	ns VARCHAR NOT NULL, 
+	channel VARCHAR NOT NULL, 
+	checkpoint_id VARCHAR NOT NULL, 
+	base_id VARCHAR, 
+	form VARCHAR NOT NULL, 
+	body BLOB NOT NULL, 
+	PRIMARY KEY (owner, thread_id, ns, channel, checkpoint_id)
 )

@@ -265,7 +265,7 @@ STREAMS = {
         piece(text(" 3"), append=True, last=True),
     ],
     "none says so": [piece(text("one")), piece(text(" two"), append=True)],
-    "an empty one says so": [piece(text("one")), piece(text(""), append=True, last=True)],
+    "all of it says so": [piece(text("one")), piece(text(" two"), append=True), piece(text("one two"), last=True)],
     "only one": [piece(text("one"), last=True)],
     "only one that does not say so": [piece(text("one"))],
     "several parts in one": [piece(text("a"), text("b"), {"data": {"n": 1}}), piece(text("c"), text("d"), append=True)],

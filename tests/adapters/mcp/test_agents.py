@@ -37,6 +37,12 @@ def test_an_agents_own_input_schema_is_that_of_its_tool_with_a_thread() -> None:
     assert told["inputSchema"]["required"] == ["city"]
 
 
+def test_a_tool_takes_nothing_if_its_agent_says_so_and_else_messages() -> None:
+    nothing: Any = {"type": "object", "properties": {}}
+    assert "message" in tool_of(input=nothing)["inputSchema"]["properties"]
+    assert set(tool_of(input={**nothing, "additionalProperties": False})["inputSchema"]["properties"]) == {"thread_id"}
+
+
 def test_an_input_of_messages_is_said() -> None:
     own = {"type": "object", "properties": {"messages": {"type": "array"}}}
     assert tool_of(input=own)["inputSchema"] == tool_of()["inputSchema"]

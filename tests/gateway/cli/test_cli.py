@@ -406,6 +406,15 @@ def test_agents_that_do_not_let_go_do_not_keep_the_gateway(tmp_path: Path) -> No
 # run
 
 
+def test_what_a_protocol_has_no_words_for_is_shown_where_it_is_asked_for(here: Here, demo: Served) -> None:
+    plain = here("run", "tools", "two words", "--as", "a2a", "--url", demo.url)
+    whole = here("run", "tools", "two words", "--as", "a2a", "--whole", "--url", demo.url)
+    assert plain.stdout == whole.stdout
+    assert '"kind":"tool_ended"' in whole.stderr
+    assert '"kind":"tool_ended"' not in plain.stderr
+    refused(here("run", "tools", "x", "--as", "acp", "--whole", "--url", demo.url), 2, "--whole")
+
+
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_an_agent_is_called_and_its_answer_goes_to_stdout(here: Here, demo: Served, protocol: str) -> None:
     done = here("run", "stream", "one two three", "--as", protocol, "--url", demo.url)

@@ -353,6 +353,50 @@ async def test_who_is_answered_early_may_finish_a_body_and_not_more() -> None:
         assert (await other.rest()).count(b"HTTP/1.1") <= 1
 
 
+async def _refusing(scope: Any, receive: Any, send: Any) -> None:
+    """An app that answers without a look at the body."""
+    await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"2")]})
+    await send({"type": "http.response.body", "body": b"no"})
+
+
+@pytest.mark.parametrize("size", [2**16, 2**20, 2**22])
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_an_answer_to_who_is_still_sending_is_not_cut_off_by_the_close(method: str, size: int) -> None:
+    """RFC 9112 §9.6: closed at once, TCP would reset the connection, and take the answer along."""
+    head = f"{method} / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {size}\r\n\r\n".encode()
+    async with serving(_refusing, **protocol_options(Settings())) as url:
+        address = httpx.URL(url)
+
+        def call() -> bytes:
+            """As blocking clients do: all is sent before anything is read."""
+            with socket.create_connection((address.host, address.port or 0), BOUND) as caller:
+                caller.sendall(head)
+                for _ in range(0, size, 2**14):
+                    caller.sendall(b"x" * 2**14)
+                said = b""
+                while data := caller.recv(2**16):
+                    said += data
+                return said
+
+        for _ in range(5):
+            said = await asyncio.to_thread(call)
+            assert status(said) == 401
+            assert said.endswith(b"\r\n\r\nno")
+
+
+async def test_who_sends_on_after_the_last_answer_is_hung_up_on_and_hears_nothing_more() -> None:
+    async with serving(_refusing, **protocol_options(Settings())) as url, opened(url) as caller:
+        head = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+        await caller.send(head % 5 + b"hel")
+        said = await caller.rest()  # the end of the answers, and not of the connection
+        assert status(said) == 401
+        await caller.send(b"loGET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert await caller.rest() == b""
+    async with serving(_refusing, **protocol_options(Settings())) as url, opened(url) as caller:
+        await caller.send(head % 2**40)
+        assert await caller.flood(b"x" * 2**16, 2**40) < 32 * 2**20
+
+
 async def test_who_does_not_take_an_answer_is_hung_up_on() -> None:
     app = App()
     async with listening(app, send_timeout=0.3) as url:

@@ -23,6 +23,8 @@ from canonical import (
     TextPart,
     Webhook,
 )
+from canonical.agent import AgentInfo
+from canonical.difference import StateChange
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -41,6 +43,8 @@ from canonical.event import (
     ToolStarted,
     encode_event,
 )
+from canonical.hub import Receipt
+from gateway.fronted import Fronted
 from gateway.hub import Hub
 from gateway.runs.deletion import empty_event
 from gateway.storage.short_form import lengthen
@@ -309,6 +313,43 @@ async def test_a_removed_run_is_emptied_everywhere_and_the_numbering_stays_whole
     run = await hub.reads.run(OWNER, answered.run_id)
     assert (run.removed, run.output, run.status) == (True, None, RunStatus.SUCCESS)
     assert (await hub.reads.task(OWNER, receipt.task_id)).state is TaskState.COMPLETED
+
+
+async def saved(hub: Hub, agent: Scripted, *states: StateSaved, thread_id: str | None = None) -> Receipt:
+    """A run that leaves these states."""
+    receipt = await submit(hub, "a", thread_id=thread_id)
+    (await agent.called()).say(*states).end()
+    await ends(hub, receipt)
+    return receipt
+
+
+async def test_a_removed_run_takes_its_states_along_but_for_what_a_later_one_goes_on_from(hubs: House) -> None:
+    """That is part of the later one's state, and goes with it."""
+    agent = Scripted()
+    hub = await hubs.start(Fronted(AgentInfo(name="a", remembers=True, stateful=True), agent))
+    one = StateSaved(checkpoint_id="c1", values={"messages": [SECRET]})
+    more = StateChange(since="c1", new={"in": {"messages": {"keep": 1, "add": ["more"]}}})
+    first = await saved(hub, agent, one)
+    second = await saved(
+        hub, agent, StateSaved(checkpoint_id="c2", parent_id="c1", change=more), thread_id=first.thread_id
+    )
+    third = StateSaved(checkpoint_id="c3", parent_id="c2", values={"messages": ["other"]})
+    await saved(hub, agent, third, thread_id=first.thread_id)
+    await hub.remove_run(OWNER, first.run_id)
+
+    async def states() -> StateHistory:
+        return StateHistory(first.thread_id, OWNER, await log(hub, first))
+
+    history = await states()
+    assert history.get("c1") is None
+    found = history.get("c2")
+    assert found is not None
+    assert found.values == {"messages": [SECRET, "more"]}
+    await hub.remove_run(OWNER, second.run_id)
+    assert SECRET not in everywhere(hubs)
+    head = (await states()).head
+    assert head is not None
+    assert head.values == {"messages": ["other"]}
 
 
 async def test_readers_after_a_removal_get_what_the_journal_holds_and_not_what_memory_held(hubs: House) -> None:

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 
 from canonical import FaultCode, FaultError, Record, Scope, Task, TaskState, Webhook
 from canonical.event import Custom, TaskChanged

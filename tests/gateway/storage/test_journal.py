@@ -118,7 +118,7 @@ async def test_what_arrives_during_a_commit_is_one_transaction_in_order(writing:
     results = await writing.group(*(change("t", n=n) for n in range(20)))
     assert results == list(range(2, 22))
     assert writing.commits.count == before + 2  # the command that held the writer, and the group
-    assert [published.record.seq for published in writing.shown] == list(range(1, 22))
+    assert [record.seq for published in writing.shown for record in published.records] == list(range(1, 22))
 
 
 async def test_a_command_that_refuses_before_it_changes_anything_costs_the_group_nothing(writing: Writing) -> None:
@@ -152,7 +152,7 @@ async def test_a_command_that_fails_in_the_middle_fails_alone(
     log = await records(writing, pk)
     assert [record.seq for record in log] == [1, 2, 3]
     assert "spoiled" not in str(log)
-    assert [published.record for published in writing.shown if published.pk == pk] == list(log)
+    assert [record for published in writing.shown if published.pk == pk for record in published.records] == list(log)
     assert [record.seq for record in await records(writing, results[3])] == [1]
 
 

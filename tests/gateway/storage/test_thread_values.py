@@ -40,6 +40,23 @@ async def test_threads_are_found_by_the_members_of_their_values(hubs: House) -> 
     assert len(await rows(hub)) == 2
 
 
+async def test_a_number_is_found_in_whichever_way_it_was_written(hubs: House) -> None:
+    hub = await hubs.start(fronted("a", Echo()))
+    whole, point, other = await made(hub, n=7), await made(hub, n=7.0), await made(hub, n=70)
+    for number in (7, 7.0):
+        assert await found(hub, n=number) == {whole, point}  # made when they are first looked for
+        assert await found(hub, n=number) == {whole, point}
+    assert await found(hub, n=70) == {other}
+    zero, minus = await made(hub, n=0), await made(hub, n=-0.0)
+    for number in (0, -0.0):
+        assert await found(hub, n=number) == {zero, minus}
+    flag, nothing, listed = await made(hub, f=True), await made(hub, f=None), await made(hub, f=["ä", 1])
+    assert await found(hub, f=True) == await found(hub, f=True) == {flag}
+    assert await found(hub, f=None) == {nothing}
+    assert await found(hub, f=["ä", 1.0]) == {listed}
+    assert await found(hub, f=1) == set()
+
+
 async def test_a_thread_that_has_gone_on_is_looked_at_again(hubs: House) -> None:
     hub = await hubs.start(fronted("a", Echo()))
     thread_id = await made(hub, color="red")

@@ -187,3 +187,19 @@ async def test_the_card_of_a_neighbour_at_the_origin_is_not_this_agents() -> Non
         agent = Client(f"{far.url}/mine")
         assert (await Talk(agent).say("Hello")).text == "Hi"
         await agent.aclose()
+
+
+@pytest.mark.parametrize(
+    ("uri", "speaks"),
+    [
+        ("https://a2a-extensions.agentstack.beeai.dev/ui/agent-detail/v1", True),
+        ("https://a2a-extensions.adk.kagenti.dev/ui/agent-detail/v1", False),
+        ("beeai.dev", False),
+        (7, False),
+    ],
+)
+def test_agents_of_agentstack_speak_in_their_status(uri: Any, speaks: bool) -> None:
+    card = {"name": "x", "url": "http://a", "capabilities": {"streaming": True, "extensions": [{"uri": uri}, 7]}}
+    found = find_interface(card, "http://a")
+    assert found is not None
+    assert (found.streams, found.speaks_in_status) == (True, speaks)

@@ -7,6 +7,7 @@ import pytest
 
 from adapters.langchain.read.run_frames import EventReader
 from canonical import Event, FaultCode, FaultError, FilePart, Message, Record, RunReason, RunStatus, TextPart
+from canonical.difference import StateChange
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -179,12 +180,14 @@ def test_a_message_of_a_kind_that_nobody_has_is_data() -> None:
 
 
 def test_checkpoints_are_revisions_under_the_upstreams_ids() -> None:
-    first = checkpoint({"a": 1, "messages": []}, "c1", next=["model"], source="input", step=-1)
-    second = checkpoint({"a": 2, "messages": []}, "c2", parent="c1", step=0)
+    asked = {"id": "1", "type": "human", "content": "Write a long letter to everybody."}
+    first = checkpoint({"a": 1, "messages": [asked]}, "c1", next=["model"], source="input", step=-1)
+    second = checkpoint({"a": 2, "messages": [asked]}, "c2", parent="c1", step=0)
     one, two = of(StateSaved, finished(metadata(), first, task(), task_result(), second))
     assert (one.checkpoint_id, one.source, one.step, one.next) == ("c1", "input", -1, ("model",))
-    assert (one.values, one.delta) == ({"a": 1, "messages": []}, None)
-    assert (two.parent_id, two.delta, two.as_node) == ("c1", {"a": 2}, "model")
+    assert (one.values, one.change) == ({"a": 1, "messages": [asked]}, None)
+    change = StateChange(since="c1", new={"set": {"a": 2}})
+    assert (two.parent_id, two.values, two.change, two.as_node) == ("c1", None, change, "model")
 
 
 def test_a_member_that_the_state_has_lost_is_not_in_it_any_more() -> None:
@@ -212,7 +215,8 @@ def test_of_which_checkpoints_the_values_are_shown_is_the_servers_to_say() -> No
     events = finished(metadata(), first, values, checkpoint({"a": 1}, "c2", parent="c1"))
     assert [event.extra["langgraph"]["shown"] for event in of(StateSaved, events)] == [False, True]
     events = finished(metadata(), checkpoint({"a": 1}, "c1"), values)
-    assert [(event.event, event.data) for event in of(Native, events)] == [values]
+    told = [(event.event, event.data, event.change) for event in of(Native, events)]
+    assert told == [("values", None, StateChange(since="c1", new={}))]
 
 
 def test_the_states_of_subgraphs_are_their_own() -> None:
@@ -245,9 +249,10 @@ def test_where_the_last_state_is_kept_it_is_told_whole_and_at_the_end() -> None:
 def test_a_state_that_the_run_told_of_before_it_was_cut_off_is_what_the_next_differs_from() -> None:
     reader = EventReader()
     reader.know((), "c1", told=True)
-    assert read(checkpoint({"a": 1}, "c1"), reader=reader) == []
-    [saved] = of(StateSaved, read(checkpoint({"a": 1, "b": 2}, "c2", parent="c1"), reader=reader))
-    assert saved.delta == {"b": 2}
+    said = "said before it was cut off"
+    assert read(checkpoint({"a": said}, "c1"), reader=reader) == []
+    [saved] = of(StateSaved, read(checkpoint({"a": said, "b": 2}, "c2", parent="c1"), reader=reader))
+    assert saved.change == StateChange(since="c1", new={"set": {"b": 2}})
 
 
 def test_the_first_revision_of_a_branch_has_the_one_that_it_starts_from_as_its_parent() -> None:

@@ -1,10 +1,20 @@
 """Questions as forms, and what is filled in as answers."""
 
+import json
 from typing import Any
 
 import pytest
 
-from adapters.mcp.codec.questions import decode_form, encode_form, encode_question, form_text
+from adapters.mcp.codec.questions import (
+    Form,
+    decode_form,
+    decode_response,
+    encode_form,
+    encode_question,
+    encode_request,
+    form_text,
+    method_of,
+)
 from canonical import Message, ToolCallPart
 from canonical.event import InterruptRaised
 from canonical.value import Json
@@ -50,3 +60,73 @@ def test_a_call_of_a_tool_of_the_caller_is_told_as_the_call() -> None:
     call = ToolCallPart(call_id="c", name="find", arguments='{"a": 1}', side="caller")
     told = encode_question(InterruptRaised(interrupt_id="i", message=Message(parts=(call,)), value={"name": "find"}))
     assert told == {"id": "i", "kind": "input", "message": 'find({"a": 1})', "value": {"name": "find"}}
+
+
+TITLED = [{"const": "a", "title": "The first"}, {"const": "b", "title": "The second"}]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"type": "string", "enum": ["a", "b"]},
+        {"type": "string", "oneOf": TITLED},
+        {"type": "string", "enum": ["a", "b"], "enumNames": ["The first", "The second"]},
+        {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+        {"type": "array", "items": {"anyOf": TITLED}},
+    ],
+)
+def test_choices_are_members_of_forms(field: Any) -> None:
+    schema = {"type": "object", "properties": {"which": field}}
+    assert encode_form(asked(schema)) == schema
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"type": "string", "oneOf": []},
+        {"type": "string", "oneOf": [{"type": "object"}]},
+        {"type": "integer", "oneOf": [{"const": 1}]},
+        {"type": "array", "items": {"type": "object"}},
+        {"type": "array", "items": {"$ref": "#/x"}},
+        {"type": "array"},
+    ],
+)
+def test_what_is_no_choice_of_strings_is_no_member_of_a_form(field: Any) -> None:
+    assert "answer" in encode_form(asked({"type": "object", "properties": {"which": field}}))["properties"]
+
+
+def used(name: str, arguments: str = "{}") -> InterruptRaised:
+    call = ToolCallPart(call_id="c", name=name, arguments=arguments, side="caller")
+    return InterruptRaised(interrupt_id="i", message=Message(parts=(call,)))
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "reply"),
+    [
+        (
+            "sampling/createMessage",
+            {"messages": [], "maxTokens": 1},
+            {"role": "assistant", "content": {"type": "text", "text": "Paris"}, "model": "m", "stopReason": "endTurn"},
+        ),
+        ("roots/list", {}, {"roots": [{"uri": "file:///a"}]}),
+    ],
+)
+def test_a_call_of_a_method_of_the_callers_is_a_request_by_it_whose_result_is_the_answer(
+    method: str, params: Any, reply: Any
+) -> None:
+    question = used(method, json.dumps(params))
+    assert encode_request(question) == {"method": method, "params": params}
+    form = decode_response(question, reply)
+    assert form == Form("accept", reply)
+    assert decode_form(question, reply) == reply
+    wrongs: tuple[Any, ...] = ({"action": "accept", "content": {}}, None, 5, {})
+    for wrong in wrongs:
+        assert decode_response(question, wrong) is None
+
+
+def test_any_other_call_is_asked_by_a_form() -> None:
+    assert method_of(used("weather")) == "elicitation/create"
+    assert encode_request(used("weather"))["params"]["requestedSchema"]["required"] == ["answer"]
+    assert decode_response(used("weather"), {"action": "decline"}) == Form("decline", None)
+    for wrong in (12345, None, {"action": "maybe"}, {"action": "accept", "content": 5}):
+        assert decode_response(used("weather"), wrong) is None

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from adapters.mcp.codec.run_id import decode_run_id, encode_run_id
+from adapters.mcp.codec.run_id import decode_run_id, decode_state, encode_run_id, encode_state
 from canonical import FaultCode, FaultError
 
 TASK = "5f0c1d0e-8a4b-4c2f-9d3e-7b6a1c2d3e4f"
@@ -34,6 +34,20 @@ def test_an_id_is_good_for_its_use_alone() -> None:
     for made, read in (("", "state echo"), ("state echo", ""), ("state echo", "state ask")):
         with pytest.raises(FaultError):
             decode_run_id(encode_run_id(TASK, made), read)
+
+
+def test_a_state_leads_to_its_task_and_is_another_one_for_other_questions() -> None:
+    first, second = (encode_state(TASK, "echo", [name]) for name in "ab")
+    assert first != second
+    assert decode_state(first, "echo") == decode_state(second, "echo") == TASK
+
+
+def test_a_state_that_was_changed_or_is_of_another_tool_is_refused() -> None:
+    state = encode_state(TASK, "echo", ["a"])
+    run_id, _, turn = state.rpartition(".")
+    for told, tool in ((state, "ask"), (f"{state}x", "echo"), (f"{run_id}.{turn[::-1]}x", "echo"), (run_id, "echo")):
+        with pytest.raises(FaultError):
+            decode_state(told, tool)
 
 
 def test_an_id_holds_no_more_than_the_task() -> None:

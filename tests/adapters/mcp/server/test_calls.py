@@ -98,6 +98,17 @@ async def progress(text: str) -> AsyncGenerator[Message | str]:
     yield "Done."
 
 
+SPEAKING: Final = asyncio.Event()
+
+
+async def speaking(text: str) -> AsyncGenerator[str]:
+    """Waits in the middle."""
+    yield "one "
+    await SPEAKING.wait()
+    yield "two "
+    yield "three"
+
+
 async def weather(call: Invocation) -> dict[str, Any]:
     return {"given": call.data}
 
@@ -106,7 +117,7 @@ async def count_words(text: str) -> dict[str, Any]:
     return {"words": len(text.split()) if text != "wrong" else "many"}
 
 
-AGENTS: Final = (echo, history, ask, approve, files, fail, progress, waiting)
+AGENTS: Final = (echo, history, ask, approve, files, fail, progress, waiting, speaking)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -240,10 +251,33 @@ async def test_progress_is_told_to_who_asks_for_it(gateway: Running, client: Cli
     params = {"name": "progress", "arguments": {"message": "go"}}
     request = client.request("tools/call", {**params, "_meta": {"progressToken": "t"}})
     *told, answer = messages_of(await gateway.http.request(**request))
-    assert [each["params"] for each in told] == [{"progressToken": "t", "progress": 1, "message": "Half way."}]
+    asides = [each["params"] for each in told if "_meta" not in each["params"]]
+    assert asides == [{"progressToken": "t", "progress": 1, "message": "Half way."}]
     assert text_of(answer["result"]) == "Done."
     (alone,) = messages_of(await gateway.http.request(**client.request("tools/call", params)))
     assert text_of(alone["result"]) == "Done."
+
+
+async def test_text_is_told_while_the_agent_speaks_to_who_asks_for_progress(gateway: Running, client: Client) -> None:
+    SPEAKING.clear()
+    async with calling(client, "speaking", _meta={"progressToken": "t"}) as stream:
+        first = (await stream.next() or {})["params"]
+        assert (first["message"], first["_meta"]) == ("one ", {"babelgate": {"text": True}})
+        SPEAKING.set()
+        last, pieces, count = await stream.next() or {}, "one ", first["progress"]
+        while "result" not in last:
+            assert last["params"]["progress"] > count
+            pieces, count = pieces + last["params"]["message"], last["params"]["progress"]
+            last = await stream.next() or {}
+    assert "one two three".startswith(pieces)
+    assert text_of(last["result"]) == "one two three"
+
+
+async def test_text_is_not_told_to_who_does_not_ask_for_progress(gateway: Running, client: Client) -> None:
+    SPEAKING.set()
+    made = client.request("tools/call", {"name": "speaking", "arguments": {"message": "go"}})
+    (answer,) = messages_of(await gateway.http.request(**made))
+    assert text_of(answer["result"]) == "one two three"
 
 
 async def ended(gateway: Running, waits: Waiting) -> None:
@@ -390,10 +424,15 @@ async def test_a_client_that_hangs_up_at_a_question_ends_the_run(gateway: Runnin
 
 
 async def test_a_client_that_says_no_form_can_be_shown_is_not_asked(gateway: Running) -> None:
-    several: tuple[Wire, ...] = ({}, {"elicitation": {"url": {}}}, {"sampling": {}})
-    for capabilities in several:
+    several: tuple[tuple[Wire, int], ...] = (
+        ({}, 64),
+        ({"elicitation": {"url": {}}}, 64),
+        ({"roots": {}}, 64),
+        ({"sampling": {}}, 32),
+    )
+    for capabilities, length in several:
         client, hello = await enter(gateway.http, **capabilities)
-        assert len(hello.headers["mcp-session-id"]) == 64
+        assert len(hello.headers["mcp-session-id"]) == length
         assert (await client.call("ask"))["structuredContent"]["status"] == "input_required"
 
 
@@ -438,7 +477,8 @@ async def test_a_state_that_was_changed_or_is_of_another_tool_is_refused(modern:
 async def test_a_client_that_knows_tasks_is_given_one_and_asks_for_its_result(gateway: Running) -> None:
     client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
     task = await client.call("approve")
-    assert (task["resultType"], task["status"]) == ("task", "working")
+    assert (task["resultType"], task["status"]) == ("task", "input_required")
+    assert not {"inputRequests", "result", "requestState"} & task.keys()
     asked = (await client.ask("tasks/get", {"taskId": task["taskId"]}))["result"]
     assert (asked["resultType"], asked["status"]) == ("complete", "input_required")
     forms = asked["inputRequests"]
@@ -464,9 +504,44 @@ async def test_a_task_is_cancelled(gateway: Running) -> None:
 
 async def test_a_failed_run_is_a_completed_task_whose_result_is_an_error(gateway: Running) -> None:
     client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
-    task_id = (await client.call("fail"))["taskId"]
+    task_id = (await client.call("fail"))["_meta"]["babelgate"]["task_id"]
     done = (await client.ask("tasks/get", {"taskId": task_id}))["result"]
     assert (done["status"], done["result"]["isError"]) == ("completed", True)
+
+
+async def test_a_call_that_ends_at_once_is_answered_without_a_task(gateway: Running) -> None:
+    client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
+    done = await client.call("echo", {"message": "hi"})
+    assert (done["resultType"], text_of(done), "taskId" in done) == ("complete", "hi", False)
+
+
+async def test_a_call_that_takes_a_while_is_a_task_that_goes_on_without_its_caller(gateway: Running) -> None:
+    WAITING.__init__()
+    client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
+    task = await client.call("waiting")
+    assert (task["resultType"], task["status"]) == ("task", "working")
+    assert not WAITING.ended.is_set()
+    assert (await client.ask("tasks/get", {"taskId": task["taskId"]}))["result"]["status"] == "working"
+    await client.ask("tasks/cancel", {"taskId": task["taskId"]})
+    await ended(gateway, WAITING)
+
+
+async def test_who_hangs_up_before_the_call_is_a_task_cancels_it(gateway: Running) -> None:
+    WAITING.__init__()
+    client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
+    calling = asyncio.ensure_future(client.call("waiting"))
+    await WAITING.started.wait()
+    calling.cancel()
+    await ended(gateway, WAITING)
+
+
+async def test_who_can_answer_forms_is_asked_before_the_call_is_a_task(gateway: Running) -> None:
+    client = Modern(gateway.http, capabilities={"elicitation": {}, "extensions": {TASKS: {}}})
+    asked = await client.call("ask")
+    assert (asked["resultType"], "taskId" in asked) == ("input_required", False)
+    answers = {name: {"action": "accept", "content": {"answer": "Ada"}} for name in asked["inputRequests"]}
+    done = await client.call("ask", inputResponses=answers, requestState=asked["requestState"])
+    assert text_of(done) == "Hello, Ada."
 
 
 async def test_tasks_are_for_clients_that_declare_them(gateway: Running) -> None:

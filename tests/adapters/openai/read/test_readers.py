@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from adapters.openai.read.chat import ChatReader
 from adapters.openai.read.responses import ResponseReader
 from canonical import Event, FaultCode, FaultError, ReasoningPart, RunStatus, TextPart
-from canonical.event import InterruptRaised, LossNoted, PartAdded, PartDelta, RunEnded
+from canonical.event import InterruptRaised, LossNoted, PartAdded, PartDelta, RunEnded, ToolEnded, ToolStarted
+from canonical.value import JsonObject
 from conformance.contract.referee import Referee, Transcript
 from tests.adapters.openai.model import Answer, Call, Response, chunks, completion
 
@@ -416,3 +417,39 @@ def test_two_messages_of_a_response_are_two_messages() -> None:
 
     heard = judged(ResponseReader().whole({"id": "r", "status": "completed", "output": [item("a"), item("b")]}))
     assert [message.text for message in heard.messages] == ["a", "b"]
+
+
+# Functions that the server calls itself
+
+
+def test_a_function_call_that_has_its_output_is_the_agents_own_and_no_question() -> None:
+    call = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "weather", "arguments": '{"city":"Rome"}'}
+    output = {"type": "function_call_output", "id": "o_1", "call_id": "c1", "output": '{"temp":21}'}
+    said = {"type": "message", "id": "m", "content": [{"type": "output_text", "text": "Sunny."}]}
+    other = {**call, "id": "fc_2", "call_id": "c2", "name": "ask"}
+    body: JsonObject = {"id": "r", "status": "completed", "output": [call, output, said]}
+    whole = judged(ResponseReader().whole(body))
+    streamed = read_response(
+        *(
+            {"type": "response.output_item.done", "output_index": at, "item": each}
+            for at, each in enumerate(body["output"])
+        ),
+        {"type": "response.completed", "response": body},
+    )
+    for heard in (whole, streamed):
+        tools = [event for event in heard.events if isinstance(event, ToolStarted | ToolEnded)]
+        assert tools == [
+            ToolStarted(call_id="c1", name="weather", input={"city": "Rome"}),
+            ToolEnded(call_id="c1", name="weather", output={"temp": 21}),
+        ]
+        assert (calls_of(heard), heard.text) == ([], "Sunny.")
+    body["output"] = [call, output, other]
+    asking = judged(ResponseReader().whole(body))
+    assert [asked["call_id"] for asked in calls_of(asking)] == ["c2"]
+
+
+def test_an_output_of_no_call_is_kept_as_it_is() -> None:
+    output = {"type": "function_call_output", "call_id": "c1", "output": "x"}
+    body: JsonObject = {"id": "r", "status": "completed", "output": [output]}
+    heard = judged(ResponseReader().whole(body))
+    assert [event.feature for event in heard.events if isinstance(event, LossNoted)] == ["custom"]

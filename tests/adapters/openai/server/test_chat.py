@@ -491,3 +491,15 @@ async def test_what_is_not_served_is_told_with_what_is(gateway: Running) -> None
     assert answer.json()["error"]["message"] == (
         "POST /v1/embeddings is not served: /v1/models, /v1/chat/completions, /v1/responses and /v1/conversations are."
     )
+
+
+@pytest.mark.parametrize("root", ["", "/agent/echo"])
+@pytest.mark.parametrize(("path", "why"), [("input_tokens", "tokenizer"), ("compact", "previous_response_id")])
+async def test_what_responses_do_not_have_is_told_with_the_reason(
+    gateway: Running, root: str, path: str, why: str
+) -> None:
+    answer = await gateway.http.post(f"{root}/v1/responses/{path}", json={"model": "echo", "input": "hi"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+    assert why in answer.json()["error"]["message"]
+    other = await gateway.http.post(f"{root}/v1/responses/resp_x", json={})
+    assert other.status_code == 405

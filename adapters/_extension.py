@@ -1,0 +1,295 @@
+"""The Babelgate extension: beside the native form of what a run says, the records of the log themselves.
+
+It is never required, and active only where the client asks for it. `docs/extension.md` is its page, which is made from
+what stands here. An envelope is `{"after", "events", "next"?}`: records in order, the seq of the one that stood before
+the first of them in this stream, and, in a slice of a finished object, the seq from which on the rest can be had.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, cast, get_args
+
+import msgspec
+
+from canonical import Event, FilePart, Message, Record, RunReason, RunStatus, TaskState
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    InterruptRaised,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    Native,
+    PartAdded,
+    PartDelta,
+    PartEnded,
+    RunEnded,
+    RunStarted,
+    StateSaved,
+    StepEnded,
+    StepStarted,
+    TaskChanged,
+    ToolEnded,
+    ToolStarted,
+    encode_event,
+)
+from canonical.state import TERMINAL, WAITING
+from canonical.stored import decode_event
+from canonical.value import Json, JsonObject
+
+URI: Final = "https://w3id.org/babelgate/events/v1"
+"""An identifier, of this version: what breaks it gets another one. Nothing looks behind it."""
+MAX_SLICE: Final = 64 * 1024
+"""Bytes of records in a finished object, at most: one more is given if it is the first."""
+REQUESTS: Final = ("tools", "message", "answers")
+"""What a request may say in it, where its protocol has no field for that."""
+
+_SAID: Final = (
+    *(MessageStarted, PartAdded, PartDelta, PartEnded, MessageEnded, ToolStarted, ToolEnded, StepStarted, StepEnded),
+    *(ArtifactAdded, InterruptRaised, StateSaved, Custom, Native, LossNoted),
+)
+"""What a run says. All else is what the gateway there does, and whoever reads it does for itself."""
+_KINDS: Final = frozenset(str(each.kind) for each in get_args(Event))
+_INVALID: Final = "a record of the extension that is none of the log's"
+_SAID_ANEW: Final = "an answer that was replaced stays said, and is said again"
+
+
+def params() -> JsonObject:
+    """Where it is announced."""
+    return {"max_bytes": MAX_SLICE, "requests": list(REQUESTS)}
+
+
+def encode_record(record: Record) -> JsonObject:
+    """Without the bytes of files, which have a place of their own."""
+    told: JsonObject = {"seq": record.seq, "at": record.at, "task_id": record.task_id, "run_id": record.run_id}
+    return {**told, "attempt": record.attempt, "event": msgspec.json.decode(encode_event(record.event))}
+
+
+def envelope(after: int, records: Iterable[Record] = ()) -> JsonObject:
+    return {"after": after, "events": [encode_record(record) for record in records]}
+
+
+class Slice:
+    """The records of a finished object, from the first on, up to `MAX_SLICE`."""
+
+    def __init__(self) -> None:
+        self._records: list[JsonObject] = []
+        self._size = 0
+        self._next: int | None = None
+
+    def add(self, record: Record) -> None:
+        if self._next is not None:
+            return
+        size = len(encode_event(record.event))
+        if self._records and self._size + size > MAX_SLICE:
+            self._next = record.seq
+            return
+        self._records.append(encode_record(record))
+        self._size += size
+
+    def envelope(self) -> JsonObject:
+        told: JsonObject = {"after": 0, "events": list(self._records)}
+        return told if self._next is None else {**told, "next": self._next}
+
+
+def _number(value: object) -> int | None:
+    """An integer, also where a relay made a number of it that has a point (protobuf's Struct)."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """A record as another gateway tells it."""
+
+    seq: int
+    run_id: str | None
+    event: Event | None
+    """None for one that cannot be read."""
+
+
+def _decode_record(value: object) -> _Told | None:
+    if not isinstance(value, dict):
+        return None
+    told = cast("JsonObject", value)
+    seq, run_id = _number(told.get("seq")), told.get("run_id")
+    if seq is None:
+        return None
+    return _Told(seq, run_id if isinstance(run_id, str) else None, _decode_event(told.get("event")))
+
+
+def _decode_event(value: object) -> Event | None:
+    kind = cast("JsonObject", value).get("kind") if isinstance(value, dict) else None
+    if isinstance(kind, str) and kind not in _KINDS:  # of a newer gateway: this version grows by kinds
+        return Native(protocol="babelgate", event=kind, data=value)
+    try:
+        return decode_event(msgspec.json.encode(value))
+    except (msgspec.MsgspecError, TypeError, RecursionError, UnicodeEncodeError):
+        return None
+
+
+class RecordReader:
+    """The envelopes of one run → what it said. `run_id` = the run, where it is known there."""
+
+    def __init__(self, run_id: str | None = None) -> None:
+        self.active = False
+        """An envelope was read: from then on they are the truth, and native frames are not looked at."""
+        self.seq: int | None = None
+        """Of the last record that was told."""
+        self.run_id = run_id
+        self.state: TaskState | None = None
+        self.stopped = False
+        self.behind = False
+        """Records are missing: whoever reads has to ask for them, from `seq` on."""
+        self._only = run_id
+        self._found = run_id is None
+        """The run that is read has begun."""
+        self._ended: RunEnded | None = None
+        self._said = False
+
+    def read(self, value: Json) -> list[Event]:
+        """What is news in an envelope."""
+        if not isinstance(value, dict):
+            return []
+        self.active = True
+        after, told = _number(value.get("after")), value.get("events")
+        if self.seq is None:
+            self.seq = after or 0
+        elif after is not None and after > self.seq:
+            self.behind = True
+            return []
+        self.behind = False
+        events: list[Event] = []
+        for each in cast("list[object]", told) if isinstance(told, list) else []:
+            record = _decode_record(each)
+            if record is None or record.event is None:
+                events.append(LossNoted(feature="custom", how=_INVALID))
+            if record is not None and record.seq > self.seq and not self.stopped:
+                self.seq = record.seq
+                events += self._take(record)
+        if _number(value.get("next")) is not None and not self.stopped:
+            self.behind = True
+        return events
+
+    def _take(self, record: _Told) -> Sequence[Event]:
+        if record.run_id is not None:
+            self.run_id = self.run_id or record.run_id
+            if record.run_id != self.run_id:
+                return ()
+            self._found = True
+        event = record.event
+        if not self._found or event is None:
+            return ()
+        match event:
+            case TaskChanged():
+                return self._change(event)
+            case RunEnded():
+                self._ended = event
+                return ()
+            case RunStarted() if event.starts_over and self._said:
+                return (LossNoted(feature="artifact", how=_SAID_ANEW),)
+            case ArtifactAdded(origin="caller"):
+                return ()
+            case _ if isinstance(event, _SAID):
+                self._said = True
+                return (event,)
+            case _:
+                return ()
+
+    def _change(self, event: TaskChanged) -> Sequence[Event]:
+        self.state = event.state
+        ended, self._ended = self._ended, None
+        if event.state not in TERMINAL | WAITING:
+            return ()
+        self.stopped = True
+        if event.state in WAITING:
+            if ended is None or not ended.usage:
+                return ()
+            return (RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT, usage=ended.usage),)
+        if ended is None:
+            status = RunStatus.CANCELLED if event.state is TaskState.CANCELLED else RunStatus.ERROR
+            ended = RunEnded(
+                status=RunStatus.SUCCESS if event.state is TaskState.COMPLETED else status,
+                reason=RunReason.FAULT if status is RunStatus.ERROR else RunReason.CALLER,
+                fault=event.fault,
+            )
+        return (ended,)
+
+
+def blobs_of(event: Event) -> Sequence[FilePart]:
+    """Files whose bytes are still to be had: an envelope names them by their hash."""
+    match event:
+        case PartAdded(part=FilePart() as part) | ArtifactAdded(part=FilePart() as part):
+            parts: Sequence[Any] = (part,)
+        case InterruptRaised():
+            parts = event.message.parts
+        case _:
+            return ()
+    return [part for part in parts if isinstance(part, FilePart) and part.blob is not None and part.inline is None]
+
+
+def with_bytes(event: Event, found: Mapping[str, bytes | None]) -> Event:
+    """The event with its files, by hash; one whose bytes are not to be had keeps its name and what else is known."""
+
+    def fill(part: Any) -> Any:
+        if not isinstance(part, FilePart) or part.blob is None or part.blob not in found:
+            return part
+        return part.replace(inline=found[part.blob], blob=None)
+
+    if isinstance(event, PartAdded | ArtifactAdded):
+        return event.replace(part=fill(event.part))
+    if isinstance(event, InterruptRaised):
+        parts = tuple(map(fill, event.message.parts))
+        return event.replace(message=event.message.replace(parts=parts))
+    return event
+
+
+def schema() -> JsonObject:
+    """JSON Schema of an envelope."""
+    (record,), parts = msgspec.json.schema_components([Record], ref_template="#/$defs/{name}")
+    parts["FilePart"]["properties"].pop("inline", None)  # the bytes are never in it
+    number: JsonObject = {"type": "integer", "minimum": 0}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": URI,
+        "title": "Envelope",
+        "type": "object",
+        "required": ["after", "events"],
+        "properties": {"after": number, "events": {"type": "array", "items": record}, "next": number},
+        "$defs": parts,
+    }
+
+
+# Requests
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a caller says in it."""
+
+    tools: Sequence[Any] | None = None
+    message: Message | None = None
+    declined: frozenset[str] = frozenset()
+    """Ids of questions that are not answered."""
+
+
+def decode_request(value: object) -> Request:
+    """What is of no use is left out: nobody need know the extension."""
+    if not isinstance(value, dict):
+        return Request()
+    told = cast("JsonObject", value)
+    tools, answers = told.get("tools"), told.get("answers")
+    message: Message | None = None
+    try:
+        message = msgspec.convert(told.get("message"), Message | None)
+    except msgspec.ValidationError:
+        message = None
+    entries = cast("list[object]", answers) if isinstance(answers, list) else []
+    objects = [cast("JsonObject", each) for each in entries if isinstance(each, dict)]
+    declined = [each.get("interrupt_id") for each in objects if each.get("action") == "decline"]
+    return Request(
+        tools=cast("list[Any]", tools) if isinstance(tools, list) else None,
+        message=message,
+        declined=frozenset(each for each in declined if isinstance(each, str)),
+    )

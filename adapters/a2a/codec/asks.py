@@ -1,0 +1,437 @@
+"""Questions in the forms that other frameworks ask in, and answers in the form that each takes.
+
+A2A has no form of its own: each framework made one, and refuses, or passes over, an answer in any other. So what a
+question is answered by (`Question.form`) is kept with it. Each line of the two tables names who asks so. What is an
+approval is approved by a clear yes only.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, cast
+
+from canonical import DataPart, Part, TextPart
+from canonical.event import InterruptAnswered
+from canonical.value import Json, JsonObject
+
+KAGENT: Final = "https://kagent.dev/extensions/hitl/v1"
+TOOL_MARKS: Final = ("adk_type", "kagent.dev/a2a/part-type", "kagent_type")
+"""Keys of a part's metadata that say which part of genai's it is: google-adk 2.13.0, kagent 1.0.0a17, older ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    parts: tuple[Part, ...]
+    id: str | None = None
+    """By which it can be answered alone."""
+    value: Json = None
+    schema: JsonObject | None = None
+    ask: Literal["input", "approval", "auth"] = "input"
+    form: JsonObject | None = None
+    """How it is answered, where that is not in plain parts: `as`, one of `_ANSWERS`, and what that needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What answers questions: parts of a message, and what else it has to say."""
+
+    parts: tuple[Part, ...] = ()
+    metadata: JsonObject | None = None
+    extensions: tuple[str, ...] = ()
+
+
+# What is asked
+
+
+def decode_asked(parts: Sequence[Part], metadata: JsonObject | None) -> list[Question]:
+    """The questions of a status message in another framework's form; none if it has none. The message's other parts are
+    said with the first."""
+    found: list[Question] = []
+    said: list[Part] = []
+    for part in parts:
+        asked = [] if not isinstance(part, DataPart) else _decode_data(part)
+        found += asked
+        if not asked and not _is_tool(part):
+            said.append(part)
+    for key, value in (metadata or {}).items():
+        for path, decode in _MESSAGES.items():
+            if key.endswith(path) and isinstance(value, dict):
+                found += decode(key, cast("JsonObject", value))
+    return [_with_words(each, tuple(said) if index == 0 else ()) for index, each in enumerate(found)]
+
+
+def is_waiting(part: Part) -> bool:
+    """Whether it is a call of a tool that waits for the caller: then it is asked when the task stops for it."""
+    return isinstance(part, DataPart) and part.metadata.get("adk_is_long_running") is True
+
+
+def _is_tool(part: Part) -> bool:
+    return isinstance(part, DataPart) and any(key in part.metadata for key in TOOL_MARKS)
+
+
+def _with_words(asked: Question, said: tuple[Part, ...]) -> Question:
+    """Callers of most protocols are shown words, and nothing else."""
+    if any(isinstance(part, TextPart) and part.text for part in said):
+        return _replace(asked, (*said, *(() if asked.form and "words" in asked.form else asked.parts)))
+    return _replace(asked, (*said, *asked.parts))
+
+
+def _replace(asked: Question, parts: tuple[Part, ...]) -> Question:
+    form = {name: value for name, value in (asked.form or {}).items() if name != "words"}
+    return Question(parts, asked.id, asked.value, asked.schema, asked.ask, form or None)
+
+
+def _decode_data(part: DataPart) -> list[Question]:
+    if not isinstance(part.data, dict):
+        return []
+    data: JsonObject = part.data
+    mark = next((key for key in TOOL_MARKS if part.metadata.get(key) == "function_call"), None)
+    if mark is not None and is_waiting(part):
+        return _function_call(data, mark)
+    return _strands(data) or _gemini(data)
+
+
+def _function_call(data: JsonObject, mark: str) -> list[Question]:
+    """google-adk 2.13.0: a call that waits for its response."""
+    call_id, name, args = _text(data.get("id")), _text(data.get("name")), _object(data.get("args"))
+    if not call_id or not name:
+        return []
+    form: JsonObject = {"as": "function_response", "mark": mark, "id": call_id, "name": name}
+    match name:
+        case "adk_request_confirmation":
+            hint = _text(_object(args.get("toolConfirmation")).get("hint"))
+            return [Question(_words(hint or name), call_id, args, _CONFIRMED, "approval", form)]
+        case "adk_request_input":
+            schema = _object(args.get("response_schema")) or None
+            return [
+                Question(_words(_text(args.get("message")) or name), call_id, args.get("payload"), schema, form=form)
+            ]
+        case "adk_request_credential":
+            return [Question(_words("The agent asks for credentials."), call_id, args, None, "auth", form)]
+        case _:
+            words = f"{name}({json.dumps(args, ensure_ascii=False)})"
+            return [Question(_words(words), call_id, {"name": name, "args": args}, form=form)]
+
+
+def _strands(data: JsonObject) -> list[Question]:
+    """strands-agents 1.62, whose text beside it names all of its interrupts."""
+    found: list[Question] = []
+    for each in _objects(data.get("interrupts")) if set(data) == {"interrupts"} else ():
+        interrupt_id, reason = _text(each.get("interruptId")), each.get("reason")
+        if interrupt_id:
+            words = _words(reason if isinstance(reason, str) else _text(each.get("name")))
+            form: JsonObject = {"as": "interruptResponse", "id": interrupt_id, "words": True}
+            found.append(Question(words, interrupt_id, reason, form=form))
+    return found
+
+
+def _gemini(data: JsonObject) -> list[Question]:
+    """The a2a-server of gemini-cli 0.25.2: a call that waits for a confirmation."""
+    call, details = _object(data.get("request")), data.get("confirmationDetails")
+    call_id, name = _text(call.get("callId")), _text(call.get("name"))
+    if not call_id or not isinstance(details, dict) or data.get("status") != "awaiting_approval":
+        return []
+    words = _words(f"{name}({json.dumps(_object(call.get('args')), ensure_ascii=False)})")
+    form: JsonObject = {"as": "outcome", "id": call_id}
+    return [Question(words, call_id, data, _CONFIRMED, "approval", form)]
+
+
+def _form(key: str, form: JsonObject) -> list[Question]:
+    fields = {_text(field.get("id")): field for field in _objects(form.get("fields"))}
+    kinds = {name: _text(field.get("type")) for name, field in fields.items()}
+    properties: JsonObject = {name: _field_schema(field) for name, field in fields.items()}
+    schema: JsonObject = {"type": "object", "properties": properties}
+    if required := [name for name, field in fields.items() if field.get("required") is True]:
+        schema["required"] = required
+    words = "\n".join(filter(None, (_text(form.get("title")), _text(form.get("description")))))
+    taken: JsonObject = {"as": "values", "uri": key, "fields": kinds, "required": required, "words": True}
+    taken["options"] = {name: _options(field) for name, field in fields.items() if _options(field)}
+    return [Question(_words(words or "The agent asks for a form."), None, form, schema, form=taken)]
+
+
+def _field_schema(field: JsonObject) -> JsonObject:
+    title: JsonObject = {"title": field["label"]} if _text(field.get("label")) else {}
+    options = list(_options(field))
+    match field.get("type"):
+        case "singleselect" if options:
+            return {**title, "type": "string", "enum": options}
+        case "multiselect" if options:
+            return {**title, "type": "array", "items": {"type": "string", "enum": options}}
+        case "checkbox":
+            return {**title, "type": "boolean"}
+        case "checkbox_group":
+            boxes = {_text(each.get("id")): {"type": "boolean"} for each in _objects(field.get("fields"))}
+            return {**title, "type": "object", "properties": boxes}
+        case "date":
+            return {**title, "type": "string", "format": "date"}
+        case "file":
+            return {**title, "type": "string", "format": "uri"}
+        case _:
+            return {**title, "type": "string"}
+
+
+def _options(field: JsonObject) -> dict[str, str]:
+    """Id → label."""
+    return {_text(each.get("id")): _text(each.get("label")) for each in _objects(field.get("options"))}
+
+
+def _approval(key: str, asked: JsonObject) -> list[Question]:
+    form: JsonObject = {"as": "decision", "uri": key, "words": True}
+    return [Question(_words(_about_call(asked)), None, asked, _enum("decision", "approve", "reject"), "approval", form)]
+
+
+def _tool_call(key: str, asked: JsonObject) -> list[Question]:
+    form: JsonObject = {"as": "action", "uri": key, "words": True}
+    return [Question(_words(_about_call(asked)), None, asked, _enum("action", "accept", "reject"), "approval", form)]
+
+
+def _about_call(asked: JsonObject) -> str:
+    told = _text(asked.get("title")) or _text(asked.get("description"))
+    name = _text(asked.get("name"))
+    return told or f"May {name or 'it'} be called with {json.dumps(asked.get('input'), ensure_ascii=False)}?"
+
+
+def _oauth(key: str, asked: JsonObject) -> list[Question]:
+    form: JsonObject = {"as": "redirect_uri", "uri": key, "words": True}
+    words = _words(_text(asked.get("authorization_endpoint_url")) or "The agent asks for an authorization.")
+    return [Question(words, None, asked, None, "auth", form)]
+
+
+def _secrets(key: str, asked: JsonObject) -> list[Question]:
+    demands = _object(asked.get("secret_demands"))
+    properties: JsonObject = {name: {"type": "string"} for name in demands}
+    schema: JsonObject = {"type": "object", "properties": properties, "required": list(properties)}
+    form: JsonObject = {"as": "secrets", "uri": key, "names": list(properties), "words": True}
+    return [Question(_words("The agent asks for secrets."), None, asked, schema, "auth", form)] if demands else []
+
+
+def _kagent(key: str, asked: JsonObject) -> list[Question]:
+    found: list[Question] = []
+    if asked.get("type") == "tool_approval_request":
+        for tool in _objects(asked.get("tools")):
+            tool_id, name = _text(tool.get("id")), _text(tool.get("name"))
+            words = _text(asked.get("hint")) or f"{name}({json.dumps(tool.get('args'), ensure_ascii=False)})"
+            form: JsonObject = {"as": "approvals", "uri": key, "id": tool_id}
+            found.append(Question(_words(words), tool_id or None, tool, _APPROVED, "approval", form))
+    elif asked.get("type") == "ask_user_request":
+        for number, each in enumerate(_objects(asked.get("questions"))):
+            form = {"as": "answers", "uri": key, "id": asked.get("id"), "number": number}
+            choices = [choice for choice in _list(each.get("choices")) if isinstance(choice, str)]
+            schema: JsonObject | None = {"type": "string", "enum": choices} if choices else None
+            if schema is not None and each.get("multiple") is True:
+                schema = {"type": "array", "items": schema}
+            found.append(Question(_words(_text(each.get("question"))), None, each, schema, form=form))
+    return found
+
+
+_MESSAGES: Final[Mapping[str, Callable[[str, JsonObject], list[Question]]]] = {
+    # agentstack-sdk 0.7.1, kagenti-adk 0.8.1 and beeai-sdk 0.3.7: three origins, and the same paths.
+    "/ui/form_request/v1": _form,
+    "/ui/form/v1": _form,  # beeai-sdk 0.3.7
+    "/interactions/approval/v1": _approval,
+    "/tools/call/v1": _tool_call,
+    "/auth/oauth/v1": _oauth,
+    "/auth/secrets/v1": _secrets,
+    KAGENT: _kagent,  # kagent at 5229184
+}
+"""How a key of a status message's metadata ends → what it asks."""
+
+
+# What is answered
+
+
+def encode_answers(asked: Iterable[tuple[JsonObject, InterruptAnswered]]) -> Reply:
+    """The answers to questions that have a `form` each, in one message."""
+    parts: list[Part] = []
+    metadata: JsonObject = {}
+    extensions: dict[str, None] = {}
+    for form, answer in asked:
+        value = None if answer.action == "decline" else answer.value
+        told = _ANSWERS[form["as"]](form, value)
+        uri = form.get("uri")
+        if isinstance(told, DataPart):
+            parts.append(told)
+        elif isinstance(uri, str):
+            metadata[uri] = _merge(_object(metadata.get(uri)), told)
+            if uri == KAGENT:  # it wants the URI in both places
+                extensions[uri] = None
+    return Reply(tuple(parts), metadata, tuple(extensions))
+
+
+def _merge(before: JsonObject, more: JsonObject) -> JsonObject:
+    """Lists of both are one."""
+    joined = {**before, **more}
+    for name, value in more.items():
+        if isinstance(value, list) and isinstance(before.get(name), list):
+            joined[name] = [*before[name], *cast("list[Any]", value)]
+    return joined
+
+
+def is_answer(part: Part) -> bool:
+    """Whether a caller's part is an answer in one of these forms already."""
+    if not isinstance(part, DataPart):
+        return False
+    marked = any(part.metadata.get(key) == "function_response" for key in TOOL_MARKS)
+    return marked or (isinstance(part.data, dict) and bool({"interruptResponse", "outcome"} & set(part.data)))
+
+
+def is_yes(value: Json) -> bool:
+    """Whether it approves. Everything that is no clear yes does not."""
+    if isinstance(value, dict):
+        said: JsonObject = value
+        return any(is_yes(said[name]) for name in _DECISIONS if name in said)
+    return value is True or (isinstance(value, str) and value.strip().rstrip(".!").lower() in _YES)
+
+
+_DECISIONS: Final = ("confirmed", "approved", "approve", "decision", "action", "outcome", "type")
+_YES: Final = frozenset(
+    ("yes", "y", "true", "ok", "okay", "approve", "approved", "accept", "accepted", "confirm", "confirmed", "allow")
+) | {"proceed_once", "proceed_always"}
+
+
+def _function_response(form: JsonObject, value: Json) -> DataPart:
+    name = form["name"]
+    if name == "adk_request_confirmation":
+        response: JsonObject = {"confirmed": is_yes(value)}
+        if isinstance(value, dict) and "payload" in value:
+            response["payload"] = value["payload"]
+    else:
+        # google-adk 2.13.0 takes an object, and unwraps one with the member `result` alone (`_unwrap_response`).
+        response = value if isinstance(value, dict) else {"result": value}
+    data: JsonObject = {"id": form["id"], "name": name, "response": response}
+    return DataPart(data=data, metadata={form["mark"]: "function_response"})
+
+
+def _interrupt_response(form: JsonObject, value: Json) -> DataPart:
+    return DataPart(data={"interruptResponse": {"interruptId": form["id"], "response": value}})
+
+
+def _outcome(form: JsonObject, value: Json) -> DataPart:
+    named = value.get("outcome") if isinstance(value, dict) else None
+    return DataPart(data={"callId": form["id"], "outcome": named or ("proceed_once" if is_yes(value) else "cancel")})
+
+
+def _values(form: JsonObject, value: Json) -> JsonObject:
+    """Of a form. Text is the value of its one field, or of the first that must be filled."""
+    kinds: JsonObject = form["fields"]
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        value = _parse(value)
+    if isinstance(value, dict):
+        given: JsonObject = value
+    else:
+        texts = [name for name in (*form["required"], *kinds) if kinds[name] not in ("file", "checkbox_group")]
+        given = {texts[0]: value} if texts and value is not None else {}
+    found = {
+        name: _field_value(kinds[name], _object(form["options"].get(name)), given[name])
+        for name in given
+        if name in kinds
+    }
+    return {"values": found}
+
+
+def _field_value(kind: str, options: JsonObject, value: Json) -> JsonObject:
+    ids = {label.lower(): name for name, label in options.items()}
+    match kind:
+        case "checkbox":
+            return {"type": kind, "value": is_yes(value)}
+        case "singleselect":
+            chosen = str(value)
+            return {"type": kind, "value": chosen if chosen in options else ids.get(chosen.lower(), chosen)}
+        case "multiselect":
+            chosen_all = [str(each) for each in (value if isinstance(value, list) else [value])]
+            return {"type": kind, "value": [one if one in options else ids.get(one.lower(), one) for one in chosen_all]}
+        case "file" if isinstance(value, str):
+            return {"type": kind, "value": [{"uri": value}]}
+        case "text" | "date":
+            return {"type": kind, "value": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
+        case _:
+            return {"type": kind, "value": value}
+
+
+def _decision(_: JsonObject, value: Json) -> JsonObject:
+    return {"decision": "approve" if is_yes(value) else "reject"}
+
+
+def _action(_: JsonObject, value: Json) -> JsonObject:
+    return {"action": "accept" if is_yes(value) else "reject"}
+
+
+def _redirect(_: JsonObject, value: Json) -> JsonObject:
+    given = value.get("redirect_uri") if isinstance(value, dict) else value
+    return {"redirect_uri": given}
+
+
+def _secret_values(form: JsonObject, value: Json) -> JsonObject:
+    given = value if isinstance(value, dict) else dict.fromkeys(form["names"][:1], value)
+    return {"secret_fulfillments": {name: {"secret": given[name]} for name in form["names"] if name in given}}
+
+
+def _approvals(form: JsonObject, value: Json) -> JsonObject:
+    approved = is_yes(value)
+    told: JsonObject = {"id": form["id"], "approved": approved}
+    why = value.get("rejection_reason") if isinstance(value, dict) else value
+    if not approved and isinstance(why, str) and why:
+        told["rejection_reason"] = why
+    return {"type": "tool_approval_response", "approvals": [told]}
+
+
+def _answers(form: JsonObject, value: Json) -> JsonObject:
+    said = [str(each) for each in (value if isinstance(value, list) else [value]) if each is not None]
+    return {"type": "ask_user_response", "id": form["id"], "answers": [{"answer": said}]}
+
+
+_ANSWERS: Final[Mapping[str, Callable[[JsonObject, Json], DataPart | JsonObject]]] = {
+    "function_response": _function_response,
+    "interruptResponse": _interrupt_response,
+    "outcome": _outcome,
+    "values": _values,
+    "decision": _decision,
+    "action": _action,
+    "redirect_uri": _redirect,
+    "secrets": _secret_values,
+    "approvals": _approvals,
+    "answers": _answers,
+}
+"""`Question.form["as"]` → the answer: a part, or a value of the message's metadata under `form["uri"]`."""
+
+_CONFIRMED: Final[JsonObject] = {
+    "type": "object",
+    "properties": {"confirmed": {"type": "boolean"}},
+    "required": ["confirmed"],
+}
+_APPROVED: Final[JsonObject] = {
+    "type": "object",
+    "properties": {"approved": {"type": "boolean"}, "rejection_reason": {"type": "string"}},
+    "required": ["approved"],
+}
+
+
+def _enum(name: str, *values: str) -> JsonObject:
+    return {"type": "object", "properties": {name: {"type": "string", "enum": list(values)}}, "required": [name]}
+
+
+def _words(text: str) -> tuple[Part, ...]:
+    return (TextPart(text=text),) if text else ()
+
+
+def _parse(text: str) -> Json:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _object(value: object) -> JsonObject:
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _objects(value: object) -> list[JsonObject]:
+    return [each for each in _list(value) if isinstance(each, dict)]

@@ -1,0 +1,434 @@
+"""What agents of other frameworks put on the wire beside A2A → thoughts, calls of tools, citations, usage.
+
+A2A has text, data and files. Frameworks say more in metadata, each under keys of its own; every entry of the tables
+names who writes it. What bears no mark is not touched.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, cast
+
+from adapters.a2a.codec.asks import TOOL_MARKS, is_waiting
+from canonical import AnnotationPart, DataPart, Part, ReasoningPart, TextPart
+from canonical.value import Json, JsonObject
+
+_MOST_CITATIONS: Final = 1000
+"""Of one message: each is an event of the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUse:
+    """The begin or, with `ended`, the end of a call that the agent makes itself."""
+
+    call_id: str | None
+    """None where the framework says none: an end belongs to the last call of the same name."""
+    name: str
+    ended: bool = False
+    value: Json = None
+    """What it is called with, or what it gave."""
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Heard:
+    """What an object on the wire says, by kind."""
+
+    parts: list[Part] = field(default_factory=list[Part])
+    """Text, data, files, and thoughts among them."""
+    tools: list[ToolUse] = field(default_factory=list[ToolUse])
+    citations: list[AnnotationPart] = field(default_factory=list[AnnotationPart])
+    progress: list[Part] = field(default_factory=list[Part])
+    """Said on the way, whatever the parts are."""
+    says: Literal["answer", "progress", None] = None
+    """What the framework declares the parts to be; None where it does not."""
+    steps: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Name and `started`, `completed` or `error`."""
+
+    @property
+    def is_thought(self) -> bool:
+        """Whether nothing else is in it."""
+        return bool(self.parts) and all(isinstance(part, ReasoningPart) for part in self.parts)
+
+    def think(self) -> None:
+        """All its text is thought."""
+        self.parts = [_as_thought(part) if isinstance(part, TextPart) else part for part in self.parts]
+
+
+def hear(parts: Sequence[Part], scope: str, *metadata: JsonObject | None) -> Heard:
+    """`metadata`: of the message or artifact, and of the update that brought it; `scope` = its id, for calls that have
+    none."""
+    heard = Heard()
+    for part in parts:
+        _hear_part(heard, part, scope)
+    for each in metadata:
+        for key, value in (each or {}).items():
+            read = _KEYS.get(key) or next((read for path, read in _PATHS.items() if key.endswith(path)), None)
+            if read is not None:
+                read(heard, value, each or {})
+    del heard.citations[_MOST_CITATIONS:]
+    return heard
+
+
+# Parts
+
+_THOUGHTS: Final[Mapping[str, Sequence[Json]]] = {
+    "adk_thought": (True,),  # google-adk 2.13.0
+    "kagent_thought": (True,),  # kagent before 1.0
+    "thought": (True,),
+    "type": ("thinking", "reasoning"),  # fasta2a 2.1.1, extended-a2a
+}
+"""Keys of a part's metadata, and their values, that make its text a thought."""
+_CALLS: Final = frozenset({"function_call", "tool_call", "executable_code"})
+_RESULTS: Final = frozenset({"function_response", "tool_response", "code_execution_result"})
+"""Values of `TOOL_MARKS`. google-adk 2.13.0: the model's calls, those that its host executes, and code."""
+_CODE: Final = "code_execution"
+
+
+def _hear_part(heard: Heard, part: Part, scope: str) -> None:
+    match part:
+        case TextPart() if is_thought(part):
+            heard.parts.append(_as_thought(part))
+        case DataPart() if isinstance(part.data, dict):
+            if is_waiting(part):
+                return
+            marks = [part.metadata[key] for key in TOOL_MARKS if key in part.metadata]
+            uses = _genai(str(marks[0]), part.data, heard, scope) if marks else list(_by_data(part.data))
+            heard.tools += uses
+            if not uses:
+                heard.parts.append(part)
+        case _:
+            heard.parts.append(part)
+
+
+def is_thought(part: Part) -> bool:
+    """Whether its marks say so."""
+    told = part.metadata if isinstance(part, TextPart) else {}
+    return any(told[key] in values for key, values in _THOUGHTS.items() if key in told)
+
+
+def _as_thought(part: TextPart) -> ReasoningPart:
+    return ReasoningPart(text=part.text, metadata=part.metadata, extra=part.extra)
+
+
+def _genai(mark: str, data: JsonObject, heard: Heard, scope: str) -> list[ToolUse]:
+    """google-adk 2.13.0 and kagent 1.0.0a17."""
+    call_id, name = _text(data.get("id")), _text(data.get("name")) or _text(data.get("tool_type"))
+    if mark in ("executable_code", "code_execution_result"):
+        number = sum(use.name == _CODE and use.ended == (mark not in _CALLS) for use in heard.tools)
+        call_id, name = call_id or f"{scope}/{number}", _CODE
+    if not name:
+        return []
+    if mark in _CALLS:
+        given = data if name == _CODE else data.get("args")
+        return [ToolUse(call_id or None, name, value=cast("Json", given))]
+    if mark in _RESULTS:
+        given = data if name == _CODE else data.get("response")
+        outcome = _text(data.get("outcome"))
+        error = _error_in(given) if name != _CODE else (outcome if outcome not in ("", "OUTCOME_OK") else None)
+        return [ToolUse(call_id or None, name, ended=True, value=cast("Json", given), error=error)]
+    return []
+
+
+def _by_data(data: JsonObject) -> Iterator[ToolUse]:
+    # @ag-ui/a2a 0.0.6.
+    if data.get("type") == "tool-call" and _text(data.get("id")) and _text(data.get("name")):
+        yield ToolUse(data["id"], data["name"], value=data.get("arguments"))
+    elif data.get("type") == "tool-result" and _text(data.get("toolCallId")):
+        yield ToolUse(
+            data["toolCallId"], "", ended=True, value=data.get("payload"), error=_error_in(data.get("payload"))
+        )
+    # langgraph-api 0.16.7: results alone.
+    elif set(data) == {"tool_results"}:
+        for each in _objects(data["tool_results"]):
+            error = _words(each.get("content")) if each.get("status") == "error" else None
+            name, call_id = _text(each.get("name")), _text(each.get("toolCallId"))
+            if call_id:
+                yield ToolUse(call_id, name, ended=True, value=each.get("content"), error=error)
+
+
+def _error_in(value: Json) -> str | None:
+    """`error` is what google-adk 2.13.0 gives the model of a tool that failed, `isError` what MCP's tools say."""
+    if isinstance(value, dict):
+        if value.get("error"):
+            return _words(value["error"])
+        if value.get("isError") is True:
+            return _words(value.get("content") or value.get("result"))
+    return None
+
+
+# Metadata of messages, artifacts and updates
+
+
+def _trajectory(heard: Heard, value: Json, _: JsonObject) -> None:
+    for each in _objects(value if isinstance(value, list) else [value]):
+        title, content = _text(each.get("title")), _text(each.get("content"))
+        name, _space, what = title.rpartition(" ")
+        while name.startswith(("--> ", "<-- ")):  # beeai-framework: of an agent within
+            name = name[4:]
+        match what:
+            case "(request)" if name:
+                heard.tools.append(ToolUse(None, name, value=_parse(content)))
+            case "(response)" if name:
+                heard.tools.append(ToolUse(None, name, ended=True, value=_parse(content)))
+            case "(error)" if name:
+                heard.tools.append(ToolUse(None, name, ended=True, error=content or title))
+            case _ if title.lower() == "thought":
+                heard.parts.append(ReasoningPart(text=content))
+            case _ if title or content:
+                heard.progress.append(TextPart(text=": ".join(filter(None, (title, content)))))
+            case _:
+                pass
+
+
+def _citations(heard: Heard, value: Json, _: JsonObject) -> None:
+    told = value.get("citations") if isinstance(value, dict) else value
+    for each in _objects(told):
+        _cite(heard, each, "start_index", "end_index", "url")
+
+
+def _adk_citations(heard: Heard, value: Json, metadata: JsonObject) -> None:
+    if not _object(metadata.get("adk_grounding_metadata")).get("groundingSupports"):  # the same again, in bytes
+        for each in _objects(_object(value).get("citations")):
+            _cite(heard, each, "startIndex", "endIndex", "uri")
+
+
+def _cite(heard: Heard, each: JsonObject, start: str, end: str, url: str) -> None:
+    heard.citations.append(
+        AnnotationPart(
+            start=_count(each.get(start)),
+            end=_count(each.get(end)),
+            url=_text(each.get(url)) or None,
+            title=_text(each.get("title")) or None,
+            description=_text(each.get("description")) or None,
+        )
+    )
+
+
+def _grounding(heard: Heard, value: Json, _: JsonObject) -> None:
+    """Of genai: places are UTF-8 bytes within one part."""
+    told = _object(value)
+    chunks = [_object(each.get("web")) for each in _objects(told.get("groundingChunks"))]
+    texts = [part.text for part in heard.parts if isinstance(part, TextPart)]
+    for support in _objects(told.get("groundingSupports")):
+        segment = _object(support.get("segment"))
+        at = _count(segment.get("partIndex")) or 0
+        if at >= len(texts):
+            continue
+        before, text = sum(map(len, texts[:at])), texts[at].encode()
+        start, end = _count(segment.get("startIndex")) or 0, _count(segment.get("endIndex")) or 0
+        places = (before + len(text[:byte].decode(errors="ignore")) for byte in (start, end))
+        first, last = places
+        for index in support.get("groundingChunkIndices") or ():
+            number = _count(index)
+            if number is not None and number < len(chunks):
+                web = chunks[number]
+                url, title = _text(web.get("uri")) or None, _text(web.get("title")) or None
+                heard.citations.append(AnnotationPart(start=first, end=last, url=url, title=title))
+
+
+def _agno_content(heard: Heard, value: Json, _: JsonObject) -> None:
+    if value == "reasoning":
+        heard.think()
+    elif value == "content":
+        heard.says = "answer"
+
+
+def _agno_event(heard: Heard, value: Json, metadata: JsonObject) -> None:
+    kind = _text(value)
+    if kind in ("tool_call_started", "tool_call_completed"):
+        name, call_id = _text(metadata.get("tool_name")), _text(metadata.get("tool_call_id"))
+        # No result is told.
+        ended = kind == "tool_call_completed"
+        given = None if ended else _parse(_text(metadata.get("tool_args")))
+        if name:
+            heard.tools.append(ToolUse(call_id or None, name, ended=ended, value=given))
+    elif "_" in kind and _text(metadata.get("step_name")):
+        _name, _, what = kind.rpartition("_")
+        if what in ("started", "completed", "error"):
+            heard.steps.append((_text(metadata["step_name"]), what))
+
+
+def _gemini(heard: Heard, value: Json, _: JsonObject) -> None:
+    match _object(value).get("kind"):
+        case "thought":
+            data = [_object(part.data) for part in heard.parts if isinstance(part, DataPart)]
+            thoughts = [": ".join(filter(None, (_text(d.get("subject")), _text(d.get("description"))))) for d in data]
+            heard.parts = [ReasoningPart(text=text) for text in thoughts if text]
+        case "text-content":
+            heard.says = "answer"
+        case "tool-call-update":
+            calls = [_object(part.data) for part in heard.parts if isinstance(part, DataPart)]
+            heard.parts = [part for part in heard.parts if not isinstance(part, DataPart)]
+            for call in calls:
+                _gemini_call(heard, call)
+        case "citation":
+            heard.says = "progress"
+        case _:
+            pass
+
+
+def _gemini_call(heard: Heard, call: JsonObject) -> None:
+    asked, status = _object(call.get("request")), call.get("status")
+    call_id, name = _text(asked.get("callId")), _text(asked.get("name"))
+    if not call_id or not name:
+        return
+    heard.tools.append(ToolUse(call_id, name, value=asked.get("args")))
+    if status in ("success", "error", "cancelled"):
+        error = None if status == "success" else _words(call.get("response") or status)
+        heard.tools.append(ToolUse(call_id, name, ended=True, value=call.get("response"), error=error))
+
+
+def _protolabs(heard: Heard, value: Json, _: JsonObject) -> None:
+    call = _object(value)
+    call_id, name, phase = _text(call.get("toolCallId")), _text(call.get("name")), _text(call.get("phase"))
+    if not call_id or not name:
+        return
+    if phase.startswith("start"):
+        heard.tools.append(ToolUse(call_id, name, value=call.get("args")))
+    elif "result" in call or call.get("error"):
+        error = _words(call["error"]) if call.get("error") else None
+        heard.tools.append(ToolUse(call_id, name, ended=True, value=call.get("result"), error=error))
+
+
+def _opencode(heard: Heard, value: Json, _: JsonObject) -> None:
+    kind = _object(_object(value).get("stream")).get("block_type")
+    if kind == "reasoning":
+        heard.think()
+    elif kind == "tool_call":
+        calls = [_object(part.data) for part in heard.parts if isinstance(part, DataPart)]
+        heard.parts = [part for part in heard.parts if not isinstance(part, DataPart)]
+        for call in calls:
+            _opencode_call(heard, call)
+
+
+def _opencode_call(heard: Heard, call: JsonObject) -> None:
+    call_id, name, status = _text(call.get("call_id")), _text(call.get("tool")), call.get("status")
+    if not call_id or not name:
+        return
+    heard.tools.append(ToolUse(call_id, name, value=call.get("input")))
+    if status in ("completed", "error"):
+        error = _words(call.get("error") or status) if status == "error" else None
+        heard.tools.append(ToolUse(call_id, name, ended=True, value=call.get("output"), error=error))
+
+
+_KEYS: Final[Mapping[str, Callable[[Heard, Json, JsonObject], None]]] = {
+    "adk_citation_metadata": _adk_citations,  # google-adk 2.13.0, its newer executor
+    "adk_grounding_metadata": _grounding,  # google-adk 2.13.0
+    "agno_content_category": _agno_content,  # agno 3.1.10
+    "agno_event_type": _agno_event,  # agno 3.1.10
+    "coderAgent": _gemini,  # the a2a-server of gemini-cli 0.25.2
+    "https://proto-labs.ai/a2a/ext/tool-call-v1": _protolabs,  # protolabs-a2a
+    "shared": _opencode,  # opencode-a2a, codex-a2a 1.4.0
+}
+_PATHS: Final[Mapping[str, Callable[[Heard, Json, JsonObject], None]]] = {
+    # agentstack-sdk 0.7.1 (objects), kagenti-adk 0.8.1 (lists), beeai-sdk 0.3.7: three origins, and the same paths.
+    "/ui/trajectory/v1": _trajectory,
+    "/ui/citation/v1": _citations,
+}
+"""Keys of metadata, or their ends, and how they are read."""
+
+
+# Usage
+
+_TOKENS: Final[Mapping[str, str]] = {
+    "promptTokenCount": "input_tokens",
+    "candidatesTokenCount": "output_tokens",
+    "totalTokenCount": "total_tokens",
+    "inputTokens": "input_tokens",
+    "outputTokens": "output_tokens",
+    "totalTokens": "total_tokens",
+    "input_tokens": "input_tokens",
+    "output_tokens": "output_tokens",
+    "total_tokens": "total_tokens",
+}
+_CACHED: Final = ("cachedContentTokenCount", "cachedInputTokens", "cache_read_input_tokens")
+_THOUGHT: Final = ("thoughtsTokenCount", "reasoningTokens", "reasoning_tokens")
+
+_OF_THE_TASK: Final = (
+    "https://kagent.dev/extensions/usage/v1",  # kagent 1.0.0a17, of the terminal status
+    "https://proto-labs.ai/a2a/ext/cost-v1",  # protolabs-a2a
+)
+_OF_A_MESSAGE: Final = (
+    "adk_usage_metadata",  # google-adk 2.13.0
+    "kagent.dev/a2a/usage",
+    "kagent_usage_metadata",  # kagent 1.0.0a17, and before
+)
+
+
+def usage_of_task(metadata: JsonObject | None) -> JsonObject:
+    """Of the whole task, in the words of the Responses API; empty where none is told."""
+    told = metadata or {}
+    for key in _OF_THE_TASK:
+        if isinstance(told.get(key), dict):
+            return _usage(_object(told[key].get("usage")) or told[key])
+    gemini, shared = _object(told.get("coderAgent")), _object(told.get("shared"))
+    metrics = _object(told.get("metrics"))  # agno 3.1.10, of the message in the last task
+    return _usage(_object(gemini.get("usageMetadata")) or _object(shared.get("usage")) or metrics)
+
+
+def usage_of_message(metadata: JsonObject | None) -> JsonObject:
+    """Of one call of a model: those of a task add up."""
+    told = metadata or {}
+    found = [_usage(_object(told[key])) for key in _OF_A_MESSAGE if key in told]
+    return found[0] if found else {}
+
+
+def add_usage(first: JsonObject, second: JsonObject) -> JsonObject:
+    total = dict(first)
+    for name, value in second.items():
+        if isinstance(value, dict):
+            total[name] = add_usage(_object(first.get(name)), cast("JsonObject", value))
+        else:
+            total[name] = first.get(name, 0) + value
+    return total
+
+
+def _usage(told: JsonObject) -> JsonObject:
+    usage: JsonObject = {}
+    for name, ours in _TOKENS.items():
+        count = _count(told.get(name))
+        if count is not None:
+            usage[ours] = count
+    for names, ours, detail in (
+        (_CACHED, "input_tokens_details", "cached_tokens"),
+        (_THOUGHT, "output_tokens_details", "reasoning_tokens"),
+    ):
+        count = next((count for name in names if (count := _count(told.get(name))) is not None), None)
+        if count is not None:
+            usage[ours] = {detail: count}
+    return usage
+
+
+# Values
+
+
+def _count(value: object) -> int | None:
+    """a2a-sdk 1.3.0 keeps metadata as a Struct of protobuf, which makes 1.0 of 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0 or value != value // 1:
+        return None
+    return int(value)
+
+
+def _parse(text: str) -> Json:
+    """Content that is JSON, else the text."""
+    try:
+        return json.loads(text) if text[:1] in ("{", "[") else text
+    except (ValueError, RecursionError):
+        return text
+
+
+def _words(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _object(value: object) -> JsonObject:
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[JsonObject]:
+    return [each for each in cast("list[Any]", value) if isinstance(each, dict)] if isinstance(value, list) else []

@@ -1,0 +1,24 @@
+"""A finished task with the records that it was made of, for callers that have activated the extension."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from adapters._extension import URI, Slice
+from adapters.a2a.wire.task import TaskSnapshot, Update
+from adapters.a2a.write.task_events import EventWriter
+from canonical import Record, Task
+
+
+class RecordedWriter(EventWriter):
+    def __init__(self, task: Task, context_id: str) -> None:
+        super().__init__(task, context_id)
+        self._slice = Slice()
+
+    def write(self, record: Record) -> Sequence[Update]:
+        self._slice.add(record)
+        return super().write(record)
+
+    def snapshot(self) -> TaskSnapshot:
+        shown = super().snapshot()
+        return replace(shown, metadata={**shown.metadata, URI: self._slice.envelope()})

@@ -1,0 +1,258 @@
+"""Questions of other frameworks: each is asked in words and with a schema, and answered in the form that it takes."""
+
+from typing import Any
+
+import pytest
+
+from adapters.a2a.codec import v1_0
+from adapters.a2a.codec.asks import encode_answers, is_yes
+from adapters.a2a.read.task_events import EventReader
+from adapters.a2a.request import request
+from canonical import Invocation, Message, Record
+from canonical.event import InterruptAnswered, InterruptRaised
+from canonical.message import DataPart, Part
+from canonical.run_input import RunInput
+from canonical.value import JsonObject
+from tests.adapters.a2a.recorded import recorded
+
+RUN = "22222222-2222-4222-8222-222222222222"
+FORM = "https://a2a-extensions.agentstack.beeai.dev/ui/form_request/v1"
+APPROVAL = "https://a2a-extensions.agentstack.beeai.dev/interactions/approval/v1"
+KAGENT = "https://kagent.dev/extensions/hitl/v1"
+CONFIRMED = {"type": "object", "properties": {"confirmed": {"type": "boolean"}}, "required": ["confirmed"]}
+
+
+def asked(*replies: Any) -> list[InterruptRaised]:
+    reader = EventReader(RUN)
+    return [event for reply in replies for event in reader.read(reply) if isinstance(event, InterruptRaised)]
+
+
+def asking(*parts: dict[str, Any], state: str = "TASK_STATE_INPUT_REQUIRED", **message: Any) -> dict[str, Any]:
+    said = {"messageId": "m", "role": "ROLE_AGENT", "parts": list(parts), **message}
+    return {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": state, "message": said}}}
+
+
+async def answered(questions: list[InterruptRaised], *values: Any, said: tuple[Part, ...] = ()) -> dict[str, Any]:
+    """The message in which the values go out."""
+    ids = [question.interrupt_id or f"i{at}" for at, question in enumerate(questions)]
+    past = [
+        Record(at, at, "k", RUN, 1, question.replace(interrupt_id=ids[at])) for at, question in enumerate(questions)
+    ]
+    answers = tuple(InterruptAnswered(interrupt_id=each, value=value) for each, value in zip(ids, values, strict=True))
+    words = Message(role="user", parts=said) if said else Message.of(str(values[0]), "user")
+    call = Invocation(
+        agent="far",
+        thread_id="h",
+        task_id="k",
+        run_id="r",
+        answers=answers,
+        input=RunInput(messages=(words,)),
+        upstream={"task": "t", "context": "c"},
+    )
+    sent = request(call, past, v1_0.Codec("", "far"), streams=True)
+    assert sent["message"]["taskId"] == "t"
+    return sent["message"]
+
+
+@pytest.mark.parametrize("name", ["adk_confirm", "adk_new_confirm"])
+async def test_a_confirmation_of_adk_is_an_approval_and_answered_by_a_function_response(name: str) -> None:
+    [question] = asked(*recorded(name))
+    assert (question.ask, question.answer_schema) == ("approval", CONFIRMED)
+    assert question.message.text.startswith("Please approve or reject the tool call wipe()")
+    assert question.value["originalFunctionCall"] == {"id": "c9", "name": "wipe", "args": {"disk": "sda"}}  # type: ignore[call-overload,index]
+    for value, confirmed in (
+        ("yes", True),
+        ({"confirmed": True}, True),
+        (True, True),
+        ("Not now.", False),
+        (None, False),
+    ):
+        [part] = (await answered([question], value))["parts"]
+        assert part["metadata"] == {"adk_type": "function_response"}
+        assert part["data"] == {
+            "id": question.interrupt_id,
+            "name": "adk_request_confirmation",
+            "response": {"confirmed": confirmed},
+        }
+
+
+@pytest.mark.parametrize("name", ["adk_ask", "adk_new_ask"])
+async def test_a_tool_of_adk_that_waits_is_a_question_and_its_result_the_answer(name: str) -> None:
+    [question] = asked(*recorded(name))
+    assert (question.ask, question.message.text) == ("input", 'ask_boss({"question": "ok?"})')
+    assert question.value == {"name": "ask_boss", "args": {"question": "ok?"}}
+    for value, response in (("fine", {"result": "fine"}), ({"ok": 1}, {"ok": 1})):
+        [part] = (await answered([question], value))["parts"]
+        assert part["data"] == {"id": "c5", "name": "ask_boss", "response": response}
+
+
+async def test_a_caller_who_speaks_the_askers_form_is_not_translated() -> None:
+    [question] = asked(*recorded("adk_ask"))
+    data: JsonObject = {"id": "c5", "name": "ask_boss", "response": {"own": True}}
+    spoken = DataPart(data=data, metadata={"adk_type": "function_response"})
+    [part] = (await answered([question], data, said=(spoken,)))["parts"]
+    assert part == {"data": data, "metadata": {"adk_type": "function_response"}}
+
+
+def test_a_thought_of_adk_beside_its_question_is_not_asked() -> None:
+    thought = {"text": "I should ask.", "metadata": {"adk_thought": True}}
+    [question] = asked(*recorded("adk_ask")[:-1], asking(thought, *_call_of("adk_ask")))
+    assert question.message.text == 'ask_boss({"question": "ok?"})'
+
+
+def _call_of(name: str) -> list[JsonObject]:
+    return recorded(name)[-1]["statusUpdate"]["status"]["message"]["parts"]
+
+
+async def test_adk_asks_for_input_with_a_schema_and_for_credentials() -> None:
+    waiting = {"adk_type": "function_call", "adk_is_long_running": True}
+    args: JsonObject = {"message": "Which city?", "response_schema": {"type": "string"}}
+    data = {"id": "c1", "name": "adk_request_input", "args": args}
+    [question] = asked(asking({"data": data, "metadata": waiting}))
+    assert (question.message.text, question.answer_schema) == ("Which city?", {"type": "string"})
+    credential: JsonObject = {"id": "c2", "name": "adk_request_credential", "args": {"authConfig": {}}}
+    [wanted] = asked(asking({"data": credential, "metadata": waiting}, state="TASK_STATE_AUTH_REQUIRED"))
+    assert wanted.ask == "auth"
+
+
+async def test_an_interrupt_of_strands_is_answered_by_its_id_and_several_in_one_message() -> None:
+    told: list[JsonObject] = [
+        {"interruptId": "v1:a", "name": "approval", "reason": "May I?"},
+        {"interruptId": "v1:b", "name": "city", "reason": None},
+    ]
+    words = "Agent requires input:\n- approval: May I?\n- city"
+    questions = asked(asking({"text": words}, {"data": {"interrupts": told}}))
+    assert [question.message.text for question in questions] == [words, "city"]
+    parts = (await answered(questions, "y", {"city": "Rome"}))["parts"]
+    assert [part["data"] for part in parts] == [
+        {"interruptResponse": {"interruptId": "v1:a", "response": "y"}},
+        {"interruptResponse": {"interruptId": "v1:b", "response": {"city": "Rome"}}},
+    ]
+
+
+async def test_a_form_of_agentstack_is_a_schema_and_text_fills_its_first_field() -> None:
+    [question] = asked(*recorded("agentstack_form"))
+    assert question.message.text == "Who?"
+    assert question.answer_schema == {
+        "type": "object",
+        "properties": {
+            "n": {"title": "Name", "type": "string"},
+            "s": {"title": "S", "type": "string", "enum": ["a"]},
+        },
+        "required": ["n"],
+    }
+    for value, values in (
+        ("Ada", {"n": {"type": "text", "value": "Ada"}}),
+        (
+            '{"n": "Ada", "s": "A"}',
+            {"n": {"type": "text", "value": "Ada"}, "s": {"type": "singleselect", "value": "a"}},
+        ),
+        ({"n": "Ada", "x": 1}, {"n": {"type": "text", "value": "Ada"}}),
+    ):
+        assert (await answered([question], value))["metadata"] == {FORM: {"values": values}}
+
+
+async def test_an_approval_of_agentstack_is_answered_by_a_decision() -> None:
+    [question] = asked(*recorded("agentstack_approve"))
+    assert (question.ask, question.message.text) == ("approval", "Approval requested")
+    assert (await answered([question], "Yes."))["metadata"] == {APPROVAL: {"decision": "approve"}}
+    assert (await answered([question], {"decision": "reject"}))["metadata"] == {APPROVAL: {"decision": "reject"}}
+
+
+async def test_the_calls_that_kagent_wants_approved_are_answered_in_one_message() -> None:
+    tools: list[JsonObject] = [
+        {"id": "1", "call_id": "c1", "name": "rm", "args": {}},
+        {"id": "2", "call_id": "c2", "name": "ls", "args": {}},
+    ]
+    asks: JsonObject = {"type": "tool_approval_request", "tools": tools}
+    questions = asked(asking(metadata={KAGENT: asks}, extensions=[KAGENT]))
+    assert [question.message.text for question in questions] == ["rm({})", "ls({})"]
+    sent = await answered(questions, "Too dangerous.", {"approved": True})
+    assert sent["extensions"] == [KAGENT]
+    assert sent["metadata"][KAGENT] == {
+        "type": "tool_approval_response",
+        "approvals": [
+            {"id": "1", "approved": False, "rejection_reason": "Too dangerous."},
+            {"id": "2", "approved": True},
+        ],
+    }
+
+
+async def test_kagents_questions_to_the_user_are_answered_in_their_order() -> None:
+    told: list[JsonObject] = [
+        {"question": "Which?", "choices": ["a", "b"], "multiple": True},
+        {"question": "Why?", "choices": []},
+    ]
+    asks: JsonObject = {"type": "ask_user_request", "id": "q", "questions": told}
+    first, second = questions = asked(asking(metadata={KAGENT: asks}))
+    assert first.answer_schema == {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}
+    assert second.answer_schema is None
+    assert (await answered(questions, ["a", "b"], "So."))["metadata"][KAGENT] == {
+        "type": "ask_user_response",
+        "id": "q",
+        "answers": [{"answer": ["a", "b"]}, {"answer": ["So."]}],
+    }
+
+
+async def test_a_confirmation_of_gemini_cli_is_answered_by_an_outcome() -> None:
+    call = {"callId": "c1", "name": "shell", "args": {"command": "ls"}}
+    data = {"request": call, "status": "awaiting_approval", "confirmationDetails": {"type": "exec"}}
+    [question] = asked(asking({"data": data}))
+    assert (question.ask, question.message.text) == ("approval", 'shell({"command": "ls"})')
+    for value, outcome in (
+        ("yes", "proceed_once"),
+        ("no", "cancel"),
+        ({"outcome": "proceed_always"}, "proceed_always"),
+    ):
+        assert (await answered([question], value))["parts"] == [{"data": {"callId": "c1", "outcome": outcome}}]
+
+
+async def test_secrets_and_authorizations_of_agentstack_are_asked_as_such() -> None:
+    base = "https://a2a-extensions.agentstack.beeai.dev/auth"
+    demands = {"secret_demands": {"k": {"name": "Key", "description": "A key"}}}
+    [question] = asked(asking(metadata={f"{base}/secrets/v1": demands}, state="TASK_STATE_AUTH_REQUIRED"))
+    assert question.ask == "auth"
+    fulfilled = {f"{base}/secrets/v1": {"secret_fulfillments": {"k": {"secret": "s"}}}}
+    assert (await answered([question], "s"))["metadata"] == fulfilled
+    url = {"authorization_endpoint_url": "https://e.org/login"}
+    [question] = asked(asking(metadata={f"{base}/oauth/v1": url}, state="TASK_STATE_AUTH_REQUIRED"))
+    assert question.message.text == "https://e.org/login"
+    assert (await answered([question], "https://e.org/back"))["metadata"] == {
+        f"{base}/oauth/v1": {"redirect_uri": "https://e.org/back"}
+    }
+
+
+async def test_the_schema_of_langgraph_is_a_schema_and_the_answer_stays_plain() -> None:
+    schema = {"type": "string"}
+    [question] = asked(asking({"data": {"id": "1", "value": "Name?", "response_schema": schema}}))
+    assert (question.interrupt_id, question.answer_schema) == ("1", schema)
+    assert (await answered([question], "Ada"))["parts"] == [{"text": "Ada"}]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"data": {"interrupts": [{"interruptId": 7}]}},
+        {
+            "data": {"id": "", "name": "x", "args": 7},
+            "metadata": {"adk_type": "function_call", "adk_is_long_running": True},
+        },
+        {"data": {"request": 7, "status": "awaiting_approval", "confirmationDetails": {}}},
+        {"data": [1]},
+        {"text": "Name?", "metadata": {"adk_type": "function_call"}},
+    ],
+)
+def test_what_only_looks_like_a_form_is_the_plain_question_that_it_was(part: dict[str, Any]) -> None:
+    [question] = asked(asking(part))
+    assert question.extra == {"a2a": {"messageId": "m"}}
+
+
+def test_only_a_clear_yes_approves() -> None:
+    assert all(map(is_yes, (True, "yes", " OK. ", "Approve", {"approved": "y"}, {"type": "approve"})))
+    assert not any(map(is_yes, (False, 1, None, "", "yes, but later", "no", {}, {"approved": False}, ["yes"])))
+
+
+def test_what_is_declined_is_answered_by_a_no() -> None:
+    form = {"as": "decision", "uri": APPROVAL}
+    declined = InterruptAnswered(interrupt_id="i", action="decline", value="yes")
+    assert encode_answers([(form, declined)]).metadata == {APPROVAL: {"decision": "reject"}}

@@ -1,0 +1,357 @@
+"""What other frameworks say beside A2A is told as what it is: thoughts, calls of tools, citations, usage, answers."""
+
+from typing import Any
+
+import pytest
+
+from adapters.a2a.codec.marks import add_usage, hear, usage_of_message, usage_of_task
+from adapters.a2a.read.task_events import EventReader
+from canonical import AnnotationPart, DataPart, Event, ReasoningPart, Record, TextPart
+from canonical.event import RunEnded, StepEnded, StepStarted, ToolEnded, ToolStarted
+from canonical.value import JsonObject
+from conformance.contract import Transcript
+from conformance.contract.referee import Referee
+from tests.adapters.a2a.recorded import recorded
+
+RUN = "22222222-2222-4222-8222-222222222222"
+CITED = AnnotationPart(start=0, end=5, url="https://e.org/a", title="A")
+
+
+def read(*replies: Any, reader: EventReader | None = None, in_status: bool = False) -> list[Event]:
+    """As a client reads: until the task stops."""
+    reader = reader or EventReader(RUN, speaks_in_status=in_status)
+    events: list[Event] = []
+    for reply in replies:
+        if not reader.stopped:
+            events += reader.read(reply)
+    return events
+
+
+def heard(events: list[Event]) -> Transcript:
+    referee = Referee()
+    for event in events:
+        referee.see(event)
+    referee.close()
+    return referee.heard
+
+
+def thoughts(transcript: Transcript) -> list[str]:
+    return [part.text for message in transcript.messages for part in message.parts if isinstance(part, ReasoningPart)]
+
+
+def tools(events: list[Event]) -> list[tuple[str, Any, Any]]:
+    """What each was called with, or gave."""
+    told: list[tuple[str, Any, Any]] = []
+    for event in events:
+        match event:
+            case ToolStarted():
+                told.append((event.name, "in", event.input))
+            case ToolEnded():
+                told.append((event.name, "out", event.output))
+            case _:
+                pass
+    return told
+
+
+def said(transcript: Transcript) -> list[tuple[str, str]]:
+    return [(message.text, message.phase) for message in transcript.messages if message.text]
+
+
+def citations(transcript: Transcript) -> list[AnnotationPart]:
+    return [part for message in transcript.messages for part in message.parts if isinstance(part, AnnotationPart)]
+
+
+def usage(events: list[Event]) -> JsonObject:
+    return next(event.usage for event in events if isinstance(event, RunEnded))
+
+
+def working(
+    *parts: Any, message_id: str = "m", beside: JsonObject | None = None, metadata: JsonObject | None = None
+) -> JsonObject:
+    message = {"messageId": message_id, "role": "ROLE_AGENT", "parts": list(parts), "metadata": metadata or {}}
+    status = {"state": "TASK_STATE_WORKING", "message": message}
+    return {"statusUpdate": {"taskId": "t", "contextId": "c", "status": status, "metadata": beside or {}}}
+
+
+def completed(**metadata: Any) -> JsonObject:
+    status = {"state": "TASK_STATE_COMPLETED"}
+    return {"statusUpdate": {"taskId": "t", "contextId": "c", "status": status, "metadata": metadata}}
+
+
+# Recorded streams
+
+
+@pytest.mark.parametrize("name", ["adk_weather", "adk_new_weather"])
+def test_both_executors_of_adk_tell_thoughts_tools_answer_citation_and_usage(name: str) -> None:
+    events = read(*recorded(name))
+    transcript = heard(events)
+    assert said(transcript) == [("It is sunny.", "answer")]
+    assert thoughts(transcript) == ["I should look."]
+    assert tools(events) == [
+        ("code_execution", "in", {"code": "print(1)", "language": "PYTHON"}),
+        ("code_execution", "out", {"output": "1\n", "outcome": "OUTCOME_OK"}),
+        ("weather", "in", {"city": "Rome"}),
+        ("weather", "out", {"temp": 21.0}),
+    ]
+    assert citations(transcript) == [CITED]
+    assert usage(events) == {
+        "input_tokens": 22,
+        "output_tokens": 14,
+        "total_tokens": 42,
+        "output_tokens_details": {"reasoning_tokens": 6},
+    }
+
+
+def test_the_parts_of_adk_say_no_more_than_they_did_where_the_task_is_looked_at_again() -> None:
+    replies = recorded("adk_new_weather")
+    artifacts = [each["artifactUpdate"]["artifact"] for each in replies if "artifactUpdate" in each]
+    task: Any = {"id": replies[0]["task"]["id"], "status": {"state": "TASK_STATE_WORKING"}, "artifacts": artifacts}
+    reader = EventReader(RUN)
+    first = read(*replies[:-1], reader=reader)
+    assert not read({"task": task}, reader=reader)
+    again = EventReader(RUN)
+    again.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(heard(first).events, start=1)])
+    assert not [event for event in again.read({"task": task}) if isinstance(event, ToolStarted | ToolEnded)]
+
+
+def test_a_tool_of_adk_that_waits_for_its_confirmation_is_told_as_one_that_was_refused() -> None:
+    for name in ("adk_confirm", "adk_new_confirm"):
+        events = read(*recorded(name))
+        assert [each[:2] for each in tools(events)] == [("wipe", "in"), ("wipe", "out")], name
+        [ended] = [event for event in events if isinstance(event, ToolEnded)]
+        assert ended.fault is not None
+        assert ended.fault.message.startswith("This tool call requires confirmation")
+
+
+def test_agentstack_answers_in_the_messages_of_its_status() -> None:
+    events = read(*recorded("agentstack"), in_status=True)
+    transcript = heard(events)
+    assert said(transcript) == [("It is sunny.", "answer")]
+    assert thoughts(transcript) == ["I should look."]
+    assert tools(events) == [("weather", "in", {"city": "Rome"})]
+    assert citations(transcript) == [CITED.replace(description="d")]
+    [answer] = [message for message in transcript.messages if message.text]
+    assert DataPart(data={"k": 1}) in answer.parts
+
+
+def test_an_answer_that_was_only_said_on_the_way_is_the_answer_in_the_end() -> None:
+    transcript = heard(read(*recorded("agentstack")))
+    assert said(transcript) == [("It is ", "progress"), ("sunny.", "progress"), ("It is sunny.", "answer")]
+    assert citations(transcript) == [CITED.replace(description="d")]
+    lines = heard(read(working({"text": "Looking."}), working({"text": "42"}, message_id="n"), completed()))
+    assert lines.text == "Looking.\n42"
+    grown = heard(read(working({"text": "4"}), working({"text": "42"}, message_id="n"), completed()))
+    assert grown.text == "42"
+
+
+def test_what_a_gateway_says_on_the_way_is_no_answer() -> None:
+    about = {"babelgate": {"taskId": "k"}}
+    assert heard(read(working({"text": "Looking."}), completed(**about))).text == ""
+
+
+@pytest.mark.parametrize("name", ["kagenti", "kagenti_streaming"])
+def test_kagenti_gathers_everything_in_the_message_of_completed(name: str) -> None:
+    events = read(*recorded(name))
+    transcript = heard(events)
+    assert said(transcript) == [("It is sunny.Bye.", "answer")]
+    assert thoughts(transcript) == ["I should look."]
+    assert tools(events) == [("weather", "in", {"city": "Rome"})]
+    assert citations(transcript) == [CITED]
+
+
+def test_agno_streams_its_answer_in_messages_of_one_id() -> None:
+    events = read(*recorded("agno"))
+    transcript = heard(events)
+    assert said(transcript) == [("It is sunny.", "answer")]
+    assert thoughts(transcript) == ["I should look."]
+    assert tools(events) == [("weather", "in", {"city": "Rome"}), ("weather", "out", None)]
+
+
+@pytest.mark.parametrize("count", range(1, 10))
+def test_an_answer_in_the_status_is_taken_up_where_it_was_cut_off(count: int) -> None:
+    replies = recorded("agentstack")
+    first = read(*replies[:count], in_status=True)
+    again = EventReader(RUN, speaks_in_status=True)
+    again.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(first, start=1)])
+    history = [each["status"]["message"] for each in replies if "message" in each.get("status", {})]
+    task: Any = {"id": replies[0]["taskId"], "kind": "task", "status": {"state": "working"}, "history": history}
+    rest = again.read(task) + again.read(replies[-1])
+    whole = heard([*first, *rest])
+    assert "".join(text for text, _ in said(whole)) == "It is sunny."
+    assert (thoughts(whole), len(tools([*first, *rest]))) == (["I should look."], 1)
+
+
+# Marks of which there is no recording
+
+
+def test_steps_of_agnos_workflows_begin_and_end() -> None:
+    def step(what: str) -> JsonObject:
+        beside = {"agno_event_type": f"workflow_step_{what}", "step_name": "look"}
+        status = {"state": "TASK_STATE_WORKING"}
+        return {"statusUpdate": {"taskId": "t", "status": status, "metadata": beside}}
+
+    events = read(step("started"), step("error"), step("completed"))
+    assert [type(event) for event in events if isinstance(event, StepStarted | StepEnded)] == [StepStarted, StepEnded]
+    heard(events)
+
+
+def test_gemini_cli_says_by_its_kind_what_a_status_is() -> None:
+    call = {"request": {"callId": "c1", "name": "ls", "args": {"p": "."}}, "status": "executing"}
+    done = {**call, "status": "success", "response": {"files": 1}}
+
+    def of(kind: str, part: JsonObject, at: int) -> JsonObject:
+        return working(part, message_id=f"m{at}", beside={"coderAgent": {"kind": kind}})
+
+    events = read(
+        of("thought", {"data": {"subject": "Look", "description": "There may be files."}}, 1),
+        of("tool-call-update", {"data": call}, 2),
+        of("tool-call-update", {"data": done}, 3),
+        of("text-content", {"text": "There is "}, 4),
+        of("text-content", {"text": "one."}, 5),
+        completed(coderAgent={"usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2}}),
+    )
+    transcript = heard(events)
+    assert said(transcript) == [("There is one.", "answer")]
+    assert thoughts(transcript) == ["Look: There may be files."]
+    assert tools(events) == [("ls", "in", {"p": "."}), ("ls", "out", {"files": 1})]
+    assert usage(events) == {"input_tokens": 3, "output_tokens": 2}
+
+
+def test_blocks_of_opencode_are_told_by_their_type() -> None:
+    def block(kind: str, part: JsonObject) -> JsonObject:
+        shared = {"shared": {"stream": {"block_type": kind}}}
+        return {
+            "artifactUpdate": {"taskId": "t", "artifact": {"artifactId": kind, "parts": [part], "metadata": shared}}
+        }
+
+    call: JsonObject = {"call_id": "c", "tool": "ls", "status": "running", "input": {}}
+    events = read(
+        block("reasoning", {"text": "Hm."}),
+        block("tool_call", {"data": call}),
+        block("tool_call", {"data": {**call, "status": "error", "error": "no"}}),
+        block("text", {"text": "Hi"}),
+        completed(shared={"usage": {"input_tokens": 1, "total_tokens": 2}}),
+    )
+    transcript = heard(events)
+    assert (said(transcript), thoughts(transcript)) == ([("Hi", "answer")], ["Hm."])
+    assert tools(events) == [("ls", "in", {}), ("ls", "out", None)]
+    assert usage(events) == {"input_tokens": 1, "total_tokens": 2}
+
+
+def test_a_thought_that_comes_in_pieces_and_then_whole_is_told_once() -> None:
+    def piece(*parts: JsonObject, append: bool, last: bool = False) -> JsonObject:
+        update = {"taskId": "t", "artifact": {"artifactId": "a", "parts": list(parts)}}
+        return {"artifactUpdate": {**update, "append": append, "lastChunk": last}}
+
+    def thought(text: str, **more: Any) -> JsonObject:
+        return {"text": text, "metadata": {"adk_thought": True, **more}}
+
+    whole = piece(thought("I should look."), {"text": "Sunny."}, append=False, last=True)
+    events = read(
+        piece(thought("I should "), append=False),
+        piece(thought("look.", adk_thought_signature="AQI="), append=True),
+        piece({"text": "Sun"}, append=True),
+        whole,
+        completed(),
+    )
+    transcript = heard(events)
+    assert (said(transcript), thoughts(transcript)) == ([("Sunny.", "answer")], ["I should look."])
+
+
+def test_the_thinking_of_fasta2a_stands_in_the_history_and_is_no_answer() -> None:
+    history = [
+        {"messageId": "1", "role": "user", "parts": [{"text": "Hi"}]},
+        {
+            "messageId": "2",
+            "role": "agent",
+            "parts": [{"text": "Hm.", "metadata": {"type": "thinking"}}, {"text": "Hi"}],
+        },
+    ]
+    artifacts = [{"artifactId": "a", "parts": [{"text": "Hi"}]}]
+    task = {"id": "t", "status": {"state": "completed"}, "history": history, "artifacts": artifacts}
+    transcript = heard(read({"task": task}))
+    assert (said(transcript), thoughts(transcript)) == ([("Hi", "answer")], ["Hm."])
+
+
+_USES: Any = [
+    ({"type": "tool-call", "id": "c", "name": "f", "arguments": {}}, {}, ("f", False, {}, None)),
+    ({"type": "tool-result", "toolCallId": "c", "payload": 1}, {}, ("", True, 1, None)),
+    (
+        {"tool_results": [{"toolCallId": "c", "name": "f", "content": "x", "status": "error"}]},
+        {},
+        ("f", True, "x", "x"),
+    ),
+    ({"id": "c", "name": "f", "args": {}}, {"kagent_type": "function_call"}, ("f", False, {}, None)),
+    (
+        {"id": "c", "name": "f", "response": {"isError": True, "result": "no"}},
+        {"kagent.dev/a2a/part-type": "function_response"},
+        ("f", True, {"isError": True, "result": "no"}, "no"),
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("part", "metadata", "told"),
+    _USES,
+)
+def test_calls_are_recognised_by_the_marks_of_each_framework(
+    part: JsonObject, metadata: JsonObject, told: tuple[Any, ...]
+) -> None:
+    [use] = hear([DataPart(data=part, metadata=metadata)], "s").tools
+    assert (use.name, use.ended, use.value, use.error) == told
+
+
+def test_the_tools_of_protolabs_and_beeai_are_read_from_the_messages_metadata() -> None:
+    key = "https://proto-labs.ai/a2a/ext/tool-call-v1"
+    events = read(
+        working(metadata={key: {"toolCallId": "c", "name": "f", "phase": "start", "args": {"a": 1}}}),
+        working(message_id="n", metadata={key: {"toolCallId": "c", "name": "f", "phase": "end", "result": 2}}),
+    )
+    assert tools(events) == [("f", "in", {"a": 1}), ("f", "out", 2)]
+    path = "https://a2a-extensions.beeai.dev/ui/trajectory/v1"
+    titles = ["--> g (request)", "<-- g (error)", "Planning"]
+    steps = [
+        working(message_id=str(at), metadata={path: {"title": each, "content": "x"}}) for at, each in enumerate(titles)
+    ]
+    told = read(*steps)
+    assert tools(told) == [("g", "in", "x"), ("g", "out", None)]
+    assert said(heard(told)) == [("Planning: x", "progress")]
+
+
+def test_places_in_bytes_become_places_in_characters_of_the_whole_message() -> None:
+    segment = {"startIndex": 3.0, "endIndex": 8.0, "partIndex": 1}
+    grounding = {
+        "groundingChunks": [{"web": {"uri": "https://e.org/a", "title": "A"}}],
+        "groundingSupports": [{"segment": segment, "groundingChunkIndices": [0.0, 7]}, {"segment": {"partIndex": 9}}],
+    }
+    texts = [TextPart(text="äö "), TextPart(text="é sunny")]
+    [place] = hear(texts, "s", {"adk_grounding_metadata": grounding}).citations
+    assert (place.start, place.end) == (5, 10)
+    assert "äö é sunny"[5:10] == "sunny"
+
+
+def test_usage_of_the_task_counts_before_the_sum_of_its_messages() -> None:
+    told = {"https://kagent.dev/extensions/usage/v1": {"inputTokens": 11.0, "outputTokens": 7, "cachedInputTokens": 2}}
+    expected = {"input_tokens": 11, "output_tokens": 7, "input_tokens_details": {"cached_tokens": 2}}
+    assert usage_of_task(told) == expected
+    cost = {"https://proto-labs.ai/a2a/ext/cost-v1": {"usage": {"input_tokens": 1, "output_tokens": 2}, "costUsd": 1}}
+    assert usage_of_task(cost) == {"input_tokens": 1, "output_tokens": 2}
+    assert add_usage(expected, expected)["input_tokens_details"] == {"cached_tokens": 4}
+    adk = {"adk_usage_metadata": {"promptTokenCount": 5}}
+    events = read(working({"text": "x"}, metadata=adk), completed(**told))
+    assert usage(events) == expected
+    assert usage_of_message({"adk_usage_metadata": {"promptTokenCount": "5", "totalTokenCount": -1}}) == {}
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"adk_grounding_metadata": 7, "adk_citation_metadata": [1]},
+        {"coderAgent": "x", "shared": {"stream": 7}, "agno_event_type": 7, "agno_content_category": {}},
+        {"https://x/ui/trajectory/v1": "x", "https://x/ui/citation/v1": {"citations": [{"start_index": "x"}]}},
+        {"https://proto-labs.ai/a2a/ext/tool-call-v1": {"toolCallId": 1}},
+    ],
+)
+def test_marks_of_another_form_are_passed_over(metadata: JsonObject) -> None:
+    told = hear([TextPart(text="x"), DataPart(data={"n": 1}, metadata={"adk_type": 7})], "s", metadata)
+    assert (told.tools, told.says, len(told.parts)) == ([], None, 2)

@@ -1,0 +1,155 @@
+"""The Babelgate extension: envelopes, as they are written and read."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from adapters._extension import (
+    MAX_SLICE,
+    RecordReader,
+    Slice,
+    blobs_of,
+    decode_request,
+    envelope,
+    schema,
+    with_bytes,
+)
+from canonical import Event, FilePart, Record, RunReason, RunStatus, TaskState, TextPart
+from canonical.event import (
+    ArtifactAdded,
+    Custom,
+    LossNoted,
+    MessageEnded,
+    MessageStarted,
+    Native,
+    PartAdded,
+    RunEnded,
+    RunStarted,
+    TaskChanged,
+)
+
+SAID: Sequence[Event] = (
+    MessageStarted(message_id="m1"),
+    PartAdded(message_id="m1", part=TextPart(text="Hello")),
+    MessageEnded(message_id="m1"),
+)
+DONE: Sequence[Event] = (RunEnded(output={"words": 1}), TaskChanged(state=TaskState.COMPLETED))
+
+
+def records(*events: Event, first: int = 1, run_id: str = "r1") -> list[Record]:
+    return [
+        Record(seq=number, at=1, task_id="t1", run_id=run_id, attempt=1, event=event)
+        for number, event in enumerate(events, first)
+    ]
+
+
+def test_what_a_run_said_is_read_and_what_its_gateway_did_is_not() -> None:
+    reader = RecordReader()
+    assert reader.read(envelope(0, records(RunStarted(), *SAID, *DONE))) == [*SAID, RunEnded(output={"words": 1})]
+    assert reader.stopped
+    assert (reader.run_id, reader.state) == ("r1", TaskState.COMPLETED)
+
+
+def test_a_record_that_was_had_is_skipped_and_one_that_is_missing_is_noticed() -> None:
+    reader = RecordReader()
+    first, second, third = records(*SAID)
+    assert reader.read(envelope(0, [first])) == [SAID[0]]
+    assert reader.read(envelope(2, [third])) == []
+    assert reader.behind
+    assert reader.read(envelope(0, [first, second, third])) == list(SAID[1:])
+    assert not reader.behind
+
+
+def test_numbers_of_a_relay_that_knows_no_integers_are_read() -> None:
+    told = envelope(0, records(*SAID))
+    told["after"] = 0.0
+    for each in told["events"]:
+        each["seq"] = float(each["seq"])
+    assert RecordReader().read(told) == list(SAID)
+
+
+def test_records_of_another_run_of_the_task_are_not_this_ones() -> None:
+    reader = RecordReader("r2")
+    asked = [*SAID, TaskChanged(state=TaskState.INPUT_REQUIRED)]
+    answered = records(*SAID, *DONE, first=5, run_id="r2")
+    assert reader.read(envelope(0, [*records(*asked), *answered])) == [*SAID, RunEnded(output={"words": 1})]
+
+
+def test_an_event_of_an_unknown_kind_is_kept_and_one_that_is_none_is_a_loss() -> None:
+    told: dict[str, Any] = {"after": 0, "events": []}
+    for seq, event in enumerate(({"kind": "sang", "tune": "x"}, {"kind": "part_added", "part": 1}, 3, None), 1):
+        told["events"].append({"seq": seq, "run_id": "r1", "event": event})
+    reader = RecordReader()
+    found = reader.read(told)
+    assert found[0] == Native(protocol="babelgate", event="sang", data={"kind": "sang", "tune": "x"})
+    assert [type(each) for each in found[1:]] == [LossNoted] * 3
+
+
+NONE = ("null", "3", '"x"', "[]", "{}", '{"events": 1}', '{"after": "x", "events": [1, {}]}')
+
+
+@pytest.mark.parametrize("value", NONE)
+def test_nothing_that_is_no_envelope_is_fatal(value: str) -> None:
+    assert all(isinstance(each, LossNoted) for each in RecordReader().read(msgspec.json.decode(value)))
+
+
+def test_a_run_that_starts_over_is_told_as_a_loss() -> None:
+    reader = RecordReader()
+    found = reader.read(envelope(0, records(*SAID, RunStarted(attempt=2))))
+    assert [type(each) for each in found] == [MessageStarted, PartAdded, MessageEnded, LossNoted]
+
+
+def test_a_task_that_ends_without_its_run_ends_the_run() -> None:
+    found = RecordReader().read(envelope(0, records(TaskChanged(state=TaskState.CANCELLED))))
+    assert found == [RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER)]
+
+
+def test_a_slice_is_bounded_and_says_where_the_rest_begins() -> None:
+    told = Slice()
+    for record in records(*(Custom(value="x" * (MAX_SLICE // 2)) for _ in range(3))):
+        told.add(record)
+    shown = told.envelope()
+    assert ([each["seq"] for each in shown["events"]], shown["next"]) == ([1], 2)
+    reader = RecordReader()
+    assert len(reader.read(shown)) == 1
+    assert reader.behind
+
+
+def test_a_slice_has_one_record_however_large() -> None:
+    told = Slice()
+    told.add(*records(Custom(value="x" * MAX_SLICE * 2)))
+    assert len(told.envelope()["events"]) == 1
+
+
+def test_files_are_named_by_their_hash_and_filled_in() -> None:
+    file = FilePart(name="a.bin", blob="0" * 64, size=1)
+    (told,) = envelope(0, records(ArtifactAdded(artifact_id="a", part=file.replace(inline=b"x"))))["events"]
+    assert "inline" not in told["event"]["part"]
+    event = ArtifactAdded(artifact_id="a", part=file)
+    assert list(blobs_of(event)) == [file]
+    filled = with_bytes(event, {"0" * 64: b"x"})
+    assert filled == ArtifactAdded(artifact_id="a", part=file.replace(inline=b"x", blob=None))
+
+
+def test_a_request_says_what_its_protocol_has_no_field_for() -> None:
+    tools = [{"name": "weather"}]
+    parts = [{"kind": "refusal", "text": "No."}]
+    answers = [{"interrupt_id": "i1", "action": "decline"}, {"interrupt_id": 3, "action": "decline"}, 4]
+    found = decode_request({"tools": tools, "message": {"parts": parts}, "answers": answers})
+    assert found.tools == tools
+    assert found.message is not None
+    assert [part.kind for part in found.message.parts] == ["refusal"]
+    assert found.declined == {"i1"}
+
+
+@pytest.mark.parametrize("value", [None, 3, {"tools": 1, "message": 1, "answers": 1}, {"message": {"parts": [1]}}])
+def test_a_request_that_says_nothing_of_use_is_one_without(value: Any) -> None:
+    assert decode_request(value) == decode_request({})
+
+
+def test_the_schema_has_every_kind_of_event_and_no_bytes() -> None:
+    published = msgspec.json.encode(schema())
+    assert b'"tool_started"' in published
+    assert b'"inline"' not in published

@@ -1,0 +1,79 @@
+"""What a long conversation takes: the database grows with what is said, and not with its square."""
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from langchain_core.messages import AIMessage
+from langchain_core.runnables import RunnableConfig
+
+from gateway.agents.langgraph.agent import front
+from tests.gateway.graphs import State, builder
+from tests.gateway.platform import Caller
+from tests.running import running
+
+TURNS: Final = 20
+LINEAR: Final = 1.35
+"""How much more the second half of a conversation may take than the first: to keep a growing value whole anew now and
+then comes in steps. Where each turn keeps all that was said before, it is three times as much."""
+SAID: Final = "What is there to be said of it? " * 20
+
+
+def answering() -> Any:
+    def answer(_: State, config: RunnableConfig) -> Any:
+        return {"messages": [AIMessage(SAID)]}
+
+    return builder(State, {"answer": answer})
+
+
+def size(folder: Path) -> int:
+    """Bytes of all that the database holds."""
+    with closing(sqlite3.connect(folder / "gateway.db")) as database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        found = 0
+        for table in tables:
+            columns = [name for (_, name, *_) in database.execute(f"PRAGMA table_info({table})")]
+            lengths = " + ".join(f"coalesce(length(CAST({name} AS BLOB)), 0)" for name in columns)
+            found += database.execute(f"SELECT coalesce(sum({lengths}), 0) FROM {table}").fetchone()[0]
+        return found
+
+
+async def converse(caller: Caller, measure: Callable[[], int], agent: str, **options: Any) -> tuple[list[int], Any]:
+    """What each half of a conversation has added, and the state at its end."""
+    thread_id = await caller.thread()
+    sizes = [measure()]
+    for turn in range(2 * TURNS):
+        said = {"messages": [{"role": "user", "content": f"{turn}: {SAID}"}]}
+        await caller.wait(thread_id, agent, said, **options)
+        if turn + 1 in (TURNS, 2 * TURNS):
+            sizes.append(measure())
+    state = await caller.get(f"/threads/{thread_id}/state")
+    return [after - before for before, after in pairwise(sizes)], state
+
+
+@pytest.mark.parametrize("options", [{}, {"durability": "exit"}, {"stream_mode": ["values", "tasks"]}], ids=str)
+async def test_the_second_half_of_a_conversation_with_a_graph_takes_what_the_first_took(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    async with running(tmp_path, {"chat": front(answering(), "chat")[1]}) as gateway:
+        (first, second), state = await converse(Caller(gateway), lambda: size(tmp_path), "chat", **options)
+        assert second < LINEAR * first
+        assert len(state["values"]["messages"]) == 4 * TURNS
+
+
+async def test_the_second_half_of_a_conversation_with_a_server_of_graphs_takes_what_the_first_took(
+    tmp_path: Path,
+) -> None:
+    there, here = tmp_path / "there", tmp_path / "here"
+    there.mkdir()
+    here.mkdir()
+    async with running(there, {"chat": front(answering(), "chat")[1]}) as behind:
+        configured = {"chat": {"protocol": "langgraph", "url": behind.url, "agent": "chat"}}
+        async with running(here, configured=configured) as gateway:
+            (first, second), state = await converse(Caller(gateway), lambda: size(here), "chat")
+            assert second < LINEAR * first
+            assert len(state["values"]["messages"]) == 4 * TURNS

@@ -1,0 +1,79 @@
+"""The container file and the manifests agree with the gateway: what they name is there, and is what it is called."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from gateway.cli.serve import _PATIENCE  # pyright: ignore[reportPrivateUsage]
+from gateway.settings.load import load
+
+ROOT: Final = Path(__file__).parents[2]
+DEPLOY: Final = ROOT / "deploy"
+CONTAINERFILE: Final = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+MANIFESTS: Final = sorted(DEPLOY.glob("kubernetes/*.yaml"))
+SERVED: Final = (ROOT / "gateway/http/app.py").read_text(encoding="utf-8")
+
+
+def manifests(kind: str) -> list[Any]:
+    read = (each for path in MANIFESTS for each in yaml.safe_load_all(path.read_text(encoding="utf-8")))
+    return [each for each in read if each["kind"] == kind]
+
+
+def workloads() -> list[Any]:
+    return [*manifests("StatefulSet"), *manifests("Deployment")]
+
+
+def test_the_image_has_every_package_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    included = project["tool"]["setuptools"]["packages"]["find"]["include"]
+    packages = {each for each in included if "." not in each}
+    assert packages == set(re.findall(r"^COPY (\w+) \1$", CONTAINERFILE, re.MULTILINE))
+
+
+def test_the_image_is_given_variables_that_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    [line] = re.findall(r"^ENV (BABELGATE_.+)$", CONTAINERFILE, re.MULTILINE)
+    for name, _, value in (each.partition("=") for each in line.split()):
+        monkeypatch.setenv(name, value)
+    settings = load()
+    assert (settings.host, str(settings.database_path.parent)) == ("0.0.0.0", "/data")
+    assert f"EXPOSE {settings.port}\n" in CONTAINERFILE
+
+
+def test_the_image_asks_for_its_health_where_it_is_told() -> None:
+    [path] = re.findall(r"urlopen\('http://127.0.0.1:8000(/\w+)'", CONTAINERFILE)
+    assert f'"{path}"' in SERVED
+
+
+def test_probes_ask_for_paths_that_are_served() -> None:
+    asked = set(re.findall(r"path: (/\w+), port", "".join(path.read_text(encoding="utf-8") for path in MANIFESTS)))
+    assert asked == {"/healthz", "/readyz"}
+    assert all(f'"{path}"' in SERVED for path in asked)
+
+
+def test_pods_are_given_the_time_that_the_gateway_takes_to_stop() -> None:
+    assert workloads()
+    for workload in workloads():
+        assert workload["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > _PATIENCE + 10
+
+
+def test_services_find_the_pods() -> None:
+    labels = [workload["spec"]["template"]["metadata"]["labels"] for workload in workloads()]
+    for service in manifests("Service"):
+        assert any(service["spec"]["selector"].items() <= of.items() for of in labels)
+
+
+def test_containers_write_only_to_their_volumes() -> None:
+    for workload in workloads():
+        for container in workload["spec"]["template"]["spec"]["containers"]:
+            assert container["securityContext"]["readOnlyRootFilesystem"] is True
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+    assert compose["services"]["babelgate"]["read_only"] is True
+
+
+def test_the_agents_of_the_example_are_there() -> None:
+    assert set(load(DEPLOY / "babelgate.yaml").agents) == {"echo"}

@@ -1,0 +1,200 @@
+"""How much of a feature arrives: an agent says it behind a real server, and the same protocol's client reads it."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Literal
+from uuid import uuid4
+
+import msgspec
+
+from adapters._upstream import Client
+from adapters.a2a.agents.interface import Interface
+from adapters.a2a.client import Client as A2a
+from adapters.acp.client import Client as Acp
+from adapters.aief.client import Client as Aief
+from adapters.langchain.client import Client as LangChain
+from adapters.openai.client import Client as OpenAI
+from canonical import (
+    FULL,
+    AgentInfo,
+    Event,
+    Fault,
+    FaultError,
+    Feature,
+    FilePart,
+    Invocation,
+    Message,
+    RunInput,
+    RunReason,
+    RunStatus,
+)
+from canonical.event import ArtifactAdded, PartAdded, RunEnded, UpstreamBound
+from docs.pairing import AGENTS, SERVERS, Side
+from gateway.fronted import Fronted
+from tests.fidelity.probe import PROBES, TRACES, Heard, Probe
+from tests.running import Running, running
+
+BOUND: Final = 60.0
+"""Seconds for one run."""
+
+Level = Literal["full", "lossy", "dropped"]
+
+
+@dataclass(frozen=True)
+class Way:
+    """A protocol, there and back."""
+
+    client: Callable[[str, str], Client]
+    """Of an agent of the gateway at the URL."""
+    server: Side
+    reader: Side | None = None
+    """What is declared of agents behind such a server, where that is another table."""
+
+    def declared(self, feature: Feature) -> Level:
+        levels = {self.server.carries[feature].level, (self.reader or self.server).carries[feature].level}
+        return "dropped" if "dropped" in levels else "lossy" if "lossy" in levels else "full"
+
+
+def _a2a(version: Literal["0.3", "1.0"], url: str, agent: str, *, extended: bool = False) -> Client:
+    return A2a("", agent, interface=Interface(f"{url}/a2a/{agent}", version, extended=extended))
+
+
+def _openai(api: Literal["chat", "responses"], url: str, agent: str) -> Client:
+    return OpenAI(f"{url}/v1", agent, api=api)
+
+
+def _langchain(dialect: Literal["langgraph", "agent-protocol"], path: str, url: str, agent: str) -> Client:
+    return LangChain(url + path, agent, dialect=dialect)
+
+
+_MODELS: Final = AGENTS["openai"].carries
+_SENT: Final = Side("OpenAI", {**dict.fromkeys(Feature, FULL), Feature.METADATA: _MODELS[Feature.METADATA]})
+"""What is declared of OpenAI agents is of models on any server of that API: of a gateway's the client reads more. What
+it sends is the same."""
+
+WAYS: Final[Mapping[str, Way]] = {
+    "a2a-0.3": Way(partial(_a2a, "0.3"), SERVERS["a2a-0.3"], AGENTS["a2a-0.3"]),
+    "a2a-1.0": Way(partial(_a2a, "1.0"), SERVERS["a2a-1.0"], AGENTS["a2a-1.0"]),
+    "acp": Way(lambda url, agent: Acp(f"{url}/acp", agent), SERVERS["acp"], AGENTS["acp"]),
+    "aief": Way(lambda url, agent: Aief(f"{url}/agent/{agent}", agent), SERVERS["aief"], AGENTS["aief"]),
+    "langgraph": Way(partial(_langchain, "langgraph", ""), SERVERS["langgraph"], AGENTS["langgraph"]),
+    "agent-protocol": Way(
+        partial(_langchain, "agent-protocol", "/agent-protocol"), SERVERS["agent-protocol"], AGENTS["agent-protocol"]
+    ),
+    "openai-chat-completions": Way(partial(_openai, "chat"), SERVERS["openai-chat-completions"], _SENT),
+    "openai-responses": Way(partial(_openai, "responses"), SERVERS["openai-responses"], _SENT),
+}
+"""By the name in `docs.pairing.SERVERS`."""
+
+_EXTENDED: Final = AGENTS["a2a-extended"]
+EXTENDED: Final[Mapping[str, Way]] = {
+    "a2a-0.3": Way(partial(_a2a, "0.3", extended=True), _EXTENDED),
+    "a2a-1.0": Way(partial(_a2a, "1.0", extended=True), _EXTENDED),
+}
+"""The same with the extension."""
+
+
+@dataclass
+class Scripted:
+    """Says what a probe has it say."""
+
+    probe: Probe
+    info: AgentInfo
+    heard: Heard = field(default_factory=Heard)
+
+    async def run(self, call: Invocation) -> AsyncGenerator[Event]:
+        tools = [tool.name for tool in call.tools]
+        self.heard = Heard(history=call.history, input=call.input, metadata=call.metadata, tools=tools)
+        for event in self.probe.said:
+            yield event
+
+
+@dataclass(frozen=True)
+class Served:
+    front: Running
+    agents: Mapping[Feature, Scripted]
+
+
+@asynccontextmanager
+async def served(folder: Path) -> AsyncGenerator[Served]:
+    agents = {
+        feature: Scripted(probe, AgentInfo(name=feature, input_types=("*/*",), stateful=probe.stateful))
+        for feature, probe in PROBES.items()
+    }
+    async with running(folder, fronted={name: Fronted(each.info, each) for name, each in agents.items()}) as front:
+        yield Served(front, agents)
+
+
+async def measure(served: Served, way: Way, feature: Feature) -> tuple[Level, Any, Any]:
+    """With what was told, and what should have been."""
+    agent, probe = served.agents[feature], PROBES[feature]
+    client = way.client(served.front.url, feature)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(client.aclose)
+        thread_id, upstream = str(uuid4()), dict[str, str]()
+        history: tuple[Message, ...] = ()
+        if probe.before:
+            first = Message.of(probe.before, "user")
+            events = await _run(client, feature, thread_id, RunInput(messages=(first,)), {}, ())
+            upstream = {
+                name: value for event in events if isinstance(event, UpstreamBound) for name, value in event.ids.items()
+            }
+            history = (first, Message.of("As cited."))
+        agent.heard = Heard()
+        events = await _run(client, feature, thread_id, probe.input, upstream, history)
+    whole = [*probe.told(probe.said), *probe.gives]
+    told = [*probe.told(events), *probe.heard(agent.heard)]
+    if told == whole:
+        return "full", told, whole
+    return "lossy" if told or _is_traced(feature, events) else "dropped", told, whole
+
+
+def _is_traced(feature: Feature, events: Sequence[Event]) -> bool:
+    trace = TRACES.get(feature)
+    return trace is not None and any(trace.encode() in _text(event) for event in events)
+
+
+def _text(event: Event) -> bytes:
+    """All of it, with the bytes of a file as they are."""
+    part = event.part if isinstance(event, PartAdded | ArtifactAdded) else None
+    content = part.inline if isinstance(part, FilePart) else None
+    return json.dumps(msgspec.to_builtins(event), ensure_ascii=False).encode() + (content or b"")
+
+
+async def _run(
+    client: Client,
+    feature: Feature,
+    thread_id: str,
+    given: RunInput,
+    upstream: Mapping[str, str],
+    history: tuple[Message, ...],
+) -> Sequence[Event]:
+    call = Invocation(
+        agent=feature,
+        thread_id=thread_id,
+        task_id=str(uuid4()),
+        run_id=str(uuid4()),
+        input=given,
+        metadata=given.metadata,
+        history=history,
+        upstream=upstream,
+        opens_thread=not history,
+    )
+    events: list[Event] = []
+    try:
+        async with asyncio.timeout(BOUND):
+            async for event in client.run(call):
+                events.append(event)
+    except FaultError as error:
+        events.append(_ended(error.fault))
+    return events
+
+
+def _ended(fault: Fault) -> Event:
+    """As the engine ends a run that raised."""
+    return RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=fault)

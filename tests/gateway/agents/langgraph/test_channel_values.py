@@ -1,0 +1,85 @@
+"""Values of channels as they are kept: whole once, then what is new, and never a long way to go back."""
+
+import random
+from typing import Any, cast
+
+import pytest
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from gateway.agents.langgraph.channel_values import KeptValue, decode_value, encode_value
+from gateway.storage.checkpoints import ChannelValue
+
+SERDE = JsonPlusSerializer()
+
+
+class Kept:
+    """The values of one channel."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, ChannelValue] = {}
+        self.newest: KeptValue | None = None
+
+    def put(self, value: Any, base: KeptValue | None = None) -> ChannelValue:
+        name = str(len(self.rows))
+        self.newest, row = encode_value(SERDE, "c", name, len(self.rows), value, base or self.newest)
+        self.rows[name] = row
+        return row
+
+    def chain(self, name: str) -> list[ChannelValue]:
+        found: list[ChannelValue] = []
+        at: str | None = name
+        while at is not None:
+            found.append(self.rows[at])
+            at = found[-1].base_id
+        return found
+
+    def get(self, name: str) -> Any:
+        kept, value = decode_value(SERDE, 0, self.chain(name))
+        assert kept.checkpoint_id == name
+        return value
+
+
+def growing_list(count: int) -> Any:
+    return [f"item {number} " * 20 for number in range(count)]
+
+
+def growing_object(count: int) -> Any:
+    return {f"{number}": f"{number} " * 50 for number in range(count)}
+
+
+@pytest.mark.parametrize("make", [growing_list, growing_object])
+def test_what_grows_is_kept_in_a_size_that_grows_with_it_and_read_in_twice_its_own(make: Any) -> None:
+    kept = Kept()
+    for count in range(200):
+        kept.put(make(count))
+    size = len(SERDE.dumps_typed(make(199))[1])
+    assert sum(len(row.body) for row in kept.rows.values()) < 4 * size
+    for name in ("0", "1", "17", "120", "199"):
+        assert kept.get(name) == make(int(name))
+        assert sum(len(row.body) for row in kept.chain(name)) <= 3 * len(SERDE.dumps_typed(make(int(name)))[1]) + 100
+
+
+def test_any_value_comes_back_as_it_was_kept_whatever_was_before_it() -> None:
+    chance = random.Random(7)
+    kept = Kept()
+    values: list[Any] = []
+    for _ in range(300):
+        names = [str(chance.randrange(9)) for _ in range(chance.randrange(6))]
+        value: Any = chance.choice([names, dict.fromkeys(names, chance.randrange(3)), {1: 2}, None, "text", {"a", "b"}])
+        values.append(value)
+        kept.put(value)
+    for number, value in enumerate(values):
+        told = kept.get(str(number))
+        assert told == value
+        assert type(told) is type(value)
+        assert not isinstance(value, dict) or list(told) == list(cast("dict[str, Any]", value))
+
+
+def test_two_branches_of_one_value_do_not_know_of_each_other() -> None:
+    kept = Kept()
+    kept.put(["begun " * 9, "more " * 9])
+    base = kept.newest
+    kept.put(["begun " * 9, "more " * 9, "one"], base)
+    kept.put(["begun " * 9, "more " * 9, "two"], base)
+    assert [kept.get("1")[-1], kept.get("2")[-1]] == ["one", "two"]
+    assert [row.base_id for row in kept.rows.values()] == [None, "0", "0"]
