@@ -5,7 +5,7 @@ what stands here. An envelope is `{"after", "events", "next"?}`: records in orde
 the first of them in this stream, and, in a slice of a finished object, the seq from which on the rest can be had.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Final, cast, get_args
 
@@ -130,9 +130,10 @@ def _decode_event(value: object) -> Event | None:
 
 
 class RecordReader:
-    """The envelopes of one run → what it said. `run_id` = the run, where it is known there."""
+    """The envelopes of one run → what it said. `run_id` = the run, where it is known there; `told` = runs of the same
+    task that were read before: an object that is told from its start has theirs, too."""
 
-    def __init__(self, run_id: str | None = None) -> None:
+    def __init__(self, run_id: str | None = None, told: Set[str] = frozenset()) -> None:
         self.active = False
         """An envelope was read: from then on they are the truth, and native frames are not looked at."""
         self.seq: int | None = None
@@ -142,8 +143,8 @@ class RecordReader:
         self.stopped = False
         self.behind = False
         """Records are missing: whoever reads has to ask for them, from `seq` on."""
-        self._only = run_id
-        self._found = run_id is None
+        self._told = told
+        self._found = run_id is None and not told
         """The run that is read has begun."""
         self._ended: RunEnded | None = None
         self._said = False
@@ -173,12 +174,18 @@ class RecordReader:
         return events
 
     def _take(self, record: _Told) -> Sequence[Event]:
+        if record.run_id in self._told:
+            if isinstance(record.event, TaskChanged):
+                self.state = record.event.state
+            return ()
         if record.run_id is not None:
             self.run_id = self.run_id or record.run_id
             if record.run_id != self.run_id:
                 return ()
             self._found = True
         event = record.event
+        if isinstance(event, TaskChanged) and event.state in TERMINAL:  # of its last run, whichever that was
+            return self._change(event)
         if not self._found or event is None:
             return ()
         match event:

@@ -25,6 +25,7 @@ from adapters.a2a.read.task_events import EventReader
 from adapters.a2a.request import losses, request
 from adapters.a2a.wire import replies as w
 from canonical import AgentInfo, Event, FaultCode, FaultError, Feature, Invocation, Record
+from canonical.event import UpstreamBound
 from canonical.replay import agent_events
 from canonical.state import TERMINAL, WAITING
 from canonical.value import Json, JsonObject
@@ -145,7 +146,9 @@ class _Run(UpstreamRun):
         self._adopt(binding)
         if binding.interface.streams:
             yield self._poll(binding, is_once=True)
-            if not reader.stopped:
+            if reader.records.active:
+                yield self._catch_up(binding)
+            elif not reader.stopped:
                 yield self._subscribe(binding)
         if not reader.stopped:
             yield self._poll(binding)
@@ -154,9 +157,14 @@ class _Run(UpstreamRun):
         """What the log has of this activation: a task does not tell it again in its order."""
         past = await self._call.past()
         self._reader.task_id, self._reader.context_id = self._call.upstream["task"], self._call.upstream.get("context")
-        run_id = self._call.upstream.get("run")
-        if run_id is not None:  # it was read by the extension, and is told again by that
-            self._reader.records = RecordReader(run_id)
+        # Not that of the call: one that answers is given the ids of the run that asked.
+        bound = [
+            each.event.ids["run"]
+            for each in past
+            if each.run_id == self._call.run_id and isinstance(each.event, UpstreamBound) and "run" in each.event.ids
+        ]
+        if bound:
+            self._reader.records = RecordReader(bound[-1])  # it was read by the extension, and is told again by that
             self._reader.records.seq = 0
             return
         yield agent_events(past, self._call.run_id)

@@ -127,6 +127,7 @@ class EventReader:
 
     def recall(self, past: Iterable[Record]) -> None:
         """Take up the account from the records of the task."""
+        told = set[str]()
         said: dict[str, ArtifactTracker] = {}
         phases: dict[str | None, Phase] = {}
         for record in past:
@@ -152,10 +153,13 @@ class EventReader:
                     self._mirror.recall(record)
                 case UpstreamBound() if mine:
                     self._bound |= event.ids
+                case UpstreamBound() if "run" in event.ids:
+                    told.add(event.ids["run"])
                 case LossNoted() if mine:
                     self._losses.add((event.feature, event.how))
                 case _:
                     pass
+        self.records = RecordReader(told=told)
 
     def _recall_message(self, event: MessageStarted, said: dict[str, ArtifactTracker], *, mine: bool) -> None:
         own = _own(event.extra)
