@@ -56,6 +56,8 @@ class Adapter:
     """The protocol's own error answer."""
     carries: Mapping[str, Mapping[Feature, Carry]]
     """By version: every Feature, whole, with loss or dropped."""
+    extended: Mapping[str, Mapping[Feature, Carry]] = field(default_factory=dict[str, Any])
+    """The same with the Babelgate extension (`adapters._extension`), of the versions that have it."""
     examples: Callable[[str, str], Sequence[Example]]
     """(base URL without a trailing slash, agent name) → lines for the table of URLs."""
     webhooks: Mapping[str, Callable[[Webhook, Task, str], WebhookWriter]] = field(default_factory=dict[str, Any])

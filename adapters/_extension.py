@@ -6,12 +6,12 @@ the first of them in this stream, and, in a slice of a finished object, the seq 
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import Any, Final, cast, get_args
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
 
-from canonical import Event, FilePart, Message, Record, RunReason, RunStatus, TaskState
+from canonical import Event, FilePart, Invocation, Message, Record, RunReason, RunStatus, TaskState
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -39,24 +39,36 @@ from canonical.value import Json, JsonObject
 
 URI: Final = "https://w3id.org/babelgate/events/v1"
 """An identifier, of this version: what breaks it gets another one. Nothing looks behind it."""
+HEADER: Final = "Babelgate-Extensions"
+"""What activates it where the protocol has no header for that; the answer has it, too."""
+START_HEADER: Final = "Babelgate-From"
+"""The seq after which what was said is told again."""
 MAX_SLICE: Final = 64 * 1024
 """Bytes of records in a finished object, at most: one more is given if it is the first."""
 REQUESTS: Final = ("tools", "message", "answers")
 """What a request may say in it, where its protocol has no field for that."""
+MORE_REQUESTS: Final = (*REQUESTS, "messages", "metadata")
+"""The same, of protocols whose input is a list of messages, or that have no metadata."""
 
 _SAID: Final = (
     *(MessageStarted, PartAdded, PartDelta, PartEnded, MessageEnded, ToolStarted, ToolEnded, StepStarted, StepEnded),
     *(ArtifactAdded, InterruptRaised, StateSaved, Custom, Native, LossNoted),
 )
 """What a run says. All else is what the gateway there does, and whoever reads it does for itself."""
+_T = TypeVar("_T")
 _KINDS: Final = frozenset(str(each.kind) for each in get_args(Event))
 _INVALID: Final = "a record of the extension that is none of the log's"
 _SAID_ANEW: Final = "an answer that was replaced stays said, and is said again"
 
 
-def params() -> JsonObject:
+def params(requests: Sequence[str] = REQUESTS) -> JsonObject:
     """Where it is announced."""
-    return {"max_bytes": MAX_SLICE, "requests": list(REQUESTS)}
+    return {"max_bytes": MAX_SLICE, "requests": list(requests)}
+
+
+def is_named(header: str | None) -> bool:
+    """Whether a header, of URIs that commas separate, names it."""
+    return header is not None and any(each.strip() == URI for each in header.split(","))
 
 
 def encode_record(record: Record) -> JsonObject:
@@ -270,6 +282,9 @@ def schema() -> JsonObject:
 
 # Requests
 
+_OWN: Final = "babelgate"
+"""The key in `extra` of a question for the id by which it is answered there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -277,6 +292,11 @@ class Request:
 
     tools: Sequence[Any] | None = None
     message: Message | None = None
+    messages: tuple[Message, ...] | None = None
+    """In the place of all native ones."""
+    metadata: JsonObject | None = None
+    answered: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    """Answers, by the ids of their questions."""
     declined: frozenset[str] = frozenset()
     """Ids of questions that are not answered."""
 
@@ -287,16 +307,70 @@ def decode_request(value: object) -> Request:
         return Request()
     told = cast("JsonObject", value)
     tools, answers = told.get("tools"), told.get("answers")
-    message: Message | None = None
-    try:
-        message = msgspec.convert(told.get("message"), Message | None)
-    except msgspec.ValidationError:
-        message = None
     entries = cast("list[object]", answers) if isinstance(answers, list) else []
-    objects = [cast("JsonObject", each) for each in entries if isinstance(each, dict)]
-    declined = [each.get("interrupt_id") for each in objects if each.get("action") == "decline"]
+    named = {str(each["interrupt_id"]): each for each in map(_object, entries) if isinstance(each.get(_ID), str)}
     return Request(
         tools=cast("list[Any]", tools) if isinstance(tools, list) else None,
-        message=message,
-        declined=frozenset(each for each in declined if isinstance(each, str)),
+        message=_convert(told.get("message"), Message),
+        messages=_convert(told.get("messages"), tuple[Message, ...]),
+        metadata=_convert(told.get("metadata"), JsonObject),
+        answered={
+            name: each["value"] for name, each in named.items() if each.get("action") != "decline" and "value" in each
+        },
+        declined=frozenset(name for name, each in named.items() if each.get("action") == "decline"),
     )
+
+
+_ID: Final = "interrupt_id"
+
+
+def _object(value: object) -> JsonObject:
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def _convert(value: object, kind: type[_T]) -> _T | None:
+    try:
+        return msgspec.convert(value, kind | None)
+    except (msgspec.ValidationError, RecursionError):
+        return None
+
+
+def encode_request(call: Invocation, past: Sequence[Record] = (), *, messages: Sequence[Message] = ()) -> JsonObject:
+    """What a run is called with, as far as its protocol has no field for it; `past` = the records of its task, where
+    the questions stand, and `messages` = those that are told. With files they never are: these are sent natively."""
+    told: JsonObject = {}
+    if call.answers:
+        names = {
+            record.event.interrupt_id: _object(record.event.extra.get(_OWN)).get("id")
+            for record in past
+            if isinstance(record.event, InterruptRaised)
+        }
+        told["answers"] = [
+            {_ID: names.get(each.interrupt_id) or each.interrupt_id, "action": each.action}
+            if each.action == "decline"
+            else {_ID: names.get(each.interrupt_id) or each.interrupt_id, "value": each.value}
+            for each in call.answers
+        ]
+    else:
+        tools = call.config.get("tools")
+        if isinstance(tools, list):
+            told["tools"] = tools
+        if call.metadata:
+            told["metadata"] = dict(call.metadata)
+    if messages and not any(isinstance(part, FilePart) for message in messages for part in message.parts):
+        told["messages"] = [msgspec.json.decode(msgspec.json.encode(_bare(message))) for message in messages]
+    return told
+
+
+def _bare(message: Message) -> Message:
+    return Message(role=message.role, name=message.name, parts=message.parts, metadata=message.metadata)
+
+
+def given_messages(told: Request) -> tuple[Message, ...] | None:
+    """Without ids, which are the gateway's own to give."""
+    return None if told.messages is None else tuple(map(_bare, told.messages))
+
+
+def named_question(event: InterruptRaised) -> InterruptRaised:
+    """With the id by which it is answered there, whatever it is called here."""
+    return event.replace(extra={**event.extra, _OWN: {"id": event.interrupt_id}})

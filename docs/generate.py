@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from adapters import ADAPTERS
-from adapters.a2a.carries import EXTENDED
+from adapters._adapter import Adapter
 from canonical import Carry, Feature
 from canonical.state import ENDED, RUN_TRANSITIONS, TASK_TRANSITIONS, TERMINAL
 from docs.across import pages as across
@@ -30,10 +30,18 @@ _END_SETTINGS: Final = "<!-- /settings -->"
 
 
 def _columns() -> Iterator[tuple[str, dict[Feature, Carry]]]:
+    for adapter, version in _versions():
+        yield _title(adapter, version), dict(adapter.carries[version])
+
+
+def _versions() -> Iterator[tuple[Adapter, str]]:
     for adapter in ADAPTERS:
-        for version, carries in adapter.carries.items():
-            title = f"{adapter.title} {version}" if len(adapter.carries) > 1 else adapter.title
-            yield title, dict(carries)
+        for version in adapter.carries:
+            yield adapter, version
+
+
+def _title(adapter: Adapter, version: str) -> str:
+    return f"{adapter.title} {version}" if len(adapter.carries) > 1 else adapter.title
 
 
 def matrix() -> str:
@@ -51,13 +59,16 @@ def matrix() -> str:
 def with_extension() -> str:
     """How much arrives without the extension and with it, and every loss that is left."""
     lines = ["| | plain | with the extension |", "|---|:-:|:-:|"]
-    for title, plain in _columns():
-        told = EXTENDED if title.startswith("A2A ") else None
-        lines.append(f"| {title} | {_count(plain)} | {'as plain' if told is None else _count(told)} |")
-    left = [f"{feature} ({carry.how})" for feature, carry in EXTENDED.items() if carry.level != "full"]
-    return (
-        "\n".join(lines) + f"\n\nWith the extension A2A still loses: {'; '.join(left)}. No other protocol has it yet."
-    )
+    left: dict[str, list[str]] = {}
+    for adapter, version in _versions():
+        told, title = adapter.extended.get(version), _title(adapter, version)
+        with_it = "as plain" if told is None else _count(told)
+        lines.append(f"| {title} | {_count(adapter.carries[version])} | {with_it} |")
+        if told is not None:
+            losses = (f"{feature} ({carry.how})" for feature, carry in told.items() if carry.level != "full")
+            left.setdefault("; ".join(losses), []).append(title)
+    lost = "\n".join(f"- {', '.join(titles)}: {losses}." for losses, titles in left.items())
+    return "\n".join(lines) + f"\n\nWhat is lost with it, too:\n\n{lost}"
 
 
 def _count(carries: Mapping[Feature, Carry]) -> str:

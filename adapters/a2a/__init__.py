@@ -7,7 +7,7 @@ from adapters._adapter import Adapter, Example
 from adapters._upstream import Upstream
 from adapters.a2a.write.webhook import Writer, Writer_0_3
 
-from .carries import CARRIES
+from .carries import CARRIES, EXTENDED
 from .client import Client, discover
 from .server import encode_fault, routes
 
@@ -37,6 +37,7 @@ adapter = Adapter(
     routes=routes,
     encode_fault=encode_fault,
     carries=CARRIES,
+    extended=dict.fromkeys(CARRIES, EXTENDED),
     examples=_examples,
     webhooks={"a2a-0.3": Writer_0_3, "a2a-1.0": Writer},
 )

@@ -8,18 +8,36 @@ import pytest
 
 from adapters._extension import (
     MAX_SLICE,
+    URI,
     RecordReader,
     Slice,
     blobs_of,
     decode_request,
+    encode_request,
     envelope,
+    given_messages,
+    is_named,
+    named_question,
     schema,
     with_bytes,
 )
-from canonical import Event, FilePart, Record, RunReason, RunStatus, TaskState, TextPart
+from canonical import (
+    Event,
+    FilePart,
+    Invocation,
+    Message,
+    Record,
+    RefusalPart,
+    RunReason,
+    RunStatus,
+    TaskState,
+    TextPart,
+)
 from canonical.event import (
     ArtifactAdded,
     Custom,
+    InterruptAnswered,
+    InterruptRaised,
     LossNoted,
     MessageEnded,
     MessageStarted,
@@ -29,6 +47,7 @@ from canonical.event import (
     RunStarted,
     TaskChanged,
 )
+from tests.given import make
 
 SAID: Sequence[Event] = (
     MessageStarted(message_id="m1"),
@@ -169,3 +188,33 @@ def test_the_schema_has_every_kind_of_event_and_no_bytes() -> None:
     published = msgspec.json.encode(schema())
     assert b'"tool_started"' in published
     assert b'"inline"' not in published
+
+
+CALLED: Any = {"agent": "a", "thread_id": "t1", "task_id": "t1", "run_id": "r1"}
+ASKED = InterruptRaised(interrupt_id="there", message=Message.of("Name?"))
+
+
+def test_what_a_call_says_beyond_its_protocol_is_read_as_it_was_said() -> None:
+    said = Message(role="user", message_id="m1", parts=(RefusalPart(text="No."),), metadata={"a": 1})
+    tools = [{"name": "weather"}]
+    call = make(Invocation, **CALLED, messages=(said,), config={"tools": tools}, metadata={"b": 2})
+    told = decode_request(encode_request(call, messages=call.messages))
+    assert (told.tools, told.metadata) == (tools, {"b": 2})
+    assert given_messages(told) == (said.replace(message_id=None),)
+
+
+def test_answers_name_their_questions_as_these_are_called_there() -> None:
+    asked = named_question(ASKED).replace(interrupt_id="here")
+    answers = (InterruptAnswered(interrupt_id="here", value=1), InterruptAnswered(interrupt_id="i2", action="decline"))
+    told = decode_request(encode_request(make(Invocation, **CALLED, answers=answers), records(asked)))
+    assert (told.answered, told.declined) == ({"there": 1}, {"i2"})
+
+
+def test_messages_with_files_are_told_natively() -> None:
+    message = Message(role="user", parts=(FilePart(inline=b"x"),))
+    assert encode_request(make(Invocation, **CALLED, messages=(message,)), messages=(message,)) == {}
+
+
+@pytest.mark.parametrize(("header", "named"), [(None, False), ("urn:x", False), (f"urn:x, {URI}", True)])
+def test_a_header_names_it_among_others(header: str | None, named: bool) -> None:
+    assert is_named(header) is named

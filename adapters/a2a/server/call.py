@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from litestar import Request
 
-from adapters._extension import URI
+from adapters._extension import START_HEADER, is_named
 from adapters._server.caller import Caller, caller, is_uuid
 from adapters._server.encoding import LargeJson
 from adapters._server.fanout import FanoutCache
@@ -17,7 +17,6 @@ from adapters.a2a.wire.task import PROTOCOL
 from canonical import AgentInfo, FaultCode, FaultError, Hub, Task
 from canonical.value import JsonObject
 
-REPLAY_HEADER = "Babelgate-From"
 EXTENSION_HEADERS: Final = ("A2A-Extensions", "X-A2A-Extensions")
 """Specification 1.0, 3.2.6; that of 0.3 has the other name (topics/extensions). Either version takes either, as the
 0.3 side of a2a-sdk 1.3.0 does."""
@@ -69,13 +68,9 @@ def make_call(hub: Hub, lines: FanoutCache, request: Request[Any, Any, Any], age
         caller=caller(request),
         agent=hub.agent(agent),
         version=asked_version(request),
-        replay_from=request.headers.get(REPLAY_HEADER),
-        extension=next((name for name in EXTENSION_HEADERS if _activates(request.headers.get(name))), None),
+        replay_from=request.headers.get(START_HEADER),
+        extension=next((name for name in EXTENSION_HEADERS if is_named(request.headers.get(name))), None),
     )
-
-
-def _activates(named: str | None) -> bool:
-    return named is not None and any(each.strip() == URI for each in named.split(","))
 
 
 def check_version(call: Call, version: str) -> None:

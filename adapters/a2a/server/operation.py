@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from adapters._extension import URI, decode_request
+from adapters._extension import START_HEADER, URI, decode_request
 from adapters._server.caller import is_uuid, loss_header, run_headers
 from adapters._server.encoding import LargeJson, encode
 from adapters._server.own_files import resolve_own_files
@@ -37,7 +37,7 @@ from canonical import (
 from canonical.listed import Listed
 from canonical.value import Json, JsonObject
 
-from .call import EXTENSION_HEADERS, REPLAY_HEADER, Answer, Call, Stream, context_of, find_task
+from .call import EXTENSION_HEADERS, Answer, Call, Stream, context_of, find_task
 from .follow import TaskStream, fold_task, tells_of_a_task, wait_for_stop
 from .push import make_webhook
 
@@ -355,7 +355,7 @@ async def subscribe(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
     if start is None and task.terminal:
         raise a2a_error(
             "UNSUPPORTED_OPERATION",
-            f"The task has ended; get it, or send the header {REPLAY_HEADER}: 0 to see its events again.",
+            f"The task has ended; get it, or send the header {START_HEADER}: 0 to see its events again.",
         )
     reading = _reading(call, task, await context_of(call, task), dialect)
     return Stream(reading.replay(start), {**run_headers(task), **_extension_header(call)})
@@ -365,5 +365,5 @@ def _start(call: Call) -> int | None:
     if call.replay_from is None:
         return None
     if not call.replay_from.isdecimal() or len(call.replay_from) > 18:
-        raise FaultError(FaultCode.INVALID, f"{REPLAY_HEADER} must be the number of an event, or 0.")
+        raise FaultError(FaultCode.INVALID, f"{START_HEADER} must be the number of an event, or 0.")
     return int(call.replay_from)
