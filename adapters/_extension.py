@@ -143,9 +143,10 @@ def _decode_event(value: object) -> Event | None:
 
 class RecordReader:
     """The envelopes of one run → what it said. `run_id` = the run, where it is known there; `told` = runs of the same
-    task that were read before: an object that is told from its start has theirs, too."""
+    task that were read before: an object that is told from its start has theirs, too. `of_run` = the stream is the
+    run's own, and ends with it and not with a change of its task."""
 
-    def __init__(self, run_id: str | None = None, told: Set[str] = frozenset()) -> None:
+    def __init__(self, run_id: str | None = None, told: Set[str] = frozenset(), *, of_run: bool = False) -> None:
         self.active = False
         """An envelope was read: from then on they are the truth, and native frames are not looked at."""
         self.seq: int | None = None
@@ -156,6 +157,7 @@ class RecordReader:
         self.behind = False
         """Records are missing: whoever reads has to ask for them, from `seq` on."""
         self._told = told
+        self._of_run = of_run
         self._found = run_id is None and not told
         """The run that is read has begun."""
         self._ended: RunEnded | None = None
@@ -203,6 +205,9 @@ class RecordReader:
         match event:
             case TaskChanged():
                 return self._change(event)
+            case RunEnded() if self._of_run:
+                self.stopped = True
+                return _pause(event) if event.status is RunStatus.PAUSED else (event,)
             case RunEnded():
                 self._ended = event
                 return ()
@@ -223,9 +228,7 @@ class RecordReader:
             return ()
         self.stopped = True
         if event.state in WAITING:
-            if ended is None or not ended.usage:
-                return ()
-            return (RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT, usage=ended.usage),)
+            return () if ended is None else _pause(ended)
         if ended is None:
             status = RunStatus.CANCELLED if event.state is TaskState.CANCELLED else RunStatus.ERROR
             ended = RunEnded(
@@ -234,6 +237,13 @@ class RecordReader:
                 fault=event.fault,
             )
         return (ended,)
+
+
+def _pause(ended: RunEnded) -> Sequence[Event]:
+    """That it waits for an answer, its questions say."""
+    if not ended.usage:
+        return ()
+    return (RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT, usage=ended.usage),)
 
 
 def blobs_of(event: Event) -> Sequence[FilePart]:

@@ -218,3 +218,12 @@ def test_messages_with_files_are_told_natively() -> None:
 @pytest.mark.parametrize(("header", "named"), [(None, False), ("urn:x", False), (f"urn:x, {URI}", True)])
 def test_a_header_names_it_among_others(header: str | None, named: bool) -> None:
     assert is_named(header) is named
+
+
+def test_a_stream_of_a_run_ends_with_the_run() -> None:
+    reader = RecordReader(of_run=True)
+    ended = RunEnded(output={"words": 1})
+    assert reader.read(envelope(0, records(RunStarted(), *SAID, ended))) == [*SAID, ended]
+    assert reader.stopped
+    paused = RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT)
+    assert RecordReader(of_run=True).read(envelope(0, records(*SAID, paused))) == list(SAID)

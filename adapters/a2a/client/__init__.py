@@ -12,11 +12,12 @@ import httpx
 
 from adapters._client.backoff import FIRST_WAIT, LAST_WAIT, LOOK_TIMEOUT, MAX_FAILURES, Backoff, in_time
 from adapters._client.blame import blaming_the_agent
+from adapters._client.blobs import with_files
 from adapters._client.calls import Connection
 from adapters._client.driver import ReattachableClient, Stage, UpstreamRun
 from adapters._client.frames import DRAIN
 from adapters._client.status import is_gone
-from adapters._extension import RecordReader, blobs_of, with_bytes
+from adapters._extension import RecordReader
 from adapters.a2a.agents.interface import Interface, bare, card_urls, describe, find_interface, is_card
 from adapters.a2a.client.binding import Binding, Replies, create_binding
 from adapters.a2a.client.http import HttpClient
@@ -24,7 +25,7 @@ from adapters.a2a.read.parts import decode_reply, decode_state
 from adapters.a2a.read.task_events import EventReader
 from adapters.a2a.request import losses, request
 from adapters.a2a.wire import replies as w
-from canonical import AgentInfo, Event, FaultCode, FaultError, Feature, Invocation, Record
+from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
 from canonical.event import UpstreamBound
 from canonical.replay import agent_events
 from canonical.state import TERMINAL, WAITING
@@ -193,7 +194,7 @@ class _Run(UpstreamRun):
             )
             async with binding.open_send(params) as replies, aclosing(_Listener(reader, binding, replies)) as heard:
                 async for reply in heard:
-                    yield [*self._rebind(), *await self._with_files(binding, self._read(reply))]
+                    yield [*self._rebind(), *await self._read_whole(binding, reply)]
                     if reader.records.behind:
                         return
                     if reader.stopped:
@@ -273,7 +274,7 @@ class _Run(UpstreamRun):
                     aclosing(_Listener(reader, binding, replies)) as heard,
                 ):
                     async for reply in heard:
-                        yield await self._with_files(binding, self._read(reply))
+                        yield await self._read_whole(binding, reply)
                         if reader.stopped:
                             await heard.drain()
                             return
@@ -287,28 +288,9 @@ class _Run(UpstreamRun):
                 backoff.reset()
             await backoff.wait()
 
-    async def _with_files(self, binding: Binding, events: Sequence[Event]) -> Sequence[Event]:
-        """The extension names files by their hash; they are on the same server."""
-        if not self._reader.records.active:
-            return events
-        filled: list[Event] = []
-        for event in events:
-            found: dict[str, bytes | None] = {}
-            for part in blobs_of(event):
-                if part.blob is not None and part.blob not in found:
-                    found[part.blob] = await self._file(binding, part.blob)
-            if None in found.values():
-                filled += self._reader.note(Feature.FILE_BYTES, _NO_FILE)
-            filled.append(with_bytes(event, found) if found else event)
-        return filled
-
-    async def _file(self, binding: Binding, blob: str) -> bytes | None:
-        try:
-            return await binding.file(blob)
-        except FaultError as error:
-            if is_gone(error.fault) or error.fault.code is FaultCode.AGENT_TIMEOUT:
-                raise
-            return None
+    async def _read_whole(self, binding: Binding, reply: Json) -> Sequence[Event]:
+        events = self._read(reply)
+        return await with_files(events, binding.file) if self._reader.records.active else events
 
     def _rebind(self) -> Sequence[Event]:
         """A run that answers is bound again: each activation tells for itself what it can be re-attached to by."""
@@ -318,9 +300,6 @@ class _Run(UpstreamRun):
     def _read(self, reply: Json) -> Sequence[Event]:
         with blaming_the_agent():
             return self._reader.read(reply)
-
-
-_NO_FILE: Final = "a file that the agent's server no longer has, or that is too large"
 
 
 class _Listener:

@@ -1,9 +1,7 @@
 """Agent cards: per agent, and at the root for the default agent or `?assistant_id=`."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import quote
 
 from litestar import Request, Response, get
 from litestar.params import FromPath
@@ -11,7 +9,7 @@ from litestar.types import ControllerRouterHandler
 from pydantic_core import to_json
 
 from adapters._server.caller import caller
-from adapters._server.listed import Pieces
+from adapters._server.extended import answer_file
 from adapters.a2a.agents.card import CardForm, card, etag, versions_of
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.errors import a2a_error
@@ -22,8 +20,6 @@ from .call import Answer, Call, asked_version
 
 MAX_AGE = 300
 """Seconds for which a card may be kept: it changes with the configuration."""
-
-_BLOB = re.compile(r"^[0-9a-f]{64}$")
 
 AnyRequest = Request[Any, Any, Any]
 
@@ -82,24 +78,8 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
     @get("/a2a/{agent:str}/files/{blob:str}")
     async def file(request: AnyRequest, agent: FromPath[str], blob: FromPath[str]) -> Response[Any]:
-        """A file that was too large for a message. It comes from an agent or a caller: a browser must not show it as
-        something of ours."""
+        """A file that was too large for a message."""
         hub.agent(agent)
-        if not _BLOB.match(blob):
-            raise FaultError(FaultCode.NOT_FOUND, "No such file.")
-        part, pieces = await hub.reads.file_pieces(caller(request).owner, blob)
-        name = quote(part.name or blob, safe="")
-        headers = {
-            "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
-            "X-Content-Type-Options": "nosniff",
-            "Cache-Control": "private, immutable, max-age=31536000",
-            "ETag": f'"{blob}"',
-            "Content-Length": str(part.size),
-        }
-        return Pieces(pieces, headers, media_type=_media_type(part.media_type))
+        return await answer_file(hub, request, blob)
 
     return [agent_card, agent_card_0_2, root_card, root_card_0_2, file]
-
-
-def _media_type(given: str | None) -> str:
-    return given if given is not None and given.isascii() and given.isprintable() else "application/octet-stream"

@@ -1,0 +1,46 @@
+"""The Babelgate extension on HTTP: whether a request activates it, what says so in the answer, and the files that
+envelopes name."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from litestar import Request, Response
+
+from adapters._extension import HEADER, URI, is_named
+from adapters._server.caller import caller
+from adapters._server.listed import Pieces
+from canonical import FaultCode, FaultError, Hub
+
+_BLOB: Final = re.compile(r"[0-9a-f]{64}\Z")
+
+
+def is_asked(request: Request[Any, Any, Any]) -> bool:
+    return is_named(request.headers.get(HEADER))
+
+
+def confirm(*, active: bool) -> Mapping[str, str]:
+    """Headers of the answer."""
+    return {HEADER: URI} if active else {}
+
+
+async def answer_file(hub: Hub, request: Request[Any, Any, Any], blob: str) -> Response[Any]:
+    """A file by its hash. It comes from an agent or a caller: a browser must not show it as something of ours. Raises
+    not_found."""
+    if not _BLOB.match(blob):
+        raise FaultError(FaultCode.NOT_FOUND, "No such file.")
+    part, pieces = await hub.reads.file_pieces(caller(request).owner, blob)
+    name = quote(part.name or blob, safe="")
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{name}",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "private, immutable, max-age=31536000",
+        "ETag": f'"{blob}"',
+        "Content-Length": str(part.size),
+    }
+    return Pieces(pieces, headers, media_type=_media_type(part.media_type))
+
+
+def _media_type(given: str | None) -> str:
+    return given if given is not None and given.isascii() and given.isprintable() else "application/octet-stream"
