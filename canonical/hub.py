@@ -239,6 +239,11 @@ class Reads(Protocol):
         """Newest first; without those that were removed."""
         ...
 
+    async def last_begun(self, owner: str, thread_id: str, *, ended_before: int | None = None) -> Run | None:
+        """The run that began last, of those that ended before a seq or of all. Runs that were removed, and those that
+        ended before they began, do not count. At the end of a run no other is at work. Raises not_found."""
+        ...
+
     async def run_page(self, owner: str, thread_id: str, agent: str, *, limit: int, offset: int = 0) -> RunPage | None:
         """What a page of an agent's runs on a thread needs, however long the thread is. None where it is too large to
         be read at once, and where steps were marked on the thread, so that a run may be several. Raises not_found."""

@@ -20,6 +20,10 @@ Page = Callable[[int, int | None], Awaitable[Sequence[Record]]]
 _MOST: Final = 32 * 1024 * 1024
 _EACH: Final = 4 * 1024
 """Bytes that one takes however little is in it."""
+_NEAR: Final = 256
+"""Records by which an earlier one is brought up to what is asked for, and stays where it is."""
+_EARLIER: Final = "earlier"
+"""Beside its name."""
 
 
 class SnapshotCache:
@@ -45,9 +49,7 @@ class SnapshotCache:
         """Of the records up to `until`, or of all that are committed. It is the caller's to go on with. Raises
         too_large."""
         forgotten = self._forgotten
-        kept = self._kept.get((pk, name))
-        if kept is not None and until is not None and kept.seq > until:
-            kept = None
+        kept = self._nearest(pk, name, until)
         found: S = empty() if kept is None else kept.copy()
         begun, turns = found.seq, Turns()
         while until is None or found.seq < until:
@@ -66,8 +68,19 @@ class SnapshotCache:
                     limit=self._largest,
                 )
         if self._forgotten == forgotten:
-            self._keep((pk, name), found, changed=found.seq > begun)
+            self._keep(pk, name, found, changed=found.seq > begun)
         return found
+
+    def _nearest(self, pk: int, name: Hashable, until: int | None) -> Any:
+        """Of the newest, and of an earlier one beside it: readers come back to where a run began, while others look at
+        what it has said since."""
+        both = [key for key in ((pk, name), (pk, (_EARLIER, name))) if key in self._kept]
+        fit = [key for key in both if until is None or self._kept[key].seq <= until]
+        if not fit:
+            return None
+        nearest = max(fit, key=lambda key: self._kept[key].seq)
+        self._kept.move_to_end(nearest)
+        return self._kept[nearest]
 
     def forget(self, pk: int) -> None:
         """The thread was erased, or its log changed under its records."""
@@ -75,17 +88,30 @@ class SnapshotCache:
         for key in [key for key in self._kept if key[0] == pk]:
             self._drop(key)
 
-    def _keep(self, key: tuple[int, Hashable], found: Snapshot, *, changed: bool) -> None:
-        """A copy, unless there is one that is as new."""
+    def _keep(self, pk: int, name: Hashable, found: Snapshot, *, changed: bool) -> None:
+        """A copy, unless there is one that is as new. The one whose place it takes stays beside it for a while."""
+        if not changed:
+            return
+        known = self._kept.get((pk, name))
+        if known is not None and known.seq >= found.seq:
+            self._keep_earlier((pk, (_EARLIER, name)), found.copy())
+            return
+        self._drop((pk, name))
+        if known is not None:
+            self._keep_earlier((pk, (_EARLIER, name)), known)
+        self._put((pk, name), found.copy())
+
+    def _keep_earlier(self, key: tuple[int, Hashable], found: Snapshot) -> None:
         known = self._kept.get(key)
-        if known is not None and (not changed or known.seq >= found.seq):
-            self._kept.move_to_end(key)
+        if known is None or not known.seq <= found.seq <= known.seq + _NEAR:
+            self._drop(key)
+            self._put(key, found)
+
+    def _put(self, key: tuple[int, Hashable], kept: Snapshot) -> None:
+        if kept.size + _EACH > self._most:
             return
-        self._drop(key)
-        if not changed or found.size + _EACH > self._most:
-            return
-        self._kept[key] = found.copy()
-        self._size += found.size + _EACH
+        self._kept[key] = kept
+        self._size += kept.size + _EACH
         while self._size > self._most:
             self._drop(next(iter(self._kept)))
 

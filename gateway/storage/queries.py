@@ -4,10 +4,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, false, select, text
 
 from canonical.hub import Webhook
 from canonical.message import FilePart
+from canonical.state import ENDED
 from canonical.thread import Interrupt, Run, Task, Thread
 from gateway.storage.short_form import decode_row
 from gateway.storage.statements import sql_of, table_of
@@ -45,6 +46,16 @@ def task(connection: Connection, owner: str, task_id: str) -> Task | None:
 def run(connection: Connection, owner: str, run_id: str) -> Run | None:
     found = sql_of(connection.dialect).run.run(connection, (owner, run_id))
     return decode_row(Run, found[0][0]) if found else None
+
+
+def last_begun(connection: Connection, pk: int, ended_before: int | None) -> Run | None:
+    """The one with the last record of its own: of two runs of a thread one has ended when the other begins."""
+    found = select(_RUN.c.body).where(_RUN.c.thread_pk == pk, _RUN.c.attempt > 0, _RUN.c.removed == false())
+    if ended_before is not None:
+        ended = _RUN.c.status.in_([str(status) for status in ENDED])
+        found = found.where(ended, _RUN.c.last_seq < ended_before)
+    body = connection.execute(found.order_by(_RUN.c.last_seq.desc()).limit(1)).scalar()
+    return None if body is None else decode_row(Run, body)
 
 
 def chain(connection: Connection, owner: str, task_id: str) -> list[Task]:

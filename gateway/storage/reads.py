@@ -63,6 +63,10 @@ class Reads(LogReader):
         places = await self._journal.query(listing.runs, owner, where, limit=limit, offset=offset)
         return listing.create_listing(self._journal, places, partial(listing.runs_at, owner=owner))
 
+    async def last_begun(self, owner: str, thread_id: str, *, ended_before: int | None = None) -> Run | None:
+        pk = await self.key(owner, thread_id)
+        return await self._journal.query(queries.last_begun, pk, ended_before)
+
     async def run_page(self, owner: str, thread_id: str, agent: str, *, limit: int, offset: int = 0) -> RunPage | None:
         pk = await self.key(owner, thread_id)
         return await self._journal.query(run_page, pk, agent, limit, offset)

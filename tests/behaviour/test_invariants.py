@@ -620,6 +620,7 @@ async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -
         "cancel_run": hub.cancel_run(bob, run_id),
         "run_input": hub.reads.run_input(bob, run),
         "run_page": hub.reads.run_page(bob, thread_id, "a", limit=1),
+        "last_begun": hub.reads.last_begun(bob, thread_id),
         "change_thread": hub.change_thread(bob, thread_id, ThreadChange()),
         "copy_thread": hub.copy_thread(bob, thread_id),
         "update_state": hub.update_state(bob, StateUpdate(thread_id=thread_id)),

@@ -5,6 +5,7 @@ A command that is understood is answered with 200, whatever comes of it: the ans
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
 from itertools import islice
 from typing import Any, Final, TypeGuard
 
@@ -18,11 +19,11 @@ from adapters.langchain.errors.encode import words_of
 from adapters.langchain.server.answers import select_members
 from adapters.langchain.server.create_run import open_questions, prepare
 from adapters.langchain.server.dialect import dialect_of
-from adapters.langchain.server.lookup import read_history
+from adapters.langchain.server.lookup import find_run, read_history
 from adapters.langchain.server.parameters import Connection, owner_of
 from adapters.langchain.wire.requests import MAX_PAGE, RunCreate
 from adapters.langchain.write.thread_events import EVENTS_PER_RECORD, ThreadEvents, to_camel_case
-from canonical import FaultCode, FaultError, Hub, Interrupt, Revision, Scope
+from canonical import FaultCode, FaultError, Hub, Interrupt, Revision, Run, Scope
 from canonical.value import Json, JsonObject
 
 _MODES: Final = ["values", "updates", "messages-tuple", "custom"]
@@ -170,18 +171,35 @@ class Commands:
     # Looking
 
     async def _tree(self, params: JsonObject) -> tuple[JsonObject, int]:
-        run_id: Any = get_member(params, "run_id")
-        events = ThreadEvents(View(thread_id=self._thread_id, owner=self._owner, run_id=None, modes=()), _nobody)
-        told = run_id is None
-        async for records in self._hub.reads.log(self._owner, Scope(self._thread_id)):
-            for record in records:
-                if told and run_id is not None and record.run_id != run_id:
-                    continue
-                events.write(record)
-                told = told or record.run_id == run_id
-        if events.places.tree is None or not told:
-            raise Refused("no_such_run", "There has been no such run on this thread.")
+        """Of a run that has begun, from its own records. Which others wait is in those before them."""
+        run = await self._run_to_show(get_member(params, "run_id"))
+        former = await self._hub.reads.last_begun(self._owner, self._thread_id, ended_before=run.last_seq)
+        begins = max(run.first_seq - 1, 0 if former is None else former.last_seq)
+        view = View(thread_id=self._thread_id, owner=self._owner, run_id=run.run_id, modes=())
+        history = await read_history(self._hub, self._owner, self._thread_id, begins)
+        events = ThreadEvents(view, _nobody, history)
+        async with aclosing(self._hub.reads.log(self._owner, Scope(self._thread_id), begins)) as batches:
+            async for records in batches:
+                for record in records:
+                    events.write(record)
+                if run.has_ended and records[-1].seq >= run.last_seq:
+                    break
         return {"tree": events.places.tree}, 0
+
+    async def _run_to_show(self, run_id: Any) -> Run:
+        """The newest, where none is named. Raises Refused."""
+        try:
+            if run_id is None:
+                run = await self._hub.reads.last_begun(self._owner, self._thread_id)
+            else:
+                run = await find_run(self._hub, self._owner, str(run_id), self._thread_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise
+            run = None
+        if run is None or run.started_at is None:
+            raise Refused("no_such_run", "No such run has begun on this thread.")
+        return run
 
     async def _state(self, params: JsonObject) -> tuple[JsonObject, int]:
         ns = strings(get_member(params, "namespace") or [], "namespace")

@@ -27,10 +27,11 @@ from adapters.langchain.server.answers import answer
 from adapters.langchain.server.create_run import bad_request
 from adapters.langchain.server.dialect import both, dialect_of
 from adapters.langchain.server.event_commands import Commands, Refused, error_reply
+from adapters.langchain.server.lookup import read_history
 from adapters.langchain.server.parameters import AnyRequest, Connection, owner_of, path_id
 from adapters.langchain.server.stream import stream_response
-from adapters.langchain.write.thread_events import ThreadEvent, ThreadEvents
-from canonical import FaultCode, FaultError, Hub, Record, Scope
+from adapters.langchain.write.thread_events import EVENTS_PER_RECORD, ThreadEvent, ThreadEvents
+from canonical import FaultCode, FaultError, Hub, Record, Scope, StateHistory
 from canonical.value import JsonObject
 
 log = logging.getLogger("babelgate.langchain")
@@ -72,8 +73,11 @@ class Events:
         return stream_response(self._frames(view, subscription), {"Babelgate-Thread": view.thread_id})
 
     async def _frames(self, view: View, subscription: Subscription) -> AsyncGenerator[bytes]:
-        events, turns = ThreadEvents(view, subscription.takes), Turns()
-        async with aclosing(_batches(self._hub, view)) as batches:
+        if not await self._hub.reads.await_thread(view.owner, view.thread_id):
+            return
+        history, turns = await _history_before(self._hub, view, subscription.since), Turns()
+        events = ThreadEvents(view, subscription.takes, history)
+        async with aclosing(_batches(self._hub, view, history.seq)) as batches:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
                 for record in batch:
@@ -132,11 +136,27 @@ def _view(connection: Connection) -> View:
     )
 
 
-async def _batches(hub: Hub, view: View) -> AsyncGenerator[Sequence[Record]]:
-    """All records of the thread, as soon as there is one."""
-    if not await hub.reads.await_thread(view.owner, view.thread_id):
-        return
-    async with aclosing(hub.reads.follow(view.owner, Scope(view.thread_id), inline=True)) as batches:
+async def _history_before(hub: Hub, view: View, since: int | None) -> StateHistory:
+    """The thread as it was at the end of the last run before the event `since`, or before the newest run: what comes
+    after it can be told from there on. Empty at the thread's start, and where the thread is too large to be held at
+    once."""
+    begins = StateHistory(view.thread_id, view.owner)
+    try:
+        newest = await hub.reads.last_begun(view.owner, view.thread_id)
+        if newest is None:
+            return begins
+        before = newest.last_seq if since is None else min(since // EVENTS_PER_RECORD, newest.last_seq)
+        run = await hub.reads.last_begun(view.owner, view.thread_id, ended_before=before)
+        return begins if run is None else await read_history(hub, view.owner, view.thread_id, run.last_seq)
+    except FaultError as error:
+        if error.fault.code not in (FaultCode.NOT_FOUND, FaultCode.TOO_LARGE):
+            raise
+        return begins
+
+
+async def _batches(hub: Hub, view: View, after: int) -> AsyncGenerator[Sequence[Record]]:
+    """The records of the thread after a seq."""
+    async with aclosing(hub.reads.follow(view.owner, Scope(view.thread_id), after, inline=True)) as batches:
         try:
             async for batch in batches:
                 yield batch
@@ -175,11 +195,14 @@ class _Talk:
         self._subscriptions: dict[str, Subscription] = {}
         self._events = ThreadEvents(view, self._takes)
         self._read = 0
-        """The seq of the last record that was told."""
+        """The seq up to which a new subscription is told again what was: what comes later is told when it is read."""
         self._turn = asyncio.Lock()
         """Of telling: what is told again to a new subscription comes in between two records."""
 
     async def run(self) -> None:
+        # Nobody has subscribed yet: what was said before the newest run is read by those who ask for it.
+        history = await _history_before(self._hub, self._view, None)
+        self._events, self._read = ThreadEvents(self._view, self._takes, history), history.seq
         async with asyncio.TaskGroup() as tasks:
             telling = tasks.create_task(self._tell())
             with suppress(_Left, WebSocketDisconnect):
@@ -189,13 +212,14 @@ class _Talk:
 
     async def _tell(self) -> None:
         with suppress(_Left):
-            async with aclosing(_batches(self._hub, self._view)) as batches:
-                async for batch in batches:
-                    async with self._turn:
-                        for record in batch:
-                            for event in self._events.tell(record):
-                                await self._send(await _text(event))
-                            self._read = record.seq
+            if await self._hub.reads.await_thread(self._view.owner, self._view.thread_id):
+                async with aclosing(_batches(self._hub, self._view, self._read)) as batches:
+                    async for batch in batches:
+                        async with self._turn:
+                            for record in batch:
+                                for event in self._events.tell(record):
+                                    await self._send(await _text(event))
+                                self._read = record.seq
             with _detect_leaving():
                 await self._socket.close(_GOING_AWAY, "The thread was deleted, or the gateway stops.")
 
@@ -272,11 +296,11 @@ class _Talk:
     async def _replay_events(self, subscription: Subscription) -> AsyncGenerator[str]:
         if not self._read:
             return
-        events, turns = ThreadEvents(self._view, subscription.takes), Turns()
+        history, turns = await _history_before(self._hub, self._view, subscription.since), Turns()
+        events = ThreadEvents(self._view, subscription.takes, history)
+        log = self._hub.reads.log(self._view.owner, Scope(self._view.thread_id), history.seq, inline=True)
         try:
-            async with aclosing(
-                self._hub.reads.log(self._view.owner, Scope(self._view.thread_id), inline=True)
-            ) as batches:
+            async with aclosing(log) as batches:
                 async for batch in batches:
                     for record in batch:
                         if record.seq > self._read:

@@ -17,7 +17,7 @@ from adapters.langchain.codec.stream_modes import View
 from adapters.langchain.errors.encode import encode_error
 from adapters.langchain.write.content_blocks import Blocks
 from adapters.langchain.write.run_frames import EventWriter, Payload, encode_artifact
-from canonical import Record, Revision, RunReason, RunStatus, ToolCallPart, ToolResultPart
+from canonical import Record, Revision, RunReason, RunStatus, StateHistory, ToolCallPart, ToolResultPart
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -85,10 +85,11 @@ class _OpenMessage:
 
 
 class ThreadEvents(EventWriter):
-    """Fed with every record of a thread, from its first one on."""
+    """Fed with every record of a thread: from its first one on, or from where a history of it ends, as long as no run
+    was at work then."""
 
-    def __init__(self, view: View, wanted: Wanted) -> None:
-        super().__init__(view)
+    def __init__(self, view: View, wanted: Wanted, history: StateHistory | None = None) -> None:
+        super().__init__(view, history)
         self.places = Places()
         self._wanted_by = wanted
         self._events: list[ThreadEvent] = []

@@ -127,14 +127,38 @@ async def test_what_is_larger_than_may_be_is_refused_and_read_no_further() -> No
     assert len(log.read) < 5
 
 
-async def test_what_was_earlier_is_made_from_the_start_and_takes_no_place() -> None:
+async def test_what_was_earlier_is_made_from_the_start_once_and_stands_beside_the_newest() -> None:
     snapshots, log = SnapshotCache(LARGEST), Log()
     log.grow(12)
     await snapshots.get(1, "a", fold, log.page, None)
     assert (await snapshots.get(1, "a", fold, log.page, 7)).seq == 7
     log.read.clear()
     assert (await snapshots.get(1, "a", fold, log.page, None)).seq == 12
-    assert [after for after, _ in log.read] == [12]
+    assert (await snapshots.get(1, "a", fold, log.page, 7)).seq == 7
+    assert (await snapshots.get(1, "a", fold, log.page, 9)).seq == 9
+    assert (await snapshots.get(1, "a", fold, log.page, 7)).seq == 7
+    assert log.read == [(12, None), (7, 9)]
+
+
+async def test_an_earlier_one_follows_where_what_is_asked_for_is_far_from_it() -> None:
+    snapshots, log = SnapshotCache(LARGEST), Log()
+    log.grow(300)
+    for until, begins in ((1, 0), (299, 1), (298, 1), (297, 0), (298, 297)):
+        log.read.clear()
+        assert (await snapshots.get(1, "a", fold, log.page, until)).seq == until
+        assert log.read[0] == (begins, until)
+
+
+async def test_where_a_run_began_is_known_when_more_was_said_since() -> None:
+    snapshots, log = SnapshotCache(LARGEST), Log()
+    log.grow(7)
+    await snapshots.get(1, "a", fold, log.page, None)
+    await snapshots.get(1, "a", fold, log.page, 7)
+    log.grow(5)
+    await snapshots.get(1, "a", fold, log.page, None)
+    log.read.clear()
+    assert (await snapshots.get(1, "a", fold, log.page, 7)).seq == 7
+    assert log.read == []
 
 
 async def test_each_caller_has_a_copy() -> None:

@@ -57,6 +57,8 @@ def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
         queries.thread(connection, "o", "t")
         queries.task(connection, "o", "t")
         queries.run(connection, "o", "r")
+        queries.last_begun(connection, 1, None)
+        queries.last_begun(connection, 1, 9)
         queries.chain(connection, "o", "t")
         listing.tasks(connection, "o", TaskFilter(agent="a", thread_id="t", changed_after=1), 10, None)
         listing.threads_at(connection, keys=[1, 2])

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from canonical import Fault, FaultCode, FilePart
+from adapters.langchain.write.thread_events import EVENTS_PER_RECORD
+from canonical import Fault, FaultCode, FilePart, StateHistory
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -164,6 +165,75 @@ async def test_a_reader_that_was_cut_off_anywhere_gets_byte_for_byte_the_rest(si
     frames = await read(len(seqs))
     for at, seq in enumerate(seqs[:-1], start=1):
         assert await read(len(seqs) - at, since=seq) == frames[at:]
+
+
+async def _many_runs(site: Site) -> tuple[str, list[Any]]:
+    """A thread of runs that answer, ask, are answered, fail and are cancelled while they wait; and its events."""
+    thread_id = new_id()
+    async with watching(site, thread_id) as watch:
+        for agent, given in (("echo", said("one")), ("ask", said("two")), ("ask", "Ann"), ("fail", said("no"))):
+            await start(site, thread_id, agent, input=given)
+            await watch.ends()
+        await start(site, thread_id)
+        going = await site.agent.called()
+        waits = await start(site, thread_id)
+        cancel = f"/threads/{thread_id}/runs/{waits['result']['run_id']}/cancel"
+        assert (await site.post(cancel, None)).status_code < 300
+        going.say(StepStarted(step_id="s", name="deep", ns=("outer:1",))).open("last").end()
+        await watch.ends()
+    async with watching(site, thread_id) as watch:
+        return thread_id, await watch.ends(5)
+
+
+async def test_a_reader_of_many_runs_gets_the_rest_from_any_event_on(site: Site) -> None:
+    thread_id, every = await _many_runs(site)
+    places = [at for at, event in enumerate(every[:-1]) if event["method"] in ("lifecycle", "updates", "messages")]
+    for at in places:
+        rest = every[at + 1 :]
+        async with watching(site, thread_id, since=every[at]["seq"]) as watch:
+            assert [await watch.next() for _ in rest] == rest
+    async with socket(site, thread_id) as talk:
+        for at in (places[-1], places[len(places) // 2], places[0]):
+            told = await talk.tell("subscription.reconnect", channels=list(ALL), since=every[at]["seq"])
+            rest = [*every[at + 1 :]]
+            # What the connection has read by then is counted, and comes again; the rest comes as it is read.
+            assert told["result"]["missed_events"] <= len(rest)
+            assert await talk.some(len(rest)) == rest
+            await talk.tell("subscription.unsubscribe", subscription_id=told["result"]["subscription_id"])
+
+
+async def test_a_reader_that_comes_back_and_the_tree_read_the_newest_run_alone(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread_id = new_id()
+    async with watching(site, thread_id, ["lifecycle"]) as watch:
+        for _ in range(11):
+            await start(site, thread_id, "echo")
+            await watch.ends()
+        run = (await start(site, thread_id, "echo"))["result"]["run_id"]
+        last = (await watch.ends())[-1]
+    async with watching(site, thread_id, since=last["seq"] - 1) as watch:
+        assert await watch.next() == last
+    await site.look(f"/threads/{thread_id}/state")
+    read: list[int] = []
+    apply = StateHistory.apply
+
+    def counted(history: StateHistory, record: Any) -> Any:
+        read.append(record.seq)
+        return apply(history, record)
+
+    monkeypatch.setattr(StateHistory, "apply", counted)
+    begins = last["seq"] // EVENTS_PER_RECORD - 15
+    async with watching(site, thread_id, ["values"], since=last["seq"] - EVENTS_PER_RECORD) as watch:
+        assert [m["content"] for m in (await watch.next())["params"]["data"]["messages"]] == ["hi"] * 24
+    async with socket(site, thread_id) as talk:
+        subscribed = await talk.tell("subscription.subscribe", channels=["lifecycle"], since=last["seq"] - 1)
+        assert subscribed["type"] == "success"
+        assert await talk.some(1) == [last]
+    for named in ({}, {"run_id": run}):
+        tree = (await command(site, thread_id, "agent.getTree", **named))["result"]["tree"]
+        assert tree["status"] == "completed"
+    assert min(read) > begins, f"a run has fewer than 15 records, and these were read: {read}"
 
 
 async def test_a_stream_of_a_thread_that_there_is_not_yet_is_silent_until_there_is(site: Site) -> None:
@@ -500,6 +570,19 @@ async def test_the_tree_of_an_earlier_run_is_as_it_was_at_its_end(site: Site) ->
     for run_id, status in ((first["result"]["run_id"], "interrupted"), (None, "completed")):
         tree = (await command(site, thread_id, "agent.getTree", run_id=run_id))["result"]["tree"]
         assert tree["status"] == status
+
+
+async def test_a_run_that_has_not_begun_has_no_tree(site: Site) -> None:
+    thread_id = new_id()
+    first = await start(site, thread_id)
+    going = await site.agent.called()
+    waits = await start(site, thread_id)
+    told = await command(site, thread_id, "agent.getTree", run_id=waits["result"]["run_id"])
+    assert told["error"] == "no_such_run"
+    for run_id in (None, first["result"]["run_id"]):
+        assert (await command(site, thread_id, "agent.getTree", run_id=run_id))["result"]["tree"]["status"] == "running"
+    going.end()
+    (await site.agent.called()).end()
 
 
 async def test_the_agent_protocol_takes_and_gives_commands_in_camel_case(site: Site) -> None:
