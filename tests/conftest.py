@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 
 import hypothesis
 import pytest
-from xdist.scheduler import LoadScopeScheduling  # pyright: ignore[reportMissingTypeStubs]
 
 from tests.examples import FEW
+from tests.order import Durations, LongestFirst, listed
 from tests.registration import quicken_registration
 from tests.skip import SkipLock
 from tests.tier import TIERS, tier_of
@@ -25,10 +25,13 @@ hypothesis.settings.register_profile("quick", parent=hypothesis.settings.get_pro
 hypothesis.settings.load_profile("any machine")
 
 quicken_registration()
+# Nothing that is imported or collected goes away again: to look for it is a fifth of the time of a collection.
+gc.disable()
 
 
 def pytest_collection_finish() -> None:
     """As `babelgate serve` does when it has started: what was imported stays, and is not looked at again."""
+    gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
@@ -45,6 +48,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--quick", action="store_true", help="the tier `unit` alone, with few examples of each property")
     parser.addoption("--accept", action="store_true", help="rewrite the goldens; read the diff before you commit it")
+    parser.addoption("--time", action="store_true", help="write tests/durations.json, by which files are ordered")
     parser.addoption(
         "--whole-sets", action="store_true", help="show each violation to all requirements of its set: takes far longer"
     )
@@ -94,19 +98,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # reports of workers come here
         config.pluginmanager.register(SkipLock(config), "skip-lock")
         config.pluginmanager.register(ViolationScore(), "violation-score")
-
-
-class _ByFile(LoadScopeScheduling):
-    """The tests of a file run in one process, and share its fixtures; but for groups of violations, of which each file
-    has minutes."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return nodeid if "::test_violations_" in nodeid else nodeid.partition("::")[0]
+        if config.option.time:
+            config.pluginmanager.register(Durations(), "durations")
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
-    return _ByFile(config, log) if config.getoption("dist") == "loadfile" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst | None:
+    return LongestFirst(config, log, listed()) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

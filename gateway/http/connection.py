@@ -54,12 +54,13 @@ _WARN_EVERY: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Bytes and seconds, as in `limits` of the settings."""
+    """Bytes and seconds, as in `limits` of the settings; `linger` is fixed."""
 
     head: int
     head_timeout: float
     body_timeout: float
     send_timeout: float
+    linger: float
 
 
 class ConnectionTable:
@@ -435,7 +436,7 @@ class HttpConnection(HttpToolsProtocol):
         self._stop_timers()
         self.pipeline.clear()
         self._table.idle(self.transport)
-        self._timer = self.loop.call_later(_LINGER, self._stop_lingering)
+        self._timer = self.loop.call_later(self._limits.linger, self._stop_lingering)
         self.transport.write_eof()
 
     def _stop_lingering(self) -> None:
@@ -527,10 +528,10 @@ def max_connections(wanted: int) -> int:
     return wanted if soft == resource.RLIM_INFINITY else min(wanted, max((soft - _RESERVE) // 2, 16))
 
 
-def protocol_options(settings: Settings) -> dict[str, Any]:
+def protocol_options(settings: Settings, linger: float = _LINGER) -> dict[str, Any]:
     """For `uvicorn.Config`: its protocols, with the bounds of the settings."""
     limits = settings.limits
-    bounds = ConnectionLimits(limits.head, limits.head_timeout, limits.body_timeout, limits.send_timeout)
+    bounds = ConnectionLimits(limits.head, limits.head_timeout, limits.body_timeout, limits.send_timeout, linger)
     total = max_connections(limits.connections.total)
     per_address = min(limits.connections.address, max(total // 2, 1))
     table = ConnectionTable(total, per_address, settings.trusted_proxies)

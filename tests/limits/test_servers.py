@@ -8,6 +8,7 @@ import zlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -47,19 +48,30 @@ GZIP: Final = b"Content-Encoding: gzip"
 SSE: Final = b"text/event-stream"
 STREAM: Final = answer(b"", type=SSE)
 CHUNKED: Final = answer(b"", b"Transfer-Encoding: chunked")
-WIDE: Final = b'{"a":[' + b"[]," * (20 * MB) + b"0]}"
 
-BOMBS: Final[Mapping[str, Trouble]] = {
-    "an answer that unpacks to 4 GB": Instead(answer(bomb(b'{"a":"', b"a", b'"}'), GZIP)),
-    "an event that unpacks to 4 GB": Instead(answer(bomb(b"data: ", b"a", b"\n\n"), GZIP, type=SSE)),
-    "an error that unpacks to 4 GB": Instead(answer(bomb(b'{"a":"', b"a", b'"}'), GZIP, status=b"500 No")),
-    "an answer of 20 million values": Instead(answer(WIDE)),
-    "an answer of 20 million values, packed": Instead(answer(gzip.compress(WIDE, 1), GZIP)),
-    "an event of 20 million values": Instead(answer(b"data: " + WIDE + b"\n\n", type=SSE)),
-    "an answer of 200 MB": Endless(answer(b'{"a":"'), b"x", 200 * MB),
-    "an event without end": Endless(STREAM + b"data: ", b"a"),
+
+def wide() -> bytes:
+    return b'{"a":[' + b"[]," * (20 * MB) + b"0]}"
+
+
+BOMBS: Final[Mapping[str, Callable[[], Trouble]]] = {
+    "an answer that unpacks to 4 GB": lambda: Instead(answer(bomb(b'{"a":"', b"a", b'"}'), GZIP)),
+    "an event that unpacks to 4 GB": lambda: Instead(answer(bomb(b"data: ", b"a", b"\n\n"), GZIP, type=SSE)),
+    "an error that unpacks to 4 GB": lambda: Instead(answer(bomb(b'{"a":"', b"a", b'"}'), GZIP, status=b"500 No")),
+    "an answer of 20 million values": lambda: Instead(answer(wide())),
+    "an answer of 20 million values, packed": lambda: Instead(answer(gzip.compress(wide(), 1), GZIP)),
+    "an event of 20 million values": lambda: Instead(answer(b"data: " + wide() + b"\n\n", type=SSE)),
+    "an answer of 200 MB": lambda: Endless(answer(b'{"a":"'), b"x", 200 * MB),
+    "an event without end": lambda: Endless(STREAM + b"data: ", b"a"),
 }
-"""For each protocol."""
+"""For each protocol. They are made for the test that asks for them: not by each process that imports this, which would
+keep 300 MB."""
+
+
+@cache
+def bomb_of(name: str) -> Trouble:
+    return BOMBS[name]()
+
 
 MOST: Final = 256 * MB
 """Of what nobody keeps."""
@@ -138,7 +150,7 @@ async def fails(house: House, wire: str, name: str, trouble: Trouble) -> None:
 @pytest.mark.parametrize("name", BOMBS)
 @pytest.mark.parametrize("wire", WIRES)
 async def test_what_a_server_answers_is_bounded(house: House, wire: str, name: str) -> None:
-    await fails(house, wire, name, BOMBS[name])
+    await fails(house, wire, name, bomb_of(name))
 
 
 @asynccontextmanager
@@ -157,12 +169,12 @@ async def saying(said: Callable[[asyncio.StreamWriter], Awaitable[None]]) -> Asy
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-LISTS: Final[Mapping[str, tuple[bytes, bytes]]] = {
-    "4 GB, packed": (answer(bomb(b'{"a":"', b"a", b'"}'), GZIP), b""),
-    "20 million values": (answer(b'{"a":['), b"[],"),
-    "200 MB": (answer(b'{"a":"'), b"x"),
-    "a refusal of 4 GB, packed": (answer(bomb(b'{"a":"', b"a", b'"}'), GZIP, status=b"404 No"), b""),
-    "a refusal of 200 MB": (answer(b'{"a":"', status=b"404 No"), b"x"),
+LISTS: Final[Mapping[str, Callable[[], tuple[bytes, bytes]]]] = {
+    "4 GB, packed": lambda: (answer(bomb(b'{"a":"', b"a", b'"}'), GZIP), b""),
+    "20 million values": lambda: (answer(b'{"a":['), b"[],"),
+    "200 MB": lambda: (answer(b'{"a":"'), b"x"),
+    "a refusal of 4 GB, packed": lambda: (answer(bomb(b'{"a":"', b"a", b'"}'), GZIP, status=b"404 No"), b""),
+    "a refusal of 200 MB": lambda: (answer(b'{"a":"', status=b"404 No"), b"x"),
 }
 """How it begins, and what goes on for 200 MB."""
 MEASURED: Final = """
@@ -179,7 +191,7 @@ runpy.run_module("gateway", run_name="__main__")
 @pytest.mark.parametrize("name", LISTS)
 async def test_a_server_that_is_looked_at_is_not_taken_in_whole(tmp_path: Path, name: str) -> None:
     """By `babelgate add`, which tries all protocols at once."""
-    start, again = LISTS[name]
+    start, again = LISTS[name]()
     start = start.replace(b"\r\n", b"\r\nBabelgate: 1; instance=" + SELF + b"\r\n", 1)
 
     async def said(writer: asyncio.StreamWriter) -> None:

@@ -32,6 +32,8 @@ BOUND: Final = 30.0
 """Seconds within which whatever a test waits for must come."""
 PATIENT: Final = 600.0
 """Seconds of a deadline that is none in a test."""
+LINGER: Final = 0.3
+"""Seconds in which to send 100 MB is no hard work, where what is not read is."""
 HANDSHAKE: Final = (
     "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
@@ -122,7 +124,7 @@ async def listening(app: App, connections: Mapping[str, int] | None = None, **li
     timeouts = {"head_timeout": PATIENT, "body_timeout": PATIENT, "send_timeout": PATIENT}
     given = {**timeouts, **limits, "connections": connections or {}}
     settings = Settings.model_validate({"limits": given})
-    async with serving(app, **protocol_options(settings)) as url:
+    async with serving(app, **protocol_options(settings, LINGER)) as url:
         yield url
 
 
@@ -303,7 +305,7 @@ async def test_an_answer_may_take_longer_than_any_request() -> None:
 
 
 async def test_an_upload_that_is_slow_but_goes_on_is_taken() -> None:
-    async with listening(App(), head_timeout=0.6, body_timeout=2) as url, opened(url) as caller:
+    async with listening(App(), head_timeout=0.4, body_timeout=2) as url, opened(url) as caller:
         await caller.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 12000\r\n\r\n")
         for _ in range(6):
             await caller.send(b"x" * 2000)
@@ -385,14 +387,14 @@ async def test_an_answer_to_who_is_still_sending_is_not_cut_off_by_the_close(met
 
 
 async def test_who_sends_on_after_the_last_answer_is_hung_up_on_and_hears_nothing_more() -> None:
-    async with serving(_refusing, **protocol_options(Settings())) as url, opened(url) as caller:
+    async with serving(_refusing, **protocol_options(Settings(), LINGER)) as url, opened(url) as caller:
         head = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
         await caller.send(head % 5 + b"hel")
         said = await caller.rest()  # the end of the answers, and not of the connection
         assert status(said) == 401
         await caller.send(b"loGET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert await caller.rest() == b""
-    async with serving(_refusing, **protocol_options(Settings())) as url, opened(url) as caller:
+    async with serving(_refusing, **protocol_options(Settings(), LINGER)) as url, opened(url) as caller:
         await caller.send(head % 2**40)
         assert await caller.flood(b"x" * 2**16, 2**40) < 32 * 2**20
 
