@@ -321,8 +321,8 @@ def decode_request(value: object) -> Request:
     named = {str(each["interrupt_id"]): each for each in map(_object, entries) if isinstance(each.get(_ID), str)}
     return Request(
         tools=cast("list[Any]", tools) if isinstance(tools, list) else None,
-        message=_convert(told.get("message"), Message),
-        messages=_convert(told.get("messages"), tuple[Message, ...]),
+        message=next(iter(_messages([told.get("message")]) or ()), None),
+        messages=_messages(told.get("messages")),
         metadata=_convert(told.get("metadata"), JsonObject),
         answered={
             name: each["value"] for name, each in named.items() if each.get("action") != "decline" and "value" in each
@@ -332,6 +332,20 @@ def decode_request(value: object) -> Request:
 
 
 _ID: Final = "interrupt_id"
+
+
+def _messages(value: object) -> tuple[Message, ...] | None:
+    """None where they have bytes, which are sent natively: a hash may be that of a file of somebody else."""
+    found = _convert(value, tuple[Message, ...])
+    return None if found is None or any(map(has_bytes, found)) else found
+
+
+def has_bytes(message: Message) -> bool:
+    """Whether it has a file that is more than a URL."""
+    return any(
+        isinstance(part, FilePart) and (part.url is None or part.blob is not None or part.inline is not None)
+        for part in message.parts
+    )
 
 
 def _object(value: object) -> JsonObject:
@@ -367,7 +381,7 @@ def encode_request(call: Invocation, past: Sequence[Record] = (), *, messages: S
             told["tools"] = tools
         if call.metadata:
             told["metadata"] = dict(call.metadata)
-    if messages and not any(isinstance(part, FilePart) for message in messages for part in message.parts):
+    if messages and not any(map(has_bytes, messages)):
         told["messages"] = [msgspec.json.decode(msgspec.json.encode(_bare(message))) for message in messages]
     return told
 

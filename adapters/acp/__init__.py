@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from adapters._adapter import Adapter, Example
 from adapters._upstream import Upstream
 from adapters.acp.agents import label, upstream_name
-from adapters.acp.carries import CARRIES, VERSION
+from adapters.acp.carries import CARRIES, EXTENDED, VERSION
 from adapters.acp.client import Client, discover
 from adapters.acp.server import answer_fault, routes
 
@@ -27,9 +27,16 @@ adapter = Adapter(
     routes=routes,
     encode_fault=answer_fault,
     carries={VERSION: CARRIES},
+    extended={VERSION: EXTENDED},
     examples=examples,
 )
 
 upstream = Upstream(
-    protocol="acp", title="ACP", discover=discover, client=Client, name_of=upstream_name, own_path="/acp"
+    protocol="acp",
+    title="ACP",
+    discover=discover,
+    client=Client,
+    name_of=upstream_name,
+    own_path="/acp",
+    options={"extension": ("on", "off")},
 )

@@ -7,9 +7,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from adapters._client.agent_name import free_name, legal_name
+from adapters._extension import MORE_REQUESTS, URI, params
 from adapters._json import validate
 from adapters.acp import wire as w
-from canonical import AgentInfo, Skill
+from canonical import AgentInfo, FaultError, Skill
 from canonical.value import JsonObject
 
 
@@ -54,12 +55,15 @@ def encode_agent(info: AgentInfo, advertised: str) -> w.AgentManifest:
     for key in ("created_at", "updated_at"):  # the TypeScript client takes no other offset than Z
         if isinstance(metadata.get(key), str):
             metadata[key] = metadata[key].replace("+00:00", "Z")
+    described = _metadata(metadata)
+    # components.schemas.Metadata.annotations: free, and the one place where an agent's extensions can be announced.
+    described.annotations = {**(described.annotations or {}), URI: params(MORE_REQUESTS)}
     manifest = w.AgentManifest(
         name=advertised,
         description=info.description or own.get("description", ""),
         input_content_types=list(info.input_types) or ["*/*"],
         output_content_types=list(info.output_types) or ["*/*"],
-        metadata=_metadata(metadata),
+        metadata=described,
     )
     more: JsonObject = own.get("manifest") or {}
     return manifest.model_copy(update={k: v for k, v in more.items() if k not in w.AgentManifest.model_fields})
@@ -82,6 +86,15 @@ def decode_agents(answer: object) -> list[AgentInfo]:
         taken.add(name)
         found.append(_decode_agent(manifest, name))
     return found
+
+
+def is_announced(manifest: object) -> bool:
+    """Whether the agent of a manifest has the Babelgate extension."""
+    try:
+        metadata = validate(w.AgentManifest, manifest).metadata
+    except FaultError:
+        return False
+    return metadata is not None and URI in (metadata.annotations or {})
 
 
 def upstream_name(info: AgentInfo) -> str:

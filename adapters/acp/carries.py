@@ -13,6 +13,8 @@ _TRAJECTORY = "OpenAPI 0.2.0, components.schemas.TrajectoryMetadata"
 _RUN = "OpenAPI 0.2.0, components.schemas.Run"
 _CREATE = "OpenAPI 0.2.0, components.schemas.RunCreateRequest"
 
+_EXTENSION = "docs/extension.md, Requests"
+
 CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.TEXT: FULL,
     Feature.DATA: FULL,
@@ -52,3 +54,12 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.FORK: dropped("a session is one line", "OpenAPI 0.2.0, components.schemas.Session"),
     Feature.CUSTOM: whole("a generic event of streams and of the list of events, and no part of a run", _RUN),
 }
+
+EXTENDED: Final[Mapping[Feature, Carry]] = {
+    **dict.fromkeys(Feature, FULL),
+    Feature.UPLOAD: dropped("files come with the input only", _EXTENSION),
+    Feature.REATTACH: whole("by a header, from any record on", "docs/extension.md, Reading"),
+    Feature.STATE: whole("the agent's revisions are told; what a caller changes is the gateway's", _EXTENSION),
+    Feature.FORK: dropped("a session is one line", _EXTENSION),
+}
+"""With the Babelgate extension, which is for those who read it."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 
 from pydantic_core import to_json
 
+from adapters._extension import URI, RecordReader, named_question
 from adapters._json import validate
 from adapters.acp import wire as w
 from adapters.acp.carries import VERSION
@@ -30,6 +31,7 @@ from canonical import (
 from canonical.event import (
     ArtifactAdded,
     Custom,
+    InterruptRaised,
     LossNoted,
     MessageEnded,
     MessageStarted,
@@ -43,6 +45,9 @@ from canonical.event import (
     UpstreamBound,
 )
 from canonical.value import Json, JsonObject
+
+ACTIVATION: Final = "activation"
+"""The upstream id of the run of a gateway like this one: its own, where `run` is that of a task."""
 
 _UNKNOWN_EVENT: Final = f"an event of a type that ACP {VERSION} does not have"
 _UNKNOWN_METADATA: Final = f"metadata of a kind that ACP {VERSION} does not have"
@@ -66,8 +71,13 @@ def decode_event(value: Json) -> w.Event:
 class EventReader:
     """Of one upstream run, or of what follows a resume of it. `agent` is the upstream's own name of the agent."""
 
-    def __init__(self, agent: str) -> None:
+    def __init__(self, agent: str, *, extended: bool = False) -> None:
         self._agent = agent
+        self._extended = extended
+        """The Babelgate extension was asked for."""
+        self.records = RecordReader()
+        self.is_recorded = False
+        """The server speaks the extension."""
         self.seen = 0
         """Events read."""
         self.stopped = False
@@ -113,8 +123,31 @@ class EventReader:
         """Raises agent_failed where the run did, invalid where the event breaks the protocol."""
         self.seen += 1
         self._events = []
-        self._READS[type(event)](self, event)
+        if not self._read_records(event):
+            self._READS[type(event)](self, event)
         return self._events
+
+    def _read_records(self, event: w.Event) -> bool:
+        """Whether the records of the extension tell of the run: then what is said beside them is not looked at, but for
+        ids and errors."""
+        if not self._extended or isinstance(event, w.ErrorEvent):
+            return False
+        if isinstance(event, w.GenericEvent) and URI in event.generic:
+            for each in self.records.read(event.generic[URI]):
+                self._events.append(named_question(each) if isinstance(each, InterruptRaised) else each)
+            self.is_recorded = self.records.active
+            self.stopped = self.records.stopped
+        elif self.records.active and isinstance(event, w.RunEvent):
+            self._events.extend(self.bind(event.run.run_id, event.run.session_id))
+        if self.records.active:
+            self._bind_activation()
+        return self.records.active
+
+    def _bind_activation(self) -> None:
+        run_id = self.records.run_id
+        if run_id is not None and "run" in self._bound and self._bound.get(ACTIVATION) != run_id:
+            self._bound[ACTIVATION] = run_id
+            self._events.append(UpstreamBound(protocol="acp", ids=dict(self._bound)))
 
     def _run_event(self, event: w.RunEvent) -> None:
         run = event.run

@@ -259,7 +259,7 @@ HOUSES: Final[Mapping[str, Kind]] = {
     ),
     "a2a-1.0": Kind("a2a-1.0", partial(behind, "a2a", "/a2a/{agent}", extension="off"), tells=_LOSSES),
     "a2a-extended": Kind("a2a-extended", partial(behind, "a2a", "/a2a/{agent}")),
-    "acp": Kind("acp", partial(behind, "acp", "/acp")),
+    "acp": Kind("acp", partial(behind, "acp", "/acp", extension="off")),
     "aief": Kind(
         "aief",
         partial(behind, "aief", "/agent/{agent}"),

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Final, Unpack
+from typing import Final, Literal, Unpack
+from urllib.parse import quote
 
 import httpx
 from pydantic_core import to_json
@@ -11,21 +12,23 @@ from pydantic_core import to_json
 from adapters._client.answers import LISTING_LIMIT, parse_answer
 from adapters._client.backoff import FIRST_WAIT, LAST_WAIT, LOOK_TIMEOUT, Backoff, in_time
 from adapters._client.blame import blaming_the_agent, decode_reply
+from adapters._client.blobs import with_files
 from adapters._client.calls import Connection
 from adapters._client.driver import ReattachableClient, Stage, UpstreamRun
 from adapters._client.frames import DRAIN, FrameStream, is_stream
 from adapters._client.status import is_gone
+from adapters._extension import HEADER, RecordReader, encode_request, is_named
 from adapters.acp import wire as w
-from adapters.acp.agents import decode_agents
+from adapters.acp.agents import decode_agents, is_announced
 from adapters.acp.client.http import HttpClient, run_path
 from adapters.acp.client.losses import losses
 from adapters.acp.codec.messages import agent_called, dump_given, encode_answer, encode_input
 from adapters.acp.codec.parts import View, extra_of
-from adapters.acp.read import EventReader, decode_event
+from adapters.acp.read import ACTIVATION, EventReader, decode_event
 from adapters.acp.write.run_events import TERMINAL
-from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation
+from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
 from canonical.agent import DEFAULT_OWNER
-from canonical.event import InterruptRaised
+from canonical.event import InterruptRaised, UpstreamBound
 from canonical.value import Json, JsonObject
 
 __all__ = ("Client", "discover")
@@ -35,11 +38,15 @@ _AT_ONCE: Final = 200
 
 
 class Client(ReattachableClient[HttpClient]):
-    """An agent on an ACP server. `agent` is the server's own name of it."""
+    """An agent on an ACP server. `agent` is the server's own name of it; `extension` = whether the Babelgate extension
+    is asked for, which other servers know nothing of."""
 
-    def __init__(self, url: str, agent: str, **connection: Unpack[Connection]) -> None:
+    def __init__(
+        self, url: str, agent: str, *, extension: Literal["on", "off"] = "on", **connection: Unpack[Connection]
+    ) -> None:
         super().__init__(HttpClient(url, **connection))
         self._agent = agent
+        self._http.extended = extension == "on"
 
     def start(self, call: Invocation) -> UpstreamRun:
         return _Run(self._http, self._agent, call, is_attached=False)
@@ -56,7 +63,9 @@ class _Run(UpstreamRun):
         self._agent = agent
         self._call = call
         self._is_attached = is_attached
-        self._reader = EventReader(agent)
+        self._reader = EventReader(agent, extended=http.extended)
+        self._told: JsonObject = {}
+        """What is said by the extension."""
         self._has_begun = False
         """What comes before the first event of the server: its ids, and what of the input was lost."""
 
@@ -72,10 +81,47 @@ class _Run(UpstreamRun):
         known = self._call.upstream.get("run") if self._is_attached or self._call.answers else None
         if known is None and (self._is_attached or self._call.answers):
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this run")
+        if self._http.extended and (self._is_attached or self._call.answers):
+            self._recall(await self._call.past())
         if not self._is_attached:
+            await self._tell()
             yield self._stream(known)
-        if not self._reader.stopped:
-            yield self._poll(known)
+        if self._reader.stopped:
+            return
+        yield self._catch_up(known) if self._reader.is_recorded else self._poll(known)
+
+    def _recall(self, past: Sequence[Record]) -> None:
+        """Which runs of the task the server has told by the extension; this one is told again from its start."""
+        bound = [
+            (each.run_id, each.event.ids[ACTIVATION])
+            for each in past
+            if isinstance(each.event, UpstreamBound) and ACTIVATION in each.event.ids
+        ]
+        mine = [id for run_id, id in bound if run_id == self._call.run_id]
+        self._reader.records = RecordReader(
+            mine[-1] if mine else None, frozenset(id for run_id, id in bound if run_id != self._call.run_id)
+        )
+        self._reader.is_recorded = bool(bound)
+
+    async def _tell(self) -> None:
+        """What ACP has no field for goes to a server that has announced the extension, or was heard to speak it."""
+        call = self._call
+        if not self._http.extended:
+            return
+        if call.answers:
+            past = await call.past()
+            self._told = encode_request(call, past, messages=call.messages) if self._reader.is_recorded else {}
+        elif losses(call) and await self._is_announced():
+            self._told = encode_request(call, messages=call.input_messages)
+
+    async def _is_announced(self) -> bool:
+        """By the manifest of the agent, unless an answer has shown it. Who cannot be asked has announced nothing."""
+        if self._http.answers_extended is None:
+            with suppress(FaultError):
+                async with in_time(LOOK_TIMEOUT):
+                    manifest = await self._http.get(f"/agents/{quote(self._agent, safe='')}")
+                return is_announced(manifest)
+        return self._http.answers_extended is True
 
     async def _stream(self, known: str | None) -> Stage:
         """Create the run, or resume the one that is known, and read its stream for as long as it lasts."""
@@ -87,6 +133,8 @@ class _Run(UpstreamRun):
                     # Not in the OpenAPI, and sent by SDK 1.0.3: a stream that breaks before its first event leaves an
                     # id to look for.
                     reader.run_id = response.headers.get("run-id")
+                if self._http.extended:
+                    reader.is_recorded = self._http.answers_extended = is_named(response.headers.get(HEADER))
                 yield self._begin(known)
                 if not is_stream(response):
                     yield self._snapshot(_run(await self._http.json(response)))
@@ -95,7 +143,9 @@ class _Run(UpstreamRun):
                     async for frame in frames:
                         # OpenAI's last frame. ACP has none of its own.
                         if frame.data != b"[DONE]":
-                            yield self._read(await parse_answer(frame.data))
+                            yield await self._read(await parse_answer(frame.data))
+                        if reader.records.behind:
+                            return
                         if reader.stopped:
                             await frames.drain(DRAIN)  # what comes after that is nobody's
                             return
@@ -109,11 +159,12 @@ class _Run(UpstreamRun):
         """A resumed run is bound again: each activation tells for itself what it can be re-attached to by. One that
         starts afresh says so by its own first event."""
         self._has_begun = True
+        heard = self._told.keys() if self._reader.is_recorded else ()
         if known is None:
-            return losses(self._call)
+            return losses(self._call, heard)
         self._reader.run_id = known
         bound = self._reader.resume(known, self._call.upstream.get("session")) if self._call.answers else ()
-        return (*losses(self._call), *bound)
+        return (*losses(self._call, heard), *bound)
 
     async def _has_gone_on(self, run_id: str, error: FaultError) -> bool:
         """Whether an answer was taken whose receipt was lost."""
@@ -137,7 +188,7 @@ class _Run(UpstreamRun):
             for number, event in enumerate(rest):
                 if number % _AT_ONCE == 0:  # others come in between: there may be tens of thousands
                     await asyncio.sleep(0)
-                yield self._read(event)
+                yield await self._read(event)
                 if reader.stopped:
                     return
             if run is not None and not rest:
@@ -146,6 +197,39 @@ class _Run(UpstreamRun):
                 backoff.reset()
             if not reader.stopped:
                 await backoff.wait()
+
+    async def _catch_up(self, known: str | None) -> Stage:
+        """The records that were missed, and those that come: a gateway tells them again from any of them on."""
+        if not self._has_begun:
+            yield self._begin(known)
+        reader, backoff = self._reader, Backoff(FIRST_WAIT, LAST_WAIT)
+        assert reader.run_id is not None
+        path = f"{run_path(reader.run_id)}/events"
+        if reader.records.seq is None:
+            reader.records.seq = 0
+        while not reader.stopped:
+            before = reader.records.seq
+            try:
+                async with (
+                    self._http.open_response("GET", path, start=before) as response,
+                    aclosing(FrameStream(response)) as frames,
+                ):
+                    async for frame in frames:
+                        yield await self._read(await parse_answer(frame.data))
+                        if reader.stopped:
+                            await frames.drain(DRAIN)
+                            return
+                        if reader.records.behind:
+                            break
+                if reader.records.behind and reader.records.seq == before:
+                    raise FaultError(FaultCode.AGENT_INVALID, "The agent's server leaves out records of its run")
+            except FaultError as error:
+                if not is_gone(error.fault) and error.fault.code is not FaultCode.AGENT_TIMEOUT:
+                    raise
+                backoff.count_failure(error)
+            if reader.records.seq != before:
+                backoff.reset()
+            await backoff.wait()
 
     async def _look(self) -> tuple[w.Run, list[Json]]:
         """The run first: whatever it says has its event in the list that is read after it."""
@@ -159,9 +243,10 @@ class _Run(UpstreamRun):
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server answered without a list of events")
         return run, listed
 
-    def _read(self, value: Json) -> Sequence[Event]:
+    async def _read(self, value: Json) -> Sequence[Event]:
         with blaming_the_agent():
-            return self._reader.read(decode_event(value))
+            events = self._reader.read(decode_event(value))
+        return await with_files(events, self._http.file) if self._reader.records.active else events
 
     def _snapshot(self, run: w.Run) -> Sequence[Event]:
         """What a run says where no event did."""
@@ -190,6 +275,8 @@ class _Run(UpstreamRun):
         }
         if session_id is not None:
             body["session_id"] = session_id
+        if self._told:
+            body[w.EXTENSION] = self._told
         return to_json(body)
 
     def _resume(self) -> bytes:
@@ -197,7 +284,8 @@ class _Run(UpstreamRun):
         # once awaited, and leaves it in-progress for ever.
         request = w.RunResumeRequest(await_resume=encode_answer(self._call, self._view), mode="stream")
         # Without `run_id`, as both official clients send it.
-        return request.model_dump_json(exclude={"run_id"}).encode()
+        body = request.model_dump(exclude={"run_id"})
+        return to_json({**body, w.EXTENSION: self._told} if self._told else body)
 
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:

@@ -5,10 +5,11 @@ from urllib.parse import quote
 
 import httpx
 
-from adapters._client.answers import REFUSAL_LIMIT
+from adapters._client.answers import REFUSAL_LIMIT, read_bytes
 from adapters._client.calls import Calls
 from adapters._client.error_response import response_error
 from adapters._client.status import fault_code
+from adapters._extension import HEADER, START_HEADER, URI
 from adapters._json import validate
 from adapters.acp import wire as w
 from adapters.acp.errors import decode_error
@@ -21,13 +22,29 @@ def run_path(run_id: str) -> str:
 
 
 class HttpClient(Calls):
+    extended = False
+    """The Babelgate extension is asked for."""
+    answers_extended: bool | None = None
+    """The server speaks it, as its last answer says; None where there was none yet."""
+
     def open_response(
-        self, method: str, path: str, body: bytes | None = None
+        self, method: str, path: str, body: bytes | None = None, *, start: int | None = None
     ) -> AbstractAsyncContextManager[httpx.Response]:
+        """`start` = the seq after which a gateway like this one is to tell a run's events again, as a stream."""
         # Only a POST may be answered by a stream: the list of a run's events is one too where it is asked for as one.
         # NB: the official client leaves the content type of a body out, and newer servers of its own kind refuse that.
         accept = "application/json" if method == "GET" else "text/event-stream, application/json"
-        return self.request(method, path, {"Accept": accept}, body=body)
+        headers = {"Accept": accept if start is None else "text/event-stream"}
+        if self.extended:
+            headers[HEADER] = URI
+        if start is not None:
+            headers[START_HEADER] = str(start)
+        return self.request(method, path, headers, body=body)
+
+    async def file(self, blob: str) -> bytes:
+        """Of a gateway like this one: a file by its hash. Raises what the server answers instead, and agent_invalid."""
+        async with self.request("GET", f"/resources/{quote(blob, safe='')}", {"Accept": "*/*"}) as response:
+            return await read_bytes(response, self.answer_limit)
 
     async def get(self, path: str) -> Json:
         async with self.open_response("GET", path) as response:

@@ -12,9 +12,12 @@ from litestar import Request, Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
+from adapters._extension import START_HEADER, decode_request, given_messages
+from adapters._extension import Request as Told
 from adapters._json import DEFAULT_VALUES, parse, read_json, validate
 from adapters._server.caller import Caller, caller, loss_header, run_headers
 from adapters._server.encoding import LargeJson, encode, json_response
+from adapters._server.extended import confirm, is_asked
 from adapters._server.fanout import FanoutCache
 from adapters._server.listed import Pieces, list_response
 from adapters._server.own_files import resolve_own_files
@@ -149,12 +152,15 @@ class Server:
         """Raises invalid."""
         who = caller(request)
         body = validate(w.RunCreateRequest, await read_json(request))
+        told = _read_extension(request, body)
         session = body.session
         if session is not None and body.session_id not in (None, session.id):
             # SDK 1.0.3, with these words.
             raise FaultError(FaultCode.INVALID, "Session ID mismatch", reason=MISMATCH)
         info = self._agent(body.agent_name)
         history = () if session is None else await self._import_history(who, session)
+        given = (told and given_messages(told)) or map(decode_message, body.input)
+        metadata = request_metadata(body) if told is None or told.metadata is None else told.metadata
         receipt = await self._hub.submit(
             who.owner,
             Submission(
@@ -162,8 +168,9 @@ class Server:
                 protocol="acp",
                 version=VERSION,
                 input=RunInput(
-                    messages=await resolve_own_files(self._hub, who, map(decode_message, body.input)),
-                    metadata=request_metadata(body),
+                    messages=await resolve_own_files(self._hub, who, given),
+                    config={} if told is None or told.tools is None else {"tools": list(told.tools)},
+                    metadata=metadata,
                     headers=who.headers,
                     extra=request_extra(body),
                 ),
@@ -173,7 +180,8 @@ class Server:
         )
         view = replace(self._view(who, receipt.task), agent=body.agent_name)
         # `Run-ID` is not in the OpenAPI: SDK 1.0.3 sends it, and its clients read it from a stream.
-        headers = {"Run-ID": receipt.task_id, **run_headers(receipt)}
+        extended = told is not None
+        headers = {"Run-ID": receipt.task_id, **run_headers(receipt), **confirm(active=extended)}
         if body.mode == "async":
             at = encode_time(receipt.task.created_at)
             run = w.Run(
@@ -185,7 +193,7 @@ class Server:
                 created_at=at,
             )
             return _json(run, 202, headers)
-        reading = RunStream(self._hub, who.owner, [receipt.task], view, stop_after=receipt.seq)
+        reading = RunStream(self._hub, who.owner, [receipt.task], view, stop_after=receipt.seq, extended=extended)
         return await self._run_response(reading, body.mode, headers)
 
     async def resume_run(self, request: AnyRequest) -> Response[Any]:
@@ -196,6 +204,7 @@ class Server:
         # Required in components.schemas.RunResumeRequest, sent by neither client of SDK 1.0.3.
         if body.run_id not in (None, view.run_id):
             raise FaultError(FaultCode.INVALID, "run_id: must be the run of the path")
+        told = _read_extension(request, body)
         value, said = decode_answer(body.await_resume)
         (message,) = await resolve_own_files(self._hub, who, (said,))
         last = tasks[-1]
@@ -205,13 +214,21 @@ class Server:
             receipt = await self._continue(who, last, message)
             tasks = [*tasks, receipt.task]
         else:
-            receipt = await self._answer(who, last, value, message, view.run_id)
-        reading = RunStream(self._hub, who.owner, tasks, view, show_after=receipt.seq, stop_after=receipt.seq)
-        headers = run_headers(receipt)
+            receipt = await self._answer(who, last, value, message, view.run_id, told)
+        reading = RunStream(
+            self._hub,
+            who.owner,
+            tasks,
+            view,
+            show_after=receipt.seq,
+            stop_after=receipt.seq,
+            extended=told is not None,
+        )
+        headers = {**run_headers(receipt), **confirm(active=told is not None)}
         if body.mode == "async":
             # The suites of SDK 1.0.3 assert this status.
             writer = await reading.snapshot(until="in-progress")
-            return _json(writer.run(), 202, {**headers, **loss_header(writer.run_losses)})
+            return _json(writer.answer(), 202, {**headers, **loss_header(writer.run_losses)})
         return await self._run_response(reading, body.mode, headers)
 
     async def _continue(self, who: Caller, last: Task, message: Message) -> Receipt:
@@ -227,10 +244,23 @@ class Server:
             ),
         )
 
-    async def _answer(self, who: Caller, last: Task, value: Any, message: Message, run_id: str) -> Receipt:
-        given = RunInput(messages=(message,), headers=who.headers)
+    async def _answer(
+        self, who: Caller, last: Task, value: Any, message: Message, run_id: str, told: Told | None
+    ) -> Receipt:
+        said = None if told is None else given_messages(told)
+        given = RunInput(messages=said or (message,), headers=who.headers)
         answers = Answers(task_id=last.task_id, bare=value, input=given, protocol="acp")
         try:
+            if told is not None and told.declined:
+                values: dict[str, Json] = dict.fromkeys(told.declined)
+                whole = not told.answered
+                said = given if whole else RunInput(headers=who.headers)
+                refused = Answers(task_id=last.task_id, values=values, action="decline", input=said, protocol="acp")
+                receipt = await self._hub.answer(who.owner, refused)
+                if whole:
+                    return receipt
+            if told is not None and told.answered:
+                answers = Answers(task_id=last.task_id, values=told.answered, input=given, protocol="acp")
             return await self._hub.answer(who.owner, answers)
         except FaultError as error:
             if error.fault.code in (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED):
@@ -241,14 +271,19 @@ class Server:
         if mode == "stream":
             return event_stream(reading.frames(self._lines), ping=None, headers=headers)
         writer = await reading.stop()
-        return _json(writer.run(), 200, {**headers, **loss_header(writer.run_losses)})
+        return _json(writer.answer(), 200, {**headers, **loss_header(writer.run_losses)})
 
     async def get_run(self, request: AnyRequest) -> Response[Any]:
         who = caller(request)
         tasks, view = await self._find(who, request)
-        writer = await RunStream(self._hub, who.owner, tasks, view).snapshot()
-        headers = {**run_headers(tasks[-1], writer.run_id), **loss_header(writer.run_losses)}
-        return _json(writer.run(), 200, headers)
+        extended = is_asked(request)
+        writer = await RunStream(self._hub, who.owner, tasks, view, extended=extended).snapshot()
+        headers = {
+            **run_headers(tasks[-1], writer.run_id),
+            **loss_header(writer.run_losses),
+            **confirm(active=extended),
+        }
+        return _json(writer.answer(), 200, headers)
 
     async def cancel_run(self, request: AnyRequest) -> Response[Any]:
         """Raises task_ended."""
@@ -268,13 +303,25 @@ class Server:
 
     async def list_events(self, request: AnyRequest) -> Response[Any]:
         """The events so far as JSON; with `Accept: text/event-stream` as a stream that goes on. Both after the first
-        `after`."""
+        `after`, and by the extension after a record."""
         who = caller(request)
         after = _number(request, "after", 0) or 0
         tasks, view = await self._find(who, request)
         last = tasks[-1].last_seq
-        reading = RunStream(self._hub, who.owner, tasks, view, skip=after, stop_after=last, end=last)
-        headers = run_headers(tasks[-1])
+        extended = is_asked(request)
+        start = _integer(request.headers.get(START_HEADER), START_HEADER, 0) if extended else None
+        reading = RunStream(
+            self._hub,
+            who.owner,
+            tasks,
+            view,
+            show_after=start or 0,
+            skip=after,
+            stop_after=last,
+            end=last,
+            extended=extended,
+        )
+        headers = {**run_headers(tasks[-1]), **confirm(active=extended)}
         # ACP has the list alone, and no way back into a stream: that, and `after`, are the gateway's own.
         if "text/event-stream" in request.headers.get("accept", ""):
             return event_stream(reading.frames(self._lines), ping=None, headers=headers)
@@ -452,8 +499,20 @@ def _is_hash(text: str) -> bool:
     return len(text) == 64 and all(character in "0123456789abcdef" for character in text)
 
 
+def _read_extension(request: AnyRequest, body: w.RunCreateRequest | w.RunResumeRequest) -> Told | None:
+    """What a request says by the extension, which is nothing that agents are sent; None where it is not active. A
+    request that says something activates it, too: a proxy may have kept the header."""
+    more = body.model_extra or {}
+    if w.EXTENSION in more:
+        return decode_request(more.pop(w.EXTENSION))
+    return Told() if is_asked(request) else None
+
+
 def _number(request: AnyRequest, name: str, least: int, most: int | None = None) -> int | None:
-    text = request.query_params.get(name)
+    return _integer(request.query_params.get(name), name, least, most)
+
+
+def _integer(text: str | None, name: str, least: int, most: int | None = None) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) < 10) or not least <= int(text) <= (most or int(text)):

@@ -10,9 +10,11 @@ from pydantic import BaseModel
 
 from adapters._server.encoding import TextTemplate, encode
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache
+from adapters._server.whole_states import tell_states_whole
 from adapters._sse import LargeFrame, frame, frame_of, pieces_of
 from adapters.acp import wire as w
 from adapters.acp.codec.parts import View
+from adapters.acp.write.recorded import RecordedWriter
 from adapters.acp.write.run_events import EventWriter
 from canonical import Hub, Record, Scope, Task
 from canonical.event import TaskChanged
@@ -32,8 +34,9 @@ class RunStream:
         stop_after: int = 0,
         skip: int = 0,
         end: int | None = None,
+        extended: bool = False,
     ) -> None:
-        self.writer = EventWriter(view)
+        self.writer = _writer(view, extended=extended)
         self.complete = False
         """Whether all of `events` was read, so that the writer knows all that got lost."""
         self._hub = hub
@@ -45,6 +48,7 @@ class RunStream:
         self._stop_after = stop_after
         self._skip = skip
         self._end = end
+        self._extended = extended
 
     async def snapshot(self, until: w.Status | None = None) -> EventWriter:
         """The run as it is; or as it was when its newest task came to the status `until`."""
@@ -60,7 +64,9 @@ class RunStream:
     async def _log(self, tasks: Sequence[Task]) -> AsyncGenerator[Record]:
         """What there is by now of some tasks."""
         for task in tasks:
-            async with aclosing(self._hub.reads.log(self._owner, Scope.task(task), inline=True)) as batches:
+            async with aclosing(
+                self._whole(self._hub.reads.log(self._owner, Scope.task(task), inline=True))
+            ) as batches:
                 async for records in batches:
                     for record in records:
                         yield record
@@ -86,7 +92,15 @@ class RunStream:
 
     def _open_records(self) -> aclosing[AsyncGenerator[Sequence[Record]]]:
         last = self._tasks[-1]
-        return aclosing(self._hub.reads.follow(self._owner, Scope.task(last), last.first_seq - 1, inline=True))
+        return aclosing(
+            self._whole(self._hub.reads.follow(self._owner, Scope.task(last), last.first_seq - 1, inline=True))
+        )
+
+    def _whole(self, batches: AsyncGenerator[Sequence[Record]]) -> AsyncGenerator[Sequence[Record]]:
+        """As who reads the records themselves has to be told them."""
+        if not self._extended:
+            return batches
+        return tell_states_whole(self._hub, self._owner, self._tasks[0].thread_id, batches)
 
     async def frames(self, lines: FanoutCache) -> AsyncGenerator[bytes]:
         async with aclosing(self.follow(lines)) as batches:
@@ -103,7 +117,7 @@ class RunStream:
             seen.append(record)
             if shown := self._visible_frames(encoder.write(record), record):
                 yield shown
-        view = (self._owner, self.writer.view, self._tasks[0].created_at, len(self._tasks))
+        view = (self._owner, self.writer.view, self._tasks[0].created_at, len(self._tasks), self._extended)
         follower = lines.join(view, encoder, seen, self._again)
         seen.clear()
         async with self._open_records() as batches:
@@ -122,7 +136,7 @@ class RunStream:
         return [frame for frame in told.frames if self._shows(record.seq)]
 
     async def _again(self, seq: int) -> Encoder:
-        writer = EventWriter(self.writer.view)
+        writer = _writer(self.writer.view, extended=self._extended)
         async with aclosing(self._log(self._tasks)) as records:
             async for record in records:
                 if record.seq >= seq:
@@ -148,6 +162,10 @@ class RunStream:
                     if self.writer.has_stopped and self._stops(record):
                         return self.writer
         return self.writer
+
+
+def _writer(view: View, *, extended: bool) -> EventWriter:
+    return RecordedWriter(view) if extended else EventWriter(view)
 
 
 class _Encoder:

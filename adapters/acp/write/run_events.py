@@ -113,6 +113,10 @@ class EventWriter:
         )
         return run.model_copy(update=self._unknown) if self._unknown else run
 
+    def answer(self) -> w.Run:
+        """The run as an answer of its own, and not within an event."""
+        return self.run()
+
     def write(self, record: Record) -> list[w.Event]:
         self._speech.at, self._speech.run_id = record.at, record.run_id
         self._speech.events = []

@@ -12,7 +12,7 @@ import subprocess
 import time
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ import click
 import httpx
 import pytest
 
-from adapters import ADAPTERS
+from adapters import ADAPTERS, UPSTREAMS
 from gateway.cli import babelgate as program
-from gateway.cli import main
+from gateway.cli import line, main
+from gateway.cli.conversation import ConversationError
 from gateway.cli.errors import CliError
 from gateway.cli.run import prompt_for
 from gateway.cli.target import read_targets
@@ -406,13 +407,21 @@ def test_agents_that_do_not_let_go_do_not_keep_the_gateway(tmp_path: Path) -> No
 # run
 
 
-def test_what_a_protocol_has_no_words_for_is_shown_where_it_is_asked_for(here: Here, demo: Served) -> None:
-    plain = here("run", "tools", "two words", "--as", "a2a", "--url", demo.url)
-    whole = here("run", "tools", "two words", "--as", "a2a", "--whole", "--url", demo.url)
+@pytest.mark.parametrize("protocol", [each.protocol for each in UPSTREAMS if "extension" in each.options])
+def test_what_a_protocol_has_no_words_for_is_shown_where_it_is_asked_for(
+    here: Here, demo: Served, protocol: str
+) -> None:
+    plain = here("run", "tools", "two words", "--as", protocol, "--url", demo.url)
+    whole = here("run", "tools", "two words", "--as", protocol, "--whole", "--url", demo.url)
     assert plain.stdout == whole.stdout
     assert '"kind":"tool_ended"' in whole.stderr
     assert '"kind":"tool_ended"' not in plain.stderr
-    refused(here("run", "tools", "x", "--as", "acp", "--whole", "--url", demo.url), 2, "--whole")
+
+
+def test_a_protocol_without_the_extension_says_who_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "UPSTREAMS", [replace(each, options={}) for each in UPSTREAMS if each.protocol == "acp"])
+    with pytest.raises(ConversationError, match="no extension"):
+        line.ClientConversation("acp", "http://127.0.0.1:1", "echo", None, whole=True)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from adapters._extension import MORE_REQUESTS, URI, params
 from adapters._json import parse_json, validate
 from adapters.acp import wire as w
 from adapters.acp.agents import decode_agents, encode_agent, label, labels, preferred_name, upstream_name
@@ -277,7 +278,7 @@ def test_what_a_manifest_says_of_no_description_and_in_unknown_members_survives(
 
 def test_metadata_in_the_operators_own_form_does_not_break_the_list() -> None:
     wire = encode_agent(AgentInfo(name="x", metadata={"acp": {"metadata": {"tags": 7}}}), "x")
-    assert wire.metadata == w.Metadata()
+    assert wire.metadata == w.Metadata(annotations={URI: params(MORE_REQUESTS)})
 
 
 @given(st.lists(st.from_regex(r"\A[a-c][-a-c_.]{0,3}[a-c]\Z"), unique=True))
