@@ -36,6 +36,8 @@ _EXAMPLES: Final = _examples(
     "babelgate bench smoke echo stream              # the same tasks to several agents, compared",
     'babelgate record ask "Hi" --out run.json        # what an agent says, as a file',
     "babelgate replay run.json                      # and that file as an agent",
+    "babelgate export --out threads.jsonl           # threads with their logs and files",
+    "babelgate import threads.jsonl --database URL  # and into another database",
 )
 _SERVE: Final = _examples(
     "babelgate serve",
@@ -83,6 +85,18 @@ _RECORD: Final = _examples(
 _REPLAY: Final = _examples(
     "babelgate replay run.json",
     "babelgate replay run.json --name planner --port 9000 --pace recorded",
+)
+
+_EXPORT: Final = _examples(
+    "babelgate export --out threads.jsonl",
+    "babelgate export --config babelgate.yaml --owner alice --out alice.jsonl",
+    "babelgate export --thread 0192f1a0-7c3e-7b1a-9c55-2f6d0f1e8a01 --out - | gzip > thread.jsonl.gz",
+    "babelgate export --agent planner --metadata project=apollo --out apollo.jsonl",
+)
+_IMPORT: Final = _examples(
+    "babelgate import threads.jsonl",
+    "babelgate import threads.jsonl --database sqlite:///other.db",
+    "gunzip < thread.jsonl.gz | babelgate import -",
 )
 
 FILE: Final = Path("babelgate.yaml")
@@ -172,8 +186,8 @@ def serve(
         "allow_anonymous": allow_anonymous,
         "log_level": log_level,
     }
-    if config is None and not targets and FILE.is_file():
-        config = FILE
+    if not targets:
+        config = _settings_file(config)
     run_gateway(config, targets, {name: value for name, value in given.items() if value is not None})
 
 
@@ -453,6 +467,62 @@ def replay(recording: Path, name: str | None, port: int, pace: Any) -> None:
     from gateway.cli.record import replay as say_again
 
     say_again(recording, name, port, pace)
+
+
+@babelgate.command("export", epilog=_EXPORT)
+@click.option("--out", type=_Path, required=True, metavar="FILE", help="Where the export goes; - is stdout.")
+@click.option("--owner", "owners", multiple=True, metavar="NAME", help="Only what belongs to this owner.")
+@click.option("--thread", "threads", multiple=True, metavar="ID", help="Only this thread.")
+@click.option("--agent", "agents", multiple=True, metavar="NAME", help="Only threads with a task for this agent.")
+@click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="Only threads whose metadata have this member.")
+@click.option("--active", is_flag=True, help="Also threads with a run that is at work or waits.")
+@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="The configuration file.")
+@click.option("--database", metavar="URL", help="The database.  [default: sqlite:///babelgate.db]")
+def export_threads(
+    out: Path,
+    owners: Sequence[str],
+    threads: Sequence[str],
+    agents: Sequence[str],
+    metadata: Sequence[str],
+    active: bool,
+    config: Path | None,
+    database: str | None,
+) -> int:
+    """Write threads with their logs and files to a file, for `babelgate import`.
+
+    Options of one name add up, and those of several narrow down. Without --thread, --agent and --metadata the items of
+    the store, the assistants and the crons of the owners go along. A gateway may use the database meanwhile. The file
+    holds all that was said, and the tokens of webhooks: only its owner can read it.
+
+    A thread with a run that is at work or waits is left out, or with --active taken as it is. The exit code is 1 if any
+    was left out.
+    """
+    from gateway.cli.transfer import export_threads as write
+
+    return write(out, owners, threads, agents, metadata, active, _settings_file(config), database)
+
+
+@babelgate.command("import", epilog=_IMPORT)
+@click.argument("file", type=_Path)
+@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="The configuration file.")
+@click.option("--database", metavar="URL", help="The database.  [default: sqlite:///babelgate.db]")
+def import_threads(file: Path, config: Path | None, database: str | None) -> int:
+    """Take the threads of FILE, which `babelgate export` has written, into a database; - is stdin.
+
+    Each thread is taken whole or not at all. One that is there already stays as it is, and where its log is not the
+    one of the file it is named as a conflict. So an import that was cut off is done again, from the start. The exit
+    code is 1 if there was a conflict.
+
+    A SQLite database is used by one process at a time: stop its gateway before. Runs that were at work or waited when
+    the file was written are taken up by the next gateway as after a crash.
+    """
+    from gateway.cli.transfer import import_threads as read
+
+    return read(file, _settings_file(config), database)
+
+
+def _settings_file(given: Path | None) -> Path | None:
+    return FILE if given is None and FILE.is_file() else given
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

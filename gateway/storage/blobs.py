@@ -9,8 +9,10 @@ import tempfile
 import threading
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO, Final
+from shutil import copyfileobj
+from typing import IO, BinaryIO, Final
 from weakref import WeakValueDictionary
 
 from canonical.fault import FaultCode, FaultError
@@ -51,13 +53,17 @@ class Blobs:
         if len(data) > self.limit:
             raise FaultError(FaultCode.TOO_LARGE, f"A file of {len(data)} bytes: the limit is {self.limit}")
         blob = hashlib.sha256(data).hexdigest()
+        self.put_file(BytesIO(data), blob)
+        return blob
+
+    def put_file(self, file: IO[bytes], blob: str) -> None:
+        """Store what a file holds from where it stands, and of which the hash is known. Raises internal."""
         if self._touch(blob):
-            return blob
+            return
         try:
-            self._write(self.path(blob), data)
+            self._write(self.path(blob), file)
         except OSError as error:
             raise FaultError(FaultCode.INTERNAL, "The gateway could not store a file.") from error
-        return blob
 
     def _touch(self, blob: str) -> bool:
         """Make a stored file young again: the sweep leaves it alone until an event names it."""
@@ -68,12 +74,12 @@ class Blobs:
                 return False
             return True
 
-    def _write(self, path: Path, data: bytes) -> None:
+    def _write(self, path: Path, source: IO[bytes]) -> None:
         make_folder(path.parent)
         file, name = tempfile.mkstemp(dir=path.parent)  # which only its owner can read
         try:
             with os.fdopen(file, "wb") as stream:
-                stream.write(data)
+                copyfileobj(source, stream)
                 stream.flush()
                 os.fsync(stream.fileno())
             Path(name).replace(path)

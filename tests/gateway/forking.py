@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
-_IMPORTED: Final = ("add", "bench", "check", "record", "run", "serve", "validate")
+_IMPORTED: Final = ("add", "bench", "check", "record", "run", "serve", "transfer", "validate")
 _MOST: Final = 2**20
 """Bytes of one job."""
 _BOUND: Final = 30

@@ -1,0 +1,295 @@
+"""`babelgate export` and `babelgate import`: threads from one database to another."""
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from time import monotonic, time_ns
+from typing import BinaryIO, Final, TypeVar
+
+import click
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from canonical.fault import FaultCode, FaultError
+from canonical.value import JsonObject
+from gateway.cli.errors import USAGE, CliError
+from gateway.cli.log import one_line, set_up_logging
+from gateway.runs.transfer.export import Exported, Selection, export
+from gateway.runs.transfer.form import OwnerLine, Reader, TransferError
+from gateway.runs.transfer.restore import check_section, restore_owner, restore_thread
+from gateway.settings.load import ConfigError, load
+from gateway.settings.model import Settings
+from gateway.storage.blobs import Blobs
+from gateway.storage.database import HEAD, open_engine, sqlite_path
+from gateway.storage.journal import Journal
+
+T = TypeVar("T")
+
+_STDIO: Final = Path("-")
+_OTHERS: Final = "items, assistants and crons"
+_PERIOD: Final = 2.0
+"""Seconds between lines of progress; a terminal is told ten times as often."""
+
+
+def export_threads(
+    out: Path,
+    owners: Sequence[str],
+    threads: Sequence[str],
+    agents: Sequence[str],
+    metadata: Sequence[str],
+    active: bool,
+    config: Path | None,
+    database: str | None,
+) -> int:
+    """The exit code: 1 where a thread was left out. Raises CliError."""
+    selection = Selection(
+        owners=frozenset(owners),
+        threads=frozenset(each.lower() for each in threads),
+        agents=frozenset(agents),
+        metadata=dict(map(_read_member, metadata)),
+        active=active,
+    )
+    settings = _load(config, database)
+    progress = _Progress()
+
+    def tell(done: Exported) -> None:
+        progress.show(f"{done.threads} threads, {done.records} records, {done.files} files, {done.bytes} bytes")
+
+    with _connect(settings) as connection, _open_to_write(out) as file:
+        blobs = Blobs(settings.blobs_path, settings.limits.artifact)
+        try:
+            made = export(
+                connection,
+                blobs,
+                file,
+                selection,
+                release=version("babelgate"),
+                now=time_ns() // 1000,
+                tell=tell,
+            )
+            done = asyncio.run(made)
+            file.flush()
+        except (TransferError, FaultError) as error:
+            raise CliError(f"{out}: {error}") from None
+        except BrokenPipeError:
+            raise CliError("nobody reads the export any more") from None
+        except (OSError, SQLAlchemyError) as error:
+            raise CliError(f"{out}: the export cannot be written: {_reason(error)}") from None
+    progress.end()
+    for line in done.left_out:
+        click.echo(f"left out: {one_line(line)}", err=True)
+    told = _count(threads=done.threads, records=done.records, files=done.files, **{_OTHERS: done.others})
+    click.echo(f"{out}: {told or 'nothing'}; left out: {len(done.left_out)}", err=True)
+    return int(bool(done.left_out))
+
+
+@dataclass(slots=True)
+class _Imported:
+    added: int = 0
+    same: int = 0
+    records: int = 0
+    files: int = 0
+    live: int = 0
+    others_added: int = 0
+    others_same: int = 0
+    conflicts: list[str] = field(default_factory=list[str])
+
+
+def import_threads(path: Path, config: Path | None, database: str | None) -> int:
+    """The exit code: 1 where there was a conflict. Raises CliError."""
+    settings = _load(config, database)
+    set_up_logging("error")
+    done = _Imported()
+    with _open_to_read(path) as file:
+        try:
+            asyncio.run(_import(settings, file, done))
+        except TransferError as error:
+            so_far = f"; {done.added} threads before were taken in, {done.same} were there already"
+            raise CliError(f"{path}: {error}{so_far if done.added or done.same else ''}") from None
+        finally:
+            for line in done.conflicts:
+                click.echo(f"conflict: {one_line(line)}", err=True)
+    if done.live:
+        click.echo(
+            f"{done.live} runs were at work or waited: the next gateway takes them up as after a crash", err=True
+        )
+    added = _count(threads=done.added, records=done.records, files=done.files, **{_OTHERS: done.others_added})
+    same = _count(threads=done.same, **{_OTHERS: done.others_same})
+    click.echo(
+        f"{path}: added: {added or 'nothing'}; there already: {same or 'nothing'}; conflicts: {len(done.conflicts)}",
+        err=True,
+    )
+    return int(bool(done.conflicts))
+
+
+async def _import(settings: Settings, file: BinaryIO, done: _Imported) -> None:
+    reader = Reader(file)
+    blobs = Blobs(settings.blobs_path, settings.limits.artifact)
+    blobs.secure()
+    journal = Journal(settings.database, power=settings.durability == "power")
+    try:
+        await journal.open()
+    except FaultError as error:
+        raise CliError(error.fault.message) from None
+    except (OSError, SQLAlchemyError) as error:
+        raise CliError(f"{settings.database} cannot be opened: {_reason(error)}") from None
+    progress = _Progress()
+    try:
+        while (found := await asyncio.to_thread(reader.begin)) is not None:
+            place, begin = found
+            checked = await asyncio.to_thread(check_section, reader, place, blobs)
+            if isinstance(begin, OwnerLine):
+                others = await _write(journal.write(restore_owner, reader, place, begin.owner))
+                done.others_added += others.added
+                done.others_same += others.same
+                done.conflicts += [f"{each} (owner {begin.owner})" for each in others.conflicts]
+                continue
+            try:
+                made = await _write(
+                    journal.write(restore_thread, reader, place, begin.owner, begin.thread_id),
+                )
+            except FaultError as error:
+                done.conflicts.append(f"thread {begin.thread_id} of {begin.owner}: {error.fault.message}")
+                continue
+            if made.outcome == "same":
+                done.same += 1
+            else:
+                done.added += 1
+                done.live += made.live
+                done.records += checked.records
+                done.files += checked.files
+            progress.show(f"{done.added} threads added, {done.same} there already, {done.records} records")
+    finally:
+        progress.end()
+        await journal.close()
+
+
+async def _write(written: "asyncio.Future[T]") -> T:
+    """Raises FaultError conflict, and TransferError for everything else that is wrong."""
+    try:
+        return await written
+    except FaultError as error:
+        if error.fault.code is FaultCode.CONFLICT:
+            raise
+        raise TransferError(error.fault.message) from None
+
+
+def _read_member(given: str) -> tuple[str, object]:
+    """`KEY=VALUE`, where the value is JSON, or a text where it is none."""
+    name, equals, value = given.partition("=")
+    if not name or not equals:
+        raise CliError(f"--metadata {given}: give KEY=VALUE", code=USAGE)
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _load(config: Path | None, database: str | None) -> Settings:
+    given: JsonObject = {} if database is None else {"database": database}
+    try:
+        return load(config, given)
+    except ConfigError as error:
+        raise CliError(*error.problems, code=USAGE) from None
+
+
+@contextmanager
+def _connect(settings: Settings) -> Generator[Connection]:
+    """To read, beside a gateway that may be at work."""
+    path = sqlite_path(settings.database)
+    if path is not None and not path.is_file():
+        raise CliError(f"{settings.database}: there is no such database")
+    with ExitStack() as stack:
+        try:
+            engine = open_engine(settings.database, writes=False, power=False, readers=1)
+            stack.callback(engine.dispose)
+            connection = stack.enter_context(engine.connect())
+            with connection.begin():
+                revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+        except SQLAlchemyError as error:
+            raise CliError(f"{settings.database} cannot be read: {_reason(error)}") from None
+        if revision != HEAD:
+            raise CliError(
+                f"{settings.database} is of another release (revision {revision}, and this one has {HEAD}): start the "
+                "gateway of this release on it once, or export with the release that it is of"
+            )
+        yield connection
+
+
+@contextmanager
+def _open_to_write(out: Path) -> Generator[BinaryIO]:
+    """It has its name when it is whole."""
+    if out == _STDIO:
+        yield sys.stdout.buffer
+        return
+    if out.is_dir():
+        raise CliError(f"--out {out}: this is a folder", code=USAGE)
+    try:
+        file, name = tempfile.mkstemp(dir=out.absolute().parent, prefix=f".{out.name}.")  # only its owner can read it
+    except OSError as error:
+        raise CliError(f"--out {out}: it cannot be written: {error.strerror}", code=USAGE) from None
+    try:
+        with os.fdopen(file, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).replace(out)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _open_to_read(path: Path) -> Generator[BinaryIO]:
+    """A file is read twice, so what comes from stdin is put down first."""
+    try:
+        if path == _STDIO:
+            with tempfile.TemporaryFile() as spool:
+                shutil.copyfileobj(sys.stdin.buffer, spool)
+                spool.seek(0)
+                yield spool
+        else:
+            with path.open("rb") as file:
+                yield file
+    except OSError as error:
+        raise CliError(f"{path}: it cannot be read: {error.strerror}", code=USAGE) from None
+
+
+def _count(**numbers: int) -> str:
+    """Those that are not 0."""
+    return ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in numbers.items() if number)
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(getattr(error, "orig", None) or error).split())
+
+
+class _Progress:
+    """A line on stderr from time to time; on a terminal always the same one."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stderr.isatty()
+        self._next = monotonic() + _PERIOD
+        self._shown = 0
+
+    def show(self, text: str) -> None:
+        if monotonic() < self._next:
+            return
+        self._next = monotonic() + (_PERIOD / 10 if self._is_terminal else _PERIOD)
+        if self._is_terminal:
+            click.echo(f"\r{text:<{self._shown}}", err=True, nl=False)
+            self._shown = len(text)
+        else:
+            click.echo(text, err=True)
+
+    def end(self) -> None:
+        if self._shown:
+            click.echo(f"\r{'':<{self._shown}}\r", err=True, nl=False)

@@ -1,0 +1,288 @@
+"""Export: threads of a database, each with its log, files and whatever else belongs to it, as a file of lines."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final
+
+import msgspec
+from sqlalchemy import ColumnElement, Connection, Table, exists, func, select, text, union
+
+from canonical.event import encode_event
+from canonical.fault import FaultError
+from canonical.json import contains
+from canonical.message import FilePart
+from canonical.thread import Thread
+from canonical.value import JsonObject
+from gateway.runs.transfer.form import (
+    VERSION,
+    AliasLine,
+    AssistantLine,
+    BytesLine,
+    CheckpointLine,
+    CheckpointValueLine,
+    CheckpointWriteLine,
+    CronLine,
+    FileLine,
+    Header,
+    ItemLine,
+    OfOwner,
+    OfThread,
+    OwnerLine,
+    RecordLine,
+    ThreadLine,
+    WebhookLine,
+    Writer,
+)
+from gateway.storage.blobs import Blobs
+from gateway.storage.journal import read_page
+from gateway.storage.short_form import decode_row, lengthen
+from gateway.storage.statements import table_of
+from gateway.storage.tables import (
+    LIVE,
+    AliasRow,
+    AssistantRow,
+    AssistantVersionRow,
+    BlobUseRow,
+    CheckpointRow,
+    CheckpointValueRow,
+    CheckpointWriteRow,
+    CronRow,
+    EventRow,
+    ItemRow,
+    RunRow,
+    TaskRow,
+    ThreadRow,
+    WebhookRow,
+)
+
+_THREAD, _EVENT, _TASK, _RUN = (table_of(row) for row in (ThreadRow, EventRow, TaskRow, RunRow))
+_USE, _ALIAS, _HOOK = (table_of(row) for row in (BlobUseRow, AliasRow, WebhookRow))
+_CHECKPOINT, _VALUE, _WRITE = (table_of(row) for row in (CheckpointRow, CheckpointValueRow, CheckpointWriteRow))
+_ITEM, _ASSISTANT, _VERSION, _CRON = (table_of(row) for row in (ItemRow, AssistantRow, AssistantVersionRow, CronRow))
+
+_THREADS: Final = 200
+_RECORDS: Final = 2048
+_ROWS: Final = 8
+"""That are read at once: bodies may be large."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which threads: those that all that is given holds of."""
+
+    owners: frozenset[str] = frozenset()
+    threads: frozenset[str] = frozenset()
+    agents: frozenset[str] = frozenset()
+    """A task of the thread is for one of them."""
+    metadata: JsonObject = field(default_factory=dict[str, Any])
+    """Members that the thread's metadata must have."""
+    active: bool = False
+    """Also those with a run that is at work or waits."""
+
+    @property
+    def is_of_owners(self) -> bool:
+        """Whether all that an owner has is meant, and not only some threads."""
+        return not (self.threads or self.agents or self.metadata)
+
+
+@dataclass(slots=True)
+class Exported:
+    """What was written so far."""
+
+    threads: int = 0
+    records: int = 0
+    files: int = 0
+    bytes: int = 0
+    others: int = 0
+    """Items of the store, assistants and crons."""
+    left_out: list[str] = field(default_factory=list[str])
+    """Why a thread was not written, one line each."""
+
+
+async def export(
+    connection: Connection,
+    blobs: Blobs,
+    file: BinaryIO,
+    selection: Selection,
+    *,
+    release: str,
+    now: int,
+    tell: Callable[[Exported], object],
+) -> Exported:
+    """Write what is selected to the file; `tell` is called after each page. Each thread is as it was at one moment.
+    Raises TransferError."""
+    writer = Writer(file, Header(version=VERSION, release=release, made_at=now))
+    done = Exported()
+    after = 0
+    while found := _threads_after(connection, selection, after):
+        for pk, thread in found:
+            after = pk
+            if thread is not None:
+                with connection.begin():
+                    await _export_thread(connection, blobs, writer, selection, pk, thread, done, tell)
+    if selection.is_of_owners:
+        for owner in _owners(connection, selection):
+            with connection.begin():
+                _export_owner(connection, writer, owner, done)
+    writer.end()
+    done.bytes = writer.written
+    return done
+
+
+def _threads_after(connection: Connection, selection: Selection, after: int) -> list[tuple[int, Thread | None]]:
+    """Some threads after a key; None in the place of those that are not selected."""
+    wanted = select(_THREAD.c.pk, _THREAD.c.body).where(_THREAD.c.pk > after)
+    if selection.owners:
+        wanted = wanted.where(_THREAD.c.owner.in_(selection.owners))
+    if selection.threads:
+        wanted = wanted.where(_THREAD.c.thread_id.in_(selection.threads))
+    if selection.agents:
+        its = (_TASK.c.thread_pk == _THREAD.c.pk) & _TASK.c.agent.in_(selection.agents)
+        wanted = wanted.where(exists().where(its))
+    with connection.begin():
+        rows = connection.execute(wanted.order_by(_THREAD.c.pk).limit(_THREADS)).all()
+    threads = [(pk, decode_row(Thread, body)) for pk, body in rows]
+    return [(pk, each if contains(each.metadata, selection.metadata) else None) for pk, each in threads]
+
+
+async def _export_thread(
+    connection: Connection,
+    blobs: Blobs,
+    writer: Writer,
+    selection: Selection,
+    pk: int,
+    thread: Thread,
+    done: Exported,
+    tell: Callable[[Exported], object],
+) -> None:
+    last = connection.execute(select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == pk)).scalar()
+    if last is None:  # erased since
+        return
+    is_live = select(_RUN.c.run_id).where(_RUN.c.thread_pk == pk, text(f"run.{LIVE}")).limit(1)
+    if not selection.active and connection.execute(is_live).first() is not None:
+        done.left_out.append(f"thread {thread.thread_id} of {thread.owner}: a run of it is at work or waits")
+        return
+    uses = select(_USE.c.blob, _USE.c.body).where(_USE.c.thread_pk == pk).order_by(_USE.c.blob)
+    files = connection.execute(uses).all()
+    try:
+        for blob, _ in files:
+            await blobs.size(blob)
+    except FaultError:
+        done.left_out.append(f"thread {thread.thread_id} of {thread.owner}: a file of it is not in the store")
+        return
+    writer.write(ThreadLine(owner=thread.owner, thread_id=thread.thread_id))
+    for blob, body in files:
+        writer.write(FileLine(part=msgspec.Raw(msgspec.json.encode(decode_row(FilePart, body)))))
+        async for piece in blobs.pieces(blob):
+            writer.write(BytesLine(data=piece))
+        done.files += 1
+    after = 0
+    while page := read_page(connection, pk, after, _RECORDS, last):
+        for record in page:
+            writer.write(
+                RecordLine(
+                    seq=record.seq,
+                    at=record.at,
+                    task_id=record.task_id,
+                    run_id=record.run_id,
+                    attempt=record.attempt,
+                    event=msgspec.Raw(encode_event(record.event)),
+                )
+            )
+        after = page[-1].seq
+        done.records += len(page)
+        done.bytes = writer.written
+        tell(done)
+    for line in _beside_log(connection, thread.owner, thread.thread_id):
+        writer.write(line)
+    writer.end_section()
+    done.threads += 1
+
+
+def _beside_log(connection: Connection, owner: str, thread_id: str) -> Iterator[OfThread]:
+    def rows(table: Table) -> Iterator[Any]:
+        return _rows(connection, table, (table.c.owner == owner) & (table.c.thread_id == thread_id))
+
+    for row in rows(_ALIAS):
+        yield AliasLine(protocol=row.protocol, agent=row.agent, alias=row.alias)
+    for row in rows(_HOOK):
+        yield WebhookLine(
+            task_id=row.task_id,
+            webhook_id=row.webhook_id,
+            dialect=row.dialect,
+            url=row.url,
+            delivered_seq=row.delivered_seq,
+            done=row.done,
+            config=msgspec.Raw(row.body),
+        )
+    for row in rows(_CHECKPOINT):
+        yield CheckpointLine(
+            ns=row.ns,
+            checkpoint_id=row.checkpoint_id,
+            parent_id=row.parent_id,
+            run_id=row.run_id,
+            form=row.form,
+            body=row.body,
+            channels=None if row.channels is None else msgspec.json.decode(row.channels),
+        )
+    for row in rows(_VALUE):
+        yield CheckpointValueLine(
+            ns=row.ns,
+            channel=row.channel,
+            checkpoint_id=row.checkpoint_id,
+            base_id=row.base_id,
+            form=row.form,
+            body=row.body,
+        )
+    for row in rows(_WRITE):
+        yield CheckpointWriteLine(
+            ns=row.ns,
+            checkpoint_id=row.checkpoint_id,
+            task_id=row.task_id,
+            idx=row.idx,
+            task_path=row.task_path,
+            channel=row.channel,
+            run_id=row.run_id,
+            form=row.form,
+            body=row.body,
+        )
+
+
+def _rows(connection: Connection, table: Table, where: ColumnElement[bool]) -> Iterator[Any]:
+    """A few at a time, in the order of the table's key."""
+    found = select(table).where(where).order_by(*table.primary_key.columns)
+    yield from connection.execute(found.execution_options(yield_per=_ROWS))
+
+
+def _owners(connection: Connection, selection: Selection) -> list[str]:
+    """Those who have something beside threads."""
+    with connection.begin():
+        found = connection.execute(union(*(select(each.c.owner) for each in (_ITEM, _ASSISTANT, _CRON)))).scalars()
+        return sorted(owner for owner in found if not selection.owners or owner in selection.owners)
+
+
+def _export_owner(connection: Connection, writer: Writer, owner: str, done: Exported) -> None:
+    writer.write(OwnerLine(owner=owner))
+    for line in _of_owner(connection, owner):
+        writer.write(line)
+        done.others += 1
+    writer.end_section()
+
+
+def _of_owner(connection: Connection, owner: str) -> Iterator[OfOwner]:
+    for row in _rows(connection, _ITEM, _ITEM.c.owner == owner):
+        yield ItemLine(
+            namespace=row.namespace,
+            key=row.key,
+            created_at=row.created_at,
+            updated_at=row.updated_at,
+            expires_at=row.expires_at,
+            ttl=row.ttl,
+            value=msgspec.Raw(row.value),
+        )
+    for row in _rows(connection, _ASSISTANT, _ASSISTANT.c.owner == owner):
+        its = (_VERSION.c.owner == owner) & (_VERSION.c.assistant_id == row.assistant_id)
+        versions = [msgspec.Raw(lengthen(each.body)) for each in _rows(connection, _VERSION, its)]
+        yield AssistantLine(in_use=msgspec.Raw(lengthen(row.body)), versions=versions)
+    for row in _rows(connection, _CRON, _CRON.c.owner == owner):
+        yield CronLine(cron=msgspec.Raw(lengthen(row.body)))

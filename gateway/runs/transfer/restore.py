@@ -1,0 +1,470 @@
+"""Import: threads of an export, each whole or not at all.
+
+A section is read twice. First everything in it is checked, and its files are put into the store, where nothing names
+them yet; then one transaction writes it. Rows that are folds of the log are made from it.
+"""
+
+import hashlib
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from typing import IO, Any, Final, Literal, TypeVar
+
+import msgspec
+from sqlalchemy import Connection, Table, func, insert, select, text
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from canonical.assistant import Assistant
+from canonical.cron import Cron
+from canonical.event import Event, Record, RunCreated, TaskCreated, ThreadChanged, encode_event
+from canonical.fault import FaultCode, FaultError
+from canonical.fold import thread_after, thread_created
+from canonical.json import is_equal
+from canonical.message import FilePart
+from canonical.stored import decode_event, decode_snapshot, encode_snapshot
+from canonical.value import Value
+from gateway.runs.event_check import files_of
+from gateway.runs.transfer.form import (
+    AliasLine,
+    AssistantLine,
+    Begin,
+    BytesLine,
+    CheckpointLine,
+    CheckpointValueLine,
+    CheckpointWriteLine,
+    CronLine,
+    FileLine,
+    ItemLine,
+    OfOwner,
+    OfThread,
+    Place,
+    Reader,
+    RecordLine,
+    ThreadLine,
+    TransferError,
+    WebhookLine,
+    is_id,
+    is_number,
+)
+from gateway.storage.blobs import Blobs
+from gateway.storage.journal import read_page
+from gateway.storage.short_form import encode_row, refer, shorten
+from gateway.storage.statements import table_of
+from gateway.storage.tables import (
+    LIVE,
+    AliasRow,
+    AssistantRow,
+    AssistantVersionRow,
+    BlobUseRow,
+    CheckpointRow,
+    CheckpointValueRow,
+    CheckpointWriteRow,
+    CronRow,
+    ItemRow,
+    RunRow,
+    WebhookRow,
+)
+from gateway.storage.transaction import ThreadState, Transaction
+
+V = TypeVar("V", bound=Value)
+
+_TABLES: Final[dict[type, Table]] = {
+    AliasLine: table_of(AliasRow),
+    WebhookLine: table_of(WebhookRow),
+    CheckpointLine: table_of(CheckpointRow),
+    CheckpointValueLine: table_of(CheckpointValueRow),
+    CheckpointWriteLine: table_of(CheckpointWriteRow),
+}
+_USE, _RUN = table_of(BlobUseRow), table_of(RunRow)
+_ITEM, _ASSISTANT, _VERSION, _CRON = (table_of(row) for row in (ItemRow, AssistantRow, AssistantVersionRow, CronRow))
+_BYTES: Final = 2 * 2**20
+"""Of records that are written at once."""
+_RECORDS: Final = 2048
+_NAME: Final = 4096
+"""Characters of an id or a name."""
+_OWNER: Final = 128
+
+Outcome = Literal["added", "same"]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    outcome: Outcome
+    live: int = 0
+    """Its runs that were at work or waited: the next gateway takes them up as after a crash."""
+
+
+@dataclass(slots=True)
+class RestoredOwner:
+    added: int = 0
+    same: int = 0
+    conflicts: list[str] = field(default_factory=list[str])
+    """What is there with other contents, and was left as it is."""
+
+
+@dataclass(slots=True)
+class Checked:
+    """What a section has, as far as it was read."""
+
+    records: int = 0
+    at: int = 0
+    files: int = 0
+    blobs: set[str] = field(default_factory=set[str])
+    named: set[str] = field(default_factory=set[str])
+    """By events."""
+    tasks: set[str] = field(default_factory=set[str])
+    runs: set[str] = field(default_factory=set[str])
+
+
+def check_section(reader: Reader, begin: Place, blobs: Blobs) -> Checked:
+    """Look at all of a section, and put its files into the store. Raises TransferError."""
+    checked = Checked()
+    with tempfile.TemporaryFile() as spool, closing(reader.section(begin)) as lines:
+        files = _Files(blobs, checked, spool)
+        place, first = next(lines)
+        with _at(place):
+            _check_begin(first)
+        for place, line in lines:
+            with _at(place):
+                _check_texts(line)
+                if isinstance(first, ThreadLine):
+                    _check_of_thread(line, checked, files)
+                else:
+                    _check_of_owner(line)
+        with _at(begin):
+            files.end()
+            if isinstance(first, ThreadLine):
+                _require(checked.records > 0, "this thread has no log")
+                _require(checked.named == checked.blobs, "its files are not those that its log names")
+    return checked
+
+
+@contextmanager
+def _at(place: Place) -> Generator[None]:
+    """Whatever is wrong with a line says which one it is."""
+    try:
+        yield
+    except (msgspec.DecodeError, UnicodeError, RecursionError, ValueError, TypeError, FaultError) as error:
+        raise TransferError(f"line {place.number}: {error}") from None
+
+
+def _require(holds: bool, said: str) -> None:
+    if not holds:
+        raise ValueError(said)
+
+
+def _check_begin(line: object) -> None:
+    assert isinstance(line, Begin)
+    _require(0 < len(line.owner) <= _OWNER and line.owner.isprintable(), "this is no name of an owner")
+    if isinstance(line, ThreadLine):
+        _require(is_id(line.thread_id), "the id of a thread is a UUID")
+
+
+def _check_texts(line: msgspec.Struct) -> None:
+    for name in line.__struct_fields__:
+        value = getattr(line, name)
+        if isinstance(value, str):
+            _require(len(value) <= _NAME and "\0" not in value, f"{name}: this is no id or name")
+        elif isinstance(value, int):
+            _require(is_number(value), f"{name}: this number is too large")
+
+
+def _check_of_thread(line: object, checked: Checked, files: "_Files") -> None:
+    match line:
+        case FileLine():
+            _require(checked.records == 0, "files stand before the log")
+            files.begin(_decode(FilePart, line.part))
+        case BytesLine():
+            files.write(line.data)
+        case RecordLine():
+            files.end()
+            _check_record(line, checked)
+        case WebhookLine():
+            _require(line.task_id in checked.tasks, "this is a webhook of no task of the thread")
+            _require(isinstance(msgspec.json.decode(line.config), dict), "config is an object")
+        case AliasLine() | CheckpointLine() | CheckpointValueLine() | CheckpointWriteLine():
+            _require(checked.records > 0, "this stands behind the log")
+        case _:
+            raise ValueError("this is not a line of a thread")
+
+
+def _check_record(line: RecordLine, checked: Checked) -> None:
+    record = _record_of(line)
+    event = record.event
+    _require(record.seq == checked.records + 1, f"the log goes on with {checked.records + 1}, not with {record.seq}")
+    _require(record.at >= checked.at, "the log goes back in time")
+    if record.seq == 1:
+        _require(isinstance(event, ThreadChanged) and record.task_id is record.run_id is None, "no log begins so")
+    if isinstance(event, TaskCreated):
+        _require(is_id(event.task_id) and event.task_id not in checked.tasks, "the id of a task is a UUID of its own")
+        checked.tasks.add(event.task_id)
+    elif isinstance(event, RunCreated):
+        _require(is_id(event.run_id) and event.run_id not in checked.runs, "the id of a run is a UUID of its own")
+        checked.runs.add(event.run_id)
+    _require(record.task_id is None or record.task_id in checked.tasks, "this is of a task that was not created")
+    _require(record.run_id is None or record.run_id in checked.runs, "this is of a run that was not created")
+    checked.records, checked.at = record.seq, record.at
+    checked.named.update(part.blob for part in _files_in(event) if part.blob is not None)
+
+
+def _files_in(event: Event) -> list[FilePart]:
+    if not isinstance(event, RunCreated):
+        return files_of(event)
+    return [part for message in event.messages for part in message.parts if isinstance(part, FilePart)]
+
+
+def _record_of(line: RecordLine) -> Record:
+    return Record(line.seq, line.at, line.task_id, line.run_id, line.attempt, decode_event(bytes(line.event)))
+
+
+def _decode(kind: type[V], told: msgspec.Raw) -> V:
+    return decode_snapshot(kind, bytes(told))
+
+
+def _check_of_owner(line: object) -> None:
+    match line:
+        case ItemLine():
+            _require(isinstance(msgspec.json.decode(line.value), dict), "the value of an item is an object")
+            _require(line.namespace.endswith(".") and line.key != "", "an item has a namespace and a key")
+        case AssistantLine():
+            made = _decode(Assistant, line.in_use)
+            versions = [_decode(Assistant, each) for each in line.versions]
+            _require(is_id(made.assistant_id), "the id of an assistant is a UUID")
+            _require({each.assistant_id for each in versions} == {made.assistant_id}, "these are no versions of it")
+            numbers = [each.version for each in versions]
+            _require(made.version in numbers and len(numbers) == len({*numbers}), "its versions are not told apart")
+        case CronLine():
+            cron = _decode(Cron, line.cron)
+            _require(is_id(cron.cron_id) and is_number(cron.next_run), "the id of a cron is a UUID")
+        case _:
+            raise ValueError("this is not a line of an owner")
+
+
+class _Files:
+    """Files on their way into the store. The bytes of one are in a file of the system's until all are there."""
+
+    def __init__(self, blobs: Blobs, checked: Checked, spool: IO[bytes]) -> None:
+        self._blobs = blobs
+        self._checked = checked
+        self._part: FilePart | None = None
+        self._spool = spool
+        self._digest = hashlib.sha256()
+        self._size = 0
+
+    def begin(self, part: FilePart) -> None:
+        self.end()
+        _require(part.blob is not None and part.blob not in self._checked.blobs, "a file is named by its own hash")
+        self._part = part
+
+    def write(self, data: bytes) -> None:
+        _require(self._part is not None, "these are bytes of no file")
+        self._size += len(data)
+        _require(self._size <= self._blobs.limit, f"a file has at most {self._blobs.limit} bytes (limits.artifact)")
+        self._digest.update(data)
+        self._spool.write(data)
+
+    def end(self) -> None:
+        if self._part is None:
+            return
+        blob = self._digest.hexdigest()
+        _require(self._part.blob == blob, f"the bytes of file {self._part.blob} have another hash")
+        _require(self._part.size in (None, self._size), f"file {blob} has another size")
+        self._spool.seek(0)
+        self._blobs.put_file(self._spool, blob)
+        self._checked.blobs.add(blob)
+        self._checked.files += 1
+        self._part = None
+        self._spool.seek(0)
+        self._spool.truncate()
+        self._digest, self._size = hashlib.sha256(), 0
+
+
+# In the transaction
+
+
+def restore_thread(tx: Transaction, reader: Reader, begin: Place, owner: str, thread_id: str) -> Restored:
+    """Write a thread that was checked. Where there is one of its id, it begins with the same log or is in conflict.
+    Raises FaultError: conflict, invalid."""
+    try:
+        with closing(reader.section(begin)) as lines:
+            next(lines)
+            of_thread = (line for _, line in lines)
+            known = tx.thread(owner, thread_id)
+            if known is not None:
+                _compare(tx.connection, known, of_thread)
+                return Restored("same")
+            tx.touched += 1
+            tx.forget_erased(owner, thread_id)
+            pk = tx.next_pk
+            tx.next_pk += 1
+            _Thread(tx, pk, owner, thread_id).write(of_thread)
+    except (OperationalError, IntegrityError):
+        raise
+    except TransferError as error:
+        raise FaultError(FaultCode.INVALID, str(error)) from error
+    except Exception as error:
+        if isinstance(error, FaultError) and error.fault.code is FaultCode.CONFLICT:
+            raise
+        said = f"line {begin.number}: the log of thread {thread_id} is none that a gateway writes: {error}"
+        raise FaultError(FaultCode.INVALID, said) from error
+    live = select(func.count()).select_from(_RUN).where(_RUN.c.thread_pk == pk, text(f"run.{LIVE}"))
+    return Restored("added", tx.connection.execute(live).scalar_one())
+
+
+def _compare(connection: Connection, known: ThreadState, lines: Iterator[Begin | OfThread | OfOwner]) -> None:
+    """Raises FaultError: conflict, unless the thread begins with the log of the export: it may have gone on here."""
+    there = _log(connection, known.pk)
+    for line in lines:
+        if isinstance(line, RecordLine):
+            kept, told = next(there, None), _record_of(line)
+            if kept is None or _content(kept) != _content(told):
+                where = "ends before" if kept is None else "differs in"
+                raise FaultError(FaultCode.CONFLICT, f"there is such a thread, and its log {where} record {told.seq}")
+
+
+def _content(record: Record) -> tuple[object, ...]:
+    return (record.seq, record.at, record.task_id, record.run_id, record.attempt, encode_event(record.event))
+
+
+def _log(connection: Connection, pk: int) -> Iterator[Record]:
+    after = 0
+    while page := read_page(connection, pk, after, _RECORDS):
+        yield from page
+        after = page[-1].seq
+
+
+class _Thread:
+    """One that is being written."""
+
+    def __init__(self, tx: Transaction, pk: int, owner: str, thread_id: str) -> None:
+        self._tx = tx
+        self._pk = pk
+        self._owner = owner
+        self._thread_id = thread_id
+        self._references: dict[str | None, str | None] = {None: None}
+        """What the log keeps in the place of ids."""
+        self._rows: list[tuple[Any, ...]] = []
+        self._size = 0
+
+    def write(self, lines: Iterator[Begin | OfThread | OfOwner]) -> None:
+        key = {"owner": self._owner, "thread_id": self._thread_id}
+        for line in lines:
+            match line:
+                case RecordLine():
+                    self._add(_record_of(line))
+                case FileLine():
+                    part = _decode(FilePart, line.part).replace(inline=None)
+                    row = {"thread_pk": self._pk, "blob": part.blob, "body": encode_row(part)}
+                    self._tx.connection.execute(insert(_USE), row)
+                case AliasLine() | CheckpointLine() | CheckpointValueLine() | CheckpointWriteLine() | WebhookLine():
+                    self._tx.connection.execute(insert(_TABLES[type(line)]), {**key, **_columns(line)})
+                case _:
+                    pass
+        self._flush()
+        self._tx.fold_anew(self._pk, self._owner, self._thread_id, _log(self._tx.connection, self._pk))
+
+    def _add(self, record: Record) -> None:
+        if record.seq == 1:
+            self._add_thread(record)
+        event = record.event
+        if isinstance(event, TaskCreated):
+            self._references[event.task_id] = refer(event.task_id, record.seq)
+        elif isinstance(event, RunCreated):
+            self._references[event.run_id] = refer(event.run_id, record.seq)
+        task, run = self._references[record.task_id], self._references[record.run_id]
+        body = shorten(encode_event(event))
+        self._rows.append((self._pk, record.seq, record.at, task, run, record.attempt, body))
+        self._size += len(body)
+        if self._size > _BYTES or len(self._rows) == _RECORDS:
+            self._flush()
+
+    def _add_thread(self, first: Record) -> None:
+        thread = thread_after(thread_created(self._thread_id, self._owner, first), first)
+        span = (thread.created_at, thread.changed_at, thread.ephemeral, thread.expires)
+        row = (self._pk, self._owner, self._thread_id, *span, encode_row(thread))
+        self._tx.sql.insert_thread.run_many(self._tx.connection, [row])
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._tx.sql.insert_event.run_many(self._tx.connection, self._rows)
+            self._rows, self._size = [], 0
+
+
+def _columns(line: msgspec.Struct) -> dict[str, Any]:
+    told: dict[str, Any] = {name: getattr(line, name) for name in line.__struct_fields__}
+    if isinstance(line, WebhookLine):
+        told["body"] = bytes(told.pop("config"))
+    elif isinstance(line, CheckpointLine) and line.channels is not None:
+        told["channels"] = msgspec.json.encode(line.channels)
+    return told
+
+
+def restore_owner(tx: Transaction, reader: Reader, begin: Place, owner: str) -> RestoredOwner:
+    """Write what an owner has beside threads and was checked. Raises FaultError: invalid."""
+    done = RestoredOwner()
+    try:
+        with closing(reader.section(begin)) as lines:
+            next(lines)
+            tx.touched += 1
+            for _, line in lines:
+                match line:
+                    case ItemLine():
+                        _restore_item(tx.connection, owner, line, done)
+                    case AssistantLine():
+                        _restore_assistant(tx.connection, owner, line, done)
+                    case CronLine():
+                        _restore_cron(tx.connection, owner, line, done)
+                    case _:
+                        pass
+    except TransferError as error:
+        raise FaultError(FaultCode.INVALID, str(error)) from error
+    return done
+
+
+def _restore_item(connection: Connection, owner: str, line: ItemLine, done: RestoredOwner) -> None:
+    key = {"owner": owner, "namespace": line.namespace, "key": line.key}
+    there = select(_ITEM.c.value).where(*(_ITEM.c[name] == value for name, value in key.items()))
+    value = bytes(line.value)
+    kept = connection.execute(there).scalar()
+    if _is_new(kept is None or is_equal(_json(kept), _json(value)), kept, f"item {line.namespace}{line.key}", done):
+        times = {name: getattr(line, name) for name in ("created_at", "updated_at", "expires_at", "ttl")}
+        connection.execute(insert(_ITEM), {**key, **times, "value": value})
+
+
+def _restore_assistant(connection: Connection, owner: str, line: AssistantLine, done: RestoredOwner) -> None:
+    made = _decode(Assistant, line.in_use)
+    versions = [_decode(Assistant, each) for each in line.versions]
+    key = {"owner": owner, "assistant_id": made.assistant_id}
+    there = select(_ASSISTANT.c.body).where(*(_ASSISTANT.c[name] == value for name, value in key.items()))
+    kept = connection.execute(there).scalar()
+    same = kept is None or decode_snapshot(Assistant, kept) == made
+    if _is_new(same, kept, f"assistant {made.assistant_id}", done):
+        connection.execute(insert(_ASSISTANT), {**key, "body": encode_snapshot(made)})
+        rows = [{**key, "version": each.version, "body": encode_snapshot(each)} for each in versions]
+        connection.execute(insert(_VERSION), rows)
+
+
+def _restore_cron(connection: Connection, owner: str, line: CronLine, done: RestoredOwner) -> None:
+    cron = _decode(Cron, line.cron)
+    key = {"owner": owner, "cron_id": cron.cron_id}
+    kept = connection.execute(select(_CRON.c.body).where(*(_CRON.c[name] == value for name, value in key.items())))
+    body = kept.scalar()
+    # When it runs next is not what it is: it may have run here meanwhile.
+    same = body is None or decode_snapshot(Cron, body).replace(next_run=None) == cron.replace(next_run=None)
+    if _is_new(same, body, f"cron {cron.cron_id}", done):
+        connection.execute(insert(_CRON), {**key, "next_run": cron.next_run, "body": encode_snapshot(cron)})
+
+
+def _is_new(same: bool, kept: bytes | None, name: str, done: RestoredOwner) -> bool:
+    if kept is None:
+        done.added += 1
+    elif same:
+        done.same += 1
+    else:
+        done.conflicts.append(f"{name} is there with other contents")
+    return kept is None
+
+
+def _json(body: bytes) -> Any:
+    return msgspec.json.decode(body)

@@ -1,0 +1,62 @@
+"""Exports made by hand: lines that a test writes or changes, with the digests that belong to them."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from canonical.event import Event, TaskCreated, ThreadChanged, encode_event
+from gateway.runs.transfer.form import VERSION, Header, RecordLine, ThreadLine, Writer
+
+Line = dict[str, Any]
+
+
+def header(version: int = VERSION) -> Header:
+    return Header(version=version, release="1.0", made_at=0)
+
+
+def record(seq: int, event: Event, task_id: str | None = None, run_id: str | None = None) -> RecordLine:
+    told = msgspec.Raw(encode_event(event))
+    return RecordLine(seq=seq, at=seq, task_id=task_id, run_id=run_id, attempt=0, event=told)
+
+
+def write_threads(path: Path, threads: Iterable[tuple[str, Iterable[RecordLine]]]) -> None:
+    """An export of threads of the owner `alice`."""
+    with path.open("wb") as file:
+        writer = Writer(file, header())
+        for thread_id, records in threads:
+            writer.write(ThreadLine(owner="alice", thread_id=thread_id))
+            for each in records:
+                writer.write(each)
+            writer.end_section()
+        writer.end()
+
+
+def short_log(task_id: str) -> Iterator[RecordLine]:
+    yield record(1, ThreadChanged())
+    yield record(2, TaskCreated(task_id=task_id, agent="echo"), task_id)
+
+
+def read_lines(path: Path) -> list[Line]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def write_lines(path: Path, lines: Iterable[Line]) -> None:
+    """With the digests that the sections have now: what is wrong with them then is not that they were changed."""
+    said = bytearray()
+    count, sections, digest = 0, 0, hashlib.sha256()
+    for number, line in enumerate(lines):
+        if line["kind"] == "section_end":
+            line = {"kind": "section_end", "lines": count, "sha256": digest.hexdigest()}
+            count, sections, digest = -1, sections + 1, hashlib.sha256()
+        elif line["kind"] == "end":
+            line = {"kind": "end", "sections": sections}
+        data = json.dumps(line).encode() + b"\n"
+        said += data
+        if number and line["kind"] != "section_end":
+            digest.update(data)
+        count += number > 0
+    path.write_bytes(said)

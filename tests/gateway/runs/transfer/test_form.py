@@ -1,0 +1,92 @@
+"""The export format: what was written is read, and nothing else is."""
+
+import io
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.runs.transfer.form import VERSION, Place, Reader, TransferError, Writer
+from tests.gateway.runs.transfer.lines import header
+
+EXPORT = (Path(__file__).parents[2] / "cli" / "export-1.jsonl").read_bytes()
+
+
+def read(data: bytes, limit: int = 2**20) -> Iterator[object]:
+    reader = Reader(io.BytesIO(data), limit)
+    while (found := reader.begin()) is not None:
+        for place, line in list(reader.section(found[0])):
+            assert isinstance(place, Place)
+            yield line
+
+
+def test_a_section_can_be_read_twice() -> None:
+    reader = Reader(io.BytesIO(EXPORT))
+    found = reader.begin()
+    assert found is not None
+    once = [line for _, line in reader.section(found[0])]
+    assert [line for _, line in reader.section(found[0])] == once
+    following = reader.begin()
+    assert following is not None and following[0].number == found[0].number + len(once) + 1
+
+
+def test_an_empty_export_is_one() -> None:
+    file = io.BytesIO()
+    Writer(file, header()).end()
+    assert list(read(file.getvalue())) == []
+
+
+@pytest.mark.parametrize("end", range(0, len(EXPORT), 509))
+def test_a_file_that_is_cut_off_is_no_whole_export(end: int) -> None:
+    with pytest.raises(TransferError):
+        list(read(EXPORT[:end]))
+
+
+def test_a_line_that_is_missing_or_there_twice_or_elsewhere_is_found() -> None:
+    lines = EXPORT.splitlines(keepends=True)
+    for number in range(1, len(lines)):
+        for changed in (
+            [*lines[:number], *lines[number + 1 :]],
+            [*lines[:number], lines[number], *lines[number:]],
+            [*lines[: number - 1], lines[number], lines[number - 1], *lines[number + 1 :]],
+        ):
+            with pytest.raises(TransferError):
+                list(read(b"".join(changed)))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_byte_that_was_changed_is_found(seed: int) -> None:
+    chance = random.Random(seed)
+    data = bytearray(EXPORT)
+    place = chance.randrange(EXPORT.index(b"\n") + 1, len(EXPORT))
+    data[place] ^= 1 << chance.randrange(8)
+    with pytest.raises(TransferError, match=r"^line \d+: "):
+        list(read(bytes(data)))
+
+
+def test_a_line_is_not_read_beyond_its_bound() -> None:
+    first, rest = EXPORT.split(b"\n", 1)
+    longest = max(map(len, EXPORT.splitlines())) + 1
+    assert list(read(EXPORT, longest))
+    with pytest.raises(TransferError, match=f"a line has at most {longest - 1} bytes"):
+        list(read(EXPORT, longest - 1))
+    with pytest.raises(TransferError, match="this is no export"):
+        list(read(b" " * 5000 + first + b"\n" + rest))
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\n", b"{}\n", b"[]\n", b"\xff\xfe\n", b'{"kind":"babelgate-export"}\n', b"x" * 99]
+)
+def test_what_is_no_export_is_told_in_one_line(data: bytes) -> None:
+    with pytest.raises(TransferError, match=r"^this is no export of Babelgate$"):
+        Reader(io.BytesIO(data))
+
+
+def test_an_export_of_a_newer_format_names_it() -> None:
+    told = {"kind": "babelgate-export", "version": VERSION + 1, "release": "9.0", "made_at": 0, "new": True}
+    with pytest.raises(TransferError) as refused:
+        Reader(io.BytesIO(json.dumps(told).encode() + b"\n"))
+    said = str(refused.value)
+    assert f"format {VERSION + 1}, written by Babelgate 9.0" in said and "\n" not in said

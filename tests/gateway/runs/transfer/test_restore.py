@@ -1,0 +1,207 @@
+"""Import: whatever a file says is checked before anything of a thread is written."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from canonical.event import RunCreated, RunEnded, RunStarted, TaskChanged, TaskCreated, ThreadChanged
+from canonical.fault import FaultCode, FaultError
+from canonical.state import TaskState
+from gateway.hub import Hub
+from gateway.ids import new_id
+from gateway.runs.transfer.form import Reader, RecordLine, ThreadLine, TransferError
+from gateway.runs.transfer.restore import Restored, check_section, restore_thread
+from gateway.storage.blobs import Blobs
+from tests.gateway.hubs import Echo, House, ends, fronted, submit, within
+from tests.gateway.runs.transfer.lines import Line, read_lines, record, short_log, write_lines, write_threads
+
+EXPORT = Path(__file__).parents[2] / "cli" / "export-1.jsonl"
+
+
+def check(path: Path, blobs: Blobs) -> None:
+    """All sections."""
+    with path.open("rb") as file:
+        reader = Reader(file)
+        while (found := reader.begin()) is not None:
+            check_section(reader, found[0], blobs)
+
+
+def first(lines: list[Line], kind: str, event: str | None = None) -> Line:
+    """The first line of a kind, or record of such an event."""
+    return next(each for each in lines if each["kind"] == kind and event in (None, each.get("event", {}).get("kind")))
+
+
+def without(lines: list[Line], kind: str) -> None:
+    lines.remove(first(lines, kind))
+
+
+def swap(lines: list[Line], one: str, other: str) -> None:
+    a, b = lines.index(first(lines, one)), lines.index(first(lines, other))
+    lines[a], lines[b] = lines[b], lines[a]
+
+
+def assign(kind: str, name: str, value: object, event: str | None = None) -> Callable[[list[Line]], None]:
+    def change(lines: list[Line]) -> None:
+        first(lines, kind, event)[name] = value
+
+    return change
+
+
+def event_of(kind: str, name: str, value: object) -> Callable[[list[Line]], None]:
+    def change(lines: list[Line]) -> None:
+        first(lines, "record", kind)["event"][name] = value
+
+    return change
+
+
+HOSTILE: dict[str, tuple[Callable[[list[Line]], object], str]] = {
+    "owner": (assign("thread", "owner", "a\nb"), "no name of an owner"),
+    "long owner": (assign("thread", "owner", "x" * 129), "no name of an owner"),
+    "path": (assign("thread", "thread_id", "../../etc/passwd"), "is a UUID"),
+    "other letters": (assign("thread", "thread_id", "01A20A99-3951-765E-BBB0-BF0B967B0DED"), "is a UUID"),
+    "unknown member": (assign("thread", "more", 1), "unknown field"),
+    "unknown line": (assign("alias", "kind", "nickname"), "Invalid value 'nickname'"),
+    "task": (event_of("task_created", "task_id", "../x"), "id of a task is a UUID"),
+    "run": (event_of("run_created", "run_id", "x"), "id of a run is a UUID"),
+    "other task": (assign("record", "task_id", new_id(), "run_started"), "of a task that was not created"),
+    "other run": (assign("record", "run_id", new_id(), "run_started"), "of a run that was not created"),
+    "seq": (assign("record", "seq", 7, "run_started"), "the log goes on with"),
+    "time": (assign("record", "at", 1, "run_started"), "goes back in time"),
+    "number": (assign("record", "at", 2**63, "run_started"), "too large"),
+    "no number": (assign("record", "at", 1.5, "run_started"), "Expected `int"),
+    "event": (assign("record", "event", {"kind": "unheard_of"}, "run_started"), "unheard_of"),
+    "event that is none": (assign("record", "event", [], "run_started"), "line 6: "),
+    "member of an event": (event_of("task_changed", "state", "asleep"), "asleep"),
+    "beginning": (event_of("thread_changed", "kind", "run_started"), "no log begins so"),
+    "no log": (lambda lines: lines.__setitem__(slice(2, lines.index(first(lines, "alias"))), []), "behind the log"),
+    "nothing": (lambda lines: lines.__setitem__(slice(2, lines.index(first(lines, "section_end"))), []), "has no log"),
+    "name of a file": (lambda lines: first(lines, "file")["part"].update(blob="../../x"), "have another hash"),
+    "no name of a file": (lambda lines: first(lines, "file")["part"].pop("blob"), "named by its own hash"),
+    "hash": (assign("bytes", "data", "SGo="), "have another hash"),
+    "base64": (assign("bytes", "data", "%%%"), "line 16: "),
+    "size": (lambda lines: first(lines, "file")["part"].update(size=7), "another size"),
+    "missing bytes": (lambda lines: without(lines, "bytes"), "have another hash"),
+    "missing file": (lambda lines: (without(lines, "file"), without(lines, "bytes")), "not those that its log names"),
+    "bytes of nothing": (lambda lines: without(lines, "file"), "bytes of no file"),
+    "webhook": (assign("webhook", "task_id", new_id()), "of no task"),
+    "webhook's config": (assign("webhook", "config", 1), "config is an object"),
+    "text": (assign("alias", "alias", "a\0b"), "no id or name"),
+    "long text": (assign("alias", "alias", "x" * 5000), "no id or name"),
+    "item in a thread": (lambda lines: swap(lines, "alias", "item"), "not a line of a thread"),
+    "item": (assign("item", "value", 1), "is an object"),
+    "namespace": (assign("item", "namespace", "a"), "a namespace and a key"),
+    "assistant": (lambda lines: first(lines, "assistant")["in_use"].update(version=3), "not told apart"),
+    "versions": (assign("assistant", "versions", []), "no versions of it"),
+    "cron": (lambda lines: first(lines, "cron")["cron"].update(cron_id="x"), "a UUID"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_what_a_file_says_is_not_believed(case: str, tmp_path: Path) -> None:
+    change, said = HOSTILE[case]
+    lines = copy.deepcopy(read_lines(EXPORT))
+    write_lines(tmp_path / "as-it-is.jsonl", lines)
+    check(tmp_path / "as-it-is.jsonl", Blobs(tmp_path / "blobs", 1000))
+    change(lines)
+    write_lines(tmp_path / "changed.jsonl", lines)
+    with pytest.raises(TransferError, match=r"^line \d+: ") as refused:
+        check(tmp_path / "changed.jsonl", Blobs(tmp_path / "blobs", 1000))
+    assert said in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_a_file_is_no_larger_than_the_settings_say(tmp_path: Path) -> None:
+    with pytest.raises(TransferError, match="at most 2 bytes"):
+        check(EXPORT, Blobs(tmp_path / "blobs", 2))
+
+
+async def restore(hub: Hub, path: Path) -> Restored:
+    """The first thread."""
+    with path.open("rb") as file:
+        reader = Reader(file)
+        found = reader.begin()
+        assert found is not None
+        place, begin = found
+        assert isinstance(begin, ThreadLine)
+        check_section(reader, place, Blobs(path.parent / "blobs", 1000))
+        written = hub.journal.write(restore_thread, reader, place, begin.owner, begin.thread_id)
+        return await within(written, "the import")
+
+
+async def is_refused(hub: Hub, path: Path, code: FaultCode, said: str) -> None:
+    before = await hub.journal.query(lambda connection: connection.exec_driver_sql("SELECT * FROM event").all())
+    with pytest.raises(FaultError) as refused:
+        await restore(hub, path)
+    assert refused.value.fault.code is code and said in refused.value.fault.message
+    after = await hub.journal.query(lambda connection: connection.exec_driver_sql("SELECT * FROM event").all())
+    assert after == before
+
+
+TASK, RUN = new_id(), new_id()
+CREATED = TaskCreated(task_id=TASK, agent="echo")
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        [record(3, RunStarted(), TASK), record(4, TaskChanged(state=TaskState.INPUT_REQUIRED), TASK)],
+        [
+            record(3, RunCreated(run_id=RUN), TASK, RUN),
+            record(4, RunEnded(), TASK, RUN),
+            record(5, RunEnded(), TASK, RUN),
+        ],
+        [record(3, RunCreated(run_id=RUN))],
+    ],
+    ids=["task", "run", "run of no task"],
+)
+async def test_a_log_that_no_gateway_writes_is_refused_whole(
+    hubs: House, tmp_path: Path, log: list[RecordLine]
+) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    begun = [record(1, ThreadChanged()), record(2, CREATED, TASK)]
+    write_threads(tmp_path / "x.jsonl", [(new_id(), [*begun, *log])])
+    await is_refused(hub, tmp_path / "x.jsonl", FaultCode.INVALID, "is none that a gateway writes")
+
+
+async def test_an_id_that_another_thread_has_is_a_conflict(hubs: House, tmp_path: Path) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    receipt = await submit(hub, "echo")
+    await ends(hub, receipt)
+    write_threads(tmp_path / "x.jsonl", [(new_id(), short_log(receipt.task_id))])
+    await is_refused(hub, tmp_path / "x.jsonl", FaultCode.CONFLICT, "taken already")
+
+
+async def test_a_thread_that_was_erased_comes_back_and_one_that_is_shorter_here_does_not_grow(
+    hubs: House, tmp_path: Path
+) -> None:
+    hub = await hubs.start(fronted("echo", Echo()))
+    thread_id = new_id()
+    log = [record(1, ThreadChanged()), record(2, CREATED, TASK)]
+    write_threads(tmp_path / "long.jsonl", [(thread_id, log)])
+    write_threads(tmp_path / "short.jsonl", [(thread_id, log[:1])])
+    assert await restore(hub, tmp_path / "short.jsonl") == Restored("added")
+    await is_refused(hub, tmp_path / "long.jsonl", FaultCode.CONFLICT, "its log ends before record 2")
+    await hub.delete_thread("alice", thread_id)
+    assert await restore(hub, tmp_path / "long.jsonl") == Restored("added")
+    assert await restore(hub, tmp_path / "short.jsonl") == Restored("same")
+    assert (await hub.reads.task("alice", TASK)).state is TaskState.SUBMITTED
+
+
+async def test_an_event_of_an_earlier_release_is_taken_in_as_today_s(hubs: House, tmp_path: Path) -> None:
+    """`run_created` had a member `webhook` once; and what is unknown is kept."""
+    hub = await hubs.start(fronted("echo", Echo()))
+    created: dict[str, Any] = {"kind": "run_created", "run_id": RUN, "webhook": None, "novel": 1}
+    thread_id = new_id()
+    lines = [record(1, ThreadChanged()), record(2, CREATED, TASK), record(3, RunCreated(run_id=RUN), TASK, RUN)]
+    write_threads(tmp_path / "x.jsonl", [(thread_id, lines)])
+    told = read_lines(tmp_path / "x.jsonl")
+    first(told, "record", "run_created")["event"] = created
+    write_lines(tmp_path / "x.jsonl", told)
+    assert await restore(hub, tmp_path / "x.jsonl") == Restored("added", 1)
+    assert await restore(hub, tmp_path / "x.jsonl") == Restored("same")
+    run = await hub.reads.run("alice", RUN)
+    event = await hub.reads.run_input("alice", run)
+    assert json.loads(json.dumps(cast("Any", event.extra))) == {"babelgate": {"novel": 1}}
