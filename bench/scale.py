@@ -3,8 +3,9 @@
     .venv/bin/python -m bench.scale [--runs 1000 100000] [--jobs 1000]
 
 Each size is a gateway and a database of its own, filled over A2A. Shown are the CPU of one run, the 95th percentile and
-the CPU of a search of threads, a list of tasks and the state of one thread out of the middle, the resident memory after
-the filling, the bytes on disk of one run, and the seconds from the start to the first answer.
+the CPU of searches of threads (as they come, by the newest change, by status, those that are idle and those that
+failed), a list of tasks and the state of one thread out of the middle, the resident memory after the filling, the bytes
+on disk of one run, and the seconds from the start to the first answer.
 """
 
 import argparse
@@ -14,10 +15,12 @@ import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from bench import server, work
 from bench.client import Connection
@@ -26,6 +29,13 @@ from bench.server import Server
 
 _FILLERS = 32
 """Connections that fill a database."""
+_SEARCHES: Final[Mapping[str, Mapping[str, str]]] = {
+    "search": {},
+    "changed": {"sort_by": "updated_at"},
+    "by status": {"sort_by": "status"},
+    "idle": {"status": "idle"},
+    "failed": {"status": "error", "sort_by": "updated_at"},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +52,7 @@ class Row:
     runs: int
     cpu: float
     """Milliseconds a run."""
-    search: "Look"
-    tasks: "Look"
-    state: "Look"
+    looks: Mapping[str, Look]
     memory: float
     """MB."""
     disk: float
@@ -116,16 +124,19 @@ def bytes_of_run(database: Path) -> float:
     return database.stat().st_size / runs
 
 
-def _measure(gateway: Server, threads: Sequence[str], jobs: int) -> tuple[float, Look, Look, Look]:
+def _measure(gateway: Server, threads: Sequence[str], jobs: int) -> tuple[float, Mapping[str, Look]]:
     middle = threads[len(threads) // 2]
     listing = work.encode({"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {"pageSize": 50}})
     server.measure(gateway, work.a2a_1_0(), max(16, jobs // 4), 16)  # warms up
     cpu = min(server.measure(gateway, work.a2a_1_0(), jobs, 16).cpu for _ in range(3))
     count = max(40, jobs // 5)
-    search = asyncio.run(look(gateway, lambda http: http.post("/threads/search", b'{"limit":10}'), count))
-    tasks = asyncio.run(look(gateway, lambda http: http.post("/a2a/echo", listing, work.A2A), count))
-    state = asyncio.run(look(gateway, lambda http: http.get(f"/threads/{middle}/state"), count))
-    return cpu, search, tasks, state
+    asks: dict[str, Callable[[Connection], Awaitable[bytes]]] = {
+        name: partial(Connection.post, path="/threads/search", body=work.encode({"limit": 10, **how}))
+        for name, how in _SEARCHES.items()
+    }
+    asks["tasks"] = partial(Connection.post, path="/a2a/echo", body=listing, headers=work.A2A)
+    asks["state"] = partial(Connection.get, path=f"/threads/{middle}/state")
+    return cpu, {name: asyncio.run(look(gateway, ask, count)) for name, ask in asks.items()}
 
 
 def main() -> None:
@@ -134,14 +145,15 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1000)
     options = parser.parse_args()
     server.pin_client()
-    print(f"{'runs':>8}{'CPU ms/run':>12}{'search ms':>10}{'CPU':>7}{'tasks ms':>10}{'CPU':>7}", end="")
-    print(f"{'state ms':>10}{'CPU':>7}", end="")
+    print(f"{'runs':>8}{'CPU ms/run':>12}", end="")
+    for name in (*_SEARCHES, "tasks", "state"):
+        print(f"{name:>10}{'CPU':>7}", end="")
     print(f"{'memory MB':>11}{'bytes/run':>11}{'start s':>9}")
     for runs in options.runs:
         with tempfile.TemporaryDirectory() as folder:
             row = measure(Path(folder), runs, options.jobs)
         print(f"{row.runs:>8}{row.cpu:>12.3f}", end="")
-        for each in (row.search, row.tasks, row.state):
+        for each in row.looks.values():
             print(f"{each.p95:>10.2f}{each.cpu:>7.2f}", end="")
         print(f"{row.memory:>11.1f}{row.disk:>11.0f}{row.start:>9.2f}", flush=True)
 

@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 from canonical.fault import FaultCode, FaultError
 from gateway.storage.permission import PRIVATE_FILE, make_folder, make_private
 
-REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")
+REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012")
 """Those in `gateway/storage/migrations/versions`, oldest first. What a release writes that the one before cannot
 read is a revision of its own, also where no table changes: then the one before says so, and reads nothing wrong."""
 HEAD: Final = REVISIONS[-1]

@@ -18,14 +18,12 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     and_,
-    case,
     exists,
     false,
     func,
     literal,
     literal_column,
     select,
-    text,
     tuple_,
 )
 
@@ -33,13 +31,13 @@ from canonical.fault import FaultCode, FaultError
 from canonical.hub import RunFilter, TaskFilter, ThreadFilter, ThreadOrder
 from canonical.json import contains
 from canonical.listed import Listed
-from canonical.state import ERRED, TERMINAL, WAITING
+from canonical.state import TERMINAL
 from canonical.thread import Run, Task, Thread, ThreadStatus, ThreadView
 from gateway.storage import queries
 from gateway.storage.journal import Journal
 from gateway.storage.short_form import decode_row
 from gateway.storage.statements import table_of
-from gateway.storage.tables import LIVE, OPEN, EventRow, RunRow, TallyRow, TaskRow, ThreadRow
+from gateway.storage.tables import OPEN, EventRow, RunRow, TallyRow, TaskRow, ThreadRow
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -53,68 +51,35 @@ _ROWS: Final = 100
 _THREAD, _TASK, _RUN, _EVENT = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow), table_of(EventRow)
 _TALLY = table_of(TallyRow)
 
-_BUSY = exists().where(_RUN.c.thread_pk == _THREAD.c.pk, text(f"run.{LIVE}"))
-_ASKS = exists().where(
-    _TASK.c.thread_pk == _THREAD.c.pk, text(f"task.{OPEN}"), _TASK.c.state.in_([str(state) for state in WAITING])
-)
-_LAST = (
-    select(_RUN.c.status)
-    .where(_RUN.c.thread_pk == _THREAD.c.pk, _RUN.c.removed == false())
-    .order_by(_RUN.c.first_seq.desc())
-    .limit(1)
-    .scalar_subquery()
-)
-_status = case(
-    (_BUSY, literal("busy")),
-    (_ASKS, literal("interrupted")),
-    (_LAST.in_([str(status) for status in ERRED]), literal("error")),
-    else_=literal("idle"),
-)
-_ACTIVE: Final = _THREAD.c.pk.in_(
-    select(_RUN.c.thread_pk).where(text(f"run.{LIVE}")).with_hint(_RUN, "INDEXED BY run_live", "sqlite")
-)
-_ASKING: Final = _THREAD.c.pk.in_(
-    select(_TASK.c.thread_pk)
-    .where(text(f"task.{OPEN}"), _TASK.c.state.in_([str(state) for state in WAITING]))
-    .with_hint(_TASK, "INDEXED BY task_open", "sqlite")
-)
-_FEW: Final[Mapping[ThreadStatus, ColumnElement[bool]]] = {"busy": _ACTIVE, "interrupted": and_(_ASKING, ~_ACTIVE)}
-"""Threads of these are few, however many there are: they are found by what is open, and not one by one."""
-_UPDATED: Final = (
-    select(_EVENT.c.at)
-    .where(_EVENT.c.thread_pk == _THREAD.c.pk)
-    .order_by(_EVENT.c.seq.desc())
-    .limit(1)
-    .scalar_subquery()
-)
-_ORDERS: Final[Mapping[ThreadOrder, Any]] = {
-    "thread_id": _THREAD.c.thread_id,
-    "status": _status,
-    "created_at": _THREAD.c.created_at,
-    "updated_at": _UPDATED,
+_ORDERS: Final[Mapping[ThreadOrder, Sequence[ColumnElement[Any]]]] = {
+    "thread_id": (_THREAD.c.thread_id,),
+    "status": (_THREAD.c.status, _THREAD.c.created_at),
+    "created_at": (_THREAD.c.created_at,),
+    "updated_at": (_THREAD.c.updated_at,),
 }
+"""An index has each of them, also behind a status that is asked for, but for the ids."""
+_OTHER: Final[Sequence[ThreadStatus]] = ("busy", "error", "interrupted")
+"""Than idle, as most threads are."""
+_VIEW: Final = (_THREAD.c.body, _THREAD.c.status, _THREAD.c.updated_at)
 
 
 def thread_view(connection: Connection, owner: str, thread_id: str) -> ThreadView | None:
-    row = connection.execute(
-        select(_THREAD.c.body, _status, _UPDATED).where(_THREAD.c.owner == owner, _THREAD.c.thread_id == thread_id)
-    ).first()
+    row = connection.execute(select(*_VIEW).where(_THREAD.c.owner == owner, _THREAD.c.thread_id == thread_id)).first()
     return None if row is None else _view(*row)
 
 
 def thread_by_key(connection: Connection, pk: int) -> tuple[ThreadView, int] | None:
     """With the seq of its newest record."""
     newest = select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == pk).scalar_subquery()
-    row = connection.execute(select(_THREAD.c.body, _status, _UPDATED, newest).where(_THREAD.c.pk == pk)).first()
+    row = connection.execute(select(*_VIEW, newest).where(_THREAD.c.pk == pk)).first()
     if row is None:
         return None
     body, status, updated_at, seq = row
     return _view(body, status, updated_at), seq or 0
 
 
-def _view(body: bytes, status: Any, updated_at: int | None) -> ThreadView:
-    thread = decode_row(Thread, body)
-    return ThreadView(thread=thread, status=status, updated_at=updated_at or thread.changed_at)
+def _view(body: bytes, status: ThreadStatus, updated_at: int) -> ThreadView:
+    return ThreadView(thread=decode_row(Thread, body), status=status, updated_at=updated_at)
 
 
 def threads(
@@ -130,8 +95,7 @@ def threads(
 ) -> list[Place]:
     """Where they are; with `among` only those with these keys. What only their JSON knows is looked for until the page
     is full."""
-    by = _ORDERS[order]
-    ordered = [column.desc() if descending else column.asc() for column in (by, _THREAD.c.pk)]
+    ordered = [column.desc() if descending else column.asc() for column in (*_ORDERS[order], _THREAD.c.pk)]
     if where.agent is None and not where.metadata and among is None:
         found = select(_THREAD.c.pk, func.length(_THREAD.c.body)).where(*_mine(owner, where)).order_by(*ordered)
         return _places(connection.execute(found.limit(limit).offset(offset)))
@@ -139,11 +103,15 @@ def threads(
 
 
 def count_threads(connection: Connection, owner: str, where: ThreadFilter, among: Set[int] | None = None) -> int:
-    """Without a filter it is kept beside the rows: counting a hundred thousand takes as long as thirty searches."""
+    """How many there are in all is kept beside the rows: counting a hundred thousand takes as long as thirty searches.
+    So those that are idle are all but the others."""
     if among is not None and replace(where, values={}) == ThreadFilter():
         return len(among)
     if where == ThreadFilter():
         return _tally(connection, owner, "thread")
+    if among is None and where == ThreadFilter(status="idle"):
+        others = (count_threads(connection, owner, ThreadFilter(status=status)) for status in _OTHER)
+        return _tally(connection, owner, "thread") - sum(others)
     if where.agent is None and not where.metadata and among is None:
         counted = select(func.count()).select_from(_THREAD).where(*_mine(owner, where))
         return connection.execute(counted).scalar_one()
@@ -155,8 +123,7 @@ def _mine(owner: str, where: ThreadFilter) -> list[ColumnElement[bool]]:
     if where.ids is not None:
         mine.append(_THREAD.c.thread_id.in_(where.ids))
     if where.status is not None:
-        few = _FEW.get(where.status)
-        mine.append(_status == where.status if few is None else few)
+        mine.append(_THREAD.c.status == where.status)
     return mine
 
 
@@ -186,7 +153,7 @@ def _tally(connection: Connection, owner: str, kind: str, agent: str | None = No
 
 
 def threads_at(connection: Connection, *, keys: Sequence[int]) -> dict[int, ThreadView]:
-    found = select(_THREAD.c.pk, _THREAD.c.body, _status, _UPDATED).where(_THREAD.c.pk.in_(keys))
+    found = select(_THREAD.c.pk, *_VIEW).where(_THREAD.c.pk.in_(keys))
     return {pk: _view(*row) for pk, *row in connection.execute(found)}
 
 

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Any, cast
 
-from sqlalchemy import Dialect, Table, bindparam, delete, func, select, text, update
+from sqlalchemy import Dialect, Table, bindparam, delete, false, func, select, text, update
 
 from gateway.storage.prepared import Statement, inserting
 from gateway.storage.tables import (
@@ -49,10 +49,19 @@ class Sql:
                 changed_at=bindparam("b_at"),
                 ephemeral=bindparam("b_ephemeral"),
                 expires=bindparam("b_expires"),
+                status=bindparam("b_status"),
+                updated_at=bindparam("b_updated"),
                 body=bindparam("b_body"),
             ),
             dialect,
-            ("b_pk", "b_at", "b_ephemeral", "b_expires", "b_body"),
+            ("b_pk", "b_at", "b_ephemeral", "b_expires", "b_status", "b_updated", "b_body"),
+        )
+        self.update_standing = Statement(
+            update(thread)
+            .where(thread.c.pk == bindparam("b_pk"))
+            .values(status=bindparam("b_status"), updated_at=bindparam("b_updated")),
+            dialect,
+            ("b_pk", "b_status", "b_updated"),
         )
         self.update_task = Statement(
             update(task)
@@ -133,6 +142,11 @@ class Sql:
             select(run.c.body).where(run.c.thread_pk == bindparam("pk"), text(LIVE)).order_by(run.c.first_seq),
             dialect,
             ("pk",),
+        )
+        shown = (run.c.thread_pk == bindparam("pk"), run.c.removed == false())
+        newest = select(func.max(run.c.first_seq)).where(*shown).scalar_subquery()
+        self.newest_run = Statement(
+            select(run.c.first_seq, run.c.status).where(*shown, run.c.first_seq == newest), dialect, ("pk",)
         )
         self.open_interrupts = Statement(
             select(interrupt.c.body)

@@ -39,6 +39,9 @@ class ThreadRow(Row, table=True):
     __table_args__ = (
         Index("thread_id", "owner", "thread_id", unique=True),
         Index("thread_created", "owner", "created_at"),
+        Index("thread_updated", "owner", "updated_at"),
+        Index("thread_status", "owner", "status", "created_at"),
+        Index("thread_status_updated", "owner", "status", "updated_at"),
         Index("thread_expires", "pk", sqlite_where=text(PASSING)),
     )
 
@@ -50,6 +53,10 @@ class ThreadRow(Row, table=True):
     ephemeral: bool
     expires: bool = Field(sa_column_kwargs={"server_default": false()})
     """Ephemeral, or with a time to live."""
+    status: str = Field(sa_column_kwargs={"server_default": "idle"})
+    """`canonical.thread.ThreadStatus`. It follows from the runs and tasks; as a column it can be sorted by."""
+    updated_at: int = Field(sa_type=BigInteger, sa_column_kwargs={"server_default": text("0")})
+    """Of the newest record."""
     body: bytes = Field(sa_type=LargeBinary)
 
 

@@ -36,9 +36,9 @@ from canonical.fold import (
     thread_after,
     thread_created,
 )
-from canonical.state import RunStatus, may_become, run_may_become
+from canonical.state import ERRED, RunStatus, may_become, run_may_become
 from canonical.stored import decode_event
-from canonical.thread import Interrupt, Run, Task, Thread
+from canonical.thread import Interrupt, Run, Task, Thread, ThreadStatus
 from gateway.clock import Clock
 from gateway.storage.prepared import Statement
 from gateway.storage.row_cache import RowChange
@@ -71,6 +71,9 @@ class ThreadState:
     """Unanswered, by task and id, oldest first."""
     references: dict[str, str | None] = field(default_factory=dict[str, str | None])
     """What the log keeps in the place of the ids of these tasks and runs."""
+    newest_run: tuple[int, bool] | None = None
+    """Of the runs that are not removed: the seq of the one that was created last, and whether it failed. None = not
+    known here."""
 
     @property
     def running(self) -> Run | None:
@@ -116,11 +119,14 @@ class _Rows:
     inserted."""
 
     def __init__(self) -> None:
-        self.threads: dict[int, tuple[ThreadState, bool]] = {}
+        self.threads: dict[int, bool] = {}
+        """Whether they are new."""
         self.tasks: dict[tuple[str, str], tuple[ThreadState, Task, bool]] = {}
         self.runs: dict[tuple[str, str], tuple[ThreadState, Run, bool]] = {}
         self.interrupts: dict[tuple[str, str, str], tuple[ThreadState, Interrupt, int]] = {}
         """With the seq of the record that raised it, 0 if the row exists."""
+        self.touched: dict[int, ThreadState] = {}
+        """Whose logs have grown."""
 
 
 class Transaction:
@@ -193,10 +199,10 @@ class Transaction:
         if self._events:
             self.sql.insert_event.run_many(self.connection, self._events)
             self._events = []
-        self._write_threads(rows)
         self._write_tasks(rows)
         self._write_runs(rows)
         self._write_interrupts(rows)
+        self._write_threads(rows)
 
     def note_rewritten(self, pk: int) -> None:
         """Rows of the thread were changed or deleted past this object."""
@@ -237,10 +243,10 @@ class Transaction:
         event, body = _read_back(event)
         record = Record(1, self.now(), None, None, 0, event)
         thread = thread_after(thread_created(thread_id, owner, record), record)
-        state = ThreadState(pk=self.next_pk, thread=thread)
+        state = ThreadState(pk=self.next_pk, thread=thread, newest_run=(0, False))
         self.next_pk += 1
         self._states[owner, thread_id] = state
-        self._rows.threads[state.pk] = (state, True)
+        self._rows.threads[state.pk] = True
         self._append(state, record, body)
         return state
 
@@ -259,8 +265,11 @@ class Transaction:
         """Write the rows of a thread that has none but its own, as its log says."""
         first = next(records)
         state = ThreadState(pk=pk, thread=thread_after(thread_created(thread_id, owner, first), first))
-        self._rows.threads[pk] = (state, False)
+        self._rows.threads[pk] = False
+        self._rows.touched[pk] = state
+        state.at = first.at
         for record in records:
+            state.at = record.at
             self._fold(state, record)
         self.flush()
 
@@ -354,6 +363,7 @@ class Transaction:
         if not said:
             return
         self.touched += 1
+        self._rows.touched[state.pk] = state
         pk, seq, at = state.pk, state.seq, max(self.now(), state.at)
         task, run = _reference(state, task_id), _reference(state, run_id)
         published = self._publication(state)
@@ -369,6 +379,7 @@ class Transaction:
 
     def _append(self, state: ThreadState, record: Record, body: bytes) -> None:
         self.touched += 1
+        self._rows.touched[state.pk] = state
         state.seq, state.at = record.seq, record.at
         made = created_id(record.event)
         if made is not None:
@@ -394,7 +405,7 @@ class Transaction:
         thread = thread_after(state.thread, record)
         if thread is not state.thread:
             state.thread = thread
-            self._rows.threads.setdefault(state.pk, (state, False))
+            self._rows.threads.setdefault(state.pk, False)
         if record.task_id in state.tasks:
             before = state.tasks[record.task_id]
             after = task_after(before, record)
@@ -450,6 +461,8 @@ class Transaction:
             state.references.pop(run.run_id, None)
         else:
             state.runs[run.run_id] = run
+        if state.newest_run is not None and run.first_seq >= state.newest_run[0]:
+            state.newest_run = None if run.removed else (run.first_seq, run.status in ERRED)
         key = (state.thread.owner, run.run_id)
         known = self._rows.runs.get(key)
         self._rows.runs[key] = (state, run, new or (known is not None and known[2]))
@@ -472,20 +485,38 @@ class Transaction:
             statement.run_many(self.connection, rows)
 
     def _write_threads(self, rows: _Rows) -> None:
+        """Last, as what the rows of its runs say is needed for it."""
         new: list[tuple[Any, ...]] = []
         changed: list[tuple[Any, ...]] = []
-        for state, inserted in rows.threads.values():
-            thread, pk = state.thread, state.pk
+        only_touched: list[tuple[Any, ...]] = []
+        for pk, state in rows.touched.items():
+            standing = (self._status_of(state), state.at)
+            if pk not in rows.threads:
+                only_touched.append((pk, *standing))
+                continue
+            thread = state.thread
             body = encode_row(thread)
             self.changed.append(RowChange(pk, thread.owner, thread, len(body)))
-            if inserted:
+            if rows.threads[pk]:
                 owner, thread_id = thread.owner, thread.thread_id
                 span = (thread.created_at, thread.changed_at)
-                new.append((pk, owner, thread_id, *span, thread.ephemeral, thread.expires, body))
+                new.append((pk, owner, thread_id, *span, thread.ephemeral, thread.expires, *standing, body))
             else:
-                changed.append((pk, thread.changed_at, thread.ephemeral, thread.expires, body))
+                changed.append((pk, thread.changed_at, thread.ephemeral, thread.expires, *standing, body))
         self._many(self.sql.insert_thread, new)
         self._many(self.sql.update_thread, changed)
+        self._many(self.sql.update_standing, only_touched)
+
+    def _status_of(self, state: ThreadState) -> ThreadStatus:
+        if state.runs:
+            return "busy"
+        if any(task.waiting for task in state.tasks.values()):
+            return "interrupted"
+        if state.newest_run is None:
+            state.newest_run = (0, False)
+            for seq, status in self.sql.newest_run.run(self.connection, (state.pk,)):
+                state.newest_run = (seq, status in ERRED)
+        return "error" if state.newest_run[1] else "idle"
 
     def _write_tasks(self, rows: _Rows) -> None:
         new: list[tuple[Any, ...]] = []

@@ -31,8 +31,8 @@ from canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from canonical.state import ENDED, TERMINAL, WAITING, may_become, run_may_become
-from canonical.thread import Interrupt, Run, Task, Thread
+from canonical.state import ENDED, ERRED, TERMINAL, WAITING, may_become, run_may_become
+from canonical.thread import Interrupt, Run, Task, Thread, ThreadStatus
 from gateway.runs.event_check import files_of
 from gateway.storage.journal import read_page
 from gateway.storage.short_form import decode_row
@@ -232,10 +232,21 @@ def check_database(connection: Connection, blobs: Path | None = None) -> None:
             raise AssertionError(f"{error}\nin the log of {row['thread_id']}:\n{story}") from error
 
 
+def _status(fold: Fold) -> ThreadStatus:
+    if any(not run.has_ended for run in fold.runs.values()):
+        return "busy"
+    if any(task.waiting for task in fold.tasks.values()):
+        return "interrupted"
+    shown = [run for run in fold.runs.values() if not run.removed]
+    newest = max(shown, key=lambda run: run.first_seq, default=None)
+    return "idle" if newest is None or newest.status not in ERRED else "error"
+
+
 def _check_rows(connection: Connection, pk: int, owner: str, thread_id: str, records: Sequence[Record]) -> None:
     fold = Fold(thread_id, owner, records)
-    bodies = connection.execute(select(_THREAD.c.body).where(_THREAD.c.pk == pk)).scalar_one()
-    assert decode_row(Thread, bodies) == fold.thread
+    thread = connection.execute(select(_THREAD).where(_THREAD.c.pk == pk)).mappings().one()
+    assert decode_row(Thread, thread["body"]) == fold.thread
+    assert (thread["status"], thread["updated_at"]) == (_status(fold), records[-1].at)
     rows = connection.execute(select(_TASK).where(_TASK.c.thread_pk == pk)).mappings()
     tasks = {row["task_id"]: (row, decode_row(Task, row["body"])) for row in rows}
     assert {task_id: task for task_id, (_, task) in tasks.items()} == fold.tasks

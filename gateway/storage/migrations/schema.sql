@@ -116,7 +116,7 @@ CREATE TABLE thread (
 	created_at BIGINT NOT NULL, 
 	changed_at BIGINT NOT NULL, 
 	ephemeral BOOLEAN NOT NULL, 
-	body BLOB NOT NULL, expires BOOLEAN DEFAULT 0 NOT NULL, 
+	body BLOB NOT NULL, expires BOOLEAN DEFAULT 0 NOT NULL, status VARCHAR DEFAULT 'idle' NOT NULL, updated_at BIGINT DEFAULT 0 NOT NULL, 
 	PRIMARY KEY (pk)
 );
 
@@ -268,4 +268,10 @@ CREATE TABLE checkpoint_value (
 	form VARCHAR NOT NULL, 
 	body BLOB NOT NULL, 
 	PRIMARY KEY (owner, thread_id, ns, channel, checkpoint_id)
-)
+);
+
+CREATE INDEX thread_updated ON thread (owner, updated_at);
+
+CREATE INDEX thread_status ON thread (owner, status, created_at);
+
+CREATE INDEX thread_status_updated ON thread (owner, status, updated_at)

@@ -1,7 +1,9 @@
 """Opening the database: the file, its schema, and that one gateway has it at a time."""
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,20 +15,20 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, inspect
 from sqlmodel import SQLModel
 
-from canonical import FaultCode, FaultError
+from canonical import FaultCode, FaultError, TaskState, ThreadChange
 from gateway.storage import migrations
 from gateway.storage.database import HEAD, REVISIONS, LockFile, migrate, open_engine, sqlite_path
-from tests.gateway.hubs import Echo, House, fronted
+from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, fronted, reaches, submit
 
 SCHEMA = Path(migrations.__file__).parent / "schema.sql"
 
 
-def migrate_to(revision: str, connection: Connection) -> None:
+def migrate_to(revision: str, connection: Connection, *, back: bool = False) -> None:
     """As an earlier release left it."""
     config = Config()
     config.set_main_option("script_location", "gateway.storage:migrations")
     config.attributes["connection"] = connection
-    command.upgrade(config, revision)
+    (command.downgrade if back else command.upgrade)(config, revision)
 
 
 def test_only_a_file_can_hold_a_journal() -> None:
@@ -174,7 +176,8 @@ def test_a_database_with_the_indexes_of_the_first_commits_gets_those_of_today(tm
 
 def test_what_owners_have_is_counted_from_what_an_earlier_release_left(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
-    thread = "INSERT INTO thread VALUES (?, ?, ?, 1, 1, ?, x'', 0)"
+    thread = """INSERT INTO thread (pk, owner, thread_id, created_at, changed_at, ephemeral, body)
+        VALUES (?, ?, ?, 1, 1, ?, x'')"""
     task = "INSERT INTO task VALUES ('bob', ?, 1, 't1', ?, 'completed', 1, 1, 1, 1, NULL, x'')"
 
     def tally(connection: Connection) -> dict[tuple[str, str, str], int]:
@@ -199,4 +202,32 @@ def test_what_owners_have_is_counted_from_what_an_earlier_release_left(tmp_path:
         connection.exec_driver_sql("DELETE FROM thread")
         connection.exec_driver_sql("DELETE FROM task")
         assert tally(connection) == {}
+    engine.dispose()
+
+
+async def test_the_status_of_an_earlier_releases_threads_is_what_their_runs_say(hubs: House) -> None:
+    agent = Scripted()
+    hub = await hubs.start(fronted("a", agent))
+    await hub.create_thread(OWNER, ThreadChange())
+    removed, failed, waits, goes = [await submit(hub, "a") for _ in range(4)]
+    for asked in (removed, failed):
+        (await agent.called()).fail(ValueError("no"))
+        await ends(hub, asked)
+    await hub.remove_run(OWNER, removed.run_id)
+    (await agent.called()).ask("q").end()
+    await reaches(hub, waits, TaskState.INPUT_REQUIRED)
+    await submit(hub, "a", thread_id=goes.thread_id)  # waits behind the other
+    await agent.called()
+    threads = "SELECT pk, status, updated_at FROM thread ORDER BY pk"
+    copy = hubs.folder / "copy.db"
+    with closing(sqlite3.connect(hubs.folder / "hub.db")) as there:
+        before = there.execute(threads).fetchall()
+        there.execute("VACUUM INTO ?", (str(copy),))
+    assert [status for _, status, _ in before] == ["idle", "idle", "error", "interrupted", "busy"]
+    engine = open_engine(f"sqlite:///{copy}", writes=True, power=False)
+    with engine.begin() as connection:
+        migrate_to("0011", connection, back=True)
+    with engine.begin() as connection:
+        migrate(connection)
+        assert connection.exec_driver_sql(threads).all() == before
     engine.dispose()

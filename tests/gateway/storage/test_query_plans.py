@@ -1,12 +1,16 @@
 """No query walks through a table that grows with use: a gateway that has run for a year starts and answers as on its
 first day. The plans are SQLite's own."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, Engine, event
 
 from canonical import RunFilter, TaskFilter, ThreadFilter
+from canonical.hub import ThreadOrder
 from canonical.state import RunStatus
 from gateway.runs import expiry, lifecycle
 from gateway.storage import listing, queries
@@ -42,17 +46,40 @@ def test_no_statement_of_the_writer_walks_through_a_table(tmp_path: Path) -> Non
     engine.dispose()
 
 
-def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
-    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+@contextmanager
+def heard(engine: Engine) -> Generator[list[tuple[str, Any]]]:
+    """What is asked meanwhile, with its parameters."""
     asked: list[tuple[str, Any]] = []
 
-    def heard(_: Any, __: Any, sql: str, parameters: Any, *___: Any) -> None:
+    def hear(_: Any, __: Any, sql: str, parameters: Any, *___: Any) -> None:
         if sql.startswith("SELECT"):
             asked.append((sql, parameters))
 
+    event.listen(engine, "before_cursor_execute", hear)
+    yield asked
+    event.remove(engine, "before_cursor_execute", hear)
+
+
+def test_a_page_of_threads_is_read_in_the_order_of_an_index(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    orders: tuple[ThreadOrder, ...] = ("created_at", "updated_at", "status")
     with engine.begin() as connection:
         migrate(connection)
-        event.listen(engine, "before_cursor_execute", heard)
+        with heard(engine) as asked:
+            for order, where in product(orders, (ThreadFilter(), ThreadFilter(status="idle"))):
+                listing.threads(connection, "o", where, order=order, descending=True, limit=10, offset=0)
+        assert len(asked) == 6
+        for sql, parameters in asked:
+            steps = plan(connection, sql, parameters)
+            assert not [step for step in steps if "TEMP B-TREE" in step], f"{sql}: {steps}"
+    engine.dispose()
+
+
+def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+    with engine.begin() as connection, heard(engine) as asked:
+        migrate(connection)
+        asked.clear()
         queries.thread_key(connection, "o", "t")
         queries.thread(connection, "o", "t")
         queries.task(connection, "o", "t")
@@ -87,9 +114,8 @@ def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
         listing.runs(connection, "o", RunFilter(thread_id="t", agent="a"), limit=10, offset=0)
         listing.runs(connection, "o", RunFilter(status=frozenset({RunStatus.PENDING})), limit=10, offset=0)
         expiry.passing(connection)
-        event.remove(engine, "before_cursor_execute", heard)
         assert len(asked) >= 16
-        for sql, parameters in asked:
+        for sql, parameters in list(asked):
             steps = plan(connection, sql, parameters)
             assert not walks(steps), f"{sql}: {steps}"
     engine.dispose()
