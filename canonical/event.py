@@ -278,6 +278,17 @@ class StateSaved(_Event):
     """Ids of messages that are no longer part of the conversation."""
     next: tuple[str, ...] = ()
     ns: tuple[str, ...] = ()
+    pruned: bool = False
+    """The state itself is gone (`StatesPruned`)."""
+
+
+class StatesPruned(_Event):
+    """A caller has had all of the thread's revisions forgotten but for the newest: those before it are shown no more,
+    and the states that were saved in them are gone from the log."""
+
+    kind: ClassVar[Literal["states_pruned"]] = "states_pruned"
+    checkpoint_id: str
+    """Of the revision that stays."""
 
 
 class Custom(_Event):
@@ -324,6 +335,7 @@ Event = (
     | StateSaved
     | Custom
     | Native
+    | StatesPruned
 )
 
 _ENCODER = msgspec.json.Encoder()

@@ -23,6 +23,7 @@ from canonical.event import (
     RunRemoved,
     RunStarted,
     StateSaved,
+    StatesPruned,
     TaskCreated,
 )
 from canonical.fault import Fault
@@ -81,6 +82,8 @@ class _Node:
     said: tuple[str, ...]
     removed_ids: tuple[str, ...]
     change: StateChange | None = None
+    pruned: bool = False
+    """What was in it is gone."""
 
 
 def members(data: Json) -> JsonObject:
@@ -104,6 +107,8 @@ class StateHistory:
         """Messages that belong to no run and to no revision yet: they were said elsewhere, or by an update."""
         self._spoken: dict[str, list[str]] = {}
         """Ids of what each running run said."""
+        self._pruned = 0
+        """The seq before which revisions are shown no more."""
         self._size = 0
         """Bytes of what is in the revisions, without what they have of their parents."""
         self._known: tuple[str, _State] | None = None
@@ -130,6 +135,7 @@ class StateHistory:
         made._heard = list(self._heard)
         made._spoken = {run_id: list(said) for run_id, said in self._spoken.items()}
         made._known, made._frames, made._size = self._known, dict(self._frames), self._size
+        made._pruned = self._pruned
         return made
 
     def apply(self, record: Record) -> str | None:
@@ -153,6 +159,8 @@ class StateHistory:
             case RunRemoved():
                 self._known = None
                 self._frames.clear()
+            case StatesPruned(checkpoint_id=kept) if kept in self._nodes:
+                self._pruned = self._nodes[kept].made.seq
             case _:
                 pass
         return None
@@ -227,6 +235,7 @@ class StateHistory:
             removed_ids=event.forgets,
             ns=event.ns,
             step=event.step,
+            pruned=event.pruned,
         )
 
     def _update(self, record: Record, event: StateSaved) -> str:
@@ -249,7 +258,8 @@ class StateHistory:
             checkpoint_id=event.checkpoint_id,
             removed_ids=event.forgets,
             ns=event.ns,
-            step=None if event.values is None and event.change is None else event.step,
+            step=None if event.values is None and event.change is None and not event.pruned else event.step,
+            pruned=event.pruned,
         )
         for task_id, tip in self._tips.items():
             if tip == parent:
@@ -274,6 +284,7 @@ class StateHistory:
         removed_ids: tuple[str, ...] = (),
         ns: tuple[str, ...] = (),
         step: int | None = None,
+        pruned: bool = False,
     ) -> str:
         if parent is None and not ns:
             parent = self._head()
@@ -302,7 +313,7 @@ class StateHistory:
             fault=fault,
         )
         self._size += _REVISION
-        self._nodes[checkpoint_id] = _Node(made, whole, delta, said, removed_ids, change)
+        self._nodes[checkpoint_id] = _Node(made, whole, delta, said, removed_ids, change, pruned)
         if record.task_id is not None and not ns:
             self._tips[record.task_id] = checkpoint_id
         return checkpoint_id
@@ -362,6 +373,44 @@ class StateHistory:
         values = apply_difference(self.values_of(change.since), change.new)
         return {**members(rest), change.member: values} if change.member else values
 
+    # Pruning
+
+    def find_needed(self) -> tuple[str, dict[int, JsonObject | None]] | None:
+        """What has to stay where only the newest revision does: its id, and by the seq of its record each revision that
+        the state is told by, with its values where these are to be told whole from then on. So have those of graphs
+        within that are to go on from it, and those of tasks that have not ended, which may start again from the log.
+        None where there is nothing to forget."""
+        head = self._head()
+        if head is None:
+            return None
+        seq = self._nodes[head].made.seq
+        if all(self._is_hidden(node) or node.made.seq >= seq for node in self._nodes.values()):
+            return None
+        needed: dict[int, JsonObject | None] = {}
+        for checkpoint_id, node in self._nodes.items():
+            task = self.fold.tasks.get(node.made.task_id or "")
+            is_open = task is not None and not task.terminal
+            is_later = node.made.seq > seq and not self._is_removed(node)
+            if checkpoint_id == head or is_open or is_later:
+                self._note_needed(checkpoint_id, needed)
+        return head, needed
+
+    def _note_needed(self, checkpoint_id: str, needed: dict[int, JsonObject | None]) -> None:
+        """It, and what its state is told by: up to one that is told whole, or can be."""
+        node = self._nodes.get(checkpoint_id)
+        while node is not None and node.made.seq not in needed:
+            is_told = not self._is_removed(node)
+            values = self.values_of(node.made.checkpoint_id) if is_told and node.change is not None else None
+            needed[node.made.seq] = values
+            if values is not None or (is_told and node.whole is not None):
+                return
+            node = self._nodes.get((node.made.parent_id if node.change is None else node.change.since) or "")
+
+    def revision_seq(self, checkpoint_id: str) -> int:
+        """Of the record that made it; 0 where it is not known."""
+        node = self._nodes.get(checkpoint_id)
+        return 0 if node is None else node.made.seq
+
     # Looking
 
     def task(self, task_id: str | None) -> TaskCreated | None:
@@ -380,24 +429,24 @@ class StateHistory:
 
     def get(self, checkpoint_id: str) -> Revision | None:
         node = self._nodes.get(checkpoint_id)
-        return None if node is None or self._is_removed(node) else self._build_revision(checkpoint_id)
+        return None if node is None or self._is_hidden(node) else self._build_revision(checkpoint_id)
 
     def of_run(self, run_id: str) -> Revision | None:
         """The last one that a run made of the thread's own state."""
         for checkpoint_id, node in reversed(self._nodes.items()):
             if node.made.run_id == run_id and not node.made.ns:
-                return None if self._is_removed(node) else self._build_revision(checkpoint_id)
+                return None if self._is_hidden(node) else self._build_revision(checkpoint_id)
         return None
 
     def all(self, ns: tuple[str, ...] = ()) -> list[Revision]:
-        """Newest first; without those of removed runs."""
-        found = [n.made.checkpoint_id for n in self._nodes.values() if n.made.ns == ns and not self._is_removed(n)]
+        """Newest first; without those of removed runs, and those that were pruned."""
+        found = [n.made.checkpoint_id for n in self._nodes.values() if n.made.ns == ns and not self._is_hidden(n)]
         return [self._build_revision(checkpoint_id) for checkpoint_id in found][::-1]
 
     def newest(self, ns: tuple[str, ...] = (), before: int | None = None) -> Iterator[Revision]:
         """The same, made one by one as they are asked for: those that were made before a seq."""
         for checkpoint_id, node in reversed(self._nodes.items()):
-            if node.made.ns == ns and (before is None or node.made.seq < before) and not self._is_removed(node):
+            if node.made.ns == ns and (before is None or node.made.seq < before) and not self._is_hidden(node):
                 yield self._build_revision(checkpoint_id)
 
     def then(self, revision: Revision) -> list[Revision]:
@@ -406,7 +455,7 @@ class StateHistory:
             checkpoint_id
             for checkpoint_id, node in self._nodes.items()
             if node.made.ns == revision.ns
-            and not self._is_removed(node)
+            and not self._is_hidden(node)
             and self._parent(node) == revision.checkpoint_id
         ]
         return [self._build_revision(checkpoint_id) for checkpoint_id in reversed(found)]
@@ -419,22 +468,25 @@ class StateHistory:
             if made.seq <= revision.seq:
                 return None
             within = len(made.ns) == depth + 1 and made.ns[:depth] == revision.ns
-            if within and made.ns[-1].partition(":")[0] == node and not self._is_removed(each):
+            if within and made.ns[-1].partition(":")[0] == node and not self._is_hidden(each):
                 return self._build_revision(checkpoint_id)
         return None
 
     def _parent(self, node: _Node) -> str | None:
         """The next ancestor that there is still."""
         parent = node.made.parent_id
-        while parent is not None and parent in self._nodes and self._is_removed(self._nodes[parent]):
+        while parent is not None and parent in self._nodes and self._is_hidden(self._nodes[parent]):
             parent = self._nodes[parent].made.parent_id
         return parent
 
     def _head(self) -> str | None:
         for checkpoint_id, node in reversed(self._nodes.items()):
             if not node.made.ns and not self._is_removed(node):
-                return checkpoint_id
+                return checkpoint_id if node.made.seq >= self._pruned else None
         return None
+
+    def _is_hidden(self, node: _Node) -> bool:
+        return node.pruned or node.made.seq < self._pruned or self._is_removed(node)
 
     def _is_removed(self, node: _Node) -> bool:
         run = self.fold.runs.get(node.made.run_id or "")

@@ -432,6 +432,12 @@ class Hub(Protocol):
         """Erase a thread: rows, log and blobs go, a tombstone stays."""
         ...
 
+    async def prune_thread(self, owner: str, thread_id: str) -> None:
+        """Forget all revisions of a thread but the newest: it alone is found from then on, and the states and
+        checkpoints before it are gone from the database. Runs and what was said stay. Raises not_found, conflict (a run
+        is active), and too_large beyond `limits.thread`."""
+        ...
+
     async def remove_run(self, owner: str, run_id: str) -> None:
         """Hide an ended run from the thread and empty its events under the same numbers. Raises not_found, conflict."""
         ...

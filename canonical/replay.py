@@ -27,6 +27,7 @@ from canonical.event import (
     RunRemoved,
     RunStarted,
     StateSaved,
+    StatesPruned,
     StepEnded,
     StepStarted,
     TaskChanged,
@@ -40,7 +41,10 @@ from canonical.fault import FaultCode, FaultError
 from canonical.json import is_equal, to_json
 from canonical.message import Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
 
-_BY_HUB = (ThreadChanged, TaskCreated, RunCreated, RunStarted, TaskChanged, RunEnded, RunRemoved, InterruptAnswered)
+_BY_HUB = (
+    *(ThreadChanged, TaskCreated, RunCreated, RunStarted, TaskChanged, RunEnded, RunRemoved),
+    *(InterruptAnswered, StatesPruned),
+)
 
 _CLOSING = (PartEnded, MessageEnded, ToolEnded, StepEnded)
 """The hub says these too, for what an agent left open when it stopped."""

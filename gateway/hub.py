@@ -37,7 +37,7 @@ from gateway.clock import Clock
 from gateway.fronted import Fronted
 from gateway.ids import new_id
 from gateway.outbound import Fetcher
-from gateway.runs import deletion, lifecycle, thread_commands
+from gateway.runs import deletion, lifecycle, pruning, thread_commands
 from gateway.runs import submission as command
 from gateway.runs.crons import Crons
 from gateway.runs.engine import Engine
@@ -425,16 +425,23 @@ class Hub:
         for agent in self._parking:
             agent.forget(owner, task_id)
 
+    async def prune_thread(self, owner: str, thread_id: str) -> None:
+        while (plan := await pruning.make_plan(self.reads, owner, thread_id)) is not None:
+            done = self.journal.write(pruning.prune, owner, thread_id, plan)
+            done.add_done_callback(self._reread)
+            if await asyncio.shield(done) is not None:
+                return
+
     async def remove_run(self, owner: str, run_id: str) -> None:
         done = self.journal.write(deletion.remove_run, owner, run_id)
         done.add_done_callback(self._reread)
         await asyncio.shield(done)
 
-    def _reread(self, done: "asyncio.Future[int]") -> None:
-        """What readers still had in memory of the run is not shown any more."""
-        if done.exception() is None:
-            self.journal.channels.get(done.result()).forget()
-            self.reads.snapshots.forget(done.result())
+    def _reread(self, done: "asyncio.Future[int] | asyncio.Future[int | None]") -> None:
+        """What readers still had in memory of the log as it was is not shown any more."""
+        if done.exception() is None and (pk := done.result()) is not None:
+            self.journal.channels.get(pk).forget()
+            self.reads.snapshots.forget(pk)
 
     # Webhooks
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, insert, literal, select
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, insert, literal, select, update
 
 from canonical.store import Store
 from gateway.storage.journal import Journal
@@ -22,6 +22,9 @@ _VALUE: Final = table_of(CheckpointValueRow)
 _WRITE: Final = table_of(CheckpointWriteRow)
 _CHANNELS: Final = msgspec.json.Decoder(dict[str, str])
 _OF_CHECKPOINT: Final = ("owner", "thread_id", "ns", "checkpoint_id")
+_SINCE_SNAPSHOT: Final = b"counters_since_delta_snapshot"
+"""In the metadata of a checkpoint of langgraph 1.2 whose values are told by what was written to those before it
+(`DeltaChannel`)."""
 _OF_CHANNEL: Final = tuple(
     _VALUE.c[name] == bindparam(f"b_{short}")
     for name, short in (("owner", "owner"), ("thread_id", "thread"), ("ns", "ns"), ("channel", "channel"))
@@ -190,6 +193,47 @@ def put_writes(
             continue
         told = {"task_path": write.task_path, "channel": write.channel, "form": write.form, "body": write.body}
         connection.execute(insert(table), {**key, "task_id": write.task_id, "idx": write.idx, "run_id": run_id, **told})
+
+
+def keep_newest(connection: Connection, owner: str, thread_id: str, head: str) -> None:
+    """Forget the checkpoints that were made before one of the thread; where it is none of these, before their newest.
+    Of a graph within that keeps its state from call to call, so that its place names no task, the newest stays; and all
+    by which the values of one that stays are told."""
+    table = _CHECKPOINT
+    here = (table.c.owner == owner, table.c.thread_id == thread_id)
+    found = connection.execute(
+        select(table.c.ns, table.c.checkpoint_id, table.c.parent_id, table.c.body).where(*here)
+    ).all()
+    newest: dict[str, str] = {}
+    for ns, checkpoint_id, _, _ in found:
+        newest[ns] = max(checkpoint_id, newest.get(ns, ""))
+    since = head if any(each.checkpoint_id == head and not each.ns for each in found) else newest.get("", "")
+    kept = {(ns, newest[ns]) for ns in newest if ":" not in ns.rpartition("|")[2] or newest[ns] > since}
+    kept |= {(ns, checkpoint_id) for ns, checkpoint_id, _, _ in found if checkpoint_id >= since}
+    parents = {(ns, checkpoint_id): (ns, parent_id) for ns, checkpoint_id, parent_id, _ in found}
+    told_by_others = {(ns, checkpoint_id) for ns, checkpoint_id, _, body in found if _SINCE_SNAPSHOT in body}
+    for place in [*kept]:
+        while place in told_by_others and (place := parents[place]) in parents:
+            kept.add(place)
+    gone = [
+        {"b_ns": ns, "b_checkpoint": checkpoint_id}
+        for ns, checkpoint_id, _, _ in found
+        if (ns, checkpoint_id) not in kept
+    ]
+    if not gone:
+        return
+    for each in (_CHECKPOINT, _WRITE):
+        is_it = (each.c.owner == owner, each.c.thread_id == thread_id, each.c.ns == bindparam("b_ns"))
+        connection.execute(delete(each).where(*is_it, each.c.checkpoint_id == bindparam("b_checkpoint")), gone)
+    orphans = [
+        {"b_ns": ns, "b_checkpoint": checkpoint_id}
+        for ns, checkpoint_id in kept
+        if parents[ns, checkpoint_id][1] is not None and parents[ns, checkpoint_id] not in kept
+    ]
+    if orphans:
+        is_it = (*here, table.c.ns == bindparam("b_ns"), table.c.checkpoint_id == bindparam("b_checkpoint"))
+        connection.execute(update(table).where(*is_it).values(parent_id=None), orphans)
+    _drop_unused_values(connection, owner, thread_id)
 
 
 def forget_run(connection: Connection, owner: str, run_id: str) -> None:

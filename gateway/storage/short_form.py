@@ -46,6 +46,7 @@ KINDS: Final = (
     "run_removed",
     "loss_noted",
     "upstream_bound",
+    "states_pruned",
 )
 _PLAIN, _WITH_ID = 0x80, 0xC0
 """Added to a kind's number. JSON begins with neither."""

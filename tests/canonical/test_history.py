@@ -21,6 +21,7 @@ from canonical.event import (
     RunRemoved,
     RunStarted,
     StateSaved,
+    StatesPruned,
     TaskChanged,
     TaskCreated,
 )
@@ -344,3 +345,40 @@ def test_states_that_name_each_other_in_a_circle_end(log: Log) -> None:
     found = log.history.get("c2")
     assert found is not None
     assert found.values == {"c1": 1, "c2": 1}
+
+
+def test_after_a_pruning_the_newest_revision_is_the_only_one(log: Log):
+    first = log.turn("r", "hi", "hello", data={"a": 1})
+    log.update(checkpoint_id="u", delta={"b": 2})
+    last = log.turn("s", "more", "sure")
+    assert log.history.find_needed() is not None
+    log.say(StatesPruned(checkpoint_id=last.checkpoint_id))
+    kept = log.history.head
+    assert kept is not None
+    assert (kept.values, texts(kept), kept.parent_id) == (last.values, texts(last), None)
+    assert [each.checkpoint_id for each in log.history.all()] == [last.checkpoint_id]
+    assert (log.history.get("u"), log.history.get(first.checkpoint_id), log.history.of_run("r")) == (None, None, None)
+    assert log.history.find_needed() is None
+    assert log.turn("t", "again", "yes").parent_id is not None
+    assert log.history.copy().all() == log.history.all() == StateHistory("thread", records=log.records).all()
+    for run in ("t", "s"):
+        log.say(RunRemoved(run_id=run, why="deleted"))
+    assert log.history.head is None, "what it came of is gone"
+
+
+def test_what_a_state_is_told_by_is_needed_up_to_one_that_is_whole(log: Log):
+    task = TaskCreated(task_id="t", agent="g", stateful=True)
+    log.say(task, task="t")
+    log.say(RunCreated(run_id="r"), "r", "t")
+    log.say(RunStarted(node="g"), "r", "t")
+    for number, since in enumerate((None, "0", "1")):
+        new = {"set": {"n": number}}
+        change = None if since is None else StateChange(since=since, new=new)
+        values = {"n": 0, "m": 7} if since is None else None
+        log.say(StateSaved(checkpoint_id=str(number), parent_id=since, values=values, change=change), "r", "t")
+    log.say(RunEnded(), "r", "t")
+    log.say(TaskChanged(state=TaskState.COMPLETED), task="t")
+    seq = log.history.revision_seq("2")
+    assert log.history.find_needed() == ("2", {seq: {"n": 2, "m": 7}})
+    log.update(checkpoint_id="u", delta={"x": 1})
+    assert log.history.find_needed() == ("u", {log.history.revision_seq("u"): None, seq: {"n": 2, "m": 7}})

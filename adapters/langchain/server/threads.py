@@ -170,19 +170,16 @@ class Threads:
         return await self._thread_response(request, made.thread_id)
 
     async def prune(self, request: AnyRequest) -> Response[Any]:
-        """Raises unsupported."""
+        """Threads that are not there are left out, as langgraph-api 0.16.7 has it; and of those that are to go on,
+        those where a run is active."""
         body = await read_body(request, ThreadsPrune)
-        if body.strategy != "delete":
-            raise FaultError(
-                FaultCode.UNSUPPORTED,
-                "strategy: only delete is supported, as checkpoints are kept as long as their thread",
-            )
+        prune = self._hub.delete_thread if body.strategy == "delete" else self._hub.prune_thread
         pruned = 0
         for thread_id in dict.fromkeys(uuid(each, "thread") for each in body.thread_ids):
             try:
-                await self._hub.delete_thread(owner_of(request), thread_id)
+                await prune(owner_of(request), thread_id)
             except FaultError as error:
-                if error.fault.code is not FaultCode.NOT_FOUND:
+                if error.fault.code not in (FaultCode.NOT_FOUND, FaultCode.CONFLICT):
                     raise
             else:
                 pruned += 1

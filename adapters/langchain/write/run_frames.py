@@ -79,7 +79,7 @@ class EventWriter:
         if isinstance(event, RunCreated) and self.view.run_id is None:
             self._asked[event.run_id] = _modes_of(event)
         if record.run_id is None:
-            if isinstance(event, StateSaved) and self.view.run_id is None:
+            if isinstance(event, StateSaved) and self.view.run_id is None and not event.pruned:
                 self._frame("state_update", "values", lambda: self._values(self._find_revision(made)))
         elif self.view.run_id is None or record.run_id == self.view.run_id:
             self._write(record, self._find_revision(made))
@@ -95,6 +95,11 @@ class EventWriter:
                 self._start(event, revision)
             case RunEnded():
                 self._end(event, revision)
+            case StateSaved(pruned=True):
+                if self._run is not None:
+                    self._run.step = event.step
+            case Native(data=None, change=None):
+                pass  # a state that was pruned
             case StateSaved():
                 self._revision(revision, event.ns, shows_values=_is_shown(event))
             case MessageStarted() | PartAdded() | PartDelta() | MessageEnded():

@@ -279,7 +279,7 @@ class ThreadEvents(EventWriter):
         match record.event:
             case PartEnded():
                 self._speech(record.event)
-            case Native(event="checkpoints", ns=ns, data=data):  # one that the run goes on from
+            case Native(event="checkpoints", ns=ns, data=data) if data is not None:  # one that the run goes on from
                 self._tell("checkpoints", lambda: _encode_checkpoint(as_object(data)), ns)
             case _:
                 super()._write(record, revision)

@@ -178,7 +178,10 @@ class CreateResponse:
         )
         revision = history.of_run(run.run_id)
         if revision is None:
-            refuse("previous_response_id", "The previous response has not come to its end, and others go on from it.")
+            refuse(
+                "previous_response_id",
+                "Others go on from the previous response, and its state is not there (yet, or any more).",
+            )
         return revision.checkpoint_id
 
     async def _input(self, asked: _Asked, messages: Sequence[Message], checkpoint: str | None = None) -> RunInput:

@@ -256,7 +256,7 @@ async def test_pruning_deletes_threads_and_says_how_many(site: Site) -> None:
     thread_id = await site.thread()
     assert await site.ok("/threads/prune", {"thread_ids": [thread_id, NOBODY, thread_id]}) == {"pruned_count": 1}
     assert (await site.get(f"/threads/{thread_id}")).status_code == 404
-    assert (await site.post("/threads/prune", {"thread_ids": [], "strategy": "keep_latest"})).status_code == 422
+    assert (await site.post("/threads/prune", {"thread_ids": [], "strategy": "none"})).status_code == 422
 
 
 async def test_the_threads_of_an_assistant_are_found_by_the_names_that_front_ends_use(site: Site) -> None:

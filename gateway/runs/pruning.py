@@ -1,0 +1,107 @@
+"""Pruning: of a thread's states only the newest stays. What was said stays, and what was asked for."""
+
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+
+from sqlalchemy import bindparam, update
+
+from canonical.difference import StateChange
+from canonical.event import Event, Native, Record, StateSaved, StatesPruned, StepStarted, encode_event
+from canonical.history import StateHistory
+from canonical.hub import Scope
+from canonical.value import JsonObject
+from gateway.storage import checkpoints
+from gateway.storage.reads import Reads
+from gateway.storage.short_form import shorten
+from gateway.storage.statements import table_of
+from gateway.storage.tables import EventRow
+from gateway.storage.transaction import Transaction, need_idle_thread
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be written, looked for outside the writer's transaction."""
+
+    seq: int
+    """Of the thread's newest record: if there is another by then, it counts no more."""
+    head: str
+    """Id of the revision that stays."""
+    rewritten: Mapping[int, Event]
+    """By their seq, the events in their new form."""
+
+
+async def make_plan(reads: Reads, owner: str, thread_id: str) -> Plan | None:
+    """None where there is nothing to prune. Raises not_found, and too_large beyond `limits.thread`."""
+    history = await reads.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner))
+    found = history.find_needed()
+    if found is None:
+        return None
+    head, needed = found
+    rewritten: dict[int, Event] = {}
+    until = history.revision_seq(head)
+    async with aclosing(reads.log(owner, Scope(thread_id))) as batches:
+        async for records in batches:
+            for record in records:
+                event = _rewrite(record, history, needed, until)
+                if event is not record.event and record.seq <= history.seq:
+                    rewritten[record.seq] = event
+    return Plan(history.seq, head, rewritten)
+
+
+def _rewrite(record: Record, history: StateHistory, needed: Mapping[int, JsonObject | None], until: int) -> Event:
+    """`until` = the seq of the revision that stays: what is told after it is told as it was."""
+    event = record.event
+    task = history.fold.tasks.get(record.task_id or "")
+    if isinstance(event, StateSaved):
+        if record.seq not in needed:
+            return event if event.pruned else event.replace(values=None, delta=None, change=None, pruned=True)
+        values = needed[record.seq]
+        return event if values is None else event.replace(values=values, change=None)
+    change = _change_of(event)
+    is_kept = change is not None and history.revision_seq(change.since) in needed
+    if is_kept or (task is not None and not task.terminal and change is None):
+        return event
+    is_later = record.seq > until or (task is not None and not task.terminal)
+    match event:
+        case StepStarted() if change is not None:
+            given = history.resolve(change, event.input) if is_later else None
+            return event.replace(input=given, input_change=None)
+        case Native() if change is not None and is_later:
+            return event.replace(data=history.resolve(change, event.data), change=None)
+        case Native(event="values" | "checkpoints") if not is_later and event.data is not None:
+            return event.replace(data=None, change=None)
+        case Native() if change is not None:
+            return event.replace(data=None, change=None)
+        case _:
+            return event
+
+
+def _change_of(event: Event) -> StateChange | None:
+    match event:
+        case Native():
+            return event.change
+        case StepStarted():
+            return event.input_change
+        case _:
+            return None
+
+
+def prune(tx: Transaction, owner: str, thread_id: str, plan: Plan) -> int | None:
+    """Returns the thread's key; None where it has gone on since the plan was made. Raises not_found, conflict."""
+    state = need_idle_thread(tx, owner, thread_id)
+    if state.seq != plan.seq:
+        return None
+    tx.append(state, StatesPruned(checkpoint_id=plan.head))
+    tx.flush()
+    if plan.rewritten:
+        event = table_of(EventRow)
+        tx.connection.execute(
+            update(event)
+            .where(event.c.thread_pk == state.pk, event.c.seq == bindparam("b_seq"))
+            .values(body=bindparam("b_body")),
+            [{"b_seq": seq, "b_body": shorten(encode_event(each))} for seq, each in plan.rewritten.items()],
+        )
+    checkpoints.keep_newest(tx.connection, owner, thread_id, plan.head)
+    return state.pk

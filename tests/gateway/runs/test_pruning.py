@@ -1,0 +1,211 @@
+"""Pruning: a thread keeps its newest state, whichever agent left it, and goes on from it; the bytes of all others are
+given back."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pytest
+from langgraph.channels import DeltaChannel  # pyright: ignore[reportMissingTypeStubs]
+from sqlalchemy import Connection, func, select
+
+from canonical import FaultCode, FaultError
+from canonical.event import StatesPruned
+from canonical.hub import Scope
+from gateway import demo
+from gateway.agents.langgraph.agent import front
+from gateway.runs import pruning
+from gateway.storage import checkpoints
+from gateway.storage.statements import table_of
+from gateway.storage.tables import CheckpointRow, CheckpointValueRow, CheckpointWriteRow, EventRow
+from tests.gateway.graphs import State, asks, builder, writes
+from tests.gateway.invariant import check_database
+from tests.gateway.platform import Caller, agents, graphs_running
+from tests.running import running
+
+_TABLES = tuple(map(table_of, (EventRow, CheckpointRow, CheckpointValueRow, CheckpointWriteRow)))
+
+
+def said(text: str) -> Any:
+    return {"messages": [{"role": "user", "content": text}]}
+
+
+def _sizes(connection: Connection) -> list[tuple[int, int]]:
+    """Rows and bytes, table by table."""
+    kept = [connection.execute(select(func.length(table.c.body))).scalars().all() for table in _TABLES]
+    return [(len(sizes), sum(sizes)) for sizes in kept]
+
+
+async def prune(caller: Caller, *thread_ids: str) -> int:
+    asked = {"thread_ids": thread_ids, "strategy": "keep_latest"}
+    return (await caller.post("/threads/prune", asked))["pruned_count"]
+
+
+async def looks_the_same(caller: Caller, thread_id: str, before: Any) -> None:
+    """But for its past."""
+    after = await caller.state(thread_id)
+    assert after == before | {"parent_checkpoint": None, "parent_checkpoint_id": None}
+    history = await caller.history(thread_id)
+    assert [each["checkpoint_id"] for each in history] == [before["checkpoint_id"]]
+    await caller.gateway.hub.journal.query(check_database)
+
+
+async def test_a_graphs_thread_keeps_its_newest_state_and_goes_on_from_it(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "tools") as caller:
+        thread_id = await caller.thread()
+        for number in range(6):
+            await caller.wait(thread_id, "tools", said(f"{number}" * 2000))
+        before, history = await caller.state(thread_id), await caller.history(thread_id)
+        runs = await caller.get(f"/threads/{thread_id}/runs")
+        sizes = await caller.gateway.hub.journal.query(_sizes)
+        assert await prune(caller, thread_id) == 1
+        await looks_the_same(caller, thread_id, before)
+        now = await caller.gateway.hub.journal.query(_sizes)
+        assert now[0][0] == sizes[0][0] + 1, "the numbers of the log stay, and one says that it was pruned"
+        assert now[1][0] == 1, "a checkpoint"
+        assert sum(size for _, size in now) < 0.7 * sum(size for _, size in sizes)
+        for old in (history[1], history[-1]):
+            answer = await caller.gateway.http.get(f"/threads/{thread_id}/state/{old['checkpoint_id']}")
+            assert answer.status_code == 404
+            body = {"assistant_id": "tools", "checkpoint_id": old["checkpoint_id"], "input": said("x")}
+            answer = await caller.gateway.http.post(f"/threads/{thread_id}/runs/wait", json=body)
+            assert answer.status_code == 404
+        assert await caller.get(f"/threads/{thread_id}/runs") == runs
+        assert await prune(caller, thread_id) == 1, "there is nothing left to prune, which is no failure"
+        assert await caller.gateway.hub.journal.query(_sizes) == now
+    async with graphs_running(tmp_path, "tools") as caller:
+        await looks_the_same(caller, thread_id, before)
+        values = await caller.wait(thread_id, "tools", said("more"))
+        assert values["messages"][: len(before["values"]["messages"])] == before["values"]["messages"]
+        last = await caller.history(thread_id)
+        assert last[-1]["checkpoint_id"] == before["checkpoint_id"]
+        assert len(last) > 3
+        before = last[0]
+        assert await prune(caller, thread_id) == 1
+        await looks_the_same(caller, thread_id, before)
+
+
+async def test_a_graph_that_asks_is_answered_as_if_nothing_were_gone(tmp_path: Path) -> None:
+    inner = builder(State, {"count": writes({"count": 2}), "ask": asks("Right?")}).compile()
+    made = front(builder(State, {"before": writes({"count": 1}), "inner": inner}), "within")[1]
+    told: list[Any] = []
+    async with running(tmp_path, {"within": made}) as gateway:
+        caller = Caller(gateway)
+        for pruned in (False, True):
+            thread_id = await caller.thread()
+            for text in ("one", "two"):
+                await caller.wait(thread_id, "within", said(text))
+                if pruned:
+                    before = await caller.state(thread_id)
+                    deep = await caller.get(f"/threads/{thread_id}/state?subgraphs=true")
+                    assert deep["tasks"][0]["state"]["values"]["count"] == 2
+                    assert await prune(caller, thread_id) == 1
+                    await looks_the_same(caller, thread_id, before)
+                    assert (await caller.get(f"/threads/{thread_id}/state?subgraphs=true"))["tasks"] == deep["tasks"]
+                told.append((await caller.resume(thread_id, "within", f"answer to {text}"))["messages"])
+    texts = [[(m["type"], m["content"]) for m in messages] for messages in told]
+    assert texts[:2] == texts[2:]
+    assert len(texts[1]) == 4
+
+
+async def test_the_states_of_other_agents_are_shown_no_more_and_what_was_said_stays(tmp_path: Path) -> None:
+    async with running(tmp_path, {"echo": demo.echo, **agents("chat")}) as gateway:
+        caller = Caller(gateway)
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "echo", {**said("one"), "lang": "de"})
+        await caller.update(thread_id, {"kept": 1, "messages": [{"role": "user", "content": "aside"}]})
+        await caller.wait(thread_id, "chat", said("two"))
+        await caller.wait(thread_id, "chat", said("three"))
+        await caller.wait(thread_id, "echo", said("four"))
+        before = await caller.state(thread_id)
+        stream = await _events(caller, thread_id, before)
+        assert await prune(caller, thread_id) == 1
+        await looks_the_same(caller, thread_id, before)
+        assert [each["method"] for each in stream if each["method"] == "messages"] == [
+            each["method"] for each in await _events(caller, thread_id, before) if each["method"] == "messages"
+        ]
+        states = [each for each in await _events(caller, thread_id, before) if each["method"] == "values"]
+        assert all(each in stream for each in states), "a state is told as it was, or not at all"
+        last = await caller.wait(thread_id, "echo", said("five"))
+        assert [m["content"] for m in last["messages"]][-4:] == ["four", "four", "five", "five"]
+        copied = await caller.post(f"/threads/{thread_id}/copy")
+        assert copied["values"] == last
+
+
+async def _events(caller: Caller, thread_id: str, last: Any) -> list[Any]:
+    """Those of the thread up to a state."""
+    found: list[Any] = []
+    asked = {"channels": ["values", "messages", "checkpoints", "tasks"]}
+    async with caller.gateway.http.stream("POST", f"/threads/{thread_id}/stream/events", json=asked) as stream:
+        async for line in stream.aiter_lines():
+            if line.startswith("data: "):
+                found.append(json.loads(line.removeprefix("data: ")))
+                data = found[-1]["params"]["data"]
+                if found[-1]["method"] == "checkpoints" and data["id"] == last["checkpoint_id"]:
+                    return found
+    raise AssertionError("the stream has ended")
+
+
+async def test_a_thread_where_a_run_is_active_and_one_that_is_not_there_are_left_alone(tmp_path: Path) -> None:
+    async with running(tmp_path, {"echo": demo.echo}) as gateway:
+        caller = Caller(gateway)
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "echo", said("one"))
+        later = {"assistant_id": "echo", "input": said("two"), "after_seconds": 1000}
+        run = await caller.post(f"/threads/{thread_id}/runs", later)
+        history = await caller.history(thread_id)
+        assert await prune(caller, thread_id, "00000000-0000-4000-8000-000000000000") == 0
+        assert await caller.history(thread_id) == history
+        await caller.post(f"/threads/{thread_id}/runs/{run['run_id']}/cancel")
+        assert await prune(caller, thread_id, await caller.thread()) == 2
+        assert len(await caller.history(thread_id)) == 1
+        with pytest.raises(FaultError) as error:
+            await gateway.hub.prune_thread("bob", thread_id)
+        assert error.value.fault.code is FaultCode.NOT_FOUND
+
+
+async def test_what_fails_in_the_middle_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with graphs_running(tmp_path, "steps") as caller:
+        thread_id = await caller.thread()
+        await caller.wait(thread_id, "steps", {"items": []})
+        history, sizes = await caller.history(thread_id), await caller.gateway.hub.journal.query(_sizes)
+
+        def broken(*_: object) -> None:
+            raise ZeroDivisionError
+
+        with monkeypatch.context() as patched:
+            patched.setattr(checkpoints, "keep_newest", broken)
+            with pytest.raises(FaultError, match="nothing was changed"):
+                await caller.gateway.hub.prune_thread("default", thread_id)
+        assert await caller.history(thread_id) == history
+        assert await caller.gateway.hub.journal.query(_sizes) == sizes
+
+
+async def test_a_plan_counts_no_more_where_the_thread_has_gone_on(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "steps") as caller:
+        thread_id, hub = await caller.thread(), caller.gateway.hub
+        await caller.wait(thread_id, "steps", {"items": []})
+        plan = await pruning.make_plan(hub.reads, "default", thread_id)
+        assert plan is not None
+        await caller.wait(thread_id, "steps", {"items": []})
+        assert await hub.journal.write(pruning.prune, "default", thread_id, plan) is None
+        log = await hub.reads.records("default", Scope(thread_id))
+        assert not any(isinstance(record.event, StatesPruned) for record in log)
+
+
+class Deltas(TypedDict):
+    items: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *(each for some in new for each in some)])]
+
+
+async def test_checkpoints_by_which_a_later_one_is_told_stay(tmp_path: Path) -> None:
+    """A channel of langgraph 1.2 whose value is what was written to it, checkpoint by checkpoint."""
+    made = {"deltas": front(builder(Deltas, {"one": writes({"items": ["x"]})}), "deltas")[1]}
+    async with running(tmp_path, made) as gateway:
+        caller = Caller(gateway)
+        thread_id = await caller.thread()
+        for number in range(3):
+            await caller.wait(thread_id, "deltas", {"items": [str(number)]})
+        assert await prune(caller, thread_id) == 1
+        assert len(await caller.history(thread_id)) == 1
+        values = await caller.wait(thread_id, "deltas", {"items": ["3"]})
+        assert values["items"] == ["0", "x", "1", "x", "2", "x", "3", "x"]
