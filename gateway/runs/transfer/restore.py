@@ -63,6 +63,7 @@ from gateway.storage.tables import (
     CronRow,
     ItemRow,
     RunRow,
+    ThreadRow,
     WebhookRow,
 )
 from gateway.storage.transaction import ThreadState, Transaction
@@ -76,7 +77,7 @@ _TABLES: Final[dict[type, Table]] = {
     CheckpointValueLine: table_of(CheckpointValueRow),
     CheckpointWriteLine: table_of(CheckpointWriteRow),
 }
-_USE, _RUN = table_of(BlobUseRow), table_of(RunRow)
+_THREAD, _USE, _RUN = table_of(ThreadRow), table_of(BlobUseRow), table_of(RunRow)
 _ITEM, _ASSISTANT, _VERSION, _CRON = (table_of(row) for row in (ItemRow, AssistantRow, AssistantVersionRow, CronRow))
 _BYTES: Final = 2 * 2**20
 """Of records that are written at once."""
@@ -380,10 +381,19 @@ class _Thread:
             self._flush()
 
     def _add_thread(self, first: Record) -> None:
+        """What else its row says is written when the log is folded."""
         thread = thread_after(thread_created(self._thread_id, self._owner, first), first)
-        span = (thread.created_at, thread.changed_at, thread.ephemeral, thread.expires)
-        row = (self._pk, self._owner, self._thread_id, *span, encode_row(thread))
-        self._tx.sql.insert_thread.run_many(self._tx.connection, [row])
+        row = {
+            "pk": self._pk,
+            "owner": self._owner,
+            "thread_id": self._thread_id,
+            "created_at": thread.created_at,
+            "changed_at": thread.changed_at,
+            "ephemeral": thread.ephemeral,
+            "expires": thread.expires,
+            "body": encode_row(thread),
+        }
+        self._tx.connection.execute(insert(_THREAD), row)
 
     def _flush(self) -> None:
         if self._rows:
