@@ -47,7 +47,7 @@ class Carry:
     level: Literal["full", "lossy", "dropped"]
     how: str = ""
     source: str = ""
-    """Specification and section, or a heading of `docs/protocols/<name>.md`, that says so."""
+    """Specification and section, or a heading of a page below `docs/`, that says so."""
 
 
 FULL = Carry("full")

@@ -7,22 +7,21 @@ from typing import Final
 from canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 _PAGE: Final = "docs/protocols/a2a.md"
+_WRITTEN: Final = "docs/dialects.md, What is written"
 _LONE_FILE: Final = "a message of files alone is an artifact"
-_NO_PART: Final = "there is no such part"
 
 
 def _carries(types: str, request: str, events: str) -> dict[Feature, Carry]:
     """What both versions share, with the names that one of them has for it."""
-    part = f"{types}, Part"
     return {
         Feature.TEXT: FULL,
         Feature.DATA: FULL,
         Feature.FILE_BYTES: lossy(_LONE_FILE, f"{_PAGE}, What is read"),
         Feature.FILE_URL: lossy(_LONE_FILE, f"{_PAGE}, What is read"),
-        Feature.REASONING: dropped(_NO_PART, part),
+        Feature.REASONING: whole("in the message of a status, marked as ADK does, when it is complete", _WRITTEN),
         Feature.REFUSAL: whole("as text, marked in its metadata", f"{_PAGE}, Parts"),
-        Feature.CITATION: dropped(_NO_PART, part),
-        Feature.TOOL_ACTIVITY: dropped(_NO_PART, part),
+        Feature.CITATION: whole("in the artifact's metadata, as AgentStack does", _WRITTEN),
+        Feature.TOOL_ACTIVITY: whole("in the message of a status, marked as ADK does", _WRITTEN),
         Feature.CALLER_TOOLS: dropped("a caller offers no tools", f"{types}, {request}"),
         Feature.STEP: dropped("a task has no stages", f"{types}, Task"),
         Feature.PROGRESS: FULL,

@@ -21,6 +21,7 @@ from tests.interop.peers import peer_python
 PROGRAMS: Final = Path(__file__).parent / "programs"
 CLIENTS: Final = {
     "adk": "adk_client.py",
+    "agent-framework": "agent_framework_client.py",
     "acp": "acp_client.py",
     "a2a-1.0": "a2a_client_1_0.py",
     "a2a-0.3": "a2a_client_0_3.py",
@@ -28,6 +29,7 @@ CLIENTS: Final = {
     "langgraph-sdk": "langgraph_client.py",
     "mcp": "mcp_client.py",
     "openai": "openai_client.py",
+    "strands": "strands_client.py",
 }
 SERVERS: Final = {
     "adk": "adk_server.py",

@@ -1,5 +1,4 @@
-"""google-adk on both sides: its agents behind the gateway, called by every protocol, and the gateway behind its
-client."""
+"""Agents of google-adk behind the gateway, called by every protocol. Its client is tried in `test_shown`."""
 
 from collections.abc import AsyncGenerator
 from typing import Any, Final
@@ -8,7 +7,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.interop.driver import OfficialClient, start_client, start_server
+from tests.interop.driver import start_server
 from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -28,12 +27,6 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
         configured = {"adk": behind, "adk-new": {**behind, "headers": headers}}
         async with running(tmp_path_factory.mktemp("gateway"), configured=configured) as made:
             yield made
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def client() -> AsyncGenerator[OfficialClient]:
-    async with start_client("adk") as made:
-        yield made
 
 
 async def post(http: httpx.AsyncClient, path: str, body: Any) -> Any:
@@ -95,17 +88,3 @@ async def test_its_questions_take_plain_words_from_who_knows_nothing_of_adk(
     task = (await post(gateway.http, f"/a2a/{agent}", body))["result"]["task"]
     assert task["status"]["state"] == "TASK_STATE_COMPLETED", task
     assert task["artifacts"][-1]["parts"][-1]["text"] == result
-
-
-@pytest.mark.parametrize("use_legacy", [True, False])
-async def test_adks_client_keeps_the_answer_of_an_agent_of_the_gateway(
-    client: OfficialClient, tmp_path_factory: pytest.TempPathFactory, use_legacy: bool
-) -> None:
-    async def tokens(text: str) -> AsyncGenerator[str]:
-        yield "It is "
-        yield "sunny."
-
-    async with running(tmp_path_factory.mktemp("near"), {"tokens": tokens}) as near:
-        card = f"{near.url}/a2a/tokens/.well-known/agent-card.json"
-        kept = await client.call("ask", card=card, text="weather", use_legacy=use_legacy)
-    assert [part["text"] for part in kept] == ["It is sunny."]

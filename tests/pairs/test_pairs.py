@@ -260,7 +260,9 @@ def named(house: House, caller: Caller, said: Set[Feature]) -> Iterator[Feature]
         here, there = house.carries[feature], caller.carries[feature]
         if here is there and feature in _AS_IT_CAME.get(caller.speaks, ()):
             continue
-        # What stands in a place of the gateway's own is named, too: other clients do not look there.
-        partly = (there.level in told or (there.how and caller.names_partial)) and feature is not Feature.USAGE
+        # What stands in a place of the gateway's own is named, too: other clients do not look there. They do where
+        # another framework writes the same.
+        is_own = there.how and caller.names_partial and not there.source.startswith("docs/dialects.md")
+        partly = (there.level in told or is_own) and feature is not Feature.USAGE
         if here.level in house.kind.tells or (here.level != "dropped" and (there.level == "dropped" or partly)):
             yield feature

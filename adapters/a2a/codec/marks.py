@@ -42,6 +42,8 @@ class Heard:
     """Said on the way, whatever the parts are."""
     says: Literal["answer", "progress", None] = None
     """What the framework declares the parts to be; None where it does not."""
+    is_marked: bool = False
+    """Its parts tell of thoughts or calls: what a trajectory says of these is the same again."""
     steps: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Name and `started`, `completed` or `error`."""
 
@@ -61,6 +63,7 @@ def hear(parts: Sequence[Part], scope: str, *metadata: JsonObject | None) -> Hea
     heard = Heard()
     for part in parts:
         _hear_part(heard, part, scope)
+    heard.is_marked = bool(heard.tools) or any(isinstance(part, ReasoningPart) for part in heard.parts)
     for each in metadata:
         for key, value in (each or {}).items():
             read = _KEYS.get(key) or next((read for path, read in _PATHS.items() if key.endswith(path)), None)
@@ -93,7 +96,7 @@ def _hear_part(heard: Heard, part: Part, scope: str) -> None:
             if is_waiting(part):
                 return
             marks = [part.metadata[key] for key in TOOL_MARKS if key in part.metadata]
-            uses = _genai(str(marks[0]), part.data, heard, scope) if marks else list(_by_data(part.data))
+            uses = _genai(str(marks[0]), part.data, part.metadata, heard, scope) if marks else list(_by_data(part.data))
             heard.tools += uses
             if not uses:
                 heard.parts.append(part)
@@ -108,10 +111,12 @@ def is_thought(part: Part) -> bool:
 
 
 def _as_thought(part: TextPart) -> ReasoningPart:
-    return ReasoningPart(text=part.text, metadata=part.metadata, extra=part.extra)
+    """Without the mark: it is one."""
+    unread = {key: value for key, value in part.metadata.items() if value not in _THOUGHTS.get(key, ())}
+    return ReasoningPart(text=part.text, metadata=unread, extra=part.extra)
 
 
-def _genai(mark: str, data: JsonObject, heard: Heard, scope: str) -> list[ToolUse]:
+def _genai(mark: str, data: JsonObject, own: JsonObject, heard: Heard, scope: str) -> list[ToolUse]:
     """google-adk 2.13.0 and kagent 1.0.0a17."""
     call_id, name = _text(data.get("id")), _text(data.get("name")) or _text(data.get("tool_type"))
     if mark in ("executable_code", "code_execution_result"):
@@ -120,14 +125,20 @@ def _genai(mark: str, data: JsonObject, heard: Heard, scope: str) -> list[ToolUs
     if not name:
         return []
     if mark in _CALLS:
-        given = data if name == _CODE else data.get("args")
+        given = data if name == _CODE else _unwrap(data.get("args"), own)
         return [ToolUse(call_id or None, name, value=cast("Json", given))]
     if mark in _RESULTS:
         given = data if name == _CODE else data.get("response")
         outcome = _text(data.get("outcome"))
         error = _error_in(given) if name != _CODE else (outcome if outcome not in ("", "OUTCOME_OK") else None)
-        return [ToolUse(call_id or None, name, ended=True, value=cast("Json", given), error=error)]
+        return [ToolUse(call_id or None, name, ended=True, value=_unwrap(cast("Json", given), own), error=error)]
     return []
+
+
+def _unwrap(given: Json, own: JsonObject) -> Json:
+    """What a gateway like this one has put into an object, because these have nothing else."""
+    name = _text(_object(own.get("babelgate")).get("value"))
+    return given.get(name) if name and isinstance(given, dict) else given
 
 
 def _by_data(data: JsonObject) -> Iterator[ToolUse]:
@@ -159,6 +170,8 @@ def _error_in(value: Json) -> str | None:
 
 # Metadata of messages, artifacts and updates
 
+_TRAJECTORY: Final = "/ui/trajectory/v1"
+
 
 def _trajectory(heard: Heard, value: Json, _: JsonObject) -> None:
     for each in _objects(value if isinstance(value, list) else [value]):
@@ -167,6 +180,8 @@ def _trajectory(heard: Heard, value: Json, _: JsonObject) -> None:
         while name.startswith(("--> ", "<-- ")):  # beeai-framework: of an agent within
             name = name[4:]
         match what:
+            case "(request)" | "(response)" | "(error)" if heard.is_marked:
+                pass
             case "(request)" if name:
                 heard.tools.append(ToolUse(None, name, value=_parse(content)))
             case "(response)" if name:
@@ -174,11 +189,18 @@ def _trajectory(heard: Heard, value: Json, _: JsonObject) -> None:
             case "(error)" if name:
                 heard.tools.append(ToolUse(None, name, ended=True, error=content or title))
             case _ if title.lower() == "thought":
+                if heard.is_marked:
+                    continue
                 heard.parts.append(ReasoningPart(text=content))
             case _ if title or content:
                 heard.progress.append(TextPart(text=": ".join(filter(None, (title, content)))))
             case _:
                 pass
+
+
+def is_trajectory(key: str) -> bool:
+    """Whether a key of metadata has one."""
+    return key.endswith(_TRAJECTORY)
 
 
 def _citations(heard: Heard, value: Json, _: JsonObject) -> None:
@@ -323,7 +345,7 @@ _KEYS: Final[Mapping[str, Callable[[Heard, Json, JsonObject], None]]] = {
 }
 _PATHS: Final[Mapping[str, Callable[[Heard, Json, JsonObject], None]]] = {
     # agentstack-sdk 0.7.1 (objects), kagenti-adk 0.8.1 (lists), beeai-sdk 0.3.7: three origins, and the same paths.
-    "/ui/trajectory/v1": _trajectory,
+    _TRAJECTORY: _trajectory,
     "/ui/citation/v1": _citations,
 }
 """Keys of metadata, or their ends, and how they are read."""

@@ -14,7 +14,15 @@ from typing import Any, Final, cast
 from adapters._extension import URI, RecordReader
 from adapters.a2a.codec.asks import Question
 from adapters.a2a.codec.dialect import DataRule
-from adapters.a2a.codec.marks import Heard, ToolUse, add_usage, hear, usage_of_message, usage_of_task
+from adapters.a2a.codec.marks import (
+    Heard,
+    ToolUse,
+    add_usage,
+    hear,
+    is_trajectory,
+    usage_of_message,
+    usage_of_task,
+)
 from adapters.a2a.codec.names import to_snake_case
 from adapters.a2a.read.artifacts import ArtifactTracker, Piece, is_file, rest
 from adapters.a2a.read.mirror import Mirror, beside_of
@@ -369,7 +377,9 @@ class EventReader:
         thoughts = [part for part in heard.parts if isinstance(part, ReasoningPart)]
         words = [part for part in heard.parts if not isinstance(part, ReasoningPart)]
         if thoughts:
-            self._whole(thoughts, "answer", message)
+            # What was read of its metadata is told by that; callers of A2A see the message as it came.
+            beside = {key: value for key, value in (message.metadata or {}).items() if not is_trajectory(key)}
+            self._whole(thoughts, "answer", message.model_copy(update={"metadata": beside}))
         self._use(heard.tools, message)
         self._tell_steps(heard.steps)
         if heard.progress:

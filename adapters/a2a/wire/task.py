@@ -143,6 +143,11 @@ class ArtifactUpdate(msgspec.Struct, frozen=True):
 Update = TaskSnapshot | StatusUpdate | ArtifactUpdate
 
 
+def is_activity(part: Part) -> bool:
+    """Whether it tells what the agent does, and is no part of what it says."""
+    return isinstance(part, ReasoningPart | ToolResultPart) or (isinstance(part, ToolCallPart) and part.side == "agent")
+
+
 def shown_part(part: Part) -> tuple[TextPart | DataPart | FilePart | None, Loss | None]:
     """The part as A2A can show it, None if it cannot, and what gets lost."""
     if part.kind == "text" or part.kind == "data" or part.kind == "file":

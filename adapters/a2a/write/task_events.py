@@ -26,21 +26,27 @@ from adapters.a2a.wire.task import (
     TaskSnapshot,
     Update,
     derived_id,
+    is_activity,
     is_reply,
     shown_part,
 )
+from adapters.a2a.write import activity
 from canonical import (
+    AnnotationPart,
     DataPart,
     Event,
     Fault,
     Feature,
     Message,
     Part,
+    ReasoningPart,
     Record,
     RefusalPart,
     Task,
     TaskState,
     TextPart,
+    ToolCallPart,
+    ToolResultPart,
 )
 from canonical.event import (
     ArtifactAdded,
@@ -53,12 +59,14 @@ from canonical.event import (
     Native,
     PartAdded,
     PartDelta,
+    PartEnded,
     RunCreated,
     RunEnded,
     RunStarted,
     StepStarted,
     TaskChanged,
     TaskCreated,
+    ToolEnded,
     ToolStarted,
 )
 from canonical.fold import extend_part
@@ -118,6 +126,9 @@ class _OpenMessage:
     """Index of a part in the message → in the artifact."""
     gathered: list[tuple[int, Part]] = field(default_factory=list[tuple[int, Part]])
     """Parts of a piece that is not complete, each with its index in the message."""
+    activity: int | None = None
+    """Index of a thought or a call that is not complete."""
+    citations: list[AnnotationPart] = field(default_factory=list[AnnotationPart])
     held: tuple[int, Part] | None = None
     """A whole part that is no text, kept until it is known whether it is the last: then it can say so itself."""
 
@@ -186,8 +197,14 @@ class EventWriter:
         self._saying: dict[str, _OpenMessage] = {}
         self._open: dict[str, InterruptRaised] = {}
         self._own: JsonObject = {}
+        self._calls: dict[str, str] = {}
+        """Tools that were begun, by id: their names. Some agents tell of a call in a message, and then again."""
+        self._returned: set[str] = set()
+        """Ids of those whose end was told."""
         self._untold: JsonObject = {}
         """Metadata of the server's task that streams have not shown: the task that they begin with is older."""
+        self._is_relayed = False
+        """Another A2A server tells of the task: it has said there what it says of usage."""
         self._mirrored: set[str] = set()
         """The server's ids of messages that are shown as it said them, and not as they were read."""
         self._stopped: JsonObject = {}
@@ -231,6 +248,8 @@ class EventWriter:
             case RunCreated():
                 self.run_id = event.run_id
                 self._data.clear()
+                self._calls.clear()
+                self._returned.clear()
                 self._history += [(self._add_references(message), _Origin()) for message in event.messages]
                 self._references = ()
             case InterruptRaised():
@@ -239,10 +258,6 @@ class EventWriter:
                 self._open.pop(event.interrupt_id, None)
             case LossNoted():
                 self.losses[Loss(feature=event.feature, how=event.how)] = None
-            case ToolStarted(extra=extra) if self._is_shown(extra):
-                pass
-            case ToolStarted():
-                self.losses[Loss(feature=Feature.TOOL_ACTIVITY, how=NO_FORM)] = None
             case StepStarted():
                 self.losses[Loss(feature=Feature.STEP, how=NO_FORM)] = None
             case Custom():
@@ -279,6 +294,8 @@ class EventWriter:
         self._history, self._status_place = [*before, *after], len(before)
         if event.voids(None):
             self._data.clear()
+            self._calls.clear()
+            self._returned.clear()
         if not void and not remarked:
             return ()
         if remarked:
@@ -311,6 +328,8 @@ class EventWriter:
                     record, (TextPart(text=fault.message),), {"babelgate": {"fault": fault.code.value}}
                 )
         status = Status(event.state, record.at, message, theirs.get("status") or {})
+        if event.state in TERMINAL and not self._is_relayed:
+            theirs = {"metadata": activity.encode_usage(self._usage)}
         return (self._new_status(status, _Origin(), theirs),)
 
     def _native(self, event: Native, record: Record) -> Sequence[Update]:
@@ -318,6 +337,7 @@ class EventWriter:
         theirs: JsonObject = event.extra.get(PROTOCOL) or {}
         if event.protocol != PROTOCOL or event.event not in (STATUS, TASK) or not theirs:
             return ()
+        self._is_relayed = True
         if event.event == TASK:
             self._own = {**self._own, **(theirs.get("own") or {})}
             self._untold = {**self._untold, **(theirs.get("metadata") or {})}
@@ -360,8 +380,10 @@ class EventWriter:
         )
 
     def _question(self, record: Record) -> Message:
-        """All open questions in one message. Each brings a data part with its id, by which it can be answered alone."""
+        """All open questions in one message. Each brings a data part with its id, by which it can be answered alone;
+        not so a single one of which the words say all there is: Microsoft's Agent Framework shows data to its user."""
         parts: list[Part] = []
+        metadata: JsonObject = {}
         for interrupt_id, asked in self._open.items():
             for part in asked.message.parts:
                 shown, loss = shown_part(part)
@@ -369,12 +391,16 @@ class EventWriter:
                     self.losses[loss] = None
                 if shown is not None:
                     parts.append(shown)
-            # The data part of langgraph-api 0.16.7, with the schema beside it.
+            said = asked.message.text
+            if len(self._open) == 1 and asked.answer_schema is None and said and asked.value in (None, said):
+                metadata = {"babelgate": {"question": interrupt_id}}
+                continue
+            # The data part of langgraph-api 0.16.7, and its name for the schema beside the gateway's own.
             data: JsonObject = {"id": interrupt_id, "value": asked.value}
             if asked.answer_schema is not None:
-                data["schema"] = asked.answer_schema
+                data |= {"response_schema": asked.answer_schema, "schema": asked.answer_schema}
             parts.append(DataPart(data=data))
-        return self._status_message(record, tuple(parts) or (_EMPTY,), {})
+        return self._status_message(record, tuple(parts) or (_EMPTY,), metadata)
 
     def _status_message(self, record: Record, parts: tuple[Part, ...], metadata: JsonObject) -> Message:
         message_id = derived_id(self.task_id, "status", str(record.seq))
@@ -388,14 +414,73 @@ class EventWriter:
             about["loss"] = {loss.feature: loss.how for loss in self.losses}
         return about
 
+    # What the agent does
+
+    def _tool_started(self, event: ToolStarted, record: Record) -> Sequence[Update]:
+        call_id = event.call_id or ""
+        if self._is_shown(event.extra):
+            self._returned.add(call_id)  # as its server says it, or not at all
+            return ()
+        if call_id and call_id in self._calls:
+            return ()
+        self._calls[call_id] = event.name
+        part, metadata = activity.encode_call(event)
+        return (self._doing(record, part, metadata),)
+
+    def _tool_ended(self, event: ToolEnded, record: Record) -> Sequence[Update]:
+        call_id = event.call_id or ""
+        if self._is_shown(event.extra) or (call_id and call_id in self._returned):
+            return ()
+        self._returned.add(call_id)
+        part, metadata = activity.encode_result(event)
+        return (self._doing(record, part, metadata),)
+
+    def _doing(self, record: Record, part: Part, metadata: JsonObject, message_id: str | None = None) -> StatusUpdate:
+        """The message of a status: what an agent does, and its answer, are told apart so (specification 1.0, 3.7)."""
+        message = self._status_message(record, (part,), metadata)
+        return self._new_status(Status(self.status.state, record.at, message), _Origin(record.run_id, message_id))
+
+    def _end_activity(self, saying: _OpenMessage, record: Record) -> Sequence[Update]:
+        """Tell of the thought or the call that is complete: whole, since each is kept in the history."""
+        index, saying.activity = saying.activity, None
+        if index is None:
+            return ()
+        part = extend_part(saying.parts[index], "".join(saying.deltas.pop(index, ())))
+        saying.parts[index] = part
+        match part:
+            case ReasoningPart(text="") | ToolCallPart(name=""):
+                return ()
+            case ReasoningPart():
+                return (self._doing(record, *activity.encode_thought(part), saying.started.message_id),)
+            case ToolCallPart():
+                return self._tool_started(activity.as_call(part), record)
+            case ToolResultPart():
+                return self._tool_ended(activity.as_result(part, self._calls.get(part.call_id, "tool")), record)
+            case _:
+                return ()
+
+    def _part_ended(self, event: PartEnded, record: Record) -> Sequence[Update]:
+        saying = self._saying.get(event.message_id or "")
+        return () if saying is None else self._end_activity(saying, record)
+
     # Messages
 
-    def _part(self, event: PartAdded, _: Record) -> Sequence[Update]:
+    def _part(self, event: PartAdded, record: Record) -> Sequence[Update]:
         saying = self._saying.get(event.message_id or "")
         if saying is None:
             return ()
+        before = self._end_activity(saying, record)
         index = len(saying.parts)
         saying.parts.append(event.part)
+        if is_activity(event.part):
+            saying.activity = index
+            return (*before, *(() if event.open else self._end_activity(saying, record)))
+        if isinstance(event.part, AnnotationPart):
+            saying.citations.append(event.part)
+            return before
+        return (*before, *self._spoken_part(saying, index, event))
+
+    def _spoken_part(self, saying: _OpenMessage, index: int, event: PartAdded) -> Sequence[Update]:
         shown, loss = shown_part(event.part)
         if loss is not None:
             self.losses[loss] = None
@@ -446,11 +531,20 @@ class EventWriter:
         if saying is None:
             return ()
         self._usage = {**self._usage, **event.usage}
+        updates = self._end_activity(saying, record)
+        shown = not saying.parts or any(shown_part(part)[0] is not None for part in saying.parts)
+        if saying.citations and not shown:
+            self.losses[Loss(feature=Feature.CITATION, how=NO_FORM)] = None
         # A2A has no events of messages: what is said on the way is the message of a status (specification 1.0, 3.7).
         if saying.started.phase == "progress":
-            return (self._new_status(Status(self.status.state, record.at, saying.message()), saying.origin),)
-        updates = self._finish_artifact(saying, event) if self._is_answer(saying) else ()
-        shown = not saying.parts or any(shown_part(part)[0] is not None for part in saying.parts)
+            if not shown:
+                return updates
+            said = saying.message()
+            if saying.citations:
+                said = said.replace(metadata={**said.metadata, **activity.encode_citations(saying.citations)})
+            return (*updates, self._new_status(Status(self.status.state, record.at, said), saying.origin))
+        if self._is_answer(saying):
+            updates = (*updates, *self._finish_artifact(saying, event))
         # Servers have in the history what is said, and not what artifacts hold.
         if shown and not _own(saying.started.extra):
             self._history.append((saying.message(), saying.origin))
@@ -469,8 +563,13 @@ class EventWriter:
         ):
             return ()  # nothing of it can be shown
         if saying.artifact is None and saying.held is not None:
-            return self._flush(saying, last=True)
+            growing, _ = self._open_artifact(saying)
+            self._cite(saying, growing)
+            self._grow(growing, saying, *saying.held)
+            saying.held = None
+            return (self._artifact_update(growing.value(), append=False, last=True),)
         growing, append = self._open_artifact(saying)
+        self._cite(saying, growing)
         if not append:
             return (self._artifact_update(growing.piece(_EMPTY), append=False, last=True),)
         if saying.held is not None:
@@ -479,15 +578,28 @@ class EventWriter:
         return (self._artifact_update(growing.value(), append=False, last=True),)
 
     @staticmethod
+    def _cite(saying: _OpenMessage, growing: _OpenArtifact) -> None:
+        """What its text cites, beside the metadata that it has: unless another server has said it there itself."""
+        whole = growing.artifact
+        if not saying.citations or activity.is_cited(whole.metadata):
+            return
+        extensions = [*(whole.own.get("extensions") or ()), activity.CITATION]
+        growing.artifact = msgspec.structs.replace(
+            whole,
+            metadata={**whole.metadata, **activity.encode_citations(saying.citations)},
+            own={**whole.own, "extensions": extensions},
+        )
+
+    @staticmethod
     def _is_answer(saying: _OpenMessage) -> bool:
         return saying.started.phase == "answer" and saying.started.role == "agent"
 
-    def _flush(self, saying: _OpenMessage, *, last: bool = False) -> Sequence[Update]:
+    def _flush(self, saying: _OpenMessage) -> Sequence[Update]:
         if saying.held is None:
             return ()
         index, part = saying.held
         saying.held = None
-        return (self._piece(saying, index, part, last=last),)
+        return (self._piece(saying, index, part),)
 
     def _open_artifact(self, saying: _OpenMessage) -> tuple[_OpenArtifact, bool]:
         """The artifact of this message, and whether it was begun before."""
@@ -516,10 +628,10 @@ class EventWriter:
             self._answers += 1
         return f"answer-{self._answers}"
 
-    def _piece(self, saying: _OpenMessage, index: int, part: Part, *, last: bool = False) -> ArtifactUpdate:
+    def _piece(self, saying: _OpenMessage, index: int, part: Part) -> ArtifactUpdate:
         growing, append = self._open_artifact(saying)
         self._grow(growing, saying, index, part)
-        return self._artifact_update(growing.piece(part), append=append, last=last)
+        return self._artifact_update(growing.piece(part), append=append, last=False)
 
     @staticmethod
     def _grow(growing: _OpenArtifact, saying: _OpenMessage, index: int, part: Part) -> None:
@@ -612,13 +724,15 @@ class EventWriter:
         "interrupt_raised": _note,
         "interrupt_answered": _note,
         "loss_noted": _note,
-        "tool_started": _note,
+        "tool_started": _tool_started,
+        "tool_ended": _tool_ended,
         "step_started": _note,
         "custom": _note,
         "message_started": _note,
         "native": _native,
         "part_added": _part,
         "part_delta": _delta,
+        "part_ended": _part_ended,
         "message_ended": _write_message_end,
         "run_started": _write_run_start,
         "artifact_added": _artifact,

@@ -91,8 +91,8 @@ async def test_a_finished_task_has_its_records_from_the_first_on_up_to_a_bound(s
 
 async def test_a_question_is_declined_by_a_request_that_activates_it_by_itself(site: Site) -> None:
     asked = await site.result("ask", "SendMessage", message("x"))
-    (told,) = (part["data"] for part in asked["task"]["status"]["message"]["parts"] if "data" in part)
-    extension = {"answers": [{"interrupt_id": told["id"], "action": "decline"}]}
+    interrupt_id = asked["task"]["status"]["message"]["metadata"]["babelgate"]["question"]
+    extension = {"answers": [{"interrupt_id": interrupt_id, "action": "decline"}]}
     params = message("no", taskId=asked["task"]["id"])
     answer = await site.rpc("ask", "SendMessage", {**params, "metadata": {URI: extension}})
     task = answer.json()["result"]["task"]

@@ -10,6 +10,7 @@ from adapters.a2a.codec.v0_3 import Codec as Codec_0_3
 from adapters.a2a.codec.v0_3_rest import Codec as RestCodec
 from adapters.a2a.codec.v1_0 import Codec
 from adapters.a2a.wire.task import Artifact, ArtifactUpdate, StatusUpdate, TaskSnapshot, Update
+from adapters.a2a.write.activity import CITATION, TRAJECTORY, USAGE
 from adapters.a2a.write.task_events import EventWriter
 from canonical import (
     DataPart,
@@ -26,17 +27,22 @@ from canonical import (
 )
 from canonical.event import (
     ArtifactAdded,
+    Custom,
     InterruptAnswered,
     InterruptRaised,
     LossNoted,
     MessageEnded,
     MessageStarted,
     PartAdded,
+    PartDelta,
+    PartEnded,
     RunEnded,
     RunStarted,
     TaskCreated,
+    ToolEnded,
+    ToolStarted,
 )
-from canonical.message import AnnotationPart, ReasoningPart, text_of
+from canonical.message import AnnotationPart, ReasoningPart, ToolResultPart, text_of
 from tests.adapters.a2a.log import CONTEXT, RUN, TASK, THREAD, Log, said, streamed, task_of
 from tests.adapters.a2a.schema import Form, check
 from tests.examples import examples
@@ -85,22 +91,92 @@ def test_an_empty_answer_is_still_an_artifact_with_a_part() -> None:
     assert texts(written(log.records)[1]) == [("", False, True)]
 
 
-def test_a_message_of_which_nothing_can_be_shown_leaves_no_artifact_and_no_hole_in_their_numbers() -> None:
-    log = Log(HELLO).start().add(*said("m", PartAdded(part=ReasoningPart(text="hm"))), *streamed("n", "Yes")).done()
+def test_a_message_that_is_no_answer_leaves_no_artifact_and_no_hole_in_their_numbers() -> None:
+    call = ToolCallPart(call_id="c", name="n", side="caller")
+    log = Log(HELLO).start().add(*said("m", PartAdded(part=call)), *streamed("n", "Yes")).done()
     writer, _ = written(log.records)
     assert [artifact.artifact_id for artifact in writer.snapshot().artifacts] == ["answer-1"]
     assert [message.text for message in writer.snapshot().history] == ["Hello", "Yes"]
 
 
+def test_a_thought_is_a_status_message_once_it_is_whole_and_no_part_of_the_answer() -> None:
+    started, ended = said("m")
+    thinking = [
+        PartAdded(message_id="m", part=ReasoningPart(text=""), open=True),
+        PartDelta(message_id="m", text="h"),
+        PartDelta(message_id="m", text="m"),
+        PartEnded(message_id="m"),
+        PartAdded(message_id="m", part=TextPart(text="Yes")),
+    ]
+    writer, updates = written(Log(HELLO).start().add(started, *thinking, ended).done().records)
+    assert doings(updates) == [((TextPart(text="hm", metadata={"adk_thought": True}),), "thought", "hm")]
+    assert texts(updates) == [("Yes", False, False), ("Yes", False, True)]
+    assert [message.text for message in writer.snapshot().history] == ["Hello", "hm", "Yes"]
+    assert "loss" not in writer.snapshot().metadata["babelgate"]
+
+
+def doings(updates: Sequence[Update]) -> list[Any]:
+    """What the agent is said to do: the parts, and the title and content of their trajectory."""
+    messages = [update.status.message for update in updates if isinstance(update, StatusUpdate)]
+    return [
+        (said.parts, said.metadata[TRAJECTORY]["title"], said.metadata[TRAJECTORY].get("content"))
+        for said in messages
+        if said is not None and TRAJECTORY in said.metadata
+    ]
+
+
+def test_a_call_that_is_told_in_a_message_and_by_itself_is_shown_once() -> None:
+    call = ToolCallPart(call_id="c", name="find", arguments='{"q": 1}')
+    log = Log(HELLO).start().add(*said("m", PartAdded(part=call)))
+    log.add(ToolStarted(call_id="c", name="find", input={"q": 1}), ToolEnded(call_id="c", name="find", output="x"))
+    log.add(*said("n", PartAdded(part=ToolResultPart(call_id="c", output="x"))))
+    _, updates = written(log.done().records)
+    assert [(title, content) for _, title, content in doings(updates)] == [
+        ("find (request)", '{"q": 1}'),
+        ("find (response)", "x"),
+    ]
+
+
+def test_a_call_of_a_run_that_starts_over_is_shown_again() -> None:
+    log = Log(HELLO).start().add(ToolStarted(call_id="c", name="find"))
+    log.add(RunStarted(attempt=2), ToolStarted(call_id="c", name="find"))
+    writer, updates = written(log.done().records)
+    assert [title for _, title, _ in doings(updates)] == ["find (request)"] * 2
+    assert len([said for said in writer.snapshot().history if TRAJECTORY in said.metadata]) == 1
+
+
+def test_what_is_cited_is_said_with_the_last_piece() -> None:
+    cited = AnnotationPart(url="u", start=0, end=2)
+    parts = [PartAdded(part=TextPart(text="Yes")), PartAdded(part=cited)]
+    writer, updates = written(Log(HELLO).start().add(*said("m", *parts)).done().records)
+    pieces = [update.artifact for update in updates if isinstance(update, ArtifactUpdate)]
+    told = {CITATION: {"citations": [{"start_index": 0, "end_index": 2, "url": "u"}]}}
+    assert [piece.metadata for piece in pieces] == [{}, told]
+    assert pieces[-1].own == {"extensions": [CITATION]}
+    assert writer.snapshot().artifacts[0].metadata == told
+
+
+def test_a_citation_of_nothing_is_a_loss() -> None:
+    log = Log(HELLO).start().add(*said("m", PartAdded(part=AnnotationPart(url="u")))).done()
+    assert set(written(log.records)[0].snapshot().metadata["babelgate"]["loss"]) == {"citation"}
+
+
+def test_the_usage_is_told_with_the_end_in_the_words_of_others_too() -> None:
+    log = Log(HELLO).start().add(*streamed("m", "Yes")).done(usage={"input_tokens": 2, "total_tokens": 3})
+    metadata = written(log.records)[0].snapshot().metadata
+    assert metadata["adk_usage_metadata"] == {"promptTokenCount": 2, "totalTokenCount": 3}
+    assert metadata[USAGE] == {"inputTokens": 2, "totalTokens": 3}
+
+
 def test_what_has_no_form_is_named_with_the_reason_on_the_last_event_and_on_the_task() -> None:
     call = ToolCallPart(call_id="c", name="n", side="caller")
-    parts = [PartAdded(part=part) for part in (ReasoningPart(text="hm"), AnnotationPart(url="u"), call)]
-    log = Log(HELLO).start().add(LossNoted(feature="step", how="upstream has none"), *said("m", *parts)).done()
+    log = Log(HELLO).start().add(LossNoted(feature="step", how="upstream has none"))
+    log.add(*said("m", PartAdded(part=call)), Custom(name="dance")).done()
     writer, updates = written(log.records)
     last = updates[-1]
     assert isinstance(last, StatusUpdate)
     assert last.metadata == {"babelgate": writer.snapshot().metadata["babelgate"]}
-    assert set(last.metadata["babelgate"]["loss"]) == {"reasoning", "citation", "caller-tools", "step"}
+    assert set(last.metadata["babelgate"]["loss"]) == {"caller-tools", "custom", "step"}
 
 
 def test_two_answers_are_two_artifacts() -> None:
@@ -137,11 +213,20 @@ def test_several_open_questions_are_one_status_message_each_with_a_data_part_to_
     assert last.status.stops
     assert last.status.message.parts == (
         TextPart(text="May I?"),
-        DataPart(data={"id": "q1", "value": {"a": 1}, "schema": schema}),
+        DataPart(data={"id": "q1", "value": {"a": 1}, "response_schema": schema, "schema": schema}),
         TextPart(text="And?"),
         DataPart(data={"id": "q2", "value": None}),
     )
     assert writer.snapshot().status == last.status
+
+
+@pytest.mark.parametrize(("more", "has_data"), [({}, False), ({"value": "May I?"}, False), ({"value": 1}, True)])
+def test_a_question_that_says_all_in_words_has_no_data(more: dict[str, Any], has_data: bool) -> None:
+    writer, _ = written(Log(HELLO).start().add(question("q1", "May I?", **more)).paused().records)
+    message = writer.snapshot().status.message
+    assert message is not None
+    assert [part.kind for part in message.parts] == ["text", *(["data"] if has_data else [])]
+    assert message.metadata == ({} if has_data else {"babelgate": {"question": "q1"}})
 
 
 def test_what_is_left_open_after_a_partial_answer_is_asked_again_alone() -> None:

@@ -1,0 +1,65 @@
+"""What is written is what is read."""
+
+from typing import Any
+
+import pytest
+
+from adapters.a2a.codec.marks import Heard, ToolUse, hear, usage_of_task
+from adapters.a2a.write import activity
+from canonical import AnnotationPart, Fault, FaultCode, Part, ReasoningPart, ToolCallPart, ToolResultPart
+from canonical.event import ToolEnded, ToolStarted
+from canonical.value import JsonObject
+
+
+def read(shown: tuple[Part, JsonObject]) -> Heard:
+    part, metadata = shown
+    return hear([part], "m", metadata)
+
+
+def test_a_thought_is_told_once() -> None:
+    part = ReasoningPart(text="Hm", metadata={"k": 1})
+    assert read(activity.encode_thought(part)).parts == [part]
+
+
+@pytest.mark.parametrize("value", [{"q": 1}, {}, {"result": 1}, [1], "words", 0, None])
+def test_what_a_tool_is_called_with_and_gives_is_the_same_value(value: Any) -> None:
+    started, ended = ToolStarted(call_id="c", name="f", input=value), ToolEnded(call_id="c", name="f", output=value)
+    assert read(activity.encode_call(started)).tools == [ToolUse("c", "f", value=value)]
+    assert read(activity.encode_result(ended)).tools == [ToolUse("c", "f", ended=True, value=value)]
+    for part, _ in (activity.encode_call(started), activity.encode_result(ended)):
+        assert isinstance(part.data, dict)
+        assert all(isinstance(part.data[name], dict) for name in part.data if name not in ("id", "name"))
+
+
+@pytest.mark.parametrize("output", [None, {"half": 1}])
+def test_why_a_tool_failed_is_told_beside_what_it_gave(output: Any) -> None:
+    fault = Fault(code=FaultCode.AGENT_FAILED, message="It broke.")
+    shown = activity.encode_result(ToolEnded(call_id="c", name="f", output=output, fault=fault))
+    assert read(shown).tools == [ToolUse("c", "f", ended=True, value=output, error="It broke.")]
+
+
+def test_calls_and_results_of_messages_are_shown_as_any() -> None:
+    assert activity.as_call(ToolCallPart(call_id="c", name="f", arguments='{"q": 1}')).input == {"q": 1}
+    assert activity.as_call(ToolCallPart(call_id="c", name="f", arguments='{"q"')).input == '{"q"'
+    assert activity.as_result(ToolResultPart(call_id="c", output=[1]), "f").output == [1]
+    failed = activity.as_result(ToolResultPart(call_id="c", output="no", error=True), "f")
+    assert (failed.output, failed.fault and failed.fault.message) == (None, "no")
+
+
+def test_citations_say_what_is_known_of_them() -> None:
+    cited = [AnnotationPart(start=0, end=2, url="u", title="T", description="D"), AnnotationPart(title="T")]
+    assert hear([], "m", activity.encode_citations(cited)).citations == cited
+
+
+def test_usage_has_the_words_of_each() -> None:
+    told: JsonObject = {
+        "input_tokens": 3,
+        "output_tokens": 2,
+        "total_tokens": 5,
+        "input_tokens_details": {"cached_tokens": 1},
+        "output_tokens_details": {"reasoning_tokens": 1},
+    }
+    written = activity.encode_usage(told)
+    assert written["adk_usage_metadata"]["thoughtsTokenCount"] == 1
+    assert usage_of_task(written) == told
+    assert activity.encode_usage({"cost": 0.1}) == {}

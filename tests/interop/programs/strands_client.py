@@ -1,0 +1,16 @@
+"""The A2A client of Strands: a remote agent, called as any agent of its own."""
+
+import asyncio
+from typing import Any
+
+from lines import answer_calls
+from strands.agent.a2a_agent import A2AAgent
+
+
+async def ask(base_url: str, text: str) -> Any:
+    """The texts of its answer, and why it stopped."""
+    result = await A2AAgent(base_url).invoke_async(text)
+    return {"texts": [part["text"] for part in result.message["content"]], "stop": result.stop_reason}
+
+
+asyncio.run(answer_calls({"ask": ask}, lambda error: None))
