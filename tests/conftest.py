@@ -3,6 +3,7 @@
 import gc
 import logging
 import socket
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NoReturn
@@ -60,7 +61,38 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # pytest knows the fixtures of a test, and shows them nowhere else.
             fixtures: dict[str, Any] = item._fixtureinfo.name2fixturedefs  # pyright: ignore[reportPrivateUsage]
             modules = {each.func.__module__ for found in fixtures.values() for each in found} - {__name__}
-            item.add_marker(tier_of((*modules, item.obj.__module__)))
+            on_postgres = hasattr(item, "callspec") and item.callspec.params.get("postgres", False)
+            item.add_marker("sockets" if on_postgres else tier_of((*modules, item.obj.__module__)))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """In a module that says EACH_DATABASE, what is tested on a database is tested on each kind of them."""
+    module = sys.modules[metafunc.function.__module__]
+    if "postgres" in metafunc.fixturenames and getattr(module, "EACH_DATABASE", False):
+        alone = metafunc.definition.get_closest_marker("sqlite") is not None
+        kinds = {"sqlite": False} if alone else {"sqlite": False, "postgres": True}
+        metafunc.parametrize("postgres", kinds.values(), ids=kinds.keys(), indirect=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_tables() -> Generator[str]:
+    """The name of a schema."""
+    from tests.postgres import new_tables  # which costs those who do not need it a tenth of a second
+
+    with new_tables() as schema:
+        yield schema
+
+
+@pytest.fixture
+def postgres(request: pytest.FixtureRequest) -> str | None:
+    """The URL of an empty database of PostgreSQL, where the test is to use one, and not SQLite."""
+    if not getattr(request, "param", False):
+        return None
+    from tests.postgres import empty, url_of
+
+    schema: str = request.getfixturevalue("postgres_tables")
+    empty(schema)
+    return url_of(schema)
 
 
 @pytest.fixture(autouse=True)

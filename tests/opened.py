@@ -14,7 +14,6 @@ from gateway.http.app import create_app, open_hub, register
 from gateway.hub import Hub
 from gateway.outbound import Fetcher
 from gateway.settings.model import Settings
-from gateway.storage.database import sqlite_path
 from tests.empty import make_database
 from tests.registration import registering
 
@@ -43,9 +42,8 @@ async def opened(
     given: dict[str, Any] = {"database": f"sqlite:///{folder / 'gateway.db'}", "network": {"allow": ["127.0.0.0/8"]}}
     named = {} if configured is None else {"agents": configured}
     loaded = Settings.model_validate({**given, **named, **settings})
-    path = sqlite_path(loaded.database)
-    if path is not None:
-        make_database(path)
+    if loaded.database.startswith("sqlite:"):
+        make_database(loaded.database_path)
     known = registry or await _registry(loaded, agents, fronted)
     hub = open_hub(loaded, known, Fetcher(loaded.network.allow))
     await hub.start()

@@ -144,7 +144,9 @@ def babelgate() -> None:
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.  [default: 8000]")
 @click.option(
-    "--database", metavar="URL", help="The database that stores everything.  [default: sqlite:///babelgate.db]"
+    "--database",
+    metavar="URL",
+    help="The database that stores everything, or postgresql://user@host/name.  [default: sqlite:///babelgate.db]",
 )
 @click.option(
     "--allow-anonymous",

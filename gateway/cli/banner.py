@@ -23,7 +23,7 @@ def banner(settings: Settings, base_url: str, registry: Registry) -> Iterator[st
         yield from _calls(settings, base_url, shown)
     yield ""
     yield from _agents(registry, working)
-    yield from _row("database", settings.database)
+    yield from _row("database", settings.database_shown)
     if not settings.keys:
         who = "anyone on this machine" if is_loopback(settings.host) else "anyone who can reach it"
         yield from _row("callers", f"{who}: there are no API keys")

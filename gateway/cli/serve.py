@@ -199,7 +199,7 @@ async def _start(hub: Hub, settings: Settings) -> None:
         raise CliError(error.fault.message) from None
     except (OSError, SQLAlchemyError) as error:
         reason = " ".join(str(getattr(error, "orig", None) or error).split())
-        raise CliError(f"{settings.database} cannot be opened: {reason}") from None
+        raise CliError(f"{settings.database_shown} cannot be opened: {reason}") from None
 
 
 class Server(uvicorn.Server):

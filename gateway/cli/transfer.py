@@ -28,7 +28,7 @@ from gateway.runs.transfer.restore import check_section, restore_owner, restore_
 from gateway.settings.load import ConfigError, load
 from gateway.settings.model import Settings
 from gateway.storage.blobs import Blobs
-from gateway.storage.database import HEAD, open_engine, sqlite_path
+from gateway.storage.database import HEAD, open_database
 from gateway.storage.journal import Journal
 
 T = TypeVar("T")
@@ -140,7 +140,7 @@ async def _import(settings: Settings, file: BinaryIO, done: _Imported) -> None:
     except FaultError as error:
         raise CliError(error.fault.message) from None
     except (OSError, SQLAlchemyError) as error:
-        raise CliError(f"{settings.database} cannot be opened: {_reason(error)}") from None
+        raise CliError(f"{settings.database_shown} cannot be opened: {_reason(error)}") from None
     progress = _Progress()
     try:
         while (found := await asyncio.to_thread(reader.begin)) is not None:
@@ -204,22 +204,21 @@ def _load(config: Path | None, database: str | None) -> Settings:
 @contextmanager
 def _connect(settings: Settings) -> Generator[Connection]:
     """To read, beside a gateway that may be at work."""
-    path = sqlite_path(settings.database)
-    if path is not None and not path.is_file():
+    if settings.database.startswith("sqlite:") and not settings.database_path.is_file():
         raise CliError(f"{settings.database}: there is no such database")
     with ExitStack() as stack:
         try:
-            engine = open_engine(settings.database, writes=False, power=False, readers=1)
+            engine = open_database(settings.database).open_readers(1)
             stack.callback(engine.dispose)
             connection = stack.enter_context(engine.connect())
             with connection.begin():
                 revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
         except SQLAlchemyError as error:
-            raise CliError(f"{settings.database} cannot be read: {_reason(error)}") from None
+            raise CliError(f"{settings.database_shown} cannot be read: {_reason(error)}") from None
         if revision != HEAD:
             raise CliError(
-                f"{settings.database} is of another release (revision {revision}, and this one has {HEAD}): start the "
-                "gateway of this release on it once, or export with the release that it is of"
+                f"{settings.database_shown} is of another release (revision {revision}, and this one has {HEAD}): "
+                "start the gateway of this release on it once, or export with the release that it is of"
             )
         yield connection
 

@@ -122,7 +122,7 @@ def _erase(tx: Transaction, state: ThreadState) -> Erased:
         connection.execute(table.delete().where(table.c.owner == owner, table.c.thread_id == thread_id))
     thread = table_of(ThreadRow)
     connection.execute(thread.delete().where(thread.c.pk == pk))
-    tx.sql.insert_tombstone.run(connection, (owner, thread_id, tx.now()))
+    tx.sql.insert_tombstone.execute(connection, (owner, thread_id, tx.now()))
     tx.note_rewritten(pk)
     return erased
 

@@ -6,7 +6,7 @@ most, and the next one begins some times as long after it.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
@@ -33,10 +33,6 @@ _LOOK: Final = 500
 """Threads that one query looks at."""
 _HOOKS: Final = 200
 """Webhooks that go in one transaction."""
-_SPARE: Final = 256
-"""Free pages of the database file that are kept for what is written next."""
-_PAGES: Final = 64
-"""Of it that are given back in one transaction."""
 _REST: Final = 4
 """Between two transactions, some times what the last one took."""
 
@@ -118,10 +114,12 @@ class Retention:
             pass
 
     async def give_back(self) -> None:
-        """Shrink the database file by the pages that are free, but for a few. Those of databases that were made before
-        there was a retention are used again, and not given back."""
-        while await self._step(_give_back):
+        """Shrink the database file by the pages that are free, but for a few."""
+        while await self._step(self._give_back):
             pass
+
+    def _give_back(self, tx: Transaction) -> bool:
+        return self._journal.database.give_back(tx.connection)
 
     async def _erase_idle(self) -> int:
         policy = self._policy
@@ -188,20 +186,3 @@ def _forget_webhooks(tx: Transaction, cutoff: int) -> bool:
         mine = (_HOOK.c.owner == owner, _HOOK.c.task_id == task_id, _HOOK.c.webhook_id == webhook_id)
         tx.connection.execute(_HOOK.delete().where(*mine))
     return len(rows) == _HOOKS
-
-
-def _give_back(tx: Transaction) -> bool:
-    """Some pages. Whether there may be more to give."""
-    connection = tx.connection
-    free = connection.exec_driver_sql("PRAGMA freelist_count").scalar_one()
-    if free <= _SPARE or connection.exec_driver_sql("PRAGMA auto_vacuum").scalar_one() != _INCREMENTAL:
-        return False
-    with closing(connection.connection.cursor()) as cursor:
-        for _ in range(
-            min(_PAGES, free - _SPARE)
-        ):  # the driver takes one step of a statement without columns: one page
-            cursor.execute("PRAGMA incremental_vacuum(1)")
-    return connection.exec_driver_sql("PRAGMA freelist_count").scalar_one() < free
-
-
-_INCREMENTAL: Final = 2

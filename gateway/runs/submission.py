@@ -170,7 +170,7 @@ def _make_thread(tx: Transaction, owner: str, ask: Submission, ids: Ids) -> Thre
     ephemeral = True if ask.ephemeral else None
     state = tx.create_thread(owner, thread_id, ThreadChanged(metadata=ask.thread_metadata, ephemeral=ephemeral))
     if ask.thread_id is None and ask.alias is not None:
-        tx.sql.insert_alias.run(tx.connection, (owner, ask.protocol, ask.agent, ask.alias, thread_id))
+        tx.sql.insert_alias.execute(tx.connection, (owner, ask.protocol, ask.agent, ask.alias, thread_id))
     return state
 
 

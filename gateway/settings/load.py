@@ -180,7 +180,9 @@ def _mistakes(error: ValidationError) -> Iterator[tuple[tuple[str, ...], str]]:
             case "literal_error":
                 message = f"allowed: {each.get('ctx', {}).get('expected', '')}"
             case "string_pattern_mismatch" if loc[-1:] == ("database",):
-                message = "allowed: sqlite:/// and a file, such as sqlite:///babelgate.db"
+                message = (
+                    "allowed: sqlite:/// and a file, such as sqlite:///babelgate.db, or postgresql://user@host/name"
+                )
             case "string_pattern_mismatch":
                 message = "allowed: module:name, such as my_agents.support:graph"
             case "model_type" | "model_attributes_type" | "dict_type":

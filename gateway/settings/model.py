@@ -32,6 +32,8 @@ from canonical.agent import AGENT_NAME
 _UNITS: Final = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """RFC 9110, 5.6.2."""
+_PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
+"""In the query of a database's URL."""
 _NOT_FORWARDED: Final = frozenset(
     (
         "authorization",
@@ -426,12 +428,12 @@ class Settings(BaseSettings):
     """Port to listen on; 0 takes a free one."""
     public_url: HttpUrl | None = None
     """Where callers reach the gateway: every URL that it hands out begins with this."""
-    database: Annotated[str, Field(pattern=r"^sqlite:///.+$")] = "sqlite:///babelgate.db"
-    """Where everything is kept: `sqlite:///` and a file."""
+    database: Annotated[str, Field(pattern=r"^(sqlite:///.+|postgres(ql)?://.+)$")] = "sqlite:///babelgate.db"
+    """Where everything is kept: `sqlite:///` and a file, or `postgresql://user@host/name`."""
     durability: Literal["process", "power"] = "process"
-    """What a committed change survives: a killed process, or also a loss of power."""
+    """What a committed change survives: a killed process, or also a loss of power. PostgreSQL decides by itself."""
     blobs: Path | None = None
-    """Folder of the files that callers and agents send; by default beside the database."""
+    """Folder of the files that callers and agents send; by default beside the database, or `babelgate.blobs`."""
     default_agent: AgentName | None = None
     """Of calls that name no agent; by default the first one."""
     keys: dict[Owner, SecretStr] = {}
@@ -485,7 +487,19 @@ class Settings(BaseSettings):
 
     @property
     def database_path(self) -> Path:
-        return Path(self.database.removeprefix("sqlite:///"))
+        """The file of SQLite's; what stands in the place of its name for PostgreSQL."""
+        is_file = self.database.startswith("sqlite:")
+        return Path(self.database.removeprefix("sqlite:///") if is_file else "babelgate.db")
+
+    @property
+    def database_shown(self) -> str:
+        """Without a password."""
+        if self.database.startswith("sqlite:"):
+            return self.database
+        scheme, _, rest = self.database.partition("://")
+        told, at, place = rest.rpartition("@")
+        user, colon, _ = told.partition(":")
+        return f"{scheme}://{user}{colon and ':***'}{at}{_PASSWORD.sub('***', place)}"
 
     @property
     def blobs_path(self) -> Path:

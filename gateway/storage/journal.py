@@ -26,7 +26,7 @@ from canonical.stored import decode_event
 from canonical.thread import Run, Task, Thread
 from gateway.clock import Clock
 from gateway.storage import queries
-from gateway.storage.database import LockFile, make_database_file, migrate, open_engine, sqlite_path, transaction
+from gateway.storage.database import migrate, open_database
 from gateway.storage.live import Channels
 from gateway.storage.row_cache import Row, RowCache, RowChange
 from gateway.storage.short_form import created_id, find_reference, lengthen, plain_id, refer
@@ -48,7 +48,8 @@ log = logging.getLogger("babelgate.journal")
 _GROUP = 512
 """Commands in one transaction, at most."""
 _READERS = 4
-_LAST = 2**63 - 1
+_AGAIN: Final = 1.0
+"""Seconds after which a lost connection is tried again, where nobody writes."""
 _TOGETHER: Final = 2048
 """Records of several tasks that are read at once."""
 PAGE: Final = 2 * 2**20
@@ -73,6 +74,19 @@ class _Result:
     error: BaseException | None
 
 
+@dataclass(slots=True, eq=False)
+class _Commit:
+    """What is told of a group when it is committed."""
+
+    published: Sequence[Published] = ()
+    changed: Sequence[RowChange] = ()
+    results: Sequence[_Result] = ()
+
+
+def _refuse(results: "Iterable[_Result]") -> _Commit:
+    return _Commit(results=[_Result(each.write, None, Unstored()) for each in results])
+
+
 class _Spoiled(Exception):
     """A command failed after it had changed something."""
 
@@ -84,6 +98,13 @@ class Unstored(FaultError):
         super().__init__(FaultCode.INTERNAL, "The gateway could not store this; nothing was changed.")
 
 
+class Unreachable(FaultError):
+    """The database could not be read: the same read may succeed later."""
+
+    def __init__(self) -> None:
+        super().__init__(FaultCode.INTERNAL, "The gateway could not reach its database.")
+
+
 class Journal:
     def __init__(
         self,
@@ -93,19 +114,21 @@ class Journal:
         clock: Clock | None = None,
         on_commit: Callable[[Sequence[Published]], None] | None = None,
     ) -> None:
-        self.url = url
+        self.database = open_database(url, power=power)
         self.channels = Channels()
         self._rows = RowCache()
-        self._power = power
         self._clock = clock or Clock()
         self._on_commit = on_commit
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._failed: str | None = None
         self._closed = False
-        self._path = sqlite_path(url)
-        self._lock = LockFile(self._path) if self._path is not None else None
+        self._stopping = False
         self._writer: Engine | None = None
+        self._connection: Connection | None = None
+        """The writer's."""
+        self._unclear: _Commit | None = None
+        """What was being committed when the connection was lost: its callers are told nothing until it is known."""
         self._readers: Engine | None = None
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="babelgate-read")
         self._reading = threading.local()
@@ -115,29 +138,27 @@ class Journal:
     async def open(self) -> None:
         """Take the lock, migrate, start the writer. Raises conflict if another gateway has the database."""
         self._loop = asyncio.get_running_loop()
-        if self._lock is not None:
-            self._lock.acquire()
+        self.database.acquire()
         try:
             await asyncio.to_thread(self._open)
         except BaseException:
-            if self._lock is not None:
-                self._lock.release()
+            self._dispose()
             raise
         self._thread = threading.Thread(target=self._write_forever, name="babelgate-writer", daemon=True)
         self._thread.start()
 
     def _open(self) -> None:
-        if self._path is not None:
-            make_database_file(self._path)
-        self._writer = open_engine(self.url, writes=True, power=self._power)
+        self._writer = self.database.open_writer()
+        self._connection = connection = self.database.connect(self._writer)
         self._tx = Transaction(Sql(self._writer.dialect), self._clock)
-        with self._writer.begin() as connection:
+        with self.database.writing(connection):
             stale = migrate(connection)
+            self.database.claim(connection)
             self._tx.begin(connection)
             self._tx.next_pk = latest_pk(connection) + 1
             if stale:
                 _fold_anew(self._tx)
-        self._readers = open_engine(self.url, writes=False, power=self._power, readers=_READERS)
+        self._readers = self.database.open_readers(_READERS)
 
     async def close(self) -> None:
         """Commit what is queued, then let go of the database."""
@@ -147,19 +168,24 @@ class Journal:
             await asyncio.to_thread(self._thread.join)
             self._thread = None
         self._pool.shutdown()
-        for connection in self._open_connections:
-            connection.close()
+        self._dispose()
+
+    def _dispose(self) -> None:
+        for connection in (self._connection, *self._open_connections):
+            if connection is not None and self.database.is_lost(connection):
+                _discard(connection)
+            elif connection is not None:
+                connection.close()
         self._open_connections.clear()
         for engine in (self._writer, self._readers):
             if engine is not None:
                 engine.dispose()
-        if self._lock is not None:
-            self._lock.release()
+        self.database.release()
 
     @property
     def folders(self) -> Sequence[Path]:
-        """Where it is kept; none if that is memory."""
-        return () if self._path is None else (self._path.parent,)
+        """Where it is kept; none if that is no affair of this machine."""
+        return self.database.folders
 
     @property
     def failure(self) -> str | None:
@@ -186,63 +212,110 @@ class Journal:
         return done
 
     def _write_forever(self) -> None:
-        assert self._writer is not None
-        with self._writer.connect() as connection:
-            stopping = False
-            while not stopping:
-                first = self._queue.get()
-                group: list[_Write] = []
-                if first is None:
-                    return
-                group.append(first)
-                while len(group) < _GROUP:
-                    try:
-                        write = self._queue.get_nowait()
-                    except queue.Empty:
-                        break
-                    if write is None:
-                        stopping = True
-                        break
-                    group.append(write)
-                self._commit(connection, group)
+        while (group := self._next_group()) is not None:
+            self._commit(group)
+        if self._unclear is not None:
+            self._hand_over(_refuse(self._unclear.results))
 
-    def _commit(self, connection: Connection, group: list[_Write]) -> None:
+    def _next_group(self) -> list[_Write] | None:
+        """What waits to be written; nothing, now and then, while the connection is lost; None at the end."""
+        if self._stopping:
+            return None
+        try:
+            first = self._queue.get(timeout=_AGAIN if self._is_lost() else None)
+        except queue.Empty:
+            return []
+        if first is None:
+            return None
+        group = [first]
+        while len(group) < _GROUP:
+            try:
+                write = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if write is None:
+                self._stopping = True
+                break
+            group.append(write)
+        return group
+
+    def _is_lost(self) -> bool:
+        return self._connection is None or self.database.is_lost(self._connection)
+
+    def _reconnect(self) -> Connection:
+        """Raises OperationalError, FaultError."""
+        assert self._writer is not None
+        lost, self._connection = self._connection, None
+        if lost is not None:
+            _discard(lost)
+        self._tx.forget()
+        connection = self.database.connect(self._writer)
+        try:
+            if self._unclear is not None:
+                committed = self.database.was_committed(connection)
+                unclear, self._unclear = self._unclear, None
+                self._hand_over(unclear if committed else _refuse(unclear.results))
+            with self.database.writing(connection):
+                self.database.claim(connection)
+        except BaseException:
+            _discard(connection)
+            raise
+        self._connection = connection
+        log.warning("the connection to the database was lost, and is there again")
+        return connection
+
+    def _commit(self, group: list[_Write]) -> None:
         """One transaction for the whole group. If anything in it goes wrong it is rolled back and done again with a
         savepoint around each command, so that only those fail that are at fault. If it cannot be stored at all (a
         full disk, say) every command fails and nothing is shown."""
-        tx = self._tx
-        published: Sequence[Published] = ()
-        changed: Sequence[RowChange] = ()
-        results: list[_Result] = []
+        tx, database = self._tx, self.database
+        done = _Commit()
         try:
+            connection = self._reconnect() if self._is_lost() else cast("Connection", self._connection)
             try:
-                with transaction(connection, "BEGIN IMMEDIATE"):
+                with database.writing(connection):
                     tx.begin(connection)
-                    results = [_Result(write, *self._plain(write)) for write in group]
-                    published, changed = tx.finish(), tx.changed
-            except OperationalError:
-                raise
-            except Exception:
-                with transaction(connection, "BEGIN IMMEDIATE"):
+                    done.results = [_Result(write, *self._plain(write)) for write in group]
+                    done.published, done.changed = tx.finish(), tx.changed
+            except Exception as error:
+                if self._is_unstorable(error):
+                    raise
+                with database.writing(connection):
                     tx.forget()
                     tx.begin(connection)
-                    results = [_Result(write, *self._run_guarded(connection, write)) for write in group]
-                    published, changed = tx.finish(), tx.changed
+                    done.results = [_Result(write, *self._run_guarded(connection, write)) for write in group]
+                    done.published, done.changed = tx.finish(), tx.changed
             self._failed = None
         except Exception as error:
-            if isinstance(error, OperationalError):  # of the database or the disk, and none of ours
-                log.error(
-                    "a group of %d commands could not be stored, and their callers were told: %s. Make room, or see "
-                    "that the database can be written to; nothing has to be restarted",
-                    len(group),
-                    error.orig,
-                )
-            else:
-                log.exception("a group of %d commands could not be stored", len(group))
-            self._failed = f"{type(error).__name__}: {error.__cause__ or error}"
-            results, published, changed = [_Result(write, None, Unstored()) for write in group], [], []
+            self._note_failure(error, len(group))
             tx.forget()
-        self._loop.call_soon_threadsafe(self._deliver, published, changed, results)
+            if database.unclear and self._unclear is None:
+                self._unclear = done
+                return
+            done = _refuse(_Result(write, None, None) for write in group)
+        self._hand_over(done)
+
+    def _is_unstorable(self, error: Exception) -> bool:
+        """Whether it is the database's or the disk's, and not that of one command."""
+        return isinstance(error, OperationalError) and self.database.refusal(error) is None
+
+    def _note_failure(self, error: Exception, commands: int) -> None:
+        reason = " ".join(str(error.__cause__ or error).split())
+        self._failed = f"{type(error).__name__}: {reason}"
+        if not commands:
+            return
+        if isinstance(error, OperationalError | FaultError):  # of the database or the disk, and none of ours
+            log.error(
+                "a group of %d commands could not be stored, and their callers were told: %s. Make room, or see "
+                "that the database can be written to; nothing has to be restarted",
+                commands,
+                reason,
+            )
+        else:
+            log.exception("a group of %d commands could not be stored", commands)
+
+    def _hand_over(self, done: "_Commit") -> None:
+        self._loop.call_soon_threadsafe(self._deliver, done.published, done.changed, done.results)
 
     def _plain(self, write: _Write) -> tuple[Any, BaseException | None]:
         """A command as nearly all go: it succeeds, or refuses before it changes anything."""
@@ -253,9 +326,9 @@ class Journal:
             if self._tx.touched != touched:
                 raise _Spoiled from error
             return None, error
-        except OperationalError:
-            raise
         except Exception as error:
+            if self._is_unstorable(error):
+                raise
             raise _Spoiled from error
 
     def _run_guarded(self, connection: Connection, write: _Write) -> tuple[Any, BaseException | None]:
@@ -266,9 +339,9 @@ class Journal:
         try:
             result = write.run(tx)
             tx.flush()
-        except OperationalError:
-            raise
         except Exception as error:
+            if self._is_unstorable(error):
+                raise
             connection.exec_driver_sql("ROLLBACK TO command")
             connection.exec_driver_sql("RELEASE command")
             del tx.published[shown:], tx.changed[changed:]
@@ -277,6 +350,9 @@ class Journal:
                 return None, error
             if isinstance(error, IntegrityError):
                 return None, FaultError(FaultCode.CONFLICT, "An id in this request is taken already.")
+            refusal = self.database.refusal(error)
+            if refusal is not None:
+                return None, refusal
             log.exception("a command failed")
             return None, FaultError(FaultCode.INTERNAL, "The gateway failed to do this; nothing was changed.")
         connection.exec_driver_sql("RELEASE command")
@@ -321,18 +397,63 @@ class Journal:
             raise FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down.")
 
     def _query(self, read: Callable[..., T], args: tuple[Any, ...], named: Mapping[str, Any]) -> T:
+        connection = self._reader()
+        try:
+            return self._read(connection, read, args, named)
+        except OperationalError:
+            if not self.database.is_lost(connection):
+                raise
+        self._forget_reader(connection)
+        connection = self._reader()
+        try:
+            return self._read(connection, read, args, named)
+        except OperationalError as error:
+            if not self.database.is_lost(connection):
+                raise
+            self._forget_reader(connection)
+            raise Unreachable from error
+
+    def _read(
+        self, connection: Connection, read: Callable[..., T], args: tuple[Any, ...], named: Mapping[str, Any]
+    ) -> T:
+        try:
+            with self.database.reading(connection):
+                return read(connection, *args, **named)
+        except Exception as error:
+            refusal = self.database.refusal(error)
+            if refusal is not None:
+                raise refusal from error
+            raise
+
+    def _reader(self) -> Connection:
+        """The connection of this thread. Raises internal."""
         connection: Connection | None = getattr(self._reading, "connection", None)
         if connection is None:
             assert self._readers is not None
-            connection = self._reading.connection = self._readers.connect()
+            try:
+                connection = self._readers.connect()
+            except OperationalError as error:
+                raise Unreachable from error
+            self._reading.connection = connection
             self._open_connections.append(connection)
-        with transaction(connection, "BEGIN"):
-            return read(connection, *args, **named)
+        return connection
+
+    def _forget_reader(self, connection: Connection) -> None:
+        self._reading.connection = None
+        self._open_connections.remove(connection)
+        _discard(connection)
 
     async def page(self, pk: int, after: int, limit: int = 512, until: int | None = None) -> list[Record]:
         """Up to `limit` records of a thread after a seq, and not after `until`: fewer where they are large, and none
         only where there are no more."""
         return await self.query(read_page, pk, after, limit, until)
+
+
+def _discard(connection: Connection) -> None:
+    """Close one that is of no use any more."""
+    if not connection.closed:
+        connection.invalidate()
+        connection.close()
 
 
 def _fold_anew(tx: Transaction) -> None:
@@ -382,7 +503,8 @@ def read_tasks(connection: Connection, owner: str, task_ids: Sequence[str]) -> d
 
 
 def read_page(connection: Connection, pk: int, after: int, limit: int, until: int | None = None) -> list[Record]:
-    wanted = (pk, after, _LAST if until is None else until)
+    # The numbers of a log have no gaps, and a server sends whatever is asked for.
+    wanted = (pk, after, after + limit if until is None else min(until, after + limit))
     with closing(sql_of(connection.dialect).page.iterate(connection, wanted)) as rows:
         return decode_records(connection, pk, rows, limit)
 

@@ -2,12 +2,18 @@
 and executed with plain tuples."""
 
 from collections.abc import Generator, Iterable, Sequence
-from itertools import chain
+from itertools import chain, count
 from typing import Any, Final
 
 from sqlalchemy import Connection, Dialect, Table, insert
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.sql.expression import ClauseElement
+
+_FETCHED: Final = 64
+"""Rows that a server sends at once, where they are not all wanted."""
+_NUMBERS: Final = count(1)
+STREAMED: Final = {"stream_results": True, "max_row_buffer": _FETCHED}
+"""Options of a statement of SQLAlchemy's whose rows are not all wanted in memory at once. SQLite's never are."""
 
 
 class Statement:
@@ -25,6 +31,7 @@ class Statement:
         places: Sequence[str] = getattr(compiled, "positiontup", None) or list(compiled.params or {})
         if set(places) != set(names):
             raise ValueError(f"{self.sql}: parameters {sorted(set(places) ^ set(names))} are not in both lists")
+        self._streams = dialect.supports_server_side_cursors
         self._order = [list(names).index(place) for place in places]
         self._plain = self._order == list(range(len(names)))
 
@@ -40,13 +47,24 @@ class Statement:
         finally:
             cursor.close()
 
+    def execute(self, connection: Connection, values: tuple[Any, ...]) -> None:
+        """Of a statement that gives no rows. Raises the same."""
+        self.run_many(connection, (values,))
+
     def iterate(self, connection: Connection, values: tuple[Any, ...]) -> Generator[tuple[Any, ...]]:
-        """Its rows, each read when it is asked for."""
-        cursor = connection.connection.cursor()
+        """Its rows, each read when it is asked for, or with PostgreSQL some at a time."""
+        driver: Any = connection.connection
+        cursor = driver.cursor(f"rows_{next(_NUMBERS)}") if self._streams else driver.cursor()
         try:
             cursor.execute(self.sql, values if self._plain else tuple(values[i] for i in self._order))
-            while (row := cursor.fetchone()) is not None:
-                yield row
+            if self._streams:
+                while rows := cursor.fetchmany(_FETCHED):
+                    yield from rows
+                    if len(rows) < _FETCHED:
+                        break
+            else:
+                while (row := cursor.fetchone()) is not None:
+                    yield row
         except Exception as error:
             _raise_as_sqlalchemy(connection, self.sql, error)
             raise

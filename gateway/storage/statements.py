@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Any, cast
 
-from sqlalchemy import Dialect, Table, bindparam, delete, false, func, select, text, update
+from sqlalchemy import BigInteger, Dialect, Table, bindparam, delete, false, func, select, text, update
 
 from gateway.storage.prepared import Statement, inserting
 from gateway.storage.tables import (
@@ -171,7 +171,7 @@ class Sql:
             .where(
                 event.c.thread_pk == bindparam("pk"),
                 event.c.seq > bindparam("after"),
-                event.c.seq <= bindparam("until"),
+                event.c.seq <= bindparam("until", type_=BigInteger),
             )
             .order_by(event.c.seq),
             dialect,

@@ -5,7 +5,7 @@ JSON that nobody filters by is kept as bytes (`body`), which takes any text that
 """
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, false, text
 from sqlalchemy.orm import declared_attr
@@ -21,6 +21,11 @@ OPEN: Final = "state IN ('submitted', 'working', 'input_required', 'auth_require
 """Tasks that are not terminal."""
 PASSING: Final = "expires"
 """Threads that are erased some day by themselves."""
+
+
+def _partial(where: str, in_postgresql: str | None = None) -> dict[str, Any]:
+    """Of an index: the rows that are in it."""
+    return {"sqlite_where": text(where), "postgresql_where": text(in_postgresql or where)}
 
 
 class Row(SQLModel):
@@ -42,7 +47,7 @@ class ThreadRow(Row, table=True):
         Index("thread_updated", "owner", "updated_at"),
         Index("thread_status", "owner", "status", "created_at"),
         Index("thread_status_updated", "owner", "status", "updated_at"),
-        Index("thread_expires", "pk", sqlite_where=text(PASSING)),
+        Index("thread_expires", "pk", **_partial(PASSING)),
     )
 
     pk: int | None = Field(default=None, sa_column=Column(_KEY, primary_key=True, autoincrement=True))
@@ -105,8 +110,8 @@ class TaskRow(Row, table=True):
     __table_args__ = (
         Index("task_changed", "owner", "changed_at", "task_id"),
         Index("task_thread", "thread_pk"),
-        Index("task_open", "thread_pk", sqlite_where=text(OPEN)),
-        Index("task_continues", "owner", "continues", sqlite_where=text("continues IS NOT NULL")),
+        Index("task_open", "thread_pk", **_partial(OPEN)),
+        Index("task_continues", "owner", "continues", **_partial("continues IS NOT NULL")),
         {"sqlite_with_rowid": False},
     )
 
@@ -131,9 +136,9 @@ class RunRow(Row, table=True):
             "run_active",
             "thread_pk",
             unique=True,
-            sqlite_where=text("status = 'running'"),
+            **_partial("status = 'running'"),
         ),
-        Index("run_live", "thread_pk", sqlite_where=text(LIVE)),
+        Index("run_live", "thread_pk", **_partial(LIVE)),
         Index("run_thread", "thread_pk", "first_seq"),
         {"sqlite_with_rowid": False},
     )
@@ -159,7 +164,7 @@ class InterruptRow(Row, table=True):
             "interrupt_open",
             "thread_pk",
             "seq",
-            sqlite_where=text("action IS NULL"),
+            **_partial("action IS NULL"),
         ),
         Index("interrupt_thread", "thread_pk"),
     )
@@ -200,7 +205,7 @@ class BlobUseRow(Row, table=True):
 class WebhookRow(Row, table=True):
     """Where a task's events are pushed, and up to which record they were."""
 
-    __table_args__ = (Index("webhook_due", "task_id", sqlite_where=text("done IS 0")),)
+    __table_args__ = (Index("webhook_due", "task_id", **_partial("done IS 0", "done IS FALSE")),)
 
     owner: str = Field(primary_key=True)
     task_id: str = Field(primary_key=True)
@@ -222,7 +227,7 @@ class ItemRow(Row, table=True):
         Index(
             "item_expires",
             "expires_at",
-            sqlite_where=text("expires_at IS NOT NULL"),
+            **_partial("expires_at IS NOT NULL"),
         ),
     )
 
@@ -310,14 +315,7 @@ class AssistantVersionRow(Row, table=True):
 class CronRow(Row, table=True):
     """Runs by a schedule. Which are due is found without a look at those that are not."""
 
-    __table_args__ = (
-        Index(
-            "cron_due",
-            "next_run",
-            sqlite_where=text("next_run IS NOT NULL"),
-            postgresql_where=text("next_run IS NOT NULL"),
-        ),
-    )
+    __table_args__ = (Index("cron_due", "next_run", **_partial("next_run IS NOT NULL")),)
 
     owner: str = Field(primary_key=True)
     cron_id: str = Field(primary_key=True)

@@ -235,7 +235,7 @@ class Transaction:
     def forget_erased(self, owner: str, thread_id: str) -> None:
         """The id of an erased thread is given out again."""
         if self.is_erased(owner, thread_id):
-            self.sql.delete_tombstone.run(self.connection, (owner, thread_id))
+            self.sql.delete_tombstone.execute(self.connection, (owner, thread_id))
             self.touched += 1
 
     def create_thread(self, owner: str, thread_id: str, event: ThreadChanged) -> ThreadState:

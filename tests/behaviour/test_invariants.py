@@ -8,7 +8,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
 from msgspec.structs import replace
@@ -88,6 +88,8 @@ from tests.gateway.hubs import (
 )
 from tests.gateway.invariant import check_log
 
+EACH_DATABASE: Final = True
+
 
 async def eventful(hub: TheHub, agent: Scripted) -> Receipt:
     """A thread on which nearly everything has happened."""
@@ -144,6 +146,7 @@ async def test_i2_rows_are_what_the_log_adds_up_to(hubs: House) -> None:
     assert await hub.reads.thread(OWNER, receipt.thread_id) == fold.thread
 
 
+@pytest.mark.sqlite
 async def test_i3_nobody_is_shown_what_another_process_does_not_see(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(fronted("a", agent))
@@ -288,6 +291,7 @@ async def test_i9_an_old_attempt_and_an_ended_run_can_say_nothing(hubs: House) -
     await refused(1)
 
 
+@pytest.mark.sqlite
 async def test_i10_what_was_acknowledged_is_stored(hubs: House) -> None:
     """Another process sees it as soon as the call returns."""
     agent = Scripted(stubborn=True)
@@ -427,6 +431,7 @@ async def test_i15_a_restart_changes_what_it_must_and_another_one_nothing_more(h
 # Readers and files
 
 
+@pytest.mark.sqlite
 async def test_i16_ten_thousand_readers_cost_little_and_one_that_never_reads_costs_nothing(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(fronted("a", agent))
@@ -664,6 +669,7 @@ async def test_i19_every_method_of_the_hub_is_scoped_by_its_owner(hubs: House) -
     assert await log(hub, receipt) == before
 
 
+@pytest.mark.sqlite
 async def test_i20_a_hub_that_waits_does_nothing(hubs: House) -> None:
     """Paused tasks, readers, an agent at work and a run for later: no commit, no query, no turn of the loop."""
     agent = Scripted()

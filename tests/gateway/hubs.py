@@ -209,8 +209,10 @@ def fronted(
 class House:
     """Makes hubs on one folder, checks the invariants of every database, and stops what a test left running."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, postgres: str | None = None) -> None:
         self.folder = folder
+        self._postgres = postgres
+        """The database, if it is not to be a file in the folder."""
         self._hubs: list[Hub] = []
         self._agents: set[Scripted] = set()
 
@@ -227,11 +229,12 @@ class House:
         name: str = "hub.db",
     ) -> Hub:
         """A hub that is not started yet."""
-        make_database(self.folder / name)
+        if self._postgres is None:
+            make_database(self.folder / name)
         self._agents |= {each.agent for each in agents if isinstance(each.agent, Scripted)}
         hub = Hub(
             registry=Registry(agents),
-            journal_url=f"sqlite:///{self.folder / name}",
+            journal_url=self._postgres or f"sqlite:///{self.folder / name}",
             blobs=Blobs(self.folder / "blobs", 2**28),
             limits=limits or Limits(),
             fetcher=Fetcher(["127.0.0.0/8"]),
@@ -286,8 +289,8 @@ async def check_invariants(hub: Hub, blobs: Path | None = None) -> None:
 
 
 @pytest.fixture
-async def hubs(tmp_path: Path) -> AsyncGenerator[House]:
-    house = House(tmp_path)
+async def hubs(tmp_path: Path, postgres: str | None) -> AsyncGenerator[House]:
+    house = House(tmp_path, postgres)
     yield house
     await house.close()
 

@@ -211,7 +211,10 @@ def check_log(records: Sequence[Record]) -> None:
 
 
 def log_of(connection: Connection, pk: int) -> list[Record]:
-    return read_page(connection, pk, 0, 10**9)
+    records: list[Record] = []
+    while page := read_page(connection, pk, len(records), 2048):
+        records += page
+    return records
 
 
 def check_database(connection: Connection, blobs: Path | None = None) -> None:

@@ -17,7 +17,7 @@ import httpx
 from sqlalchemy import Connection
 
 from canonical.event import Record
-from gateway.storage.database import open_engine
+from gateway.storage.database import open_database
 from gateway.storage.journal import read_page
 from tests import loopback
 from tests.gateway.command import ROOT
@@ -224,7 +224,7 @@ class Stage:
         """Of the gateway that was started last."""
         self._nursery = nursery
         self._pid: int | None = None
-        self._url = f"sqlite:///{folder / 'gateway.db'}"
+        self._url: str = settings.get("database") or f"sqlite:///{folder / 'gateway.db'}"
         given = {"database": self._url, "network": {"allow": ["127.0.0.0/8"]}, **settings}
         (folder / "babelgate.yaml").write_text(json.dumps(given))
 
@@ -265,7 +265,7 @@ class Stage:
         self.query(partial(check_database, blobs=self.folder / "gateway.blobs"))
 
     def query(self, read: Callable[[Connection], T]) -> T:
-        engine = open_engine(self._url, writes=False, power=False)
+        engine = open_database(self._url).open_readers(1)
         try:
             with engine.connect() as connection, connection.begin():
                 return read(connection)

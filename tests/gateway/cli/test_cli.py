@@ -247,6 +247,12 @@ def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
     refused(babelgate(tmp_path, "serve", "--port", "0", "--database", "sqlite:///folder.db"), 1, "folder.db")
     (tmp_path / "text.db").write_text("this is no database, and never was one\n" * 100)
     refused(babelgate(tmp_path, "serve", "--port", "0", "--database", "sqlite:///text.db"), 1, "text.db")
+    with bound_socket() as silent:
+        place = f"127.0.0.1:{silent.getsockname()[1]}/gate"
+        database = f"postgresql://jane:s%40cret@{place}?sslpassword=s%40cret"
+        done = babelgate(tmp_path, "serve", "--port", "0", "--database", database)
+        refused(done, 1, f"{place}?sslpassword=*** cannot be opened", "refused")
+    assert "cret" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

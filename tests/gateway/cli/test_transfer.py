@@ -20,13 +20,14 @@ from canonical.state import TERMINAL, TaskState
 from gateway import demo
 from gateway.hub import Hub
 from gateway.ids import new_id
-from gateway.storage.database import open_engine
 from gateway.storage.journal import Journal
+from gateway.storage.sqlite import open_engine
 from tests.gateway.command import PROGRAM, ROOT, babelgate, served
 from tests.gateway.hubs import answer, asked, ends, log, reaches, submit
 from tests.gateway.invariant import check_database
 from tests.gateway.runs.transfer.lines import read_lines, short_log, write_lines, write_threads
 from tests.opened import opened
+from tests.postgres import empty, url_of
 from tests.stored.stage import HERE, Fixture, serve
 from tests.stored.view import looks, requests_of, tasks_of
 
@@ -42,9 +43,9 @@ TABLES: Final = (*FOLDS, "assistant_version", "cron", "checkpoint", "checkpoint_
 KEYS: Final = ("pk", "thread_pk")
 
 
-def transfer(folder: Path, *arguments: str) -> tuple[int, str]:
+def transfer(folder: Path, *arguments: str, database: str = "sqlite:///gateway.db") -> tuple[int, str]:
     """The command on the database in the folder: its exit code, and what it wrote to stderr."""
-    ended = babelgate(folder, *arguments, "--database", "sqlite:///gateway.db")
+    ended = babelgate(folder, *arguments, "--database", database)
     assert ended.stdout == "" and "Traceback" not in ended.stderr, ended.stderr
     return ended.returncode, ended.stderr
 
@@ -135,7 +136,7 @@ def target(tmp_path: Path, source: tuple[Path, Any]) -> Path:
 
 def test_what_is_taken_in_is_row_by_row_what_was_exported(source: tuple[Path, Any], target: Path) -> None:
     code, said = transfer(target, "import", "all.jsonl")
-    assert code == 0 and f"added: {len(AGENTS) + 1} threads" in said and said.endswith("conflicts: 0\n")
+    assert code == 0 and f"added: {len(AGENTS) + 1} threads" in said and said.endswith("conflicts: 0\n"), said
     check(target)
     assert rows(target) == rows(source[0])
     code, said = transfer(target, "import", "all.jsonl")
@@ -148,6 +149,16 @@ def test_what_is_taken_in_is_row_by_row_what_was_exported(source: tuple[Path, An
     assert transfer(target, "export", "--out", "back.jsonl")[0] == 0
     assert after_header(target / "back.jsonl") == after_header(target / "all.jsonl")  # all records among it
     assert stat.S_IMODE((target / "back.jsonl").stat().st_mode) == 0o600
+
+
+def test_postgresql_gives_back_what_it_took_in(postgres_tables: str, target: Path) -> None:
+    empty(postgres_tables)
+    database = url_of(postgres_tables)
+    assert transfer(target, "import", "all.jsonl", database=database)[0] == 0
+    code, said = transfer(target, "import", "all.jsonl", database=database)
+    assert code == 0 and "added: nothing" in said and said.endswith("conflicts: 0\n")
+    assert transfer(target, "export", "--out", "back.jsonl", database=database)[0] == 0
+    assert after_header(target / "back.jsonl") == after_header(target / "all.jsonl")
 
 
 async def test_questions_are_answered_after_an_import_and_their_runs_go_on(

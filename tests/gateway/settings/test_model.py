@@ -100,6 +100,7 @@ def test_without_agents_the_demo_agents_are_served(file: Path) -> None:
 
 def test_files_stand_beside_the_database(file: Path) -> None:
     assert written(file, "database: sqlite:////var/lib/gate.db").blobs_path == Path("/var/lib/gate.blobs")
+    assert written(file, "database: postgresql://jane@db/gate").blobs_path == Path("babelgate.blobs")
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ def test_a_variable_that_is_not_set_is_named(file: Path) -> None:
         ("agents: {a: {pyhton: m:a}}", "agents.a.pyhton: there is no such key; there are python, graph, url, urls"),
         ("port: many", "port: a valid integer"),
         ("port: 70000", "port: less than or equal to 65535"),
-        ("database: postgresql://x", "database: allowed: sqlite:/// and a file"),
+        ("database: mysql://x", "database: allowed: sqlite:/// and a file"),
         ("durability: none", "durability: allowed: 'process' or 'power'"),
         ("public_url: agents.example.com", "public_url: an http:// or https:// URL"),
         ("public_url: http://u:p@x", "public_url: a URL without a user and password"),
@@ -332,3 +333,20 @@ def test_the_examples_of_the_documentation_are_valid(file: Path, monkeypatch: py
     assert examples
     for text in examples:
         assert written(file, text).agents
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("sqlite:///a@b:c.db", "sqlite:///a@b:c.db"),
+        ("postgresql://db:5432/gate", "postgresql://db:5432/gate"),
+        ("postgres://jane@db/gate?sslmode=require", "postgres://jane@db/gate?sslmode=require"),
+        ("postgresql://jane:a:b/c@db/gate", "postgresql://jane:***@db/gate"),
+        (
+            "postgresql:///gate?host=db&user=jane&password=abc&x=y",
+            "postgresql:///gate?host=db&user=jane&password=***&x=y",
+        ),
+    ],
+)
+def test_a_database_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert Settings(database=url).database_shown == shown

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -13,15 +13,17 @@ from gateway.storage.assistants import Assistants
 from gateway.storage.journal import Journal
 from tests.empty import make_database
 
+EACH_DATABASE: Final = True
+
 OWN = Assistant(assistant_id="1", agent="echo", name="Mine", created_at=0, updated_at=0)
 SYSTEM = Assistant(assistant_id="0", agent="echo", name="echo", created_at=0, updated_at=0)
 
 
 @pytest.fixture
-async def assistants(tmp_path: Path) -> AsyncGenerator[Assistants]:
+async def assistants(tmp_path: Path, postgres: str | None) -> AsyncGenerator[Assistants]:
     path = tmp_path / "a.db"
     make_database(path)
-    journal = Journal(f"sqlite:///{path}", power=False, clock=Clock())
+    journal = Journal(postgres or f"sqlite:///{path}", power=False, clock=Clock())
     await journal.open()
     made = Assistants(journal, Clock(), Limits(metadata=100, input=1000))
     await made.start()

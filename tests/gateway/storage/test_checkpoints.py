@@ -2,17 +2,20 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 from sqlalchemy import Connection
 
 from gateway.storage.checkpoints import Stored, Write, copy_thread, find, forget_run, page, put, put_writes
-from gateway.storage.database import migrate, open_engine
+from gateway.storage.database import migrate, open_database
+
+EACH_DATABASE: Final = True
 
 
 @pytest.fixture
-def connection(tmp_path: Path) -> Iterator[Connection]:
-    engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
+def connection(tmp_path: Path, postgres: str | None) -> Iterator[Connection]:
+    engine = open_database(postgres or f"sqlite:///{tmp_path / 'a.db'}").open_writer()
     with engine.begin() as connection:
         migrate(connection)
     with engine.begin() as connection:

@@ -1,8 +1,6 @@
 """Opening the database: the file, its schema, and that one gateway has it at a time."""
 
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +15,8 @@ from sqlmodel import SQLModel
 
 from canonical import FaultCode, FaultError, TaskState, ThreadChange
 from gateway.storage import migrations
-from gateway.storage.database import HEAD, REVISIONS, LockFile, migrate, open_engine, sqlite_path
+from gateway.storage.database import HEAD, REVISIONS, migrate
+from gateway.storage.sqlite import open_engine
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, fronted, reaches, submit
 
 SCHEMA = Path(migrations.__file__).parent / "schema.sql"
@@ -29,14 +28,6 @@ def migrate_to(revision: str, connection: Connection, *, back: bool = False) -> 
     config.set_main_option("script_location", "gateway.storage:migrations")
     config.attributes["connection"] = connection
     (command.downgrade if back else command.upgrade)(config, revision)
-
-
-def test_only_a_file_can_hold_a_journal() -> None:
-    assert sqlite_path("sqlite:///a/b.db") == Path("a/b.db")
-    assert sqlite_path("sqlite:////a/b.db") == Path("/a/b.db")
-    for url in ("sqlite://", "sqlite:///:memory:"):
-        with pytest.raises(FaultError, match="needs a file"):
-            sqlite_path(url)
 
 
 def test_a_fresh_database_is_migrated_to_what_the_tables_say(tmp_path: Path) -> None:
@@ -73,43 +64,6 @@ def test_a_fresh_database_is_what_the_migrations_make_of_an_empty_one(tmp_path: 
 
 def _tables(connection: Connection) -> list[str]:
     return inspect(connection).get_table_names()
-
-
-@pytest.mark.parametrize(("power", "level"), [(False, 1), (True, 2)])
-def test_the_writer_and_the_readers_are_opened_as_they_are_used(tmp_path: Path, power: bool, level: int) -> None:
-    url = f"sqlite:///{tmp_path / 'a.db'}"
-    writer, reader = (open_engine(url, writes=writes, power=power) for writes in (True, False))
-    for engine, query_only in ((writer, 0), (reader, 1)):
-        with engine.begin() as connection:
-            pragmas = ("journal_mode", "synchronous", "foreign_keys", "query_only")
-            values = [connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in pragmas]
-            assert values == ["wal", level, 1, query_only]
-        engine.dispose()
-
-
-def test_a_second_gateway_on_the_same_database_is_refused_in_one_line(tmp_path: Path) -> None:
-    first, second = LockFile(tmp_path / "a.db"), LockFile(tmp_path / "a.db")
-    first.acquire()
-    with pytest.raises(FaultError) as error:
-        second.acquire()
-    assert error.value.fault.code is FaultCode.CONFLICT
-    assert "\n" not in error.value.fault.message and "another gateway" in error.value.fault.message
-    LockFile(tmp_path / "b.db").acquire()
-    first.release()
-    second.acquire()
-    second.release()
-
-
-def test_the_lock_holds_against_another_process(tmp_path: Path) -> None:
-    lock = LockFile(tmp_path / "a.db")
-    lock.acquire()
-    script = "import pathlib, sys, gateway.storage.database as d; d.LockFile(pathlib.Path(sys.argv[1])).acquire()"
-    root = Path(__file__).parents[3]
-    command = [sys.executable, "-c", script, str(tmp_path / "a.db")]
-    refused = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=30)
-    assert refused.returncode != 0 and "another gateway uses this database" in refused.stderr
-    lock.release()
-    subprocess.run(command, cwd=root, check=True, timeout=30)
 
 
 async def test_a_second_hub_leaves_the_first_ones_runs_alone(hubs: House) -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from sqlalchemy import Connection, event, select, text
@@ -14,13 +14,13 @@ from sqlalchemy.engine import Engine
 from canonical import FaultCode, FaultError, ItemQuery, NamespaceQuery
 from canonical.value import Json
 from gateway.clock import Clock
-from gateway.storage.database import migrate, open_engine
 from gateway.storage.items import Store
 from gateway.storage.journal import Journal
 from gateway.storage.statements import table_of
 from gateway.storage.tables import ItemRow
 from tests.empty import make_database
 
+EACH_DATABASE: Final = True
 SECOND = 1_000_000
 START = 1_700_000_000 * SECOND
 
@@ -60,20 +60,9 @@ class Memory:
         return len(await self.journal.query(lambda c: c.execute(select(table_of(ItemRow).c.key)).all()))
 
 
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    path = tmp_path_factory.mktemp("store") / "empty.db"
-    engine = open_engine(f"sqlite:///{path}", writes=True, power=False)
-    with engine.begin() as connection:
-        migrate(connection)
-    engine.dispose()
-    return path.read_bytes()
-
-
 @pytest.fixture
-async def memory(tmp_path: Path, empty: bytes) -> AsyncGenerator[Memory]:
-    (tmp_path / "store.db").write_bytes(empty)
-    url, clock = f"sqlite:///{tmp_path / 'store.db'}", Ticking()
+async def memory(tmp_path: Path, postgres: str | None) -> AsyncGenerator[Memory]:
+    url, clock = postgres or f"sqlite:///{tmp_path / 'store.db'}", Ticking()
     make_database(tmp_path / "store.db")
     journal = Journal(url)
     await journal.open()
@@ -443,6 +432,7 @@ async def test_deep_namespaces_are_cut_after_they_were_matched(memory: Memory) -
 # Plans
 
 
+@pytest.mark.sqlite
 async def test_no_statement_of_the_store_walks_through_the_table(memory: Memory) -> None:
     asked: list[tuple[str, Any]] = []
 

@@ -1,10 +1,12 @@
 """Lists of threads and runs."""
 
-from typing import Any
+from typing import Any, Final
 
 from canonical import FaultError, Hub, RunFilter, RunStatus, TaskState, ThreadChange, ThreadFilter
 from canonical.thread import ThreadStatus
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, fronted, reaches, submit
+
+EACH_DATABASE: Final = True
 
 
 async def ids(hub: Hub, where: ThreadFilter | None = None, *, limit: int = 10, **page: Any) -> list[str]:

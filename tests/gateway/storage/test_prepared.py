@@ -6,8 +6,9 @@ import pytest
 from sqlalchemy import bindparam, select, update
 from sqlalchemy.exc import IntegrityError
 
-from gateway.storage.database import migrate, open_engine
+from gateway.storage.database import migrate
 from gateway.storage.prepared import Statement, inserting
+from gateway.storage.sqlite import open_engine
 from gateway.storage.statements import table_of
 from gateway.storage.tables import MetaRow
 

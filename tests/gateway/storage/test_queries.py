@@ -2,13 +2,15 @@
 
 import base64
 import json
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from canonical import FaultCode, FaultError, TaskFilter, TaskState
 from gateway.clock import Clock
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, fronted, reaches, submit
+
+EACH_DATABASE: Final = True
 
 
 class Ticking:

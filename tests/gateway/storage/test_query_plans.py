@@ -14,9 +14,10 @@ from canonical.hub import ThreadOrder
 from canonical.state import RunStatus
 from gateway.runs import expiry, lifecycle
 from gateway.storage import listing, queries
-from gateway.storage.database import migrate, open_engine
+from gateway.storage.database import migrate
 from gateway.storage.prepared import Statement
 from gateway.storage.run_page import run_page
+from gateway.storage.sqlite import open_engine
 from gateway.storage.statements import Sql
 
 PARTIAL = ("run_live", "task_open", "webhook_due", "blob_use_blob", "thread_expires")

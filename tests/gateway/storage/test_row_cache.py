@@ -1,6 +1,6 @@
 """Threads, tasks and runs in memory are those of the newest commit, and nobody else's."""
 
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -8,6 +8,8 @@ from canonical import FaultError, Run, Task, TaskState, Thread
 from gateway.storage import queries
 from gateway.storage.row_cache import RowCache, RowChange
 from tests.gateway.hubs import OWNER, Echo, House, ends, fronted, submit
+
+EACH_DATABASE: Final = True
 
 A, B = "a", "b"
 

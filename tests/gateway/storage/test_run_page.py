@@ -1,11 +1,15 @@
 """A page of runs with the records that tell of them, out of a thread with more."""
 
+from typing import Final
+
 import pytest
 
 from canonical import FaultCode, FaultError, Receipt
 from canonical.event import RunCreated, StepStarted
 from gateway.storage import run_page
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, fronted, submit
+
+EACH_DATABASE: Final = True
 
 
 async def test_a_page_holds_the_records_of_its_runs_and_counts_all(hubs: House) -> None:

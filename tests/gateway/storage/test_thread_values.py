@@ -1,6 +1,6 @@
 """Threads by the values of their state."""
 
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import select
 
@@ -9,6 +9,8 @@ from gateway.hub import Hub
 from gateway.storage.statements import table_of
 from gateway.storage.tables import ThreadValueRow
 from tests.gateway.hubs import OWNER, Echo, House, ends, fronted, submit
+
+EACH_DATABASE: Final = True
 
 
 async def made(hub: Hub, **values: Any) -> str:

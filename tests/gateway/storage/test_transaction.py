@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pytest
 
@@ -24,12 +24,13 @@ from gateway.storage.transaction import ThreadState, Transaction, latest_pk
 from tests.gateway.hubs import within
 from tests.gateway.invariant import check_database
 
+EACH_DATABASE: Final = True
 T = TypeVar("T")
 
 
 @pytest.fixture
-async def journal(tmp_path: Path) -> AsyncGenerator[Journal]:
-    made = Journal(f"sqlite:///{tmp_path / 'journal.db'}")
+async def journal(tmp_path: Path, postgres: str | None) -> AsyncGenerator[Journal]:
+    made = Journal(postgres or f"sqlite:///{tmp_path / 'journal.db'}")
     await made.open()
     yield made
     await within(made.query(check_database))
@@ -176,9 +177,9 @@ async def test_an_unknown_question_cannot_be_answered(journal: Journal) -> None:
         await do(journal, answer)
 
 
-async def test_times_never_go_back(tmp_path: Path) -> None:
+async def test_times_never_go_back(tmp_path: Path, postgres: str | None) -> None:
     times = iter([100, 100, 50, 200, 10, 10, 10])
-    journal = Journal(f"sqlite:///{tmp_path / 'clock.db'}", clock=Clock(lambda: next(times)))
+    journal = Journal(postgres or f"sqlite:///{tmp_path / 'clock.db'}", clock=Clock(lambda: next(times)))
     await journal.open()
     pk = await do(journal, lambda tx: thread(tx).pk)
     for _ in range(4):

@@ -1,0 +1,297 @@
+CREATE TABLE alembic_version (
+	version_num VARCHAR(32) NOT NULL, 
+	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+
+CREATE TABLE alias (
+	owner VARCHAR COLLATE "C" NOT NULL,
+	protocol VARCHAR COLLATE "C" NOT NULL,
+	agent VARCHAR COLLATE "C" NOT NULL,
+	alias VARCHAR COLLATE "C" NOT NULL,
+	thread_id VARCHAR COLLATE "C" NOT NULL,
+	PRIMARY KEY (owner, protocol, agent, alias)
+);
+
+CREATE INDEX alias_thread ON alias (owner, thread_id);
+
+CREATE TABLE assistant (
+	owner VARCHAR COLLATE "C" NOT NULL,
+	assistant_id VARCHAR COLLATE "C" NOT NULL,
+	body BYTEA NOT NULL,
+	PRIMARY KEY (owner, assistant_id)
+);
+
+CREATE TABLE assistant_version (
+	owner VARCHAR COLLATE "C" NOT NULL,
+	assistant_id VARCHAR COLLATE "C" NOT NULL,
+	version INTEGER NOT NULL,
+	body BYTEA NOT NULL,
+	PRIMARY KEY (owner, assistant_id, version)
+);
+
+CREATE TABLE blob_use (
+	thread_pk BIGINT NOT NULL,
+	blob VARCHAR COLLATE "C" NOT NULL,
+	body BYTEA NOT NULL,
+	PRIMARY KEY (thread_pk, blob)
+);
+
+CREATE INDEX blob_use_blob ON blob_use (blob);
+
+CREATE TABLE checkpoint (
+	owner VARCHAR COLLATE "C" NOT NULL,
+	thread_id VARCHAR COLLATE "C" NOT NULL,
+	ns VARCHAR COLLATE "C" NOT NULL,
+	checkpoint_id VARCHAR COLLATE "C" NOT NULL,
+	parent_id VARCHAR COLLATE "C",
+	run_id VARCHAR COLLATE "C",
+	form VARCHAR COLLATE "C" NOT NULL,
+	body BYTEA NOT NULL,
+	channels BYTEA,
+	PRIMARY KEY (owner, thread_id, ns, checkpoint_id)
+);
+
+CREATE INDEX checkpoint_run ON checkpoint (owner, run_id);
+
+CREATE TABLE checkpoint_value (
+	owner VARCHAR COLLATE "C" NOT NULL,
+	thread_id VARCHAR COLLATE "C" NOT NULL,
+	ns VARCHAR COLLATE "C" NOT NULL,
+	channel VARCHAR COLLATE "C" NOT NULL,
+	checkpoint_id VARCHAR COLLATE "C" NOT NULL,
+	base_id VARCHAR COLLATE "C",
+	form VARCHAR COLLATE "C" NOT NULL,
+	body BYTEA NOT NULL,
+	PRIMARY KEY (owner, thread_id, ns, channel, checkpoint_id)
+);
+
+CREATE TABLE checkpoint_write (
+	owner VARCHAR COLLATE "C" NOT NULL,
+	thread_id VARCHAR COLLATE "C" NOT NULL,
+	ns VARCHAR COLLATE "C" NOT NULL,
+	checkpoint_id VARCHAR COLLATE "C" NOT NULL,
+	task_id VARCHAR COLLATE "C" NOT NULL,
+	idx INTEGER NOT NULL,
+	task_path VARCHAR COLLATE "C" NOT NULL,
+	channel VARCHAR COLLATE "C" NOT NULL,
+	run_id VARCHAR COLLATE "C",
+	form VARCHAR COLLATE "C" NOT NULL,
+	body BYTEA NOT NULL,
+	PRIMARY KEY (owner, thread_id, ns, checkpoint_id, task_id, idx)
+);
+
+CREATE INDEX checkpoint_write_run ON checkpoint_write (owner, run_id);
+
+CREATE TABLE cron (
+	owner VARCHAR COLLATE "C" NOT NULL,
+	cron_id VARCHAR COLLATE "C" NOT NULL,
+	next_run BIGINT,
+	body BYTEA NOT NULL,
+	PRIMARY KEY (owner, cron_id)
+);
+
+CREATE INDEX cron_due ON cron (next_run) WHERE next_run IS NOT NULL;
+
+CREATE TABLE event (
+	thread_pk BIGINT NOT NULL,
+	seq INTEGER NOT NULL,
+	at BIGINT NOT NULL,
+	task_id VARCHAR COLLATE "C",
+	run_id VARCHAR COLLATE "C",
+	attempt INTEGER NOT NULL,
+	body BYTEA NOT NULL,
+	PRIMARY KEY (thread_pk, seq)
+);
+
+CREATE TABLE interrupt (
+	owner VARCHAR COLLATE "C" NOT NULL,
+	task_id VARCHAR COLLATE "C" NOT NULL,
+	interrupt_id VARCHAR COLLATE "C" NOT NULL,
+	thread_pk BIGINT NOT NULL,
+	run_id VARCHAR COLLATE "C" NOT NULL,
+	seq INTEGER NOT NULL,
+	action VARCHAR COLLATE "C",
+	body BYTEA NOT NULL,
+	PRIMARY KEY (owner, task_id, interrupt_id)
+);
+
+CREATE INDEX interrupt_open ON interrupt (thread_pk, seq) WHERE action IS NULL;
+
+CREATE INDEX interrupt_thread ON interrupt (thread_pk);
+
+CREATE TABLE item (
+	owner VARCHAR COLLATE "C" NOT NULL,
+	namespace VARCHAR COLLATE "C" NOT NULL,
+	key VARCHAR COLLATE "C" NOT NULL,
+	created_at BIGINT NOT NULL,
+	updated_at BIGINT NOT NULL,
+	expires_at BIGINT,
+	ttl BIGINT,
+	value BYTEA NOT NULL,
+	PRIMARY KEY (owner, namespace, key)
+);
+
+CREATE INDEX item_expires ON item (expires_at) WHERE expires_at IS NOT NULL;
+
+CREATE TABLE meta (
+	name VARCHAR COLLATE "C" NOT NULL,
+	value VARCHAR COLLATE "C" NOT NULL,
+	PRIMARY KEY (name)
+);
+
+CREATE TABLE remnant (
+	thread_pk BIGINT NOT NULL,
+	PRIMARY KEY (thread_pk)
+);
+
+CREATE TABLE run (
+	owner VARCHAR COLLATE "C" NOT NULL,
+	run_id VARCHAR COLLATE "C" NOT NULL,
+	thread_pk BIGINT NOT NULL,
+	task_id VARCHAR COLLATE "C" NOT NULL,
+	agent VARCHAR COLLATE "C" NOT NULL,
+	status VARCHAR COLLATE "C" NOT NULL,
+	attempt INTEGER NOT NULL,
+	created_at BIGINT NOT NULL,
+	start_after BIGINT,
+	first_seq INTEGER NOT NULL,
+	last_seq INTEGER NOT NULL,
+	removed BOOLEAN DEFAULT false NOT NULL,
+	body BYTEA NOT NULL,
+	PRIMARY KEY (owner, run_id)
+);
+
+CREATE UNIQUE INDEX run_active ON run (thread_pk) WHERE status = 'running';
+
+CREATE INDEX run_live ON run (thread_pk) WHERE status IN ('pending', 'running');
+
+CREATE INDEX run_thread ON run (thread_pk, first_seq);
+
+CREATE TABLE tally (
+	owner VARCHAR COLLATE "C" NOT NULL,
+	kind VARCHAR COLLATE "C" NOT NULL,
+	agent VARCHAR COLLATE "C" NOT NULL,
+	rows INTEGER NOT NULL,
+	PRIMARY KEY (owner, kind, agent)
+);
+
+CREATE TABLE task (
+	owner VARCHAR COLLATE "C" NOT NULL,
+	task_id VARCHAR COLLATE "C" NOT NULL,
+	thread_pk BIGINT NOT NULL,
+	thread_id VARCHAR COLLATE "C" NOT NULL,
+	agent VARCHAR COLLATE "C" NOT NULL,
+	state VARCHAR COLLATE "C" NOT NULL,
+	created_at BIGINT NOT NULL,
+	changed_at BIGINT NOT NULL,
+	first_seq INTEGER NOT NULL,
+	last_seq INTEGER NOT NULL,
+	continues VARCHAR COLLATE "C",
+	body BYTEA NOT NULL,
+	PRIMARY KEY (owner, task_id)
+);
+
+CREATE INDEX task_changed ON task (owner, changed_at, task_id);
+
+CREATE INDEX task_continues ON task (owner, continues) WHERE continues IS NOT NULL;
+
+CREATE INDEX task_open ON task (thread_pk) WHERE state IN ('submitted', 'working', 'input_required', 'auth_required', 'cancelling');
+
+CREATE INDEX task_thread ON task (thread_pk);
+
+CREATE TABLE thread (
+	pk BIGINT NOT NULL,
+	owner VARCHAR COLLATE "C" NOT NULL,
+	thread_id VARCHAR COLLATE "C" NOT NULL,
+	created_at BIGINT NOT NULL,
+	changed_at BIGINT NOT NULL,
+	ephemeral BOOLEAN NOT NULL,
+	expires BOOLEAN DEFAULT false NOT NULL,
+	status VARCHAR COLLATE "C" DEFAULT 'idle' NOT NULL,
+	updated_at BIGINT DEFAULT 0 NOT NULL,
+	body BYTEA NOT NULL,
+	PRIMARY KEY (pk)
+);
+
+CREATE INDEX thread_created ON thread (owner, created_at);
+
+CREATE INDEX thread_expires ON thread (pk) WHERE expires;
+
+CREATE UNIQUE INDEX thread_id ON thread (owner, thread_id);
+
+CREATE INDEX thread_status ON thread (owner, status, created_at);
+
+CREATE INDEX thread_status_updated ON thread (owner, status, updated_at);
+
+CREATE INDEX thread_updated ON thread (owner, updated_at);
+
+CREATE TABLE thread_value (
+	thread_pk BIGINT NOT NULL,
+	seq INTEGER NOT NULL,
+	body BYTEA,
+	PRIMARY KEY (thread_pk)
+);
+
+CREATE TABLE tombstone (
+	owner VARCHAR COLLATE "C" NOT NULL,
+	thread_id VARCHAR COLLATE "C" NOT NULL,
+	at BIGINT NOT NULL,
+	PRIMARY KEY (owner, thread_id)
+);
+
+CREATE TABLE webhook (
+	owner VARCHAR COLLATE "C" NOT NULL,
+	task_id VARCHAR COLLATE "C" NOT NULL,
+	webhook_id VARCHAR COLLATE "C" NOT NULL,
+	thread_id VARCHAR COLLATE "C" NOT NULL,
+	dialect VARCHAR COLLATE "C" NOT NULL,
+	url VARCHAR COLLATE "C" NOT NULL,
+	delivered_seq INTEGER NOT NULL,
+	done BOOLEAN NOT NULL,
+	body BYTEA NOT NULL,
+	PRIMARY KEY (owner, task_id, webhook_id)
+);
+
+CREATE INDEX webhook_due ON webhook (task_id) WHERE done IS FALSE;
+
+CREATE FUNCTION tally_thread_shown() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO tally (owner, kind, agent, rows) VALUES (new.owner, 'thread', '', 1)
+        ON CONFLICT (owner, kind, agent) DO UPDATE SET rows = tally.rows + 1;
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION tally_thread_gone() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE tally SET rows = rows - 1 WHERE (owner, kind, agent) = (old.owner, 'thread', '');
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION tally_task_added() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO tally (owner, kind, agent, rows) VALUES (new.owner, 'task', new.agent, 1)
+        ON CONFLICT (owner, kind, agent) DO UPDATE SET rows = tally.rows + 1;
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION tally_task_taken() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE tally SET rows = rows - 1 WHERE (owner, kind, agent) = (old.owner, 'task', old.agent);
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER thread_added AFTER INSERT ON thread FOR EACH ROW WHEN (NOT new.ephemeral) EXECUTE FUNCTION tally_thread_shown();
+
+CREATE TRIGGER thread_taken AFTER DELETE ON thread FOR EACH ROW WHEN (NOT old.ephemeral) EXECUTE FUNCTION tally_thread_gone();
+
+CREATE TRIGGER thread_shown AFTER UPDATE OF ephemeral ON thread FOR EACH ROW WHEN (old.ephemeral AND NOT new.ephemeral) EXECUTE FUNCTION tally_thread_shown();
+
+CREATE TRIGGER thread_hidden AFTER UPDATE OF ephemeral ON thread FOR EACH ROW WHEN (new.ephemeral AND NOT old.ephemeral) EXECUTE FUNCTION tally_thread_gone();
+
+CREATE TRIGGER task_added AFTER INSERT ON task FOR EACH ROW EXECUTE FUNCTION tally_task_added();
+
+CREATE TRIGGER task_taken AFTER DELETE ON task FOR EACH ROW EXECUTE FUNCTION tally_task_taken()

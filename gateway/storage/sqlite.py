@@ -1,0 +1,193 @@
+"""SQLite: one file, one writing connection, a lock file beside it."""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Generator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
+
+from canonical.fault import FaultCode, FaultError
+from gateway.storage.permission import PRIVATE_FILE, make_folder, make_private
+
+_SPARE: Final = 256
+"""Free pages of the database file that are kept for what is written next."""
+_PAGES: Final = 64
+"""Of it that are given back in one transaction."""
+_INCREMENTAL: Final = 2
+
+
+def sqlite_path(url: str) -> Path:
+    """The database file. Raises invalid."""
+    parsed = make_url(url)
+    if not parsed.database or parsed.database == ":memory:":
+        raise FaultError(FaultCode.INVALID, f"{url}: the journal needs a file; use sqlite:///name.db")
+    return Path(parsed.database)
+
+
+def make_database_file(path: Path) -> None:
+    """An empty one, if there is none, that others cannot read. SQLite gives the files beside it (`-wal`, `-shm`,
+    `-journal`) the permissions that it has."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE))
+    make_private(path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-journal", ".lock"))
+
+
+def open_engine(url: str, *, writes: bool, power: bool, readers: int = 4) -> Engine:
+    """An engine of the writer (one connection) or of the readers. A writer's transactions begin IMMEDIATE: a reading
+    transaction that turns into a writing one fails at once when another holds the lock. Python's driver would otherwise
+    commit at the release of a savepoint, so transactions are begun here and not by the driver."""
+    engine = create_engine(
+        url,
+        pool_size=1 if writes else readers,
+        max_overflow=0,
+        connect_args={"check_same_thread": False, "timeout": 30, "cached_statements": 256},
+    )
+
+    @event.listens_for(engine, "connect")
+    def _connect(connection: Any, _: Any) -> None:
+        connection.isolation_level = None
+        cursor = connection.cursor()
+        if writes:  # of databases that have no page yet
+            cursor.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute(f"PRAGMA synchronous={'FULL' if power else 'NORMAL'}")
+        cursor.execute("PRAGMA foreign_keys=ON")
+        cursor.execute("PRAGMA journal_size_limit=67108864")
+        cursor.execute("PRAGMA cache_size=-8192")
+        if not writes:
+            cursor.execute("PRAGMA query_only=ON")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: Connection) -> None:
+        if not _driver(connection).in_transaction:
+            connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _driver(connection: Connection) -> Any:
+    return connection.connection.dbapi_connection
+
+
+@contextmanager
+def _transaction(connection: Connection, begin: Literal["BEGIN", "BEGIN IMMEDIATE"]) -> Generator[None]:
+    """A transaction that is begun and ended on the driver, in a tenth of the time that SQLAlchemy takes for it (6 µs
+    against 57). Statements of SQLAlchemy's own take part in it: for the first of them it begins one, too, which is the
+    same. Raises OperationalError of SQLAlchemy."""
+    driver = _driver(connection)
+    try:
+        driver.execute(begin)
+        yield
+        if connection.in_transaction():
+            connection.commit()
+        else:
+            driver.execute("COMMIT")
+    except BaseException as error:
+        if connection.in_transaction():
+            connection.rollback()
+        if driver.in_transaction:
+            driver.execute("ROLLBACK")
+        if isinstance(error, sqlite3.OperationalError):
+            raise OperationalError(begin, None, error) from error
+        raise
+
+
+class Sqlite:
+    """A `gateway.storage.database.Database`."""
+
+    def __init__(self, url: str, *, power: bool = False) -> None:
+        self._url = url
+        self._power = power
+        self._path = sqlite_path(url)
+        self._lock = LockFile(self._path)
+
+    @property
+    def folders(self) -> Sequence[Path]:
+        return (self._path.parent,)
+
+    def acquire(self) -> None:
+        self._lock.acquire()
+        try:
+            make_database_file(self._path)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def open_writer(self) -> Engine:
+        return open_engine(self._url, writes=True, power=self._power)
+
+    def open_readers(self, readers: int) -> Engine:
+        return open_engine(self._url, writes=False, power=self._power, readers=readers)
+
+    def connect(self, writer: Engine) -> Connection:
+        return writer.connect()
+
+    def claim(self, connection: Connection) -> None:
+        """The lock file says it."""
+
+    def writing(self, connection: Connection) -> Any:
+        return _transaction(connection, "BEGIN IMMEDIATE")
+
+    def reading(self, connection: Connection) -> Any:
+        return _transaction(connection, "BEGIN")
+
+    def is_lost(self, connection: Connection) -> bool:
+        return False
+
+    @property
+    def unclear(self) -> bool:
+        return False
+
+    def was_committed(self, connection: Connection) -> bool:
+        return False
+
+    def refusal(self, error: Exception) -> FaultError | None:
+        return None
+
+    def give_back(self, connection: Connection) -> bool:
+        """Some pages. Those of files that were made before there was a retention are used again, and not given back."""
+        free = connection.exec_driver_sql("PRAGMA freelist_count").scalar_one()
+        if free <= _SPARE or connection.exec_driver_sql("PRAGMA auto_vacuum").scalar_one() != _INCREMENTAL:
+            return False
+        with closing(connection.connection.cursor()) as cursor:
+            for _ in range(
+                min(_PAGES, free - _SPARE)
+            ):  # the driver takes one step of a statement without columns: one page
+                cursor.execute("PRAGMA incremental_vacuum(1)")
+        return connection.exec_driver_sql("PRAGMA freelist_count").scalar_one() < free
+
+
+class LockFile:
+    """One gateway a database: a second one would take the first one's active runs for leftovers of a crash."""
+
+    def __init__(self, database: Path) -> None:
+        self.path = database.with_name(database.name + ".lock")
+        self._file: int | None = None
+
+    def acquire(self) -> None:
+        """Raises conflict."""
+        make_folder(self.path.parent)
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT, PRIVATE_FILE)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            raise FaultError(
+                FaultCode.CONFLICT,
+                f"{self.path} is locked: another gateway uses this database. Stop it, or choose another --database.",
+            ) from None
+        self._file = file
+
+    def release(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None

@@ -1,0 +1,330 @@
+"""PostgreSQL: its schema, that one gateway has it at a time, and connections that are lost at the worst moments. What
+the journal does on it is what the other tests of this folder say of each database."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import psycopg
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy.engine import make_url
+from sqlmodel import SQLModel
+
+from canonical import FaultCode, FaultError
+from canonical.event import ThreadChanged
+from canonical.thread import Thread
+from gateway.storage.database import HEAD, open_database
+from gateway.storage.journal import Journal, Unreachable, Unstored
+from gateway.storage.transaction import Published, Transaction
+from tests.gateway.hubs import turned, within
+from tests.postgres import connect, empty, new_schema, new_tables, run, url_of
+
+
+@pytest.fixture
+def url(postgres_tables: str) -> str:
+    empty(postgres_tables)
+    return url_of(postgres_tables)
+
+
+@pytest.fixture
+async def journal(url: str) -> AsyncGenerator[Journal]:
+    made = Journal(url)
+    await made.open()
+    yield made
+    await within(made.close())
+
+
+def create(thread_id: str) -> Callable[[Transaction], int]:
+    return lambda tx: tx.create_thread("o", thread_id, ThreadChanged()).pk
+
+
+def change(thread_id: str) -> Callable[[Transaction], int]:
+    return lambda tx: tx.append(tx.need_thread("o", thread_id), ThreadChanged()).seq
+
+
+def process(tx: Transaction) -> int:
+    """The server's, for the connection that writes."""
+    return tx.connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+
+
+def end_sessions(*processes: int) -> None:
+    with connect() as other:
+        for each in processes:
+            other.execute("SELECT pg_terminate_backend(%s, 10000)", (each,))
+
+
+# The schema
+
+
+async def test_a_new_database_is_made_as_the_tables_say() -> None:
+    with new_schema() as schema:
+        journal = Journal(url_of(schema))
+        await journal.open()
+        await within(journal.close())
+        engine = open_database(url_of(schema)).open_writer()
+        with engine.begin() as connection:
+            assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one() == HEAD
+            assert compare_metadata(MigrationContext.configure(connection), SQLModel.metadata) == []
+            # Texts have the order of their bytes, as with SQLite: pages and prefixes go by it.
+            others = "SELECT count(*) FROM information_schema.columns WHERE table_schema = current_schema() AND "
+            others += "data_type = 'character varying' AND collation_name IS DISTINCT FROM 'C'"
+            assert connection.exec_driver_sql(others).scalar_one() == 1  # of alembic_version
+            found = connection.exec_driver_sql(
+                "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema() AND indexdef LIKE '%% WHERE %%'"
+            )
+            indexes = [index for table in SQLModel.metadata.tables.values() for index in table.indexes]
+            partial = {index.name for index in indexes if index.dialect_options["postgresql"]["where"] is not None}
+            assert set(found.scalars()) == partial
+        engine.dispose()
+
+
+async def test_a_database_of_a_newer_release_is_refused_and_left_as_it_is() -> None:
+    with new_tables() as schema, connect(schema) as other:
+        run(other, "INSERT INTO alembic_version VALUES ('9999')")
+        with pytest.raises(FaultError, match="newer release"):
+            await Journal(url_of(schema)).open()
+        assert other.execute("SELECT version_num FROM alembic_version").fetchall() == [("9999",)]
+        assert other.execute("SELECT count(*) FROM meta").fetchall() == [(0,)]
+
+
+async def test_the_rows_of_owners_are_counted_whatever_becomes_of_them(journal: Journal, url: str) -> None:
+    await within(journal.write(create("t")))
+    with psycopg.connect(url, autocommit=True) as other:
+
+        def tally() -> list[Any]:
+            return other.execute("SELECT kind, agent, rows FROM tally").fetchall()
+
+        assert tally() == [("thread", "", 1)]
+        for hidden, rows in (("true", 0), ("false", 1), ("false", 1)):
+            run(other, f"UPDATE thread SET ephemeral = {hidden}")
+            assert tally() == [("thread", "", rows)]
+        run(other, "DELETE FROM thread")
+        assert tally() == [("thread", "", 0)]
+
+
+# One gateway a database
+
+
+async def test_a_second_gateway_on_the_same_database_is_refused_in_one_line(journal: Journal, url: str) -> None:
+    with pytest.raises(FaultError) as error:
+        await Journal(url.replace("postgres@", "postgres:secret@")).open()
+    assert error.value.fault.code is FaultCode.CONFLICT
+    assert "another gateway uses this database" in error.value.fault.message
+    assert "\n" not in error.value.fault.message and "secret" not in error.value.fault.message
+    assert await within(journal.write(create("t"))) == 1
+    await within(journal.close())
+    after = Journal(url)
+    await after.open()
+    assert await within(after.write(change("t"))) == 2
+    await within(after.close())
+
+
+# Groups
+
+
+async def test_a_group_is_one_transaction(journal: Journal, url: str) -> None:
+    held, go = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hold(tx: Transaction) -> None:
+        loop.call_soon_threadsafe(held.set)
+        asyncio.run_coroutine_threadsafe(go.wait(), loop).result(30)
+
+    await within(journal.write(create("t")))
+    first = asyncio.ensure_future(journal.write(hold))
+    await within(held.wait())
+    writes = [journal.write(change("t")) for _ in range(100)]
+    go.set()
+    await within(asyncio.gather(first, *writes))
+    with psycopg.connect(url) as other:
+        assert other.execute("SELECT count(*), count(DISTINCT xmin::text) FROM event").fetchone() == (101, 2)
+
+
+@pytest.mark.parametrize(
+    ("thread_id", "code"), [("a\0b", FaultCode.INVALID), ("".join(map(chr, range(300, 3300))), FaultCode.TOO_LARGE)]
+)
+async def test_an_id_that_the_database_does_not_take_fails_its_own_command_alone(
+    journal: Journal, thread_id: str, code: FaultCode
+) -> None:
+    writes = [journal.write(create(each)) for each in ("t", thread_id, "u")]
+    results = await within(asyncio.gather(*writes, return_exceptions=True))
+    assert isinstance(results[1], FaultError) and results[1].fault.code is code
+    assert [type(each) for each in results] == [int, FaultError, int] and journal.failure is None
+
+
+async def test_what_cannot_be_stored_is_not_found_by_a_read_that_asks_for_it(journal: Journal) -> None:
+    with pytest.raises(FaultError) as error:
+        await within(journal.row(Thread, "o", "a\0b"))
+    assert error.value.fault.code is FaultCode.INVALID
+
+
+# Lost connections
+
+
+async def test_a_lost_connection_is_made_anew_and_nothing_acknowledged_is_lost(journal: Journal) -> None:
+    pk = await within(journal.write(create("t")))
+    end_sessions(await within(journal.write(process)))
+    with pytest.raises(Unstored):
+        await within(journal.write(change("t")))
+    assert "terminat" in (journal.failure or "")
+    await within(turned(lambda: journal.failure is None), "the connection, though nobody writes")
+    assert await within(journal.write(change("t"))) == 2
+    assert [record.seq for record in await within(journal.page(pk, 0))] == [1, 2]
+
+
+async def test_a_reader_whose_connection_is_lost_reads_all_the_same(journal: Journal) -> None:
+    pk = await within(journal.write(create("t")))
+    query = "SELECT pg_backend_pid()"
+    for _ in range(3):
+        reading = [journal.query(lambda c: c.exec_driver_sql(query).scalar_one()) for _ in range(20)]
+        end_sessions(*{await within(each) for each in reading})
+        pages = await within(asyncio.gather(*(journal.page(pk, 0) for _ in range(20))))
+        assert all(len(page) == 1 for page in pages)
+
+
+class Wire:
+    """What stands between a gateway and its database, and can be cut."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.whole = True
+        self.cut_before = b""
+        """Words of the gateway that do not reach the database: the wire is cut there, and stays so."""
+        self.cut_after = b""
+        """Words of the gateway to which the answer does not come back."""
+        self._answered = False
+        self._going: set[asyncio.StreamWriter] = set()
+
+    def cut(self) -> None:
+        self.whole = False
+        for each in self._going:
+            each.transport.abort()
+
+    def mend(self) -> None:
+        self.whole = True
+
+    async def join(self, near_reader: asyncio.StreamReader, near: asyncio.StreamWriter, place: tuple[str, int]) -> None:
+        if not self.whole:
+            near.transport.abort()
+            return
+        far_reader, far = await asyncio.open_connection(*place)
+        self._going |= {near, far}
+        with suppress(ConnectionError):
+            await asyncio.gather(self._ask(near_reader, far), self._answer(far_reader, near))
+        self._going -= {near, far}
+        for each in (near, far):
+            each.transport.abort()
+
+    async def _ask(self, reader: asyncio.StreamReader, far: asyncio.StreamWriter) -> None:
+        while data := await reader.read(2**16):
+            if self.cut_before and self.cut_before in data:
+                self.cut_before = b""
+                self.cut()
+                return
+            if self.cut_after and self.cut_after in data:
+                self.cut_after = b""
+                self._answered = True
+            far.write(data)
+            await far.drain()
+        far.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader, near: asyncio.StreamWriter) -> None:
+        while data := await reader.read(2**16):
+            if self._answered:
+                self._answered = False
+                self.cut()
+                return
+            near.write(data)
+            await near.drain()
+        near.transport.abort()
+
+
+@pytest.fixture
+async def wire(url: str) -> AsyncGenerator[Wire]:
+    made, parsed = Wire(), make_url(url)
+    place = (parsed.host or "127.0.0.1", parsed.port or 5432)
+    server = await asyncio.start_server(lambda reader, writer: made.join(reader, writer, place), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    made.url = parsed.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
+    yield made
+    made.cut()
+    server.close()
+
+
+@asynccontextmanager
+async def opened(url: str, shown: list[Published]) -> AsyncGenerator[Journal]:
+    journal = Journal(url, on_commit=shown.extend)
+    await journal.open()
+    try:
+        yield journal
+    finally:
+        await within(journal.close())
+
+
+async def test_while_the_database_cannot_be_reached_nothing_is_written_or_read_and_then_everything(wire: Wire) -> None:
+    async with opened(wire.url, []) as journal:
+        pk = await within(journal.write(create("t")))
+        wire.cut()
+        for _ in range(2):
+            with pytest.raises(Unstored):
+                await within(journal.write(change("t")))
+            with pytest.raises(Unreachable):
+                await within(journal.page(pk, 0))
+        assert journal.failure is not None and "secret" not in journal.failure
+        wire.mend()
+        await within(turned(lambda: journal.failure is None), "the connection")
+        assert await within(journal.write(change("t"))) == 2
+        assert [record.seq for record in await within(journal.page(pk, 0))] == [1, 2]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_who_waits_for_a_commit_that_was_cut_is_told_what_became_of_it(wire: Wire, stored: bool) -> None:
+    shown: list[Published] = []
+    async with opened(wire.url, shown) as journal:
+        pk = await within(journal.write(create("t")))
+        setattr(wire, "cut_after" if stored else "cut_before", b"COMMIT")
+        written = journal.write(change("t"))
+        await within(turned(lambda: journal.failure is not None), "the cut")
+        with pytest.raises(Unstored):  # nobody else waits for the connection
+            await within(journal.write(create("u")))
+        assert not written.done() and [len(each.records) for each in shown] == [1]
+        wire.mend()
+        if stored:
+            assert await within(written) == 2
+        else:
+            with pytest.raises(Unstored):
+                await within(written)
+        await within(turned(lambda: journal.failure is None), "the connection")
+        following = await within(journal.write(change("t")))
+        assert following == (3 if stored else 2)
+        seqs = list(range(1, following + 1))
+        assert [record.seq for record in await within(journal.page(pk, 0))] == seqs
+        assert [record.seq for each in shown for record in each.records] == seqs
+
+
+async def test_who_waits_for_a_commit_that_was_cut_is_told_at_the_end(wire: Wire) -> None:
+    async with opened(wire.url, []) as journal:
+        wire.cut_before = b"COMMIT"
+        written = journal.write(create("t"))
+        await within(turned(lambda: journal.failure is not None), "the cut")
+    with pytest.raises(Unstored):
+        await within(written)
+
+
+async def test_a_gateway_whose_database_was_used_by_another_one_meanwhile_writes_no_more(wire: Wire, url: str) -> None:
+    async with opened(wire.url, []) as journal:
+        await within(journal.write(create("t")))
+        wire.cut()
+        with pytest.raises(Unstored):
+            await within(journal.write(change("t")))
+        async with opened(url, []) as other:
+            assert await within(other.write(change("t"))) == 2
+        wire.mend()
+        await within(turned(lambda: "Restart" in (journal.failure or "")), "the reason")
+        with pytest.raises(Unstored):
+            await within(journal.write(change("t")))
+    with psycopg.connect(url) as rows:
+        assert rows.execute("SELECT count(*) FROM event").fetchone() == (2,)
