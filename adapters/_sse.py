@@ -220,7 +220,7 @@ def _escape(data: bytes) -> bytes:
 
 
 def _one_line(text: str) -> bytes:
-    return " ".join(text.splitlines()).encode()
+    return text.encode() if text.isprintable() else " ".join(text.splitlines()).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,6 +251,12 @@ class Fold:
 
     def apply(self, record: Record) -> None:
         self.seq = record.seq
+        if type(record.event) is PartDelta:  # most events of a long answer, of which nothing knows but the message
+            self._extend_message(record.event)
+        else:
+            self._apply_other(record)
+
+    def _apply_other(self, record: Record) -> None:
         event = record.event
         task_id, run_id = record.task_id, record.run_id
         if self.thread is not None:
@@ -283,7 +289,7 @@ class Fold:
             case RunRemoved():
                 if event.run_id in self.runs:
                     self.runs[event.run_id] = run_after(self.runs[event.run_id], record)
-            case MessageStarted() | PartAdded() | PartDelta() | PartEnded() | MessageEnded():
+            case MessageStarted() | PartAdded() | PartEnded() | MessageEnded():
                 self._message(event, record)
             case _:
                 pass
@@ -312,9 +318,15 @@ class Fold:
             parts=list(message.parts),
         )
 
-    def _message(
-        self, event: MessageStarted | PartAdded | PartDelta | PartEnded | MessageEnded, record: Record
-    ) -> None:
+    def _extend_message(self, event: PartDelta) -> None:
+        said = self._messages.get(event.message_id or "")
+        if said is None:  # the view began in the middle of the message
+            return
+        self.size += len(event.text)
+        index = len(said.parts) - 1 if event.index is None else event.index
+        said.deltas.setdefault(index, []).append(event.text)
+
+    def _message(self, event: MessageStarted | PartAdded | PartEnded | MessageEnded, record: Record) -> None:
         message_id = event.message_id or ""
         if isinstance(event, MessageStarted):
             self.size += _THING
@@ -338,10 +350,6 @@ class Fold:
             case PartAdded():
                 self.size += len(event.part.text) if isinstance(event.part, TextPart) else len(encode_event(event))
                 said.parts.append(event.part)
-            case PartDelta():
-                self.size += len(event.text)
-                index = len(said.parts) - 1 if event.index is None else event.index
-                said.deltas.setdefault(index, []).append(event.text)
             case PartEnded():
                 pass
             case MessageEnded():

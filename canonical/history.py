@@ -17,6 +17,7 @@ import msgspec
 from canonical.difference import StateChange, apply_difference, state_change
 from canonical.event import (
     MessageStarted,
+    PartDelta,
     Record,
     RunCreated,
     RunEnded,
@@ -143,6 +144,8 @@ class StateHistory:
         ask for it (`get`): of a long thread that is everything that was ever said."""
         self.fold.apply(record)
         event, run_id = record.event, record.run_id
+        if type(event) is PartDelta:  # most events of a long answer
+            return None
         match event:
             case TaskCreated():
                 self._agents[event.task_id] = event

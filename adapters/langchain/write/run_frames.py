@@ -63,8 +63,11 @@ class EventWriter:
         """The run's end has been written. Never so of a whole thread."""
         self._history = StateHistory(view.thread_id, view.owner) if history is None else history
         self._modes = frozenset(view.modes)
+        self._shown = self._translate_modes(self._modes)
+        self._own_modes = view.run_id is None and "run_modes" in view.modes
+        """Whether each run of the thread is also shown in the modes that it was created with."""
         self._asked: dict[str, frozenset[str]] = {}
-        """The modes that each run of a thread was created with."""
+        """By run, these."""
         self._record = Record(0, 0, None, None, 0, Native(protocol="", event=""))
         self._frames: list[tuple[int, bytes | LargeFrame]] = []
         self._n = 0
@@ -76,8 +79,12 @@ class EventWriter:
         made = self._history.apply(record)
         self._record, self._frames, self._n = record, [], 0
         event = record.event
+        if type(event) is PartDelta:  # most events of a long answer
+            if record.run_id is not None and self.view.run_id in (None, record.run_id):
+                self._delta(event)
+            return self._frames
         if isinstance(event, RunCreated) and self.view.run_id is None:
-            self._asked[event.run_id] = _modes_of(event)
+            self._asked[event.run_id] = self._translate_modes(_modes_of(event))
         if record.run_id is None:
             if isinstance(event, StateSaved) and self.view.run_id is None and not event.pruned:
                 self._frame("state_update", "values", lambda: self._values(self._find_revision(made)))
@@ -102,7 +109,7 @@ class EventWriter:
                 pass  # a state that was pruned
             case StateSaved():
                 self._revision(revision, event.ns, shows_values=_is_shown(event))
-            case MessageStarted() | PartAdded() | PartDelta() | MessageEnded():
+            case MessageStarted() | PartAdded() | MessageEnded():
                 self._speech(event)
             case StepStarted() | StepEnded() | ToolStarted() | ToolEnded():
                 self._work(event)
@@ -130,17 +137,16 @@ class EventWriter:
     def _shows(self, mode: str) -> bool:
         if mode == _ALWAYS:
             return self.view.run_id is not None or bool(self._modes & {"run_modes", "lifecycle"})
-        if mode == "messages" and self.view.dialect == "agent-protocol":
-            return False
-        return mode in self._wanted_modes()
+        return mode in (self._wanted_modes() if self._own_modes else self._shown)
 
     def _wanted_modes(self) -> frozenset[str]:
-        wanted = self._modes
-        if self.view.run_id is None and "run_modes" in wanted:
-            wanted = wanted | self._asked.get(self._record.run_id or "", frozenset())
-        if self.view.dialect == "agent-protocol" and "messages" in wanted:
-            return wanted | {_CHUNKS}
-        return wanted
+        return self._shown | self._asked.get(self._record.run_id or "", frozenset())
+
+    def _translate_modes(self, modes: frozenset[str]) -> frozenset[str]:
+        """In the Agent Protocol, messages come in chunks."""
+        if self.view.dialect == "agent-protocol" and "messages" in modes:
+            return modes - {"messages"} | {_CHUNKS}
+        return modes
 
     def _add(self, event: str, data: Any, ns: Sequence[str] = ()) -> None:
         self._append(event, encode(data), ns)
@@ -352,7 +358,18 @@ class EventWriter:
 
     # Messages
 
-    def _speech(self, event: MessageStarted | PartAdded | PartDelta | MessageEnded) -> None:
+    def _delta(self, event: PartDelta) -> None:
+        said = None if self._run is None else self._run.open.get(event.message_id or "")
+        if said is None or self._is_aside(said.started):
+            return
+        ns = said.started.ns
+        self._frame("messages", "messages/partial", lambda: [self._whole(event.message_id or "")], ns)
+        if said.is_plain(event):
+            self._token(said, event.text, ns)
+        else:
+            self._chunk(said, lambda: said.delta(event), ns)
+
+    def _speech(self, event: MessageStarted | PartAdded | MessageEnded) -> None:
         run = self._run
         if run is None:
             return
@@ -374,12 +391,6 @@ class EventWriter:
                 chunk = said.part(event)
                 self._frame("messages", "messages/partial", lambda: [self._whole(message_id)], ns)
                 self._chunk(said, chunk, ns)
-            case PartDelta():
-                self._frame("messages", "messages/partial", lambda: [self._whole(message_id)], ns)
-                if said.is_plain(event):
-                    self._token(said, event.text, ns)
-                else:
-                    self._chunk(said, lambda: said.delta(event), ns)
             case MessageEnded():
                 del run.open[message_id]
                 whole = self._whole_with_usage(message_id, event)
@@ -446,7 +457,7 @@ class EventWriter:
 
         return message_with_usage
 
-    def _progress(self, event: MessageStarted | PartAdded | PartDelta | MessageEnded, said: Chunks) -> None:
+    def _progress(self, event: MessageStarted | PartAdded | MessageEnded, said: Chunks) -> None:
         """No message of the conversation: LangGraph's agents, too, tell of their progress in events of their own."""
         if isinstance(event, MessageEnded) and self._run is not None:
             del self._run.open[event.message_id or ""]
