@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from adapters._adapter import Adapter, Example
 from adapters._upstream import Upstream
 from adapters.aief.agents import upstream_name
-from adapters.aief.carries import CARRIES, VERSION
+from adapters.aief.carries import CARRIES, EXTENDED, VERSION
 from adapters.aief.client import Client, discover
 from adapters.aief.server import answer_fault, routes
 
@@ -25,6 +25,7 @@ adapter = Adapter(
     routes=routes,
     encode_fault=answer_fault,
     carries={VERSION: CARRIES},
+    extended={VERSION: EXTENDED},
     examples=examples,
 )
 
@@ -36,5 +37,5 @@ upstream = Upstream(
     name_of=upstream_name,
     own_path="/agent/{agent}",
     alone=True,
-    options={"steps": ("continue", "ask")},
+    options={"steps": ("continue", "ask"), "extension": ("on", "off")},
 )

@@ -45,3 +45,14 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.FORK: dropped("a task is one line", "OpenAPI v1, components.schemas.Task"),
     Feature.CUSTOM: dropped("there is no place for it", _STEP),
 }
+
+_EXTENSION = "docs/extension.md, On AIEF"
+EXTENDED: Final[Mapping[Feature, Carry]] = {
+    **dict.fromkeys(Feature, FULL),
+    Feature.STREAM: whole("in the pieces in which it was said, when the step is over", _EXTENSION),
+    Feature.REATTACH: dropped("there is nothing to wait on", _PATHS),
+    Feature.CANCEL: dropped("nobody can ask for it", _PATHS),
+    Feature.STATE: whole("the agent's revisions are told; what a caller changes is the gateway's", _EXTENSION),
+    Feature.FORK: dropped("a task is one line", "OpenAPI v1, components.schemas.Task"),
+}
+"""With the Babelgate extension, which is for those who read it."""

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from adapters._extension import URI, RecordReader, named_question
 from adapters._json import ABSENT, parse_text, validate
 from adapters.aief.codec import clean_folder, clean_name
 from adapters.aief.wire import replies as w
@@ -68,7 +69,12 @@ class StepEvents:
 class StepReader:
     """Feed it the answer to each step, in order."""
 
-    def __init__(self, *, asks: bool = False) -> None:
+    def __init__(self, *, asks: bool = False, extended: bool = False) -> None:
+        self.records = RecordReader(of_run=True)
+        """What the server tells by the Babelgate extension."""
+        self._extended = extended
+        """It was asked for."""
+        self._final: RunEnded | None = None
         self.stopped = False
         """No step is to follow in this run."""
         self.completed = False
@@ -86,12 +92,14 @@ class StepReader:
     def read(self, answer: Json) -> StepEvents:
         """Raises invalid, agent_failed."""
         step = validate(w.Step, answer)
+        more = _object(step.additional_output)
+        if self._extended and (URI in more or self.records.active):
+            return StepEvents(self._read_records(step, more.get(URI)), (), ())
         # A POST is answered when the step has completed (OpenAPI v1, executeAgentTaskStep); the Python SDK 1.0.2 leaves
         # a step that failed `running` for ever.
         if step.status == "running" and not step.is_last and not step.output:
             raise FaultError(FaultCode.AGENT_FAILED, "The agent's server answered before its step was over")
         self._steps += 1
-        more = _object(step.additional_output)
         ours = isinstance(more.get("babelgate"), dict)
         # There is no state for failure: a gateway like this one says it beside the step.
         last = bool(step.is_last) or (ours and "error" in more)
@@ -110,12 +118,30 @@ class StepReader:
             return StepEvents([StepStarted(name=name), *said], [ended], step.artifacts or ())
         return StepEvents(said, (), step.artifacts or ())
 
+    def _read_records(self, step: w.Step, told: Json) -> Sequence[Event]:
+        """What a step shows beside its records is not looked at. How the run ended is told at its end. Raises
+        agent_invalid."""
+        events: list[Event] = []
+        for event in self.records.read(told):
+            if isinstance(event, RunEnded):
+                self._final = event
+            else:
+                events.append(named_question(event) if isinstance(event, InterruptRaised) else event)
+        self.stopped = self.records.stopped
+        self.completed = self._final is not None and self._final.status is RunStatus.SUCCESS
+        if step.is_last and not self.stopped and not self.records.behind:
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server leaves out records of its run")
+        return events
+
     def run_out(self) -> Sequence[Event]:
         """The server has no step left, and none was the last one."""
         self.stopped = True
         return self.note(Feature.STEP.value, "the agent's server marked no step as the last one")
 
-    def end(self) -> Event:
+    def end(self) -> Event | None:
+        """None where there is nothing more to tell: what a run was paused by, its records say."""
+        if self.records.active:
+            return self._final
         if self._asked is not None:
             return self._asked
         if self._cancelled:

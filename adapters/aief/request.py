@@ -1,6 +1,6 @@
 """What an agent is called with → the bodies and files that another AIEF server takes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from adapters.aief.carries import CARRIES
@@ -123,16 +123,17 @@ def _free(name: str, taken: set[str]) -> str:
     return found
 
 
-def input_losses(call: Invocation) -> Iterator[tuple[Feature, str]]:
-    """What of the input the protocol has no form for."""
-    parts = [part for message in call.messages for part in message.parts]
-    about = (each.metadata for each in (*call.messages, *parts))
-    if (call.metadata and not call.answers) or any(about):
+def input_losses(call: Invocation, told: Container[str] = ()) -> Iterator[tuple[Feature, str]]:
+    """What of the input the protocol has no form for; `told` = the names of what is said by the extension."""
+    messages = () if "messages" in told else call.messages
+    parts = [part for message in messages for part in message.parts]
+    about = (each.metadata for each in (*messages, *parts))
+    if (call.metadata and not call.answers and "metadata" not in told) or any(about):
         yield Feature.METADATA, CARRIES[Feature.METADATA].how
     yield from _unsaid(parts)
-    if call.config.get("tools"):
+    if call.config.get("tools") and "tools" not in told:
         yield Feature.CALLER_TOOLS, CARRIES[Feature.CALLER_TOOLS].how
-    if any(answer.action == "decline" for answer in call.answers):
+    if any(answer.action == "decline" for answer in call.answers) and "answers" not in told:
         yield Feature.QUESTION, _DECLINED
 
 

@@ -55,7 +55,7 @@ OWNER: Final = "default"
 BOUND: Final = 30.0
 """Seconds."""
 
-WIRES: Final[Mapping[str, str]] = {"acp": "/acp"}
+WIRES: Final[Mapping[str, str]] = {"acp": "/acp", "aief": "/agent/all"}
 """Where a gateway has its agents, by protocol."""
 
 FILE: Final = FilePart(name="every byte.bin", media_type="application/x-all", inline=bytes(range(256)) * 2048)

@@ -87,6 +87,22 @@ async def test_a_run_whose_server_breaks_off_before_it_says_that_it_has_it_is_fo
     assert stage.started(text) == 1
 
 
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("where", ["before its head", "behind its head"])
+async def test_a_step_whose_answer_is_lost_between_two_gateways_is_read_when_it_is_over(
+    stage: Stage, where: str, reset: bool
+) -> None:
+    text, proxy = stage.text(), stage.proxy("aief")
+    after = {"before its head": 0, "behind its head": b"\r\n\r\n"}[where]
+    proxy.befall(WIRES["aief"].starts, Cut(after, reset))
+    asked = await stage.run("aief.ask", text)
+    assert asked.run.status == "paused", asked.run.fault
+    proxy.befall(WIRES["aief"].starts, Cut(after, reset))
+    found = await stage.answer(asked.receipt, "Ada")
+    assert (found.run.status, found.text) == ("success", f"Ada: {words_of(text)}"), found.run.fault
+    assert (stage.started(text), stage.players["one"].answered[text]) == (1, 1)
+
+
 @pytest.mark.parametrize("wire", REATTACHING)
 async def test_a_server_that_dies_in_the_middle_and_stays_dead_is_given_up(
     stage: Stage, wire: str, monkeypatch: pytest.MonkeyPatch

@@ -17,6 +17,7 @@ from adapters.a2a.agents.interface import Interface
 from adapters.a2a.client import Client as A2a
 from adapters.acp.carries import EXTENDED as ACP
 from adapters.acp.client import Client as Acp
+from adapters.aief.carries import EXTENDED as AIEF
 from adapters.aief.client import Client as Aief
 from adapters.langchain.client import Client as LangChain
 from adapters.openai.client import Client as OpenAI
@@ -82,7 +83,9 @@ WAYS: Final[Mapping[str, Way]] = {
     "a2a-0.3": Way(partial(_a2a, "0.3"), SERVERS["a2a-0.3"], AGENTS["a2a-0.3"]),
     "a2a-1.0": Way(partial(_a2a, "1.0"), SERVERS["a2a-1.0"], AGENTS["a2a-1.0"]),
     "acp": Way(lambda url, agent: Acp(f"{url}/acp", agent, extension="off"), SERVERS["acp"], AGENTS["acp"]),
-    "aief": Way(lambda url, agent: Aief(f"{url}/agent/{agent}", agent), SERVERS["aief"], AGENTS["aief"]),
+    "aief": Way(
+        lambda url, agent: Aief(f"{url}/agent/{agent}", agent, extension="off"), SERVERS["aief"], AGENTS["aief"]
+    ),
     "langgraph": Way(partial(_langchain, "langgraph", ""), SERVERS["langgraph"], AGENTS["langgraph"]),
     "agent-protocol": Way(
         partial(_langchain, "agent-protocol", "/agent-protocol"), SERVERS["agent-protocol"], AGENTS["agent-protocol"]
@@ -97,6 +100,7 @@ EXTENDED: Final[Mapping[str, Way]] = {
     "a2a-0.3": Way(partial(_a2a, "0.3", extended=True), _EXTENDED),
     "a2a-1.0": Way(partial(_a2a, "1.0", extended=True), _EXTENDED),
     "acp": Way(lambda url, agent: Acp(f"{url}/acp", agent), Side("ACP", ACP)),
+    "aief": Way(lambda url, agent: Aief(f"{url}/agent/{agent}", agent), Side("AIEF", AIEF)),
 }
 """The same with the extension."""
 

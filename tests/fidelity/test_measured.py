@@ -50,7 +50,9 @@ async def test_with_the_extension_what_is_declared_arrives(given: Served, protoc
     assert level == way.declared(feature), f"told {told}, whole {whole}"
 
 
-@pytest.mark.parametrize("protocol", EXTENDED)
+@pytest.mark.parametrize(
+    "protocol", [name for name, way in EXTENDED.items() if way.declared(Feature.REATTACH) == "full"]
+)
 @pytest.mark.parametrize("feature", [Feature.TOOL_ACTIVITY, Feature.STEP, Feature.QUESTIONS])
 async def test_with_the_extension_a_run_that_is_found_again_is_told_whole(
     given: Served, protocol: str, feature: Feature

@@ -262,7 +262,7 @@ HOUSES: Final[Mapping[str, Kind]] = {
     "acp": Kind("acp", partial(behind, "acp", "/acp", extension="off")),
     "aief": Kind(
         "aief",
-        partial(behind, "aief", "/agent/{agent}"),
+        partial(behind, "aief", "/agent/{agent}", extension="off"),
         tells=frozenset({"dropped"}),
     ),
     "langgraph": Kind("langgraph", partial(behind, "langgraph", ""), shows=frozenset({Feature.STEP}), stateful=True),

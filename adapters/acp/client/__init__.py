@@ -112,7 +112,7 @@ class _Run(UpstreamRun):
             past = await call.past()
             self._told = encode_request(call, past, messages=call.messages) if self._reader.is_recorded else {}
         elif losses(call) and await self._is_announced():
-            self._told = encode_request(call, messages=call.input_messages)
+            self._told = encode_request(call, messages=(*call.history, *call.input_messages))
 
     async def _is_announced(self) -> bool:
         """By the manifest of the agent, unless an answer has shown it. Who cannot be asked has announced nothing."""

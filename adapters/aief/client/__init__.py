@@ -4,7 +4,7 @@ The protocol cannot stop a step and cannot be followed again: who stops listenin
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Unpack
 
@@ -14,16 +14,20 @@ from adapters._client.answers import LISTING_LIMIT
 from adapters._client.blame import blaming_the_agent
 from adapters._client.calls import Connection
 from adapters._client.driver import DrivenClient, Stage, UpstreamRun
+from adapters._extension import URI, encode_request
 from adapters.aief.agents import decode_info
 from adapters.aief.client.http import HttpClient
 from adapters.aief.client.task import Task
 from adapters.aief.read import StepEvents, StepReader
 from adapters.aief.request import answer_body, files_of, first_step_body, input_losses, task_body, turn_body
-from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation
+from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
 from canonical.event import UpstreamBound
+from canonical.value import JsonObject
 
 __all__ = ("Client", "discover")
 
+ACTIVATION: Final = "activation"
+"""The upstream id of the run of a gateway like this one, where `task` is that of a thread."""
 MAX_STEPS: Final = 50
 """Steps of one run: some agents mark none as the last one."""
 MAX_SECONDS: Final = 3600.0
@@ -48,7 +52,8 @@ class Client(DrivenClient[HttpClient]):
     """The agent of an AIEF server. `agent` is not told to it: one server is one agent.
 
     `steps` says what a step is that is not the last one, where the server does not say it: `continue` has the next one
-    done at once, `ask` takes it for a question, whose answer is the input of the next step.
+    done at once, `ask` takes it for a question, whose answer is the input of the next step. `extension` = whether the
+    Babelgate extension is asked for, which other servers know nothing of.
     """
 
     def __init__(
@@ -60,20 +65,22 @@ class Client(DrivenClient[HttpClient]):
         max_steps: int = MAX_STEPS,
         max_seconds: float = MAX_SECONDS,
         file_limit: int = FILE_LIMIT,
+        extension: Literal["on", "off"] = "on",
         **connection: Unpack[Connection],
     ) -> None:
-        super().__init__(HttpClient(url, **connection))
+        super().__init__(HttpClient(url, extended=extension == "on", **connection))
         self._asks = steps == "ask"
         self._bounds = _Bounds(max_steps, max_seconds, file_limit)
 
     def start(self, call: Invocation) -> UpstreamRun:
-        return _Run(self._http, StepReader(asks=self._asks), self._bounds, call)
+        return _Run(self._http, StepReader(asks=self._asks, extended=self._http.extended), self._bounds, call)
 
 
 class _Run(UpstreamRun):
     """The steps of a task. Nothing can be cancelled."""
 
     def __init__(self, http: HttpClient, reader: StepReader, bounds: _Bounds, call: Invocation) -> None:
+        self._http = http
         self._reader = reader
         self._bounds = bounds
         self._call = call
@@ -81,6 +88,8 @@ class _Run(UpstreamRun):
         self._task = Task(http, reader, until, bounds.file_limit)
         self._told: StepEvents | None = None
         """What the last step told."""
+        self._before = call.upstream.get(ACTIVATION)
+        """The last run that the server told of this task."""
 
     async def stages(self) -> AsyncGenerator[Stage]:
         """The first step is of the task that asked, of the one that this thread had, or of a new one. Before any event,
@@ -102,12 +111,14 @@ class _Run(UpstreamRun):
     async def _resume_task(self, known: str) -> Stage:
         """Its next step, if it takes any."""
         call, task = self._call, self._task
-        body = answer_body(call, await call.past()) if call.answers else turn_body(call)
+        past = await call.past()
         await task.resume(known)
-        yield self._begin(known)
+        body = answer_body(call, past) if call.answers else turn_body(call)
+        body, told = self._extend(body, past)
+        yield self._begin(known, told)
         try:
             await task.upload(files_of(call))
-            self._told = await task.step(body)
+            self._told = await task.step(body, self._before)
         except FaultError as error:
             if call.answers or error.fault.details.get("status") not in _OVER:
                 raise
@@ -116,12 +127,26 @@ class _Run(UpstreamRun):
         task = self._task
         body = task_body(self._call)
         made = await task.create(body)
-        yield self._begin(made.task_id)
+        first, told = self._extend(first_step_body(body, made.additional_input))
+        yield self._begin(made.task_id, told)
         await task.upload(files_of(self._call))
-        self._told = await task.step(first_step_body(body, made.additional_input))
+        self._told = await task.step(first)
 
-    def _begin(self, task_id: str) -> Sequence[Event]:
-        lost = [event for feature, how in input_losses(self._call) for event in self._reader.note(feature, how)]
+    def _extend(self, body: JsonObject, past: Sequence[Record] = ()) -> tuple[JsonObject, Container[str]]:
+        """A step's body with what AIEF has no field for, and the names of that: of a server that speaks the
+        extension."""
+        call = self._call
+        if not self._http.answers_extended or not (call.answers or any(input_losses(call))):
+            return body, ()
+        said = call.messages if call.answers else (*call.history, *call.messages)
+        told = encode_request(call, past, messages=said)
+        if "messages" in told and not call.answers:  # whose data is no input beside them
+            body = {**body, "additional_input": call.data if isinstance(call.data, dict) else {}}
+        return {**body, "additional_input": {**(body.get("additional_input") or {}), URI: told}}, told.keys()
+
+    def _begin(self, task_id: str, told: Container[str]) -> Sequence[Event]:
+        losses = input_losses(self._call, told)
+        lost = [event for feature, how in losses for event in self._reader.note(feature, how)]
         unbound = {"context": ""} if self._call.upstream.get("context") else {}
         return [*lost, UpstreamBound(protocol="aief", ids={"task": task_id, **unbound})]
 
@@ -149,13 +174,19 @@ class _Run(UpstreamRun):
                 return
 
     async def _end(self) -> Stage:
-        unmentioned, noted = await self._task.list_unmentioned()
-        yield noted
-        for artifact in unmentioned:
-            yield await self._task.fetch(artifact)
+        if self._reader.records.active:
+            bound = {ACTIVATION: self._reader.records.run_id or ""}
+            yield (UpstreamBound(protocol="aief", ids=bound),)
+        else:
+            unmentioned, noted = await self._task.list_unmentioned()
+            yield noted
+            for artifact in unmentioned:
+                yield await self._task.fetch(artifact)
         if self._reader.completed:
             yield (UpstreamBound(protocol="aief", ids={"context": self._task.id}),)
-        yield (self._reader.end(),)
+        final = self._reader.end()
+        if final is not None:
+            yield (final,)
 
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:

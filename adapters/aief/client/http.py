@@ -13,6 +13,7 @@ from adapters._client.answers import REFUSAL_LIMIT, read_answer, read_bytes
 from adapters._client.calls import Calls, Connection
 from adapters._client.error_response import response_error
 from adapters._client.status import fault_code
+from adapters._extension import HEADER, START_HEADER, URI, is_named
 from canonical import Fault, FaultCode, FaultError
 from canonical.value import Json, JsonObject
 
@@ -29,18 +30,35 @@ def root_of(url: str) -> str:
 
 
 class HttpClient(Calls):
-    def __init__(self, url: str, **connection: Unpack[Connection]) -> None:
-        super().__init__(root_of(url), **connection)
+    answers_extended = False
+    """The server speaks the Babelgate extension, as its last answer says."""
 
-    async def get(self, path: str, until: float | None = None, limit: int | None = None) -> Json:
-        async with _before(until), self.request("GET", path, _JSON) as response:
+    def __init__(self, url: str, *, extended: bool = False, **connection: Unpack[Connection]) -> None:
+        super().__init__(root_of(url), **connection)
+        self.extended = extended
+        """The extension is asked for."""
+        self._json = {**_JSON, HEADER: URI} if extended else _JSON
+
+    async def get(
+        self, path: str, until: float | None = None, limit: int | None = None, *, start: int | None = None
+    ) -> Json:
+        """`start` = the seq after which a gateway like this one is to tell the records of a run."""
+        headers = self._json if start is None else {**self._json, START_HEADER: str(start)}
+        async with _before(until), self.request("GET", path, headers) as response:
+            self._note(response)
             return await self.json(response, limit)
 
-    async def post(self, path: str, body: JsonObject, until: float | None = None) -> Json:
+    def _note(self, response: httpx.Response) -> None:
+        self.answers_extended = self.extended and is_named(response.headers.get(HEADER))
+
+    async def post(self, path: str, body: JsonObject, until: float | None = None, *, start: int | None = None) -> Json:
         # Its connection is not used again: the Python SDK's server hangs up after a step that failed.
-        headers = {**_JSON, "Connection": "close"}
+        headers = {**self._json, "Connection": "close"}
+        if start is not None:
+            headers[START_HEADER] = str(start)
         # Always with a body: the JavaScript SDK 1.0.5 answers 415 to none.
         async with _before(until), self.request("POST", path, headers, body=to_json(body)) as response:
+            self._note(response)
             return await self.json(response)
 
     async def upload(self, path: str, name: str, content: bytes, until: float | None = None) -> Json:
@@ -51,7 +69,7 @@ class HttpClient(Calls):
 
     async def download(self, path: str, limit: int, until: float | None = None) -> bytes:
         """Raises too_large."""
-        async with _before(until), self.request("GET", path, {"Accept": "*/*"}) as response:
+        async with _before(until), self.request("GET", path, {**self._json, "Accept": "*/*"}) as response:
             return await read_bytes(response, limit, FaultCode.TOO_LARGE)
 
     async def read_refusal(self, response: httpx.Response) -> FaultError:

@@ -5,7 +5,10 @@ from functools import partial
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote
 
+from adapters._client.backoff import FIRST_WAIT, LAST_WAIT, Backoff
 from adapters._client.blame import blaming_the_agent, decode_reply
+from adapters._client.blobs import with_files
+from adapters._client.status import is_gone
 from adapters._json import validate
 from adapters.aief.client.http import HttpClient
 from adapters.aief.read import StepEvents, StepReader, decode_artifact
@@ -80,12 +83,68 @@ class Task:
             answer = await self._http.upload(f"{self._path}/artifacts", name, content, self._until)
             self._known.add(decode_reply(w.Artifact, answer).artifact_id)
 
-    async def step(self, body: JsonObject) -> StepEvents:
-        """Have a step done. It is never asked for twice: the first time may have reached the agent."""
-        # The answer counts: a GET of the step gives the task's first one on the Python SDK 1.0.2.
-        answer = await self._http.post(f"{self._path}/steps", body, self._until)
+    async def step(self, body: JsonObject, before: str | None = None) -> StepEvents:
+        """Have a step done. It is never asked for twice: the first time may have reached the agent. `before` = the run
+        that a gateway like this one had of the task, if it told one: a step whose answer is lost is looked for
+        there."""
+        records = self._reader.records
+        try:
+            # The answer counts: a GET of the step gives the task's first one on the Python SDK 1.0.2.
+            answer = await self._http.post(f"{self._path}/steps", body, self._until, start=records.seq)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.AGENT_UNREACHABLE or not self._http.answers_extended:
+                raise
+            return await self._with_files(await self._look_again(before, error))
+        told = self._read(answer)
+        if not records.active:
+            return told
+        said = list(told.said)
+        while records.behind:
+            said += await self._read_on(str(_step_id(answer)))
+        return await self._with_files(said)
+
+    def _read(self, answer: Json) -> StepEvents:
         with blaming_the_agent():
             return self._reader.read(answer)
+
+    async def _read_on(self, step_id: str) -> Sequence[Event]:
+        """The records that the step had no room for."""
+        before = self._reader.records.seq
+        answer = await self._http.get(f"{self._path}/steps/{_segment(step_id)}", self._until, start=before or 0)
+        told = self._read(answer)
+        if self._reader.records.behind and self._reader.records.seq == before:
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server leaves out records of its run")
+        return told.said
+
+    async def _look_again(self, before: str | None, lost: FaultError) -> list[Event]:
+        """What the run says whose answer was lost, until it stops. Raises `lost` if the server has begun none."""
+        said: list[Event] = []
+        backoff = Backoff(FIRST_WAIT, LAST_WAIT)
+        while not self._reader.stopped:
+            try:
+                task = await self._http.get(self._path, self._until)
+                step_id = _newest_step(task, before)
+                if step_id is None:
+                    raise lost
+                news = await self._read_on(step_id)
+            except FaultError as error:
+                if error is lost or not is_gone(error.fault):
+                    raise
+                backoff.count_failure(error)
+            else:
+                said += news
+                if news:
+                    backoff.reset()
+            if not self._reader.stopped:
+                await backoff.wait()
+        return said
+
+    async def _with_files(self, events: Sequence[Event]) -> StepEvents:
+        return StepEvents(await with_files(events, self._file), (), ())
+
+    async def _file(self, blob: str) -> bytes:
+        """By its hash, of a gateway. Raises too_large."""
+        return await self._http.download(f"{self._path}/artifacts/{_segment(blob)}", self._file_limit, self._until)
 
     async def has_run_out(self) -> bool:
         """Whether a step was refused because none is left: then all that there are are completed. One that failed is
@@ -166,6 +225,22 @@ def _total(answer: Json) -> int:
     pages: Any = answer.get("pagination") if isinstance(answer, dict) else None
     total: Any = cast("dict[str, Any]", pages).get("total_items") if isinstance(pages, dict) else None
     return total if isinstance(total, int) else 0
+
+
+def _step_id(answer: Json) -> str | None:
+    return decode_reply(w.Step, answer).step_id
+
+
+def _newest_step(answer: Json, before: str | None) -> str | None:
+    """Of a gateway's task: the last step that has begun, unless its run is the one `before`."""
+    for step in reversed(_items(answer, "steps")):
+        beside = step.get("additional_output")
+        own: Any = cast("dict[str, Any]", beside).get("babelgate") if isinstance(beside, dict) else None
+        run_id: Any = cast("dict[str, Any]", own).get("run_id") if isinstance(own, dict) else None
+        if run_id is not None:
+            step_id = step.get("step_id")
+            return step_id if run_id != before and isinstance(step_id, str) else None
+    return None
 
 
 def _segment(wire_id: str) -> str:

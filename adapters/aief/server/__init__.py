@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -14,10 +15,14 @@ from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
 from adapters._aside import aside
+from adapters._extension import START_HEADER, URI, Slice, decode_request, given_messages
+from adapters._extension import Request as Told
 from adapters._json import ABSENT, read_bytes, read_json, validate
 from adapters._server.caller import Caller, caller, is_uuid, loss_header, run_headers
 from adapters._server.encoding import LargeJson, encode, json_response
+from adapters._server.extended import answer_file, confirm, is_asked
 from adapters._server.listed import Pieces, each, list_response
+from adapters._server.whole_states import tell_states_whole
 from adapters.aief.carries import VERSION
 from adapters.aief.codec import (
     PAGE_SIZE,
@@ -50,6 +55,7 @@ from canonical import (
 )
 from canonical.listed import Listed
 from canonical.thread import Loss, ThreadView
+from canonical.value import Json, JsonObject
 
 __all__ = ("answer_fault", "routes")
 
@@ -144,7 +150,8 @@ class Server:
         own = {"agent": agent, "input": body.input, "additional_input": body.additional_input or {}}
         thread = await self._hub.create_thread(who.owner, ThreadChange(extra={"aief": own}))
         view = await self._view(who, thread.thread_id, agent)
-        return _json(view.task_with_steps(), {"Babelgate-Thread": view.thread_id})
+        headers = {"Babelgate-Thread": view.thread_id, **confirm(active=is_asked(request))}
+        return _json(view.task_with_steps(), headers)
 
     async def list_tasks(self, request: AnyRequest) -> Response[Any]:
         who = caller(request)
@@ -170,7 +177,8 @@ class Server:
 
     async def get_task(self, request: AnyRequest) -> Response[Any]:
         view = await self._find(request)
-        return _json(view.task_with_steps(), {"Babelgate-Thread": view.thread_id})
+        headers = {"Babelgate-Thread": view.thread_id, **confirm(active=is_asked(request))}
+        return _json(view.task_with_steps(), headers)
 
     def _resolve_request(self, request: AnyRequest) -> tuple[Caller, str, str]:
         """Who asks, and for which thread and agent."""
@@ -229,18 +237,38 @@ class Server:
         if place is None:
             # OpenAPI v1: 404. The Python SDK 1.0.2 answers the task's first step.
             raise _not_found("step", wanted)
-        return self._step(view, view.at(place), place.run_id)
+        asked = _Asked.of(request)
+        return await self._step(self._resolve_request(request)[0], view, view.at(place), place.run_id, asked)
 
-    def _step(self, view: TaskView, step: w.Step, run_id: str | None, *more: Loss) -> Response[Any]:
+    async def _step(
+        self, who: Caller, view: TaskView, step: w.Step, run_id: str | None, asked: "_Asked | None", *more: Loss
+    ) -> Response[Any]:
         """`run_id` = None for a step that was not begun. One that is queued has begun, although it shows as created."""
         if run_id is None:
-            return _json(step, {"Babelgate-Thread": view.thread_id})
+            return _json(step, {"Babelgate-Thread": view.thread_id, **confirm(active=asked is not None)})
+        if asked is not None:
+            beside = {**(step.additional_output or {}), URI: await self._records(who, view.thread_id, run_id, asked)}
+            return _json(
+                step.model_copy(update={"additional_output": beside}),
+                {**run_headers(view.task_of(run_id), run_id), **confirm(active=True)},
+            )
         losses = (*view.losses(run_id), *more) if step.status == "completed" else more
         return _json(step, {**run_headers(view.task_of(run_id), run_id), **loss_header(losses)})
+
+    async def _records(self, who: Caller, thread_id: str, run_id: str, asked: "_Asked") -> JsonObject:
+        """What the run has said by now, after the record that was asked for, up to a bound."""
+        told = Slice()
+        log = self._hub.reads.log(who.owner, Scope(thread_id, "run", run_id), asked.start, inline=True)
+        async with aclosing(tell_states_whole(self._hub, who.owner, thread_id, log)) as batches:
+            async for records in batches:
+                for record in records:
+                    told.add(record)
+        return told.envelope()
 
     async def execute_step(self, request: AnyRequest) -> Response[Any]:
         """Raises conflict."""
         body = await _body(request)
+        asked = _Asked.of(request, body)
         who, thread_id, agent = self._resolve_request(request)
         # OpenAPI v1 has no order for two POSTs of one task, and a step is executed while its caller waits.
         turn = self._turns.setdefault((who.owner, thread_id), asyncio.Lock())
@@ -251,45 +279,55 @@ class Server:
                 if working is not None:
                     view = await self._wait_for_step(who, view, *working)
                     if not view.over(*working):  # the gateway is being stopped
-                        return self._step(view, view.step(*working), working[0])
+                        return await self._step(who, view, view.step(*working), working[0], asked)
                 coming = view.next()
                 if coming.reveal is not None:
-                    return await self._reveal(who, view, coming.reveal, body)
+                    return await self._reveal(who, view, coming.reveal, body, asked)
                 try:
-                    run_id = await self._begin(who, view, coming, body)
+                    run_id = await self._begin(who, view, coming, body, asked)
                 except FaultError as error:
                     if error.fault.code not in (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED, FaultCode.CONFLICT):
                         raise
                     continue  # somebody else did it, from another protocol
                 view = await self._wait_for_step(who, view, run_id, 0)
-                return self._step(view, view.step(run_id, 0), run_id)
+                return await self._step(who, view, view.step(run_id, 0), run_id, asked)
         raise FaultError(FaultCode.CONFLICT, "Another request is changing this task: try again.")
 
-    async def _reveal(self, who: Caller, view: TaskView, step: tuple[str, int], body: w.RequestBody) -> Response[Any]:
+    async def _reveal(
+        self, who: Caller, view: TaskView, step: tuple[str, int], body: w.RequestBody, asked: "_Asked | None"
+    ) -> Response[Any]:
         """Show a step of a run that an earlier POST began. That it was asked for is committed first."""
         run_id, number = step
         change = ThreadChange(extra={"aief": view.note(run_id, number + 1)})
         await self._hub.change_thread(who.owner, view.thread_id, change)
         view = await self._wait_for_step(who, view, run_id, number)
         unread = (_UNREAD,) if body.input or body.additional_input else ()
-        return self._step(view, view.step(run_id, number), run_id, *unread)
+        return await self._step(who, view, view.step(run_id, number), run_id, asked, *unread)
 
-    async def _begin(self, who: Caller, view: TaskView, coming: Next, body: w.RequestBody) -> str:
+    async def _begin(
+        self, who: Caller, view: TaskView, coming: Next, body: w.RequestBody, asked: "_Asked | None"
+    ) -> str:
         """Start the run of a step; returns its id."""
+        told = Told() if asked is None else asked.told
         if coming.answer is not None:
-            return await self._answer(who, view, coming.answer, body)
+            return await self._answer(who, view, coming.answer, body, told)
         wanted, more = (None, {}) if coming.run_id is None else view.input()
         said = wanted if body.input is None else body.input
         text = wanted if wanted and says_go_on(said) else said
         more = {**more, **(body.additional_input or {})}
+        kept = more.pop(URI, None)  # of the task, whose first step this is
+        if kept is not None and asked is None:
+            told = decode_request(kept)
         last = view.last_task
         submission = Submission(
             agent=view.agent,
             protocol="aief",
             version=VERSION,
             input=RunInput(
-                messages=(decode_input(text),),
+                messages=given_messages(told) or (decode_input(text),),
                 data=more or None,
+                config={} if told.tools is None else {"tools": list(told.tools)},
+                metadata=told.metadata or {},
                 headers=who.headers,
                 extra=_input_extra(said, more),
             ),
@@ -300,19 +338,24 @@ class Server:
         )
         return (await self._hub.submit(who.owner, submission)).run_id
 
-    async def _answer(self, who: Caller, view: TaskView, task: Task, body: w.RequestBody) -> str:
+    async def _answer(self, who: Caller, view: TaskView, task: Task, body: w.RequestBody, told: Told) -> str:
         asked = view.fold.open_interrupts(task.task_id)
         value, message = decode_answer(body, asked[0].answer_schema if asked else None)
-        answers = Answers(
-            task_id=task.task_id,
-            bare=value,
-            protocol="aief",
-            input=RunInput(
-                messages=(message,),
-                headers=who.headers,
-                extra=_input_extra(body.input, body.additional_input or {}),
-            ),
+        given = RunInput(
+            messages=given_messages(told) or (message,),
+            headers=who.headers,
+            extra=_input_extra(body.input, body.additional_input or {}),
         )
+        answers = Answers(task_id=task.task_id, bare=value, protocol="aief", input=given)
+        if told.declined:
+            values: dict[str, Json] = dict.fromkeys(told.declined)
+            said = RunInput(headers=who.headers) if told.answered else given
+            refused = Answers(task_id=task.task_id, values=values, action="decline", protocol="aief", input=said)
+            receipt = await self._hub.answer(who.owner, refused)
+            if not told.answered:
+                return receipt.run_id
+        if told.answered:
+            answers = Answers(task_id=task.task_id, values=told.answered, protocol="aief", input=given)
         return (await self._hub.answer(who.owner, answers)).run_id
 
     async def _wait_for_step(self, who: Caller, view: TaskView, run_id: str, number: int) -> TaskView:
@@ -340,7 +383,10 @@ class Server:
         shell = w.TaskArtifactsListResponse(artifacts=[], pagination=page_of(len(artifacts), page, size))
         shown = (encode(encode_artifact(one)) for one in artifacts[(page - 1) * size : page * size])
         return await list_response(
-            w.dump(shell), each(shown), name="artifacts", headers={"Babelgate-Thread": view.thread_id}
+            w.dump(shell),
+            each(shown),
+            name="artifacts",
+            headers={"Babelgate-Thread": view.thread_id, **confirm(active=is_asked(request))},
         )
 
     async def upload_artifact(self, request: AnyRequest) -> Response[Any]:
@@ -357,6 +403,8 @@ class Server:
         view = await self._find(request)
         wanted: str = request.path_params["artifact_id"]
         artifact = view.artifact(wanted)
+        if artifact is None and is_asked(request):  # whose records name files by their hash
+            return await answer_file(self._hub, request, wanted)
         if artifact is None:
             raise _not_found("artifact", wanted)
         headers = {
@@ -379,6 +427,31 @@ class Server:
         )
         headers["ETag"] = f'"{hashlib.sha256(data).hexdigest()}"'
         return Response(data, media_type="application/octet-stream", headers=headers)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A request by the Babelgate extension."""
+
+    told: Told
+    start: int = 0
+    """The seq after which the records of the run are told."""
+
+    @classmethod
+    def of(cls, request: AnyRequest, body: w.RequestBody | None = None) -> "_Asked | None":
+        """None where the extension is not active; what the body says by it is taken out, and activates it. Raises
+        invalid."""
+        given = (body.additional_input if body is not None else None) or {}
+        if URI in given:
+            told = decode_request(given.pop(URI))
+        elif is_asked(request):
+            told = Told()
+        else:
+            return None
+        text = request.headers.get(START_HEADER, "0")
+        if not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise FaultError(FaultCode.INVALID, f"{START_HEADER}: it is not the number of a record, or 0.")
+        return cls(told, int(text))
 
 
 async def _body(request: AnyRequest) -> w.RequestBody:

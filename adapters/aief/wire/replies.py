@@ -26,6 +26,7 @@ class Task(_Reply):
 
 
 class Step(_Reply):
+    step_id: str | None = None
     status: str | None = None
     is_last: bool | None = None
     name: str | None = None

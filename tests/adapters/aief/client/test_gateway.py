@@ -33,7 +33,8 @@ async def http() -> AsyncGenerator[httpx.AsyncClient]:
 
 
 def talk(far: Site, http: httpx.AsyncClient, name: str) -> Dialogue:
-    return Talk(Client(f"{far.url}/agent/{name}", name, http=http), bound=BOUND)
+    """Without the extension, by which all is told as it is (tests/behaviour/test_whole.py)."""
+    return Talk(Client(f"{far.url}/agent/{name}", name, extension="off", http=http), bound=BOUND)
 
 
 def ids(heard: Transcript) -> dict[str, str]:
