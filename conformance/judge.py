@@ -69,6 +69,8 @@ class _Runner:
         self._suite = suite
         self._context = context
         self._slots = asyncio.Semaphore(context.options.concurrency)
+        self._responsible: dict[tuple[str, ...], str] = {}
+        """What was found out, by the definitions of a violation: many messages of a run break the same one."""
 
     async def run(self, requirements: Sequence[Requirement], on_result: Callable[[Result], None]) -> list[Result]:
         """Schemas come last, when everything has been said."""
@@ -128,7 +130,7 @@ class _Runner:
                 broken += [
                     (exchange, violation)
                     for violation in message.violations
-                    if responsible(self._set.requirements, violation) == requirement.id
+                    if self._id_of(violation) == requirement.id
                 ]
         if broken:
             exchange, violation = broken[0]
@@ -142,6 +144,12 @@ class _Runner:
         if not seen:
             return Result(requirement, Verdict.NOT_OBSERVED, "no such message came in any probe")
         return Result(requirement, Verdict.PASS, exchanges=seen[:1])
+
+    def _id_of(self, violation: Violation) -> str:
+        """Of the requirement that it breaks."""
+        if violation.definitions not in self._responsible:
+            self._responsible[violation.definitions] = responsible(self._set.requirements, violation)
+        return self._responsible[violation.definitions]
 
 
 @cache

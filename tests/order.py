@@ -1,4 +1,4 @@
-"""Which tests run in one process, and in which order: the files that take longest begin first, so that all processes
+"""In which order files of tests are given to processes: those that take longest begin first, so that all processes
 end at about the same time.
 
 `tests/durations.json` has the seconds of files that take more than a few; any other takes its place by how many tests
@@ -21,32 +21,26 @@ _PER_TEST: Final = 0.02
 """Seconds, where nothing is known but the number of tests."""
 
 
-def unit_of(test: str) -> str:
-    """What runs in one process, and shares its fixtures: the tests of a file; but for groups of violations, of which
-    each file has minutes."""
-    return test if "::test_violations_" in test else test.partition("::")[0]
-
-
 def listed(path: Path = DURATIONS) -> dict[str, float]:
     return json.loads(path.read_text())
 
 
 class LongestFirst(LoadScopeScheduling):
-    """xdist's `loadfile` begins with the files that have most tests."""
+    """xdist's `loadfile`, which begins with the files that have most tests."""
 
     def __init__(self, config: pytest.Config, log: Any, durations: Mapping[str, float]) -> None:
         super().__init__(config, log)
         self._durations = durations
 
     def _split_scope(self, nodeid: str) -> str:
-        return unit_of(nodeid)
+        return _file_of(nodeid)
 
     def _assign_work_unit(self, node: Any) -> None:
         self.workqueue.move_to_end(max(self.workqueue, key=self._seconds), last=False)
         super()._assign_work_unit(node)
 
-    def _seconds(self, unit: str) -> float:
-        return self._durations.get(unit, _PER_TEST * len(self.workqueue[unit]))
+    def _seconds(self, file: str) -> float:
+        return self._durations.get(file, _PER_TEST * len(self.workqueue[file]))
 
 
 class Durations:
@@ -57,8 +51,12 @@ class Durations:
         self._taken: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._taken[unit_of(report.nodeid)] += report.duration
+        self._taken[_file_of(report.nodeid)] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        rounded = {unit: round(taken) for unit, taken in sorted(self._taken.items()) if taken >= _LISTED}
+        rounded = {file: round(taken) for file, taken in sorted(self._taken.items()) if taken >= _LISTED}
         self._path.write_text(json.dumps(rounded, indent=2, ensure_ascii=False) + "\n")
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]

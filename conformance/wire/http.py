@@ -42,6 +42,19 @@ class Unanswered(Exception):
         self.exchange = exchange
 
 
+class _Cookies(httpx.Cookies):
+    def extract_cookies(self, response: httpx.Response) -> None:
+        """Where there are none, httpx looks for them for a tenth of the time of a request."""
+        if "set-cookie" in response.headers:
+            super().extract_cookies(response)
+
+
+class _Client(httpx.AsyncClient):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._cookies = _Cookies(self._cookies)
+
+
 class Wire:
     """`schemas` are those of the set that is judged; without any, nothing is held against one."""
 
@@ -61,7 +74,7 @@ class Wire:
         self.schemas = schemas
         self.exchanges: list[Exchange] = []
         # An environment's proxy would be judged instead of the agent; redirects are an answer like any other.
-        self._http = httpx.AsyncClient(
+        self._http = _Client(
             trust_env=False,
             follow_redirects=False,
             timeout=timeout,

@@ -26,7 +26,7 @@ from tests.gateway.hostile import (
     WRONG,
     mutations,
 )
-from tests.gateway.route import AGENT_SLOT, FREE_SLOT, METHODS, ROUTES, Route, allowed, paths, words_of
+from tests.gateway.route import AGENT_SLOT, FREE_SLOT, METHODS, ROUTES, Route, allowed, paths, protocol_of, words_of
 from tests.gateway.shape import check_error, not_found
 from tests.gateway.siege import Case, besieged, body_for, dumped, headers_for, problems, sending, spared, there
 from tests.gateway.valid import BLOCKS, EVENTS, LENIENT, UPLOAD, V1, VALID, command
@@ -96,6 +96,25 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
         yield gateway
 
 
+class Standing:
+    """Things for requests that read, or are refused before anything is done: the same for all of a protocol."""
+
+    def __init__(self, gateway: Running) -> None:
+        self._gateway = gateway
+        self._made: dict[str, Mapping[str, str]] = {}
+
+    async def of(self, path: str) -> Mapping[str, str]:
+        protocol = protocol_of(path)
+        if protocol not in self._made:
+            self._made[protocol] = await there(self._gateway, path)
+        return self._made[protocol]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def standing(gateway: Running) -> Standing:
+    return Standing(gateway)
+
+
 def thinned(route: Route, cases: Sequence[Case]) -> Sequence[Case]:
     """A route that only says the same in another dialect meets a few of them: what it shows is how that is said."""
     return cases[::5] if route.again else cases
@@ -111,9 +130,9 @@ async def test_every_route_with_a_body_is_in_the_table_of_valid_bodies() -> None
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=str)
-async def test_under_a_strange_name_nothing_is_read_or_done(gateway: Running, route: Route) -> None:
+async def test_under_a_strange_name_nothing_is_read_or_done(gateway: Running, standing: Standing, route: Route) -> None:
     """DNS rebinding: the gateway is called evil.example by a page of that name."""
-    slots = await there(gateway, route.path)
+    slots = await standing.of(route.path)
     refused = await sending(gateway, route, route.at(slots), headers={"Host": "evil.example"})()
     assert refused.status_code == 403
     check_error(route.words, refused)
@@ -151,9 +170,9 @@ async def test_a_body_over_the_limit_is_413(gateway: Running, route: Route) -> N
 
 def runs(route: Route) -> bool:
     """Whether the route makes an agent run. What is in such a body meets everything wrong on one route of its protocol:
-    in JSON-RPC, in POST /runs/wait."""
+    in JSON-RPC, in POST /runs/wait, in POST /v1/runs."""
     return "message" in route.path or (
-        route.protocol == "langchain" and route.path.endswith(("/runs", "/wait", "/runs/stream"))
+        route.protocol in ("langchain", "runtime") and route.path.endswith(("/runs", "/wait", "/runs/stream"))
     )
 
 
@@ -163,7 +182,7 @@ async def test_wrong_types_in_every_field_are_refused(gateway: Running, route: R
     slots = await there(gateway, route.path)
     if "message" in route.path:
         slots = {**slots, "agent": "echo"}
-    wrong = WRONG[:2] if runs(route) and route.path != "/runs/wait" else WRONG
+    wrong = WRONG[:2] if runs(route) and route.path not in ("/runs/wait", "/v1/runs") else WRONG
     cases = [
         (name, sending(gateway, route, route.at(slots), content=dumped(body)))
         for name, body in mutations(VALID[str(route)], wrong)
@@ -242,8 +261,10 @@ async def test_a_bad_id_is_not_found(gateway: Running, route: Route) -> None:
     [route for route in ROUTES if set(route.slots) - FREE_SLOT and not route.waits],
     ids=str,
 )
-async def test_an_unknown_id_is_404_and_not_some_other_error(gateway: Running, route: Route) -> None:
-    slots = await there(gateway, route.path)
+async def test_an_unknown_id_is_404_and_not_some_other_error(
+    gateway: Running, standing: Standing, route: Route
+) -> None:
+    slots = await standing.of(route.path)
     body = body_for(route, slots)
     for slot in route.slots:
         if slot in FREE_SLOT or (slot == "config_id" and route.method == "DELETE"):
@@ -352,9 +373,11 @@ async def test_a_bad_event_id_is_refused_or_ignored(gateway: Running, route: Rou
 
 
 @pytest.mark.parametrize("path", paths())
-async def test_a_method_that_a_path_does_not_have_is_405_with_allow(gateway: Running, path: str) -> None:
+async def test_a_method_that_a_path_does_not_have_is_405_with_allow(
+    gateway: Running, standing: Standing, path: str
+) -> None:
     """RFC 9110, 15.5.6: the server MUST say in Allow which methods there are."""
-    slots = await there(gateway, path)
+    slots = await standing.of(path)
     for method in (*METHODS, "TRACE"):
         if method in allowed(path):
             continue
@@ -369,17 +392,17 @@ async def test_a_method_that_a_path_does_not_have_is_405_with_allow(gateway: Run
 
 
 @pytest.mark.parametrize("path", paths())
-async def test_options_lists_the_methods(gateway: Running, path: str) -> None:
-    response = await gateway.http.options(Route("OPTIONS", path).at(await there(gateway, path)))
+async def test_options_lists_the_methods(gateway: Running, standing: Standing, path: str) -> None:
+    response = await gateway.http.options(Route("OPTIONS", path).at(await standing.of(path)))
     assert response.status_code == 204
     assert response.content == b""
     assert {*METHODS, "HEAD", "OPTIONS"} >= set(response.headers["allow"].split(", ")) >= allowed(path)
 
 
 @pytest.mark.parametrize("path", [path for path in paths() if "GET" in allowed(path) and "subscribe" not in path])
-async def test_head_is_get_without_the_body(gateway: Running, path: str) -> None:
+async def test_head_is_get_without_the_body(gateway: Running, standing: Standing, path: str) -> None:
     route = Route("GET", path)
-    at = route.at(spared(route, await there(gateway, path)))
+    at = route.at(spared(route, await standing.of(path)))
     got, head = await gateway.http.get(at), await gateway.http.head(at)
     assert head.status_code == got.status_code
     assert head.content == b""
