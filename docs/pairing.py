@@ -12,6 +12,7 @@ from adapters.a2a.carries import EXTENDED as A2A_EXTENDED
 from adapters.acp.carries import CARRIES as ACP
 from adapters.aief.carries import CARRIES as AIEF
 from adapters.langchain.carries import CARRIES as LANGCHAIN
+from adapters.langchain.carries import EXTENDED as LANGCHAIN_EXTENDED
 from adapters.openai.carries import CARRIES as OPENAI
 from canonical import FULL, Carry, Feature, dropped, lossy, whole
 
@@ -75,6 +76,9 @@ _AGENTS: Final[Mapping[str, Side]] = {
     "acp": Side("ACP", ACP, {Feature.PROGRESS: Feature.REASONING}),
     "aief": Side("AIEF", AIEF),
     "langgraph": Side("LangGraph", {**LANGCHAIN["langgraph"], Feature.FORK: _BRANCH}),
+    "langgraph-extended": Side(
+        "LangGraph with the extension", {**LANGCHAIN_EXTENDED["langgraph"], Feature.FORK: _BRANCH}
+    ),
     "agent-protocol": Side("Agent Protocol", {**LANGCHAIN["agent-protocol"], Feature.FORK: _BRANCH, **_UNHEARD}),
     "openai": Side("OpenAI", OPENAI),
 }

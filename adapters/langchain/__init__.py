@@ -3,11 +3,12 @@
 import json
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
 from adapters._adapter import Adapter, Example
 from adapters._upstream import Upstream
 from adapters.langchain.agents import upstream_name
-from adapters.langchain.carries import CARRIES
+from adapters.langchain.carries import CARRIES, EXTENDED
 from adapters.langchain.client import Client, discover
 from adapters.langchain.server import answer_fault, routes
 from adapters.langchain.server.crons import submit
@@ -36,10 +37,13 @@ adapter = Adapter(
     routes=routes,
     encode_fault=answer_fault,
     carries=CARRIES,
+    extended=EXTENDED,
     examples=examples,
     webhooks={"langgraph": Writer},
     crons={"langgraph": submit},
 )
+
+_OPTIONS: Final = {"extension": ("on", "off")}
 
 upstream = Upstream(
     protocol="langgraph",
@@ -48,6 +52,7 @@ upstream = Upstream(
     client=partial(Client, dialect="langgraph"),
     name_of=upstream_name,
     own_path="",
+    options=_OPTIONS,
 )
 
 agent_protocol_upstream = Upstream(
@@ -56,4 +61,5 @@ agent_protocol_upstream = Upstream(
     discover=partial(discover, dialect="agent-protocol"),
     client=partial(Client, dialect="agent-protocol"),
     name_of=upstream_name,
+    options=_OPTIONS,
 )

@@ -48,6 +48,22 @@ _LANGGRAPH: Final[Mapping[Feature, Carry]] = {
     Feature.CUSTOM: whole("an event of the mode custom, and no part of the state", f"{_PAGE}, Streams"),
 }
 
+_EXTENSION: Final = "docs/extension.md"
+_WITH_IT: Final[Mapping[Feature, Carry]] = {
+    **dict.fromkeys(Feature, FULL),
+    Feature.UPLOAD: dropped("files come in messages only", f"{_EXTENSION}, Requests"),
+    Feature.CANCEL: lossy("asked for and not yet there shows as running", f"{_PAGE}, Runs"),
+}
+
+EXTENDED: Final[Mapping[str, Mapping[Feature, Carry]]] = {
+    "langgraph": _WITH_IT,
+    "agent-protocol": {
+        **_WITH_IT,
+        Feature.FORK: lossy("by a change of the thread: a run starts from the newest state", f"{_API}.RunCreate"),
+    },
+}
+"""With the Babelgate extension, which is for those who read it."""
+
 CARRIES: Final[Mapping[str, Mapping[Feature, Carry]]] = {
     "langgraph": _LANGGRAPH,
     "agent-protocol": {

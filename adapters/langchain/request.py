@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from adapters._extension import URI
 from adapters.langchain.codec.caller_tools import encode_declared, encode_result, encode_tool_message
 from adapters.langchain.codec.caller_tools import encode_input as encode_tools
 from adapters.langchain.codec.content import as_object
 from adapters.langchain.codec.interrupts import BREAKPOINT
 from adapters.langchain.codec.message import encode_message, encode_said
+from adapters.langchain.codec.state import decode_messages
 from adapters.langchain.codec.stream_modes import Dialect
 from canonical import DataPart, FaultCode, FaultError, Invocation, Message, Record
 from canonical.event import InterruptRaised
@@ -173,14 +175,15 @@ def encode_run(
     modes: Sequence[str],
     thread_id: str | None = None,
     checkpoint: str | None = None,
+    told: JsonObject | None = None,
 ) -> JsonObject:
     """The body that creates a run. `asked` = its input or its answers; `thread_id` = where it is no part of the
-    path."""
+    path; `told` = what is said by the extension, None = it is not activated."""
     body: JsonObject = {
         "assistant_id" if dialect == "langgraph" else "agent_id": agent,
         **asked,
         **_encode_config(call.config),
-        "metadata": _metadata(call),
+        "metadata": {**_metadata(call), **({} if told is None else {URI: told})},
         "stream_mode": list(modes),
         "stream_subgraphs": True,
         "stream_resumable": True,
@@ -192,6 +195,12 @@ def encode_run(
     if checkpoint is not None:
         body["checkpoint_id"] = checkpoint
     return body
+
+
+def is_lossy(message: Message) -> bool:
+    """Whether the other side would read something else than what is said."""
+    (read,) = decode_messages([encode_message(message)])
+    return (read.role, read.parts, read.metadata) != (message.role, message.parts, message.metadata)
 
 
 def encode_messages(call: Invocation, history: Sequence[Message] = ()) -> JsonObject:

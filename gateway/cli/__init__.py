@@ -212,9 +212,7 @@ def serve(
     help="Of the running gateway.",
 )
 @click.option("--key", envvar="BABELGATE_KEY", help="API key, where the gateway has keys.")
-@click.option(
-    "--whole", is_flag=True, help="Also what the protocol has no words for, by the extension (a2a, acp, aief)."
-)
+@click.option("--whole", is_flag=True, help="Also what the protocol has no words for, by the extension.")
 def run(name: str, text: str, protocol: str, url: str, key: str | None, whole: bool) -> None:
     """Call the agent NAME of a running gateway, as a client of a protocol.
 

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
+from adapters import ADAPTERS
 from adapters._upstream import Client
 from adapters.a2a.agents.interface import Interface
 from adapters.a2a.client import Client as A2a
@@ -70,8 +71,10 @@ def _openai(api: Literal["chat", "responses"], url: str, agent: str) -> Client:
     return OpenAI(f"{url}/v1", agent, api=api)
 
 
-def _langchain(dialect: Literal["langgraph", "agent-protocol"], path: str, url: str, agent: str) -> Client:
-    return LangChain(url + path, agent, dialect=dialect)
+def _langchain(
+    dialect: Literal["langgraph", "agent-protocol"], path: str, extension: Literal["on", "off"], url: str, agent: str
+) -> Client:
+    return LangChain(url + path, agent, dialect=dialect, extension=extension)
 
 
 _MODELS: Final = AGENTS["openai"].carries
@@ -86,9 +89,11 @@ WAYS: Final[Mapping[str, Way]] = {
     "aief": Way(
         lambda url, agent: Aief(f"{url}/agent/{agent}", agent, extension="off"), SERVERS["aief"], AGENTS["aief"]
     ),
-    "langgraph": Way(partial(_langchain, "langgraph", ""), SERVERS["langgraph"], AGENTS["langgraph"]),
+    "langgraph": Way(partial(_langchain, "langgraph", "", "off"), SERVERS["langgraph"], AGENTS["langgraph"]),
     "agent-protocol": Way(
-        partial(_langchain, "agent-protocol", "/agent-protocol"), SERVERS["agent-protocol"], AGENTS["agent-protocol"]
+        partial(_langchain, "agent-protocol", "/agent-protocol", "off"),
+        SERVERS["agent-protocol"],
+        AGENTS["agent-protocol"],
     ),
     "openai-chat-completions": Way(partial(_openai, "chat"), SERVERS["openai-chat-completions"], _SENT),
     "openai-responses": Way(partial(_openai, "responses"), SERVERS["openai-responses"], _SENT),
@@ -96,11 +101,23 @@ WAYS: Final[Mapping[str, Way]] = {
 """By the name in `docs.pairing.SERVERS`."""
 
 _EXTENDED: Final = AGENTS["a2a-extended"]
+
+
+def _with_it(protocol: str, version: str) -> Side:
+    """What is declared of both directions."""
+    adapter = next(each for each in ADAPTERS if each.name == protocol)
+    return Side(adapter.title, adapter.extended[version])
+
+
 EXTENDED: Final[Mapping[str, Way]] = {
     "a2a-0.3": Way(partial(_a2a, "0.3", extended=True), _EXTENDED),
     "a2a-1.0": Way(partial(_a2a, "1.0", extended=True), _EXTENDED),
     "acp": Way(lambda url, agent: Acp(f"{url}/acp", agent), Side("ACP", ACP)),
     "aief": Way(lambda url, agent: Aief(f"{url}/agent/{agent}", agent), Side("AIEF", AIEF)),
+    "langgraph": Way(partial(_langchain, "langgraph", "", "on"), _with_it("langchain", "langgraph")),
+    "agent-protocol": Way(
+        partial(_langchain, "agent-protocol", "/agent-protocol", "on"), _with_it("langchain", "agent-protocol")
+    ),
 }
 """The same with the extension."""
 

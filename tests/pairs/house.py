@@ -265,8 +265,11 @@ HOUSES: Final[Mapping[str, Kind]] = {
         partial(behind, "aief", "/agent/{agent}", extension="off"),
         tells=frozenset({"dropped"}),
     ),
-    "langgraph": Kind("langgraph", partial(behind, "langgraph", ""), shows=frozenset({Feature.STEP}), stateful=True),
-    "agent-protocol": Kind("agent-protocol", partial(behind, "agent-protocol", "/agent-protocol")),
+    "langgraph": Kind(
+        "langgraph", partial(behind, "langgraph", "", extension="off"), shows=frozenset({Feature.STEP}), stateful=True
+    ),
+    "langgraph-extended": Kind("langgraph-extended", partial(behind, "langgraph", ""), callers=ONE_EACH, stateful=True),
+    "agent-protocol": Kind("agent-protocol", partial(behind, "agent-protocol", "/agent-protocol", extension="off")),
     "openai": Kind(
         "openai",
         modelled,

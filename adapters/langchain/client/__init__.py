@@ -2,7 +2,7 @@
 cancel, the rest of a stream that broke."""
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Literal, Unpack
 from urllib.parse import quote
 
 from adapters._client.calls import Connection
@@ -23,13 +23,20 @@ __all__ = ("Client", "discover")
 
 class Client(ReattachableClient[HttpClient]):
     """`agent` is the server's own name of it: a graph's or an assistant's id, or the `agent_id`. `dialect` = which one
-    the server speaks, None = LangGraph if it has assistants."""
+    the server speaks, None = LangGraph if it has assistants. `extension` = whether the Babelgate extension is activated
+    where the server has it."""
 
     def __init__(
-        self, url: str, agent: str, *, dialect: Dialect | None = None, **connection: Unpack[Connection]
+        self,
+        url: str,
+        agent: str,
+        *,
+        dialect: Dialect | None = None,
+        extension: Literal["on", "off"] = "on",
+        **connection: Unpack[Connection],
     ) -> None:
         super().__init__(HttpClient(url, **connection))
-        self._server = Server(self._http, agent, dialect)
+        self._server = Server(self._http, agent, dialect, extension=extension == "on")
 
     def start(self, call: Invocation) -> UpstreamRun:
         return Run(self._server, call, is_attached=False)

@@ -6,7 +6,7 @@ Where a stream breaks it is taken up again after the last event that was heard. 
 events as were heard of the last one are passed over.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final
@@ -77,7 +77,15 @@ class ResumableStream:
     """What was heard of a run, over all connections. `ended` = whether the frames have told that nothing more will
     come, `complete` = whether a run that has succeeded was told to its end."""
 
-    def __init__(self, http: HttpClient, route: Route, ended: Callable[[], bool], complete: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        http: HttpClient,
+        route: Route,
+        ended: Callable[[], bool],
+        complete: Callable[[], bool],
+        headers: Mapping[str, str],
+    ) -> None:
+        self._headers = headers
         self.route = route
         self.run: w.Run | None = None
         """As it was after the last of its frames, if the server tells."""
@@ -103,8 +111,8 @@ class ResumableStream:
         """The next connection: to a run that the body creates, or to the one that is known, from where it was left."""
         self._before, self._answered, self._retold = self._cursor.total, False, False
         if body is not None:
-            return self._http.open_response("POST", self.route.create, body, streams=True)
-        headers = {"Last-Event-ID": self._cursor.again()}
+            return self._http.open_response("POST", self.route.create, body, headers=self._headers, streams=True)
+        headers = {**self._headers, "Last-Event-ID": self._cursor.again()}
         return self._http.open_response("GET", self.route.stream, headers=headers, streams=True)
 
     def begin(self, response: httpx.Response) -> None:

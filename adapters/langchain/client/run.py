@@ -2,13 +2,16 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import Final
 
 from adapters._client.answers import parse_answer
 from adapters._client.backoff import in_time
 from adapters._client.blame import blaming_the_agent, decode_reply
+from adapters._client.blobs import with_files
 from adapters._client.driver import Stage, UpstreamRun
 from adapters._client.frames import DRAIN, FrameStream
+from adapters._extension import HEADER, URI, RecordReader, encode_request, named_question
 from adapters._sse import Frame
 from adapters.langchain.client.attempt import Attempt
 from adapters.langchain.client.resume import ResumableStream
@@ -16,6 +19,7 @@ from adapters.langchain.client.server import Server
 from adapters.langchain.client.thread import place
 from adapters.langchain.client.urls import Layout, Route
 from adapters.langchain.codec.content import as_object
+from adapters.langchain.codec.stream_modes import RECORDS
 from adapters.langchain.errors.decode import decode_error, status_of
 from adapters.langchain.read.run_frames import EventReader, saved_checkpoints
 from adapters.langchain.request import (
@@ -26,10 +30,11 @@ from adapters.langchain.request import (
     encode_input,
     encode_messages,
     encode_run,
+    is_lossy,
 )
 from adapters.langchain.wire import replies as w
 from canonical import Event, FaultCode, FaultError, Invocation, Record
-from canonical.event import LossNoted, UpstreamBound
+from canonical.event import InterruptRaised, LossNoted, StateSaved, UpstreamBound
 from canonical.feature import Feature
 from canonical.replay import agent_events
 from canonical.value import Json, JsonObject
@@ -46,6 +51,8 @@ class Run(UpstreamRun):
         self._call = call
         self._is_attached = is_attached
         self._work = Attempt(EventReader(), Route("langgraph", None))
+        self._records = RecordReader(of_run=True)
+        """What is told by the extension."""
         self._following = self._follow()
         self._asked: JsonObject = {}
         self._past: Sequence[Record] = ()
@@ -108,13 +115,13 @@ class Run(UpstreamRun):
         """What the request depends on: what the server is, and which of its threads the run goes into."""
         server, work, call = self._server, self._work, self._call
         dialect = await server.detect_dialect()
-        past = await call.past() if call.answers else ()
+        past = self._past = await call.past() if call.answers else ()
         await server.learn()
         layout: Layout = "langgraph" if dialect == "langgraph" else server.layout or "readme"
         if layout == "readme":
             await server.recognize()
         await place(server.http, work, call, layout)
-        if any(answer.action == "decline" for answer in call.answers):
+        if any(answer.action == "decline" for answer in call.answers) and not server.extended:
             work.notes.append(LossNoted(feature=Feature.QUESTION, how="a refusal to answer is the answer null"))
         base = call.input.checkpoint if work.checkpoint is None else None
         log = await call.states() if dialect == "langgraph" else None
@@ -130,6 +137,8 @@ class Run(UpstreamRun):
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this run")
         dialect = await server.detect_dialect()
         await server.learn()
+        if dialect == "agent-protocol":
+            await server.recognize()
         self._past = await call.past()
         layout: Layout = "langgraph" if dialect == "langgraph" else await server.detect_layout(call, run_id)
         self._work.route = Route(layout, call.upstream.get("task"), run_id)
@@ -147,8 +156,16 @@ class Run(UpstreamRun):
     def _follow(self) -> ResumableStream:
         work = self._work
         return ResumableStream(
-            self._server.http, work.route, lambda: work.reader.has_ended, lambda: work.reader.complete
+            self._server.http,
+            work.route,
+            lambda: self._has_ended,
+            lambda: self._records.stopped or work.reader.complete,
+            {HEADER: URI} if self._server.extended else {},
         )
+
+    @property
+    def _has_ended(self) -> bool:
+        return self._records.stopped or self._work.reader.has_ended
 
     async def _read(self, body: JsonObject | None) -> Stage:
         """One connection: to a run that the body creates, or to the one that is known."""
@@ -160,7 +177,7 @@ class Run(UpstreamRun):
                     async for frame in frames:
                         if following.takes(frame):
                             yield await self._decode(frame)
-                        if work.reader.has_ended:
+                        if self._has_ended:
                             await frames.drain(DRAIN)
                             return
                     if frames.broken is not None:
@@ -180,9 +197,25 @@ class Run(UpstreamRun):
         again = self._tell_again(frame)
         value = await parse_answer(frame.data)
         with blaming_the_agent():
-            events = work.reader.read(frame.event, value)
-        work.over = work.reader.has_ended
+            events = (
+                await self._read_records(value) if frame.event == RECORDS else self._read_native(frame.event, value)
+            )
+        work.over = self._has_ended
         return (*again, *work.bind(), *events)
+
+    def _read_native(self, event: str, value: Json) -> Sequence[Event]:
+        """With the extension the states alone: those of a thread are told by the protocol itself, of any agent."""
+        told = self._work.reader.read(event, value)
+        if not self._records.active:
+            return told
+        return [each for each in told if isinstance(each, StateSaved)]
+
+    async def _read_records(self, value: Json) -> Sequence[Event]:
+        told = self._records.read(as_object(value).get(URI))
+        if self._work.reader.tells_states:
+            told = [each for each in told if not isinstance(each, StateSaved)]
+        asked = [_answered_here(each) if isinstance(each, InterruptRaised) else each for each in told]
+        return await with_files(asked, self._server.file)
 
     def _tell_again(self, first: Frame | None) -> Sequence[Event]:
         """What comes before the first frame that is heard of a run that was joined: what the log has of it, unless the
@@ -190,7 +223,7 @@ class Run(UpstreamRun):
         if not self._joins:
             return ()
         self._joins = False
-        tells_all = first is not None and first.event == "metadata"
+        tells_all = first is not None and first.event in ("metadata", RECORDS)
         self._following.missed = not tells_all
         if not self._is_attached:
             return ()
@@ -235,16 +268,17 @@ class Run(UpstreamRun):
         return False
 
     def _encode_request(self, past: Sequence[Record]) -> JsonObject:
-        if self._call.answers:
-            asked = encode_answers(self._call, past)
+        call = self._native
+        if call.answers:
+            asked = encode_answers(call, past)
         elif self._work.route.layout == "langgraph":
-            given = encode_input(self._call, self._server.shape or InputSchema(), self._work.history)
+            given = encode_input(call, self._server.shape or InputSchema(), self._work.history)
             asked = {"input": given}
-            if not self._call.messages and self._call.data is None and self._call.config.get("command"):
+            if not call.messages and call.data is None and call.config.get("command"):
                 asked = {"input": None}
         else:
-            asked = encode_messages(self._call, self._work.history)
-        command = {**encode_command(self._call), **as_object(asked.get("command"))}
+            asked = encode_messages(call, self._work.history)
+        command = {**encode_command(call), **as_object(asked.get("command"))}
         return {**asked, "command": command} if command else asked
 
     def _body(self) -> JsonObject:
@@ -255,20 +289,41 @@ class Run(UpstreamRun):
         elif form == "readme" and self._server.debugs:
             form = "readme-debug"
         body = encode_run(
-            self._call,
+            self._native,
             self._asked,
             dialect="langgraph" if route.layout == "langgraph" else "agent-protocol",
             agent=self._server.agent,
             modes=MODES[form],
             thread_id=route.thread_id if route.layout == "openapi" else None,
             checkpoint=self._work.checkpoint,
+            told=self._extended_request(),
         )
         # LangGraph's: without it a run on an unknown thread is not found (langgraph-api 0.16.7).
         return {**body, "if_not_exists": "create"} if self._work.fresh else body
 
+    def _extended_request(self) -> JsonObject | None:
+        """What is said by the extension."""
+        if not self._server.extended:
+            return None
+        said = (*self._work.history, *self._call.messages)
+        lossy = not self._call.answers and any(map(is_lossy, said))
+        told = encode_request(self._call, self._past, messages=said if lossy else ())
+        # Said also where there is none: the run's own has an id of this client's.
+        return {"metadata": dict(self._call.metadata), **told}
+
+    @property
+    def _native(self) -> Invocation:
+        """What is called without the extension: without the tools that are told by it."""
+        if not self._server.extended:
+            return self._call
+        config = {name: value for name, value in self._call.config.items() if name != "tools"}
+        return replace(self._call, input=self._call.input.replace(config=config))
+
     async def _end(self) -> Stage:
         """What the run came to."""
         reader, following = self._work.reader, self._following
+        if self._records.stopped:
+            return
         outcome: Json = None
         if not reader.has_ended and (following.missed or (following.run and following.run.status == "error")):
             outcome = await following.outcome()
@@ -327,6 +382,12 @@ class Run(UpstreamRun):
             state = as_object(await self._server.http.get(f"{self._work.route.thread}/state"))
             with blaming_the_agent():
                 self._work.reader.ask(state.get("interrupts"))
+
+
+def _answered_here(event: InterruptRaised) -> InterruptRaised:
+    """With the id by which it is answered there, by the extension and without."""
+    event = named_question(event)
+    return event.replace(extra={**event.extra, "langchain": {"id": event.interrupt_id}})
 
 
 def _notes_end(said: Sequence[Event], start: int) -> int:

@@ -1,8 +1,13 @@
 """What a server is and can: found out once, when it is needed first."""
 
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
+import httpx
+
+from adapters._client.answers import read_bytes
+from adapters._extension import HEADER, URI, is_named
 from adapters._server.caller import is_uuid
 from adapters.langchain.agents import decode_schemas
 from adapters.langchain.client.http import HttpClient
@@ -20,7 +25,8 @@ from canonical.value import JsonObject
 class Server:
     """With one of its agents."""
 
-    def __init__(self, http: HttpClient, agent: str, dialect: Dialect | None) -> None:
+    def __init__(self, http: HttpClient, agent: str, dialect: Dialect | None, *, extension: bool) -> None:
+        self._asks: Mapping[str, str] = {HEADER: URI} if extension else {}
         self.http: Final = http
         self.agent: Final = agent
         self.dialect: Dialect | None = dialect
@@ -29,6 +35,8 @@ class Server:
         """The stream modes that it takes, where these are not all."""
         self.debugs: bool | None = None
         """The server is a gateway like this one, which tells of tools in the mode `debug`."""
+        self.extended = False
+        """It has the Babelgate extension, and it is to be activated."""
         self.shape: InputSchema | None = None
         self.outputs: frozenset[str] | None = None
 
@@ -62,8 +70,9 @@ class Server:
             return
         path = f"/agents/{quote(self.agent, safe='')}"
         try:
-            async with self.http.open_response("GET", path, streams=False) as response:
+            async with self.http.open_response("GET", path, headers=self._asks, streams=False) as response:
                 self.debugs = "babelgate" in response.headers
+                self._read_confirmation(response)
         except FaultError as error:  # the run itself tells of it
             if status_of(error.fault) in NOT_THERE:
                 self.debugs = False
@@ -73,7 +82,10 @@ class Server:
         if self.shape is not None or self.dialect != "langgraph":
             return
         try:
-            told = decode_schemas(await self.http.get(f"/assistants/{self.assistant_id}/schemas"))
+            path = f"/assistants/{self.assistant_id}/schemas"
+            async with self.http.open_response("GET", path, headers=self._asks, streams=False) as response:
+                told = decode_schemas(await self.http.json(response))
+                self._read_confirmation(response)
         except FaultError as error:
             if error.fault.code is FaultCode.AGENT_UNREACHABLE:
                 raise
@@ -82,6 +94,15 @@ class Server:
         self.shape = InputSchema(told.get("input") or told.get("state"))
         outputs = as_object(as_object(told.get("output")).get("properties"))
         self.outputs = frozenset(outputs) or None
+
+    def _read_confirmation(self, response: httpx.Response) -> None:
+        self.extended = bool(self._asks) and is_named(response.headers.get(HEADER))
+
+    async def file(self, blob: str) -> bytes:
+        """Of a gateway like this one, by its hash. Raises what the server answers instead."""
+        path = f"/agents/{quote(self.agent, safe='')}/files/{quote(blob, safe='')}"
+        async with self.http.open_response("GET", path, streams=False) as response:
+            return await read_bytes(response, self.http.answer_limit)
 
     async def of_assistant(self, path: str) -> JsonObject | None:
         """None from a server that knows nothing of assistants."""

@@ -92,7 +92,7 @@ def encode_run(run: Run, created: RunCreated) -> JsonObject:
         "created_at": format_time(max(run.created_at, run.start_after or 0)),
         "updated_at": format_time(run.ended_at or run.started_at or run.created_at),
         "status": run_status(run),
-        "metadata": run_metadata(run),
+        "metadata": run_metadata(run, created),
         "config": created.config,
         "input": own,
         "messages": said,

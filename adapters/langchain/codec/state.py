@@ -347,20 +347,22 @@ def encode_run(run: Run, created: RunCreated) -> JsonObject:
         "created_at": format_time(max(run.created_at, run.start_after or 0)),
         "updated_at": format_time(run.ended_at or run.started_at or run.created_at),
         "status": run_status(run),
-        "metadata": run_metadata(run),
+        "metadata": run_metadata(run, created),
         "kwargs": kwargs_of(created),
         "multitask_strategy": run.strategy,
     }
 
 
-def run_metadata(run: Run) -> JsonObject:
-    """The caller's, and under `babelgate` what leads to the same run in every other protocol."""
+def run_metadata(run: Run, created: RunCreated | None = None) -> JsonObject:
+    """The caller's, with what its client has added beside what was said by the extension; and under `babelgate` what
+    leads to the same run in every other protocol."""
+    added = {} if created is None else as_object(as_object(created.extra.get("langgraph")).get("metadata"))
     about: JsonObject = {"thread_id": run.thread_id, "task_id": run.task_id, "run_id": run.run_id}
     if run.usage:
         about["usage"] = run.usage
     if run.loss:
         about["loss"] = {loss.feature: loss.how for loss in run.loss}
-    return {**run.metadata, "babelgate": about}
+    return {**added, **run.metadata, "babelgate": about}
 
 
 def revision_of(history: StateHistory, run: Run) -> Revision | None:

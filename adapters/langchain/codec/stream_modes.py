@@ -28,6 +28,8 @@ THREAD_MODES: Final = ("run_modes", "lifecycle", "state_update")
 """Of a stream that follows a thread over its runs: each run in the modes that it was created with, or only that runs
 begin and end, or the states that callers make."""
 
+RECORDS: Final = "babelgate"
+"""The event that holds an envelope of the Babelgate extension, beside those of all modes."""
 _LARGEST: Final = 2**63
 
 
@@ -45,6 +47,8 @@ class View:
     old one shares nothing with the readers of the new one."""
     dialect: Dialect = "langgraph"
     subgraphs: bool = False
+    extended: bool = False
+    """The caller has activated the Babelgate extension: of one run."""
 
 
 def parse_modes(value: Json, dialect: Dialect = "langgraph") -> tuple[str, ...]:

@@ -154,6 +154,11 @@ class EventReader:
         return bool(self._asked) or self._stopped_early
 
     @property
+    def tells_states(self) -> bool:
+        """Those of threads are among its frames."""
+        return self._dialect == "langgraph"
+
+    @property
     def values(self) -> JsonObject:
         """The state, as it was told last."""
         return as_object(self._values)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from adapters._server.caller import caller, is_uuid
 from adapters._server.encoding import LargeJson, encode
+from adapters._server.extended import answer_file, confirm, is_asked
 from adapters._server.listed import list_response
 from adapters.langchain.codec.agent_protocol import encode_agent, encode_schemas
 from adapters.langchain.codec.content import as_object
@@ -133,6 +134,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
         post(both("/agents/search"), status_code=200)(server.search_agents),
         get(both("/agents/{agent_id:str}"))(server.get_agent),
         get(both("/agents/{agent_id:str}/schemas"))(server.agent_schemas),
+        get(both("/agents/{agent_id:str}/files/{blob:str}"))(server.file),
         post("/assistants/search", status_code=200)(server.search),
         post("/assistants/count", status_code=200)(server.count),
         get(one)(server.get),
@@ -167,7 +169,12 @@ class Agents:
         return _page(agents, body)
 
     async def get_agent(self, request: AnyRequest) -> Response[Any]:
-        return answer(encode_agent(self._agent(request)))
+        return answer(encode_agent(self._agent(request)), headers=confirm(active=is_asked(request)))
+
+    async def file(self, request: AnyRequest) -> Response[Any]:
+        """One that records of the extension name by its hash."""
+        self._agent(request)
+        return await answer_file(self._hub, request, request.path_params["blob"])
 
     async def agent_schemas(self, request: AnyRequest) -> Response[Any]:
         return answer(encode_schemas(self._agent(request)))
@@ -328,7 +335,8 @@ class Agents:
         known = encode_schemas(info)
         schemas = {name: known.get(name) for name in _SCHEMAS}
         # `config_schema` is what agents here have; `context_schema` took its place in langgraph 0.6.
-        return answer({"graph_id": info.name, **schemas, "context_schema": None})
+        told = {"graph_id": info.name, **schemas, "context_schema": None}
+        return answer(told, headers=confirm(active=is_asked(request)))
 
     async def subgraphs(self, request: AnyRequest) -> Response[Any]:
         agent = self._hub.introspectable_agent((await self._path_agent(request)).name)

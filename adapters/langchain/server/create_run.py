@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
+from msgspec.structs import replace
+
+from adapters._extension import URI, Request, decode_request, given_messages
 from adapters._server.caller import Caller, caller, loss_header
 from adapters._server.own_files import resolve_own_files
 from adapters.langchain.codec import state
@@ -96,6 +99,8 @@ class PreparedRun:
     cancels: bool
     """The run ends when its caller leaves."""
     losses: tuple[Loss, ...]
+    extended: bool
+    """The request says something by the Babelgate extension, which activates it."""
     ask: Submission | tuple[Answers, ...]
 
     async def start(self) -> Started:
@@ -128,6 +133,8 @@ async def prepare_for(
 ) -> PreparedRun:
     """`base` = the dialect of the path; `run_id` = that of the run, where somebody has chosen one. Raises invalid,
     unsupported, not_found, conflict."""
+    extended = URI in (body.metadata or {})
+    body, told = _read_extension(body)
     dialect: Dialect = "agent-protocol"
     # At the root both are spoken: LangGraph names an `assistant_id` and the Agent Protocol an `agent_id`, or none.
     if body.assistant_id is not None and base == "langgraph":
@@ -145,8 +152,10 @@ async def prepare_for(
     modes = parse_modes(_modes(body.stream_mode), dialect)
     command = {name: value for name, value in (body.command or {}).items() if value is not None or name == "resume"}
     assistant_id = state.assistant_id(agent.name) if own is None else own.assistant_id
-    common = _Common(hub, who, dialect, agent, body, thread_id, named, assistant_id, run_id)
-    if "resume" in command:
+    common = _Common(hub, who, dialect, agent, body, thread_id, named, assistant_id, run_id, told)
+    if told.answered or told.declined:
+        ask = await _told_answers(common)
+    elif "resume" in command:
         ask = await _resume_answers(common, command)
     elif command and not agent.stateful:
         raise _needs_state(command)
@@ -164,8 +173,16 @@ async def prepare_for(
         subgraphs=bool(body.stream_subgraphs),
         cancels=(body.on_disconnect or _ON_DISCONNECT[dialect]) == "cancel",
         losses=tuple(_losses(body, agent, resumed="resume" in command)),
+        extended=extended,
         ask=ask,
     )
+
+
+def _read_extension(body: RunCreate) -> tuple[RunCreate, Request]:
+    """The request without what it says by the extension, and that."""
+    metadata = dict(body.metadata or {})
+    told = decode_request(metadata.pop(URI, None))
+    return body.model_copy(update={"metadata": metadata}) if body.metadata and URI in body.metadata else body, told
 
 
 def _apply_assistant(body: RunCreate, own: Assistant) -> RunCreate:
@@ -206,6 +223,13 @@ class _Common:
     """As the caller named it."""
     assistant_id: str
     run_id: str | None
+    told: Request
+    """By the extension."""
+
+    @property
+    def metadata(self) -> JsonObject:
+        """The run's: what is said by the extension is as its caller said it, without what its client has added."""
+        return (self.body.metadata or {}) if self.told.metadata is None else self.told.metadata
 
     @property
     def owner(self) -> str:
@@ -217,6 +241,8 @@ class _Common:
         config = body.config.model_dump(exclude_unset=True) if body.config is not None else {}
         if body.context:
             config["context"] = body.context
+        if self.told.tools is not None:
+            config["tools"] = list(self.told.tools)
         if not self.agent.stateful:
             return config
         # What a graph is told beside its configuration.
@@ -243,7 +269,10 @@ class _Common:
         if self.dialect == "langgraph":
             # langgraph-api 0.16.7 has it among `kwargs`.
             kept["temporary"] = ephemeral
-        return {"langgraph": {"kwargs": kept, "dialect": self.dialect}}
+        own: JsonObject = {"kwargs": kept, "dialect": self.dialect}
+        if self.told.metadata is not None and body.metadata:
+            own["metadata"] = body.metadata
+        return {"langgraph": own}
 
     def webhook(self, run_id: str) -> Webhook | None:
         url = self.body.webhook
@@ -258,6 +287,7 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
     messages = given.messages
     if body.messages is not None:
         messages = (*messages, *state.decode_messages(body.messages))
+    messages = given_messages(common.told) or messages
     messages = await resolve_own_files(common.hub, common.who, messages)
     if body.on_completion == "delete" and thread_id is not None and common.dialect == "agent-protocol":
         raise FaultError(
@@ -281,7 +311,7 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
             data=given.data,
             checkpoint=checkpoint,
             config=common.config,
-            metadata=body.metadata or {},
+            metadata=common.metadata,
             headers=common.who.headers,
             assistant=common.assistant,
             extra=common.extra(ephemeral=ephemeral, messages=messages),
@@ -371,6 +401,27 @@ def _format_ids(asked: Sequence[Interrupt]) -> str:
     return f"Open interrupts: {', '.join(question.interrupt_id for question in asked)}"
 
 
+async def _told_answers(common: _Common) -> tuple[Answers, ...]:
+    """By the extension: by the ids of questions, which may be declined. Raises bad_request, conflict."""
+    told, thread_id = common.told, common.thread_id
+    if thread_id is None:
+        raise bad_request("You must provide a thread_id when resuming.")
+    asked = await open_questions(common.hub, common.owner, thread_id)
+    by_task: dict[str, list[str]] = {}
+    for question in asked:
+        if question.interrupt_id in told.answered or question.interrupt_id in told.declined:
+            by_task.setdefault(question.task_id, []).append(question.interrupt_id)
+    if not by_task:
+        raise FaultError(FaultCode.CONFLICT, "The thread has no open interrupt of these ids.")
+    return tuple([await _told_of_task(common, task_id, names, asked) for task_id, names in by_task.items()])
+
+
+async def _told_of_task(common: _Common, task_id: str, names: Sequence[str], asked: Sequence[Interrupt]) -> Answers:
+    values = {name: common.told.answered[name] for name in names if name in common.told.answered}
+    answers = await _answers(common, task_id, values, asked)
+    return answers if values else replace(answers, values=None, action="decline")
+
+
 async def _answers(common: _Common, task_id: str, values: Mapping[str, Json], asked: Sequence[Interrupt]) -> Answers:
     webhook = None
     if common.body.webhook is not None:
@@ -384,7 +435,7 @@ async def _answers(common: _Common, task_id: str, values: Mapping[str, Json], as
                 common.hub, common.who, (said for value in values.values() for said in _answer_messages(value))
             ),
             config=common.config,
-            metadata=common.body.metadata or {},
+            metadata=common.metadata,
             headers=common.who.headers,
             assistant=common.assistant,
             extra=common.extra(),

@@ -8,6 +8,7 @@ from litestar.types import ControllerRouterHandler
 
 from adapters._server.caller import caller
 from adapters._server.disconnect import DisconnectNotifier, canceller
+from adapters._server.extended import confirm, is_asked
 from adapters._server.fanout import FanoutCache
 from adapters._server.listed import Pieces
 from adapters._sse import frame
@@ -91,7 +92,8 @@ class Joins:
         reading, after = RunStream(self._hub, view, self._lines, run.first_seq - 1), _last_event_id(request)
         frames = await (reading.from_now() if after is None else reading.after(after))
         leaving = DisconnectNotifier(frames, canceller(self._hub, owner, run.run_id, cancels))
-        return stream_response(leaving, ids(run) | run_paths(run.thread_id, run.run_id, "stream"))
+        headers = {**ids(run), **run_paths(run.thread_id, run.run_id, "stream"), **confirm(active=view.extended)}
+        return stream_response(leaving, headers)
 
     async def _view(self, request: AnyRequest, run: Run) -> View:
         owner, dialect = owner_of(request), dialect_of(request)
@@ -111,6 +113,7 @@ class Joins:
             created_at=run.created_at,
             dialect=dialect,
             subgraphs=bool(kwargs.get("subgraphs")),
+            extended=is_asked(request),
         )
 
     async def stream_thread(self, request: AnyRequest) -> Response[Any]:

@@ -16,6 +16,7 @@ from pydantic import TypeAdapter
 from adapters._json import read_json, validate
 from adapters._server.disconnect import DisconnectNotifier, canceller
 from adapters._server.encoding import LargeJson, encode
+from adapters._server.extended import confirm, is_asked
 from adapters._server.fanout import FanoutCache
 from adapters._server.listed import Pieces, list_response
 from adapters.langchain.codec import agent_protocol, state
@@ -116,6 +117,7 @@ class Runs:
     async def create_stream(self, request: AnyRequest) -> Response[Any]:
         started = await self._start_run(request)
         launch, receipt = started.launch, started.receipt
+        extended = launch.extended or is_asked(request)
         view = View(
             thread_id=receipt.thread_id,
             owner=launch.owner,
@@ -124,10 +126,12 @@ class Runs:
             created_at=receipt.created_at,
             dialect=launch.dialect,
             subgraphs=launch.subgraphs,
+            extended=extended,
         )
         frames = await RunStream(self._hub, view, self._lines, receipt.seq).after((0, -1))
         leaving = DisconnectNotifier(frames, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels))
-        return stream_response(leaving, started.headers | run_paths(receipt.thread_id, receipt.run_id, "stream"))
+        headers = {**started.headers, **run_paths(receipt.thread_id, receipt.run_id, "stream")}
+        return stream_response(leaving, {**headers, **confirm(active=extended)})
 
     async def create_batch(self, request: AnyRequest) -> Response[Any]:
         """All or none of them is well-formed; which is looked at before the first is begun. Raises invalid."""

@@ -9,6 +9,7 @@ from typing import Final
 
 from adapters._aside import Turns
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
+from adapters._server.whole_states import tell_states_whole
 from adapters._sse import EventStream, LargeFrame, event_stream, pieces_of
 from adapters.langchain.codec.stream_modes import View
 from adapters.langchain.server.lookup import read_history
@@ -53,7 +54,10 @@ class RunStream:
         return self._frames(follower, self.begins, after)
 
     async def from_now(self) -> AsyncGenerator[bytes]:
-        """Those that are still to come. What is said after this returns is among them, however late they are read."""
+        """Those that are still to come. What is said after this returns is among them, however late they are read. With
+        the extension all of them: what is missed of it could not be understood."""
+        if self.view.extended:
+            return await self.after((0, -1))
         encoder = await self._encoder()
         seen: deque[Record] = deque(maxlen=SEEN)
         async with aclosing(self._logged_records()) as records:
@@ -73,17 +77,23 @@ class RunStream:
         """What there is by now. Others have the loop in between, because each record may show the whole state."""
         turns = Turns()
         log = self.hub.reads.log(self.view.owner, Scope(self.view.thread_id), self.begins, inline=True)
-        async with aclosing(log) as batches:
+        async with aclosing(self._whole(log)) as batches:
             async for batch in batches:
                 for record in batch:
                     yield record
                     if turns.over:
                         await turns.give()
 
+    def _whole(self, records: AsyncGenerator[Sequence[Record]]) -> AsyncGenerator[Sequence[Record]]:
+        """Envelopes are for readers who may not know what was before the run."""
+        if not self.view.extended:
+            return records
+        return tell_states_whole(self.hub, self.view.owner, self.view.thread_id, records)
+
     async def _frames(self, follower: Follower, last: int, after: EventId) -> AsyncGenerator[bytes]:
         turns = Turns()
         reading = self.hub.reads.follow(self.view.owner, Scope(self.view.thread_id), last, inline=True)
-        async with aclosing(reading) as batches:
+        async with aclosing(self._whole(reading)) as batches:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
                 for record in batch:

@@ -8,6 +8,7 @@ nothing.
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from adapters._extension import URI, envelope
 from adapters._server.encoding import LargeJson, TextTemplate, encode
 from adapters._sse import LargeFrame, frame_of
 from adapters.langchain.codec.content import as_object, encode_block
@@ -22,7 +23,7 @@ from adapters.langchain.codec.state import (
     result_of,
     state_messages,
 )
-from adapters.langchain.codec.stream_modes import View, base_mode, parse_modes
+from adapters.langchain.codec.stream_modes import RECORDS, View, base_mode, parse_modes
 from adapters.langchain.errors.encode import encode_error
 from adapters.langchain.write.message_chunks import Chunks
 from canonical import FaultError, Message, Record, Revision, RunStatus, StateHistory
@@ -71,6 +72,8 @@ class EventWriter:
         self._record = Record(0, 0, None, None, 0, Native(protocol="", event=""))
         self._frames: list[tuple[int, bytes | LargeFrame]] = []
         self._n = 0
+        self._told = 0
+        """The seq of the last record of the run, for the extension."""
         self._run: _Run | None = None
         self._tools: dict[str, ToolStarted] = {}
 
@@ -82,6 +85,7 @@ class EventWriter:
         if type(event) is PartDelta:  # most events of a long answer
             if record.run_id is not None and self.view.run_id in (None, record.run_id):
                 self._delta(event)
+                self._record_beside()
             return self._frames
         if isinstance(event, RunCreated) and self.view.run_id is None:
             self._asked[event.run_id] = self._translate_modes(_modes_of(event))
@@ -90,7 +94,14 @@ class EventWriter:
                 self._frame("state_update", "values", lambda: self._values(self._find_revision(made)))
         elif self.view.run_id is None or record.run_id == self.view.run_id:
             self._write(record, self._find_revision(made))
+            self._record_beside()
         return self._frames
+
+    def _record_beside(self) -> None:
+        """By the extension."""
+        if self.view.extended:
+            self._add(RECORDS, {URI: envelope(self._told, (self._record,))})
+            self._told = self._record.seq
 
     def _find_revision(self, made: str | None) -> Revision | None:
         return None if made is None else self._history.get(made)

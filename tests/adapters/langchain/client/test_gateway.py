@@ -154,7 +154,7 @@ async def test_files_go_there_and_come_back(make: Any) -> None:
 
 
 async def test_steps_and_tools_are_told_as_far_as_the_dialect_can(make: Any, dialect: Dialect) -> None:
-    steps, tools = Talk(make("steps")), Talk(make("tools"))
+    steps, tools = Talk(make("steps", extension="off")), Talk(make("tools", extension="off"))
     await steps.say("x")
     await tools.say("one two")
     assert len(of(StepEnded, events_of(steps))) == (4 if dialect == "langgraph" else 3)
