@@ -134,6 +134,13 @@ class Probes(Generic[T]):
         self._by_name[name] = probe
         return probe
 
+    def without(self, *names: str) -> "Probes[T]":
+        """The others. Raises KeyError for a name of none."""
+        left = Probes(self)
+        for name in names:
+            del left._by_name[name]
+        return left
+
     def __getitem__(self, name: str) -> Probe[T]:
         return self._by_name[name]
 

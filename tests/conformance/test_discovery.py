@@ -6,11 +6,19 @@ from conformance.examine import Selection, examine
 from conformance.probe import Options
 from conformance.report.model import Report
 from conformance.verdict import Verdict
-from tests.conformance.servers import a2a_0_3, a2a_1_0, acp_0_2, mcp_2025_11_25, openai_chat, openai_responses
+from tests.conformance.servers import (
+    a2a_0_3,
+    a2a_1_0,
+    acp_0_2,
+    mcp_2025_11_25,
+    mcp_2026_07_28,
+    openai_chat,
+    openai_responses,
+)
 from tests.conformance.servers.kit import Answer, Request, ScriptedServer, Server
 from tests.serving import serving
 
-SERVERS = (acp_0_2.SERVER, mcp_2025_11_25.SERVER, openai_chat.SERVER, openai_responses.SERVER)
+SERVERS = (acp_0_2.SERVER, mcp_2025_11_25.SERVER, mcp_2026_07_28.SERVER, openai_chat.SERVER, openai_responses.SERVER)
 
 
 async def examined(server: Server, path: str, *only: str, protocol: str = "") -> tuple[str, Report]:

@@ -95,6 +95,24 @@ async def test_the_demo_agents_keep_aief(tmp_path: Path, accept: bool) -> None:
     assert_recorded("babelgate", report, accept)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+async def test_the_demo_agents_keep_mcp_of_both_eras(tmp_path: Path, accept: bool) -> None:
+    triggers = read_triggers("demo")
+    report = await judged(tmp_path, "mcp", Options(triggers=triggers), "/mcp")
+    assert [each.set.name for each in report.sets] == ["mcp-2025-11-25", "mcp-2026-07-28"]
+    # A session of which nothing is kept may be left out, and a run that was cancelled has an end to tell of.
+    known = ("mcp-2025-11-25/session.missing: warning", "mcp-2025-11-25/cancel.unanswered: warning")
+    assert [each for each in wrong(report) if not each.startswith(known)] == []
+    assert_recorded("babelgate", report, accept)
+    options = Options(headers=ALICE, other_headers=BOB, triggers=triggers)
+    async with running(tmp_path, keys=KEYS) as gateway:
+        owned = await examine(f"{gateway.url}/mcp", Selection("mcp", "2026-07-28", ("*/question.*",)), options)
+    [only] = owned.sets
+    assert "second-caller" in only.capabilities
+    assert wrong(owned) == []
+
+
 async def suite(call: Invocation) -> AsyncGenerator[Any, Any]:
     """Calls the first tool that it may, and keeps the form that it is asked for."""
     tools = tools_of(call.config) if call.config.get("tool_choice") != "none" else []

@@ -38,6 +38,9 @@ WHOLE_PAGES = {
     "docs.langchain.com/langsmith/use-webhooks",
     "platform.openai.com/docs/guides/background",
     "www.openresponses.org",
+    "modelcontextprotocol.io/seps/",
+    "modelcontextprotocol.io/specification/2026-07-28/basic/utilities/mrtr",
+    "modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching",
 }
 """What is about one thing, or has no anchors that are known to stay."""
 

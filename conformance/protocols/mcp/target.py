@@ -4,7 +4,7 @@ import itertools
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from conformance.probe import Context, NotSpoken, Opened, Options
 from conformance.verdict import check
@@ -55,6 +55,10 @@ class Reply:
 
 
 class Session:
+    IDLE: ClassVar = "ping"
+    """A request that any server answers, and that does nothing."""
+    RECEIVES: ClassVar[Mapping[int, str]] = {200: "JsonRpcMessage"}
+
     def __init__(self, wire: Wire, url: str, id: str | None, version: str, ids: "itertools.count[int]") -> None:
         self.wire = wire
         self.url = url
@@ -84,10 +88,14 @@ class Session:
                 if not reads_all and _is_response(_parsed(frame.data)):
                     break
         reply = Reply(exchange, messages_of(exchange), dig(body, "id"))
-        name = _RESULTS.get(str(dig(body, "method")))
+        name = self.schema_of(str(dig(body, "method")), reply.result)
         if name is not None and schema is not None and reply.result is not None:
             self.wire.hold(exchange, name, reply.result)
         return reply
+
+    def schema_of(self, method: str, result: Any) -> str | None:
+        """The name of the schema of a result."""
+        return _RESULTS.get(method)
 
     @asynccontextmanager
     async def posted(
@@ -104,7 +112,7 @@ class Session:
             "POST",
             self.url,
             sends=schema,
-            receives={200: "JsonRpcMessage"},
+            receives=self.RECEIVES,
             events="JsonRpcMessage",
             body=body,
             content=content,

@@ -14,7 +14,7 @@ probes: Final = Probes[Server]()
 
 @probes.add
 async def answer_is_json_or_a_stream(ctx: Ctx) -> None:
-    reply = await ctx.target.ask("ping")
+    reply = await ctx.target.ask(ctx.target.IDLE)
     kind = reply.exchange.media_type
     check(reply.exchange.status == 200, "the status 200", reply.exchange.status, reply.exchange)
     check(kind in ("application/json", "text/event-stream"), "one of the two media types", kind, reply.exchange)
@@ -24,7 +24,7 @@ async def answer_is_json_or_a_stream(ctx: Ctx) -> None:
 async def response_has_the_id_of_its_request(ctx: Ctx) -> None:
     await ctx.once(_pinged)
     for id in ("a-b/c", 123456789):
-        reply = await ctx.target.ask("ping", id=id)
+        reply = await ctx.target.ask(ctx.target.IDLE, id=id)
         got = dig(reply.response, "id")
         check(got == id and type(got) is type(id), f"the id {id!r}", reply.response, reply.exchange)
 
@@ -73,28 +73,28 @@ async def other_methods_are_refused(ctx: Ctx) -> None:
 @probes.add
 async def unknown_version_in_the_header_is_refused(ctx: Ctx) -> None:
     await ctx.once(_pinged)
-    reply = await ctx.target.ask("ping", is_valid=False, headers={"MCP-Protocol-Version": "1999-01-01"})
+    reply = await ctx.target.ask(ctx.target.IDLE, is_valid=False, headers={"MCP-Protocol-Version": "1999-01-01"})
     check(reply.exchange.status == 400, "the status 400", reply.exchange.status, reply.exchange)
 
 
 @probes.add
 async def version_may_be_left_out_of_the_headers(ctx: Ctx) -> None:
     await ctx.once(_pinged)
-    reply = await ctx.target.ask("ping", headers={"MCP-Protocol-Version": ""})
+    reply = await ctx.target.ask(ctx.target.IDLE, headers={"MCP-Protocol-Version": ""})
     check(reply.result is not None, "a result", reply.response, reply.exchange)
 
 
 @probes.add
 async def foreign_origin_is_refused(ctx: Ctx) -> None:
     await ctx.once(_pinged)
-    reply = await ctx.target.ask("ping", is_valid=False, headers={"Origin": "https://attacker.example"})
+    reply = await ctx.target.ask(ctx.target.IDLE, is_valid=False, headers={"Origin": "https://attacker.example"})
     check(reply.exchange.status == 403, "the status 403", reply.exchange.status, reply.exchange)
 
 
 @probes.add
 async def caller_that_takes_no_stream_is_refused_or_answered(ctx: Ctx) -> None:
     await ctx.once(_pinged)
-    reply = await ctx.target.ask("ping", is_valid=False, headers={"Accept": "application/json"})
+    reply = await ctx.target.ask(ctx.target.IDLE, is_valid=False, headers={"Accept": "application/json"})
     kind = reply.exchange.media_type
     is_right = reply.exchange.status in (400, 406) or (reply.exchange.status == 200 and kind == "application/json")
     check(is_right, "JSON, or the status 406", [reply.exchange.status, kind], reply.exchange)
@@ -116,7 +116,7 @@ async def broken_json_is_a_parse_error(ctx: Ctx) -> None:
 @probes.add
 async def batch_is_refused(ctx: Ctx) -> None:
     await ctx.once(_pinged)
-    reply = await ctx.target.post([request(1, "ping"), request(2, "ping")])
+    reply = await ctx.target.post([request(1, ctx.target.IDLE), request(2, ctx.target.IDLE)])
     check(400 <= (reply.exchange.status or 0) < 500, "a refusal with a 4xx", reply.exchange.status, reply.exchange)
 
 
@@ -154,15 +154,15 @@ async def deep_json_kills_nobody(ctx: Ctx) -> None:
     deep: object = 1
     for _ in range(900):
         deep = [deep]
-    reply = await ctx.target.ask("ping", {"deep": deep}, is_valid=False)
+    reply = await ctx.target.ask(ctx.target.IDLE, {"deep": deep}, is_valid=False)
     check((reply.exchange.status or 0) < 500, "no failure of the server", reply.exchange.status, reply.exchange)
-    after = await ctx.target.ask("ping")
+    after = await ctx.target.ask(ctx.target.IDLE)
     check(after.result is not None, "a server that goes on", after.response, after.exchange)
 
 
 async def _pinged(ctx: Ctx) -> Reply:
-    reply = await ctx.target.ask("ping")
-    check(reply.result is not None, "ping is answered with a result", reply.response, reply.exchange)
+    reply = await ctx.target.ask(ctx.target.IDLE)
+    check(reply.result is not None, f"{ctx.target.IDLE} is answered with a result", reply.response, reply.exchange)
     return reply
 
 

@@ -1,4 +1,4 @@
-"""The set of MCP against the official SDK, whose server keeps everything of level must."""
+"""The sets of MCP against the official SDK, whose server keeps everything of level must."""
 
 import pytest
 
@@ -14,6 +14,7 @@ TRIGGERS = Triggers(
         "plain": Trigger("Hello", agent="echo"),
         "fail": Trigger("as it was told to", agent="fail"),
         "steps": Trigger("Go", agent="steps"),
+        "question": Trigger("Go", agent="ask"),
         "long": Trigger("Go", agent="slow"),
     }
 )
@@ -23,7 +24,8 @@ TRIGGERS = Triggers(
 async def test_the_official_server_keeps_what_it_must(accept: bool) -> None:
     async with start_server("mcp") as server:
         report = await examine(f"{server.url}/mcp", Selection("mcp"), Options(triggers=TRIGGERS))
-    (found,) = report.sets
-    assert not {each.requirement.id: f"{each.verdict}: {each.expected}: {each.got}" for each in found.against()}
-    assert not [each for each in found.results if each.verdict is Verdict.HARNESS_ERROR]
+    assert [each.set.name for each in report.sets] == ["mcp-2025-11-25", "mcp-2026-07-28"]
+    for found in report.sets:
+        assert not {each.requirement.id: f"{each.verdict}: {each.expected}: {each.got}" for each in found.against()}
+        assert not [each for each in found.results if each.verdict is Verdict.HARNESS_ERROR]
     assert_recorded("mcp 2.3.0", report, accept)

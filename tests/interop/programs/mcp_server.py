@@ -3,6 +3,7 @@
 import asyncio
 
 from mcp.server.mcpserver import Context, MCPServer
+from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 from serving import Gate, listen, serve
 
 gate = Gate()
@@ -30,6 +31,16 @@ async def steps(text: str, ctx: Context) -> str:
 async def slow(text: str) -> str:
     await gate.wait()
     return text
+
+
+@server.tool(description="Asks for a name, of clients that keep no session.")
+async def ask(text: str, ctx: Context) -> str | InputRequiredResult:
+    able = ctx.client_capabilities
+    if ctx.input_responses or able is None or able.elicitation is None:  # the SDK leaves it to the tool to look
+        return text
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    asked = ElicitRequest(params=ElicitRequestFormParams(message="What is your name?", requested_schema=schema))
+    return InputRequiredResult(input_requests={"name": asked}, request_state=text)
 
 
 async def main() -> None:

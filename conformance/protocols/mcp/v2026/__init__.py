@@ -1,0 +1,34 @@
+"""MCP 2026-07-28 by streamable HTTP, as far as tools go: without sessions, each request says all of itself."""
+
+from typing import Final
+
+from conformance.probe import Probes, Suite
+from conformance.protocols.mcp import calls, tools, transport
+from conformance.protocols.mcp.target import Server
+from conformance.protocols.mcp.v2026 import envelope, questions, results
+from conformance.protocols.mcp.v2026.target import open_server
+
+__all__ = ("SUITE",)
+
+SUITE: Final[Suite[Server]] = Suite(
+    open_server,
+    Probes(
+        transport.probes.without(
+            "get_is_a_stream_or_refused",
+            "ids_of_events_are_unique",
+            "other_methods_are_refused",
+            "unknown_version_in_the_header_is_refused",
+            "version_may_be_left_out_of_the_headers",
+        ),
+        tools.probes,
+        calls.probes.without(
+            "cancel_of_nothing_is_ignored",
+            "cancelled_call_is_not_answered",
+            "structured_content_is_told_as_text",
+            "structured_content_keeps_its_schema",
+        ),
+        envelope.probes,
+        questions.probes,
+        results.probes,
+    ),
+)

@@ -1,0 +1,67 @@
+"""Probes of what every result has."""
+
+from typing import Any, Final
+
+from jsonschema import Draft202012Validator, SchemaError, ValidationError
+
+from conformance.probe import Probes
+from conformance.protocols.mcp.scenes import Called, call_plainly
+from conformance.protocols.mcp.target import Ctx, Reply, Server
+from conformance.protocols.mcp.v2026.target import OF_MCP
+from conformance.verdict import Failed, NotApplicable, Prerequisite, check
+from conformance.wire.exchange import as_object, dig
+
+probes: Final = Probes[Server]()
+
+
+@probes.add
+async def results_name_their_type(ctx: Ctx) -> None:
+    done = await ctx.once(call_plainly)
+    for reply in (ctx.target.hello, await ctx.once(_listed), done.reply):
+        kind = dig(reply.result, "resultType")
+        check(kind == "complete", "the resultType complete", reply.result, reply.exchange)
+
+
+@probes.add
+async def results_say_how_long_they_may_be_kept(ctx: Ctx) -> None:
+    for reply in (ctx.target.hello, await ctx.once(_listed)):
+        ttl, scope = dig(reply.result, "ttlMs"), dig(reply.result, "cacheScope")
+        is_time = isinstance(ttl, int) and not isinstance(ttl, bool) and ttl >= 0
+        check(is_time and scope in ("private", "public"), "ttlMs and cacheScope", reply.result, reply.exchange)
+
+
+@probes.add
+async def results_name_the_server(ctx: Ctx) -> None:
+    done = await ctx.once(call_plainly)
+    for reply in (ctx.target.hello, done.reply):
+        info: Any = dig(reply.result, "_meta", f"{OF_MCP}serverInfo")
+        is_named = all(isinstance(dig(info, name), str) for name in ("name", "version"))
+        check(is_named, "serverInfo with a name and a version", reply.result, reply.exchange)
+
+
+@probes.add
+async def structured_content_fits_the_schema(ctx: Ctx) -> None:
+    """It may be any JSON, not only an object."""
+    done = await ctx.once(_structured)
+    check("structuredContent" in (as_object(done.reply.result) or {}), "a structuredContent", done.reply.result)
+    value, schema = dig(done.reply.result, "structuredContent"), dig(done.tool, "outputSchema")
+    try:
+        Draft202012Validator.check_schema(schema)
+        Draft202012Validator(schema).validate(value)  # pyright: ignore[reportUnknownMemberType]
+    except SchemaError as error:
+        raise Prerequisite(f"an outputSchema that is one: {error.message}", schema) from None
+    except ValidationError as error:
+        raise Failed(f"structuredContent that keeps outputSchema: {error.message}", value) from None
+
+
+async def _listed(ctx: Ctx) -> Reply:
+    reply = await ctx.target.ask("tools/list")
+    check(as_object(reply.result) is not None, "a result", reply.response, reply.exchange)
+    return reply
+
+
+async def _structured(ctx: Ctx) -> Called:
+    done = await ctx.once(call_plainly)
+    if as_object(dig(done.tool, "outputSchema")) is None:
+        raise NotApplicable("the tool has no outputSchema")
+    return done

@@ -1,0 +1,78 @@
+"""A server of MCP that keeps no sessions: each request names its revision and what its client can do."""
+
+import itertools
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar, Final
+
+from conformance.probe import NotSpoken, Opened, Options
+from conformance.protocols.mcp.target import Reply, Server
+from conformance.wire.exchange import Exchange, as_list, as_object, dig
+from conformance.wire.http import Stream, Wire
+
+VERSION: Final = "2026-07-28"
+OF_MCP: Final = "io.modelcontextprotocol/"
+_RESULTS: Final[Mapping[str, str]] = {
+    "server/discover": "DiscoverResult",
+    "tools/list": "ListToolsResult",
+    "tools/call": "CallToolResult",
+}
+
+
+def envelope(capabilities: Mapping[str, Any] | None = None, version: str = VERSION) -> dict[str, Any]:
+    """The `_meta` of a request."""
+    return {
+        f"{OF_MCP}protocolVersion": version,
+        f"{OF_MCP}clientCapabilities": dict(capabilities or {}),
+        f"{OF_MCP}clientInfo": {"name": "babelgate-check", "version": "1"},
+    }
+
+
+class Stateless(Server):
+    IDLE: ClassVar = "server/discover"
+    RECEIVES: ClassVar[Mapping[int, str]] = {200: "JsonRpcMessage", 400: "JsonRpcMessage", 404: "JsonRpcMessage"}
+
+    def __init__(self, wire: Wire, url: str, hello: Reply, ids: "itertools.count[int]") -> None:
+        super().__init__(wire, url, hello, ids)
+        self.id, self.version = None, VERSION
+
+    async def ask(
+        self,
+        method: str,
+        params: Any = None,
+        *,
+        is_valid: bool = True,
+        capabilities: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Reply:
+        told: dict[str, Any] = {**(as_object(params) or {})}
+        told["_meta"] = {**envelope(capabilities), **(as_object(told.get("_meta")) or {})}
+        return await super().ask(method, told, is_valid=is_valid, **options)
+
+    @asynccontextmanager
+    async def posted(
+        self, body: Any, *, headers: Mapping[str, str] | None = None, **options: Any
+    ) -> AsyncGenerator[Stream]:
+        method, name = dig(body, "method"), dig(body, "params", "name")
+        sent = {"Mcp-Method": method if isinstance(method, str) else self.IDLE}
+        if isinstance(name, str):
+            sent["Mcp-Name"] = name
+        async with super().posted(body, headers={**sent, **(headers or {})}, **options) as stream:
+            yield stream
+
+    def schema_of(self, method: str, result: Any) -> str | None:
+        if dig(result, "resultType") == "input_required":
+            return "InputRequiredResult"
+        return _RESULTS.get(method)
+
+
+async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
+    ids = itertools.count(1)
+    nothing = Reply(Exchange(0, "POST", url, []), (), None)
+    hello = await Stateless(wire, url, nothing, ids).ask("server/discover")
+    versions = as_list(dig(hello.result, "supportedVersions"))
+    if not is_told and VERSION not in versions:
+        raise NotSpoken(f"server/discover is not answered with the version {VERSION} ({hello.exchange})")
+    server = Stateless(wire, url, hello, ids)
+    because = f"{hello.exchange} answers server/discover with the versions {', '.join(map(str, versions))}"
+    return Opened(server, url, because, frozenset({"second-caller"} if options.other_headers else ()))
