@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from shutil import disk_usage
 from time import monotonic
@@ -177,13 +178,15 @@ class Hub:
         await self.journal.close()
 
     async def ready(self) -> str | None:
-        """None if the journal can be written to, else why not. A disk with hardly any room left counts as full before
-        somebody's words do not fit."""
-        for folder in {*self.journal.folders, self._blobs.folder}:
+        """None if the journal can be written to and the store of files can be used, else why not. A disk with hardly
+        any room left counts as full before somebody's words do not fit."""
+        for folder in {*self.journal.folders, *self._blobs.folders}:
             if folder.is_dir() and (free := disk_usage(folder).free) < ROOM:
                 return f"the disk of {folder} has {free} bytes left"
         if self.journal.failure is None and monotonic() < self._probed + _PROBE:
             return None
+        if (why := await self._blobs.find_failure()) is not None:
+            return why
         try:
             await self.journal.write(lambda tx: write_meta(tx.connection, "probe", str(self._clock.now())))
         except FaultError as error:
@@ -219,7 +222,8 @@ class Hub:
 
     async def _sweep_forever(self) -> None:
         while True:
-            await self.sweep_files()
+            with suppress(FaultError):  # logged: the next time
+                await self.sweep_files()
             await asyncio.sleep(_SWEEP)
             await self._items.sweep()
 

@@ -173,8 +173,8 @@ async def open_gateway(
     for line in broken:
         log.warning("broken agent %s", line)
     fetcher = Fetcher(settings.network.allow)
-    hub = open_hub(settings, registry, fetcher)
     try:
+        hub = _open_hub(settings, registry, fetcher)
         await _start(hub, settings)
         try:
             registry.disown(hub.instance)
@@ -190,6 +190,13 @@ def server_of(gateway: Gateway, listener: socket.socket, ready: Callable[[], Non
     app = create_app(gateway.hub, gateway.registry, gateway.settings)
     listen(listener)
     return Server(app, gateway.settings, ready=ready, close_readers=gateway.hub.close_readers)
+
+
+def _open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
+    try:
+        return open_hub(settings, registry, fetcher)
+    except FaultError as error:
+        raise CliError(error.fault.message, code=USAGE) from None
 
 
 async def _start(hub: Hub, settings: Settings) -> None:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from time import monotonic, time_ns
+from time import monotonic
 from typing import BinaryIO, Final, TypeVar
 
 import click
@@ -22,12 +22,13 @@ from canonical.fault import FaultCode, FaultError
 from canonical.value import JsonObject
 from gateway.cli.errors import USAGE, CliError
 from gateway.cli.log import one_line, set_up_logging
+from gateway.clock import Clock
 from gateway.runs.transfer.export import Exported, Selection, export
 from gateway.runs.transfer.form import OwnerLine, Reader, TransferError
 from gateway.runs.transfer.restore import check_section, restore_owner, restore_thread
 from gateway.settings.load import ConfigError, load
 from gateway.settings.model import Settings
-from gateway.storage.blobs import Blobs
+from gateway.storage.blobs import Blobs, open_blobs
 from gateway.storage.database import HEAD, open_database
 from gateway.storage.journal import Journal
 
@@ -64,7 +65,7 @@ def export_threads(
         progress.show(f"{done.threads} threads, {done.records} records, {done.files} files, {done.bytes} bytes")
 
     with _connect(settings) as connection, _open_to_write(out) as file:
-        blobs = Blobs(settings.blobs_path, settings.limits.artifact)
+        blobs = _open_blobs(settings)
         try:
             made = export(
                 connection,
@@ -72,7 +73,7 @@ def export_threads(
                 file,
                 selection,
                 release=version("babelgate"),
-                now=time_ns() // 1000,
+                now=Clock().now(),
                 tell=tell,
             )
             done = asyncio.run(made)
@@ -132,7 +133,7 @@ def import_threads(path: Path, config: Path | None, database: str | None) -> int
 
 async def _import(settings: Settings, file: BinaryIO, done: _Imported) -> None:
     reader = Reader(file)
-    blobs = Blobs(settings.blobs_path, settings.limits.artifact)
+    blobs = _open_blobs(settings)
     blobs.secure()
     journal = Journal(settings.database, power=settings.durability == "power")
     try:
@@ -199,6 +200,13 @@ def _load(config: Path | None, database: str | None) -> Settings:
         return load(config, given)
     except ConfigError as error:
         raise CliError(*error.problems, code=USAGE) from None
+
+
+def _open_blobs(settings: Settings) -> Blobs:
+    try:
+        return open_blobs(settings.artifacts, settings.blobs_path, settings.limits.artifact)
+    except FaultError as error:
+        raise CliError(error.fault.message) from None
 
 
 @contextmanager

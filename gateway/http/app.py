@@ -20,7 +20,7 @@ from gateway.http.middleware import GatewayMiddleware
 from gateway.hub import Hub
 from gateway.outbound import Fetcher
 from gateway.settings.model import Settings
-from gateway.storage.blobs import Blobs
+from gateway.storage.blobs import open_blobs
 
 log = logging.getLogger("babelgate")
 
@@ -39,7 +39,7 @@ def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
     return Hub(
         registry=registry,
         journal_url=settings.database,
-        blobs=Blobs(settings.blobs_path, settings.limits.artifact),
+        blobs=open_blobs(settings.artifacts, settings.blobs_path, settings.limits.artifact),
         limits=settings.limits,
         retention=settings.retention,
         fetcher=fetcher,

@@ -434,6 +434,11 @@ class Settings(BaseSettings):
     """What a committed change survives: a killed process, or also a loss of power. PostgreSQL decides by itself."""
     blobs: Path | None = None
     """Folder of the files that callers and agents send; by default beside the database, or `babelgate.blobs`."""
+    artifacts: Annotated[str, Field(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$")] | None = (
+        None
+    )
+    """Where these files are instead of a folder: `s3://bucket/prefix`, in an S3-compatible store. Its address, region
+    and keys are in the usual variables: `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`…"""
     default_agent: AgentName | None = None
     """Of calls that name no agent; by default the first one."""
     keys: dict[Owner, SecretStr] = {}
@@ -484,6 +489,12 @@ class Settings(BaseSettings):
                 raise ValueError(f"entries {seen[key]} and {number} have the same key")
             seen[key] = number
         return keys
+
+    @model_validator(mode="after")
+    def _one_store(self) -> "Settings":
+        if self.blobs is not None and self.artifacts is not None:
+            raise ValueError("blobs and artifacts are both where files are: give one of them")
+        return self
 
     @property
     def database_path(self) -> Path:

@@ -1,5 +1,5 @@
 """Content-addressed blob store: the bytes of files, by the hash of their content. A name from outside is never a path:
-only hashes that we made ourselves, or that look exactly like one, reach the file system."""
+only hashes that we made ourselves, or that look exactly like one, reach a store."""
 
 import asyncio
 import hashlib
@@ -7,7 +7,8 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import AsyncGenerator, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -20,44 +21,158 @@ from canonical.message import FilePart, Message, Part
 from gateway.storage.permission import make_folder, make_private
 
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
-_PIECE: Final = 256 * 1024
+PIECE: Final = 256 * 1024
 """Bytes that are read at once."""
 
 
-class Blobs:
-    """A folder of files, each named by its SHA-256 and written once."""
+class Blobs(ABC):
+    """Bytes that are written once under their SHA-256, wherever that is."""
 
-    def __init__(self, folder: Path, limit: int) -> None:
-        self.folder = folder
+    def __init__(self, limit: int) -> None:
         self.limit = limit
         """Bytes of one file."""
-        self._sweeping = threading.Lock()
-        """A file is not removed between the look that finds it and the touch that makes it young."""
         self._held: WeakValueDictionary[str, FilePart] = WeakValueDictionary()
         """By hash, a part with the bytes that somebody holds: all readers of a run hold the same ones."""
         self._reading: dict[str, asyncio.Future[bytes]] = {}
 
+    @property
+    def folders(self) -> Sequence[Path]:
+        """Where on this machine they are; none if they are elsewhere."""
+        return ()
+
     def secure(self) -> None:
-        """Others cannot look into the folder, which earlier releases let them."""
+        """Others cannot look into it, which earlier releases let them."""
+        return
+
+    async def find_failure(self) -> str | None:
+        """Why the store cannot be used now; None if it can."""
+        return None
+
+    # In a thread
+
+    def put(self, data: bytes) -> str:
+        """Store bytes and return their hash. They are there, by name, when this returns: the event that names them is
+        appended afterwards. Raises too_large, internal."""
+        blob = self._hash(data)
+        self.put_file(BytesIO(data), blob)
+        return blob
+
+    def _hash(self, data: bytes) -> str:
+        if len(data) > self.limit:
+            raise FaultError(FaultCode.TOO_LARGE, f"A file of {len(data)} bytes: the limit is {self.limit}")
+        return hashlib.sha256(data).hexdigest()
+
+    @abstractmethod
+    def put_file(self, file: IO[bytes], blob: str) -> None:
+        """Store what a file holds from where it stands, and of which the hash is known. Raises internal."""
+
+    @abstractmethod
+    def get(self, blob: str) -> bytes:
+        """Raises not_found, internal."""
+
+    @abstractmethod
+    def sweep(self, used: set[str], older_than: float) -> int:
+        """Remove the files that nothing names and that were written before `older_than` (seconds since 1970): younger
+        ones may be on their way into an event. Returns how many. Raises internal."""
+
+    # In the event loop
+
+    @abstractmethod
+    async def size(self, blob: str) -> int:
+        """Raises not_found, internal."""
+
+    @abstractmethod
+    def pieces(self, blob: str) -> AsyncGenerator[bytes]:
+        """The bytes of a stored file, some at a time. What is removed meanwhile can be read to its end. Raises
+        not_found, internal."""
+
+    @abstractmethod
+    async def renew(self, blob: str) -> bool:
+        """Make a stored file young again: the sweep leaves it alone until an event names it. Whether there is one.
+        Raises not_found, internal."""
+
+    async def _put(self, data: bytes) -> str:
+        return await asyncio.to_thread(self.put, data)
+
+    async def _get(self, blob: str) -> bytes:
+        return await asyncio.to_thread(self.get, blob)
+
+    async def keep(self, part: Part) -> Part:
+        """The part as the log may hold it: the bytes that it carried, or that it names, are in the store. Raises
+        not_found, too_large, internal."""
+        if not isinstance(part, FilePart) or (part.inline is None and part.blob is None):
+            return part
+        if part.inline is None:
+            if not await self.renew(part.blob or ""):
+                raise FaultError(FaultCode.NOT_FOUND, "No such file")
+            return part
+        blob = await self._put(part.inline)
+        return part.replace(blob=blob, size=len(part.inline), inline=None)
+
+    async def keep_all(self, messages: Iterable[Message]) -> tuple[Message, ...]:
+        kept: list[Message] = []
+        for message in messages:
+            if any(isinstance(part, FilePart) for part in message.parts):
+                parts = [await self.keep(part) for part in message.parts]
+                message = message.replace(parts=tuple(parts))
+            kept.append(message)
+        return tuple(kept)
+
+    async def load(self, part: FilePart, limit: int | None = None) -> FilePart:
+        """The part with its bytes in `inline`, if they are in the store and within `limit`."""
+        if part.blob is None or part.inline is not None or (limit is not None and (part.size or 0) > limit):
+            return part
+        held = self._held.get(part.blob)
+        data = await self._read(part.blob) if held is None else held.inline
+        loaded = self._held[part.blob] = part.replace(inline=data)
+        return loaded
+
+    async def _read(self, blob: str) -> bytes:
+        """Once for all who ask while it is being read."""
+        reading = self._reading.get(blob)
+        if reading is None:
+            reading = self._reading[blob] = asyncio.ensure_future(self._get(blob))
+            reading.add_done_callback(lambda _: self._reading.pop(blob))
+        return await asyncio.shield(reading)
+
+
+def check_hash(blob: str) -> str:
+    """It, if it can be one. Raises not_found."""
+    if not is_hash(blob):
+        raise no_such_file()
+    return blob
+
+
+def is_hash(text: str) -> bool:
+    return _HASH.fullmatch(text) is not None
+
+
+def no_such_file() -> FaultError:
+    return FaultError(FaultCode.NOT_FOUND, "No such file")
+
+
+class FolderBlobs(Blobs):
+    """A folder of files, each named by its SHA-256."""
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        super().__init__(limit)
+        self.folder = folder
+        self._sweeping = threading.Lock()
+        """A file is not removed between the look that finds it and the touch that makes it young."""
+
+    @property
+    def folders(self) -> Sequence[Path]:
+        return (self.folder,)
+
+    def secure(self) -> None:
         make_private([self.folder])
 
     def path(self, blob: str) -> Path:
         """Raises not_found."""
-        if not _HASH.fullmatch(blob):
-            raise FaultError(FaultCode.NOT_FOUND, "No such file")
-        return self.folder / blob[:2] / blob
-
-    def put(self, data: bytes) -> str:
-        """Store bytes and return their hash. They are on disk, by name, when this returns: the event that names them is
-        appended afterwards. Raises too_large, internal."""
-        if len(data) > self.limit:
-            raise FaultError(FaultCode.TOO_LARGE, f"A file of {len(data)} bytes: the limit is {self.limit}")
-        blob = hashlib.sha256(data).hexdigest()
-        self.put_file(BytesIO(data), blob)
-        return blob
+        return self.folder / check_hash(blob)[:2] / blob
 
     def put_file(self, file: IO[bytes], blob: str) -> None:
-        """Store what a file holds from where it stands, and of which the hash is known. Raises internal."""
+        """Raises internal."""
         if self._touch(blob):
             return
         try:
@@ -65,8 +180,10 @@ class Blobs:
         except OSError as error:
             raise FaultError(FaultCode.INTERNAL, "The gateway could not store a file.") from error
 
+    async def renew(self, blob: str) -> bool:
+        return await asyncio.to_thread(self._touch, blob)
+
     def _touch(self, blob: str) -> bool:
-        """Make a stored file young again: the sweep leaves it alone until an event names it."""
         with self._sweeping:
             try:
                 os.utime(self.path(blob))
@@ -97,27 +214,27 @@ class Blobs:
         try:
             return self.path(blob).read_bytes()
         except FileNotFoundError:
-            raise FaultError(FaultCode.NOT_FOUND, "No such file") from None
+            raise no_such_file() from None
 
     async def size(self, blob: str) -> int:
         """Raises not_found."""
         try:
             return (await asyncio.to_thread(self.path(blob).stat)).st_size
         except FileNotFoundError:
-            raise FaultError(FaultCode.NOT_FOUND, "No such file") from None
+            raise no_such_file() from None
 
     async def pieces(self, blob: str) -> AsyncGenerator[bytes]:
-        """The bytes of a stored file. What is removed meanwhile can be read to its end."""
         with self._open(blob) as file:  # NB: not in a thread, where it would stay open if the reader left meanwhile
-            while piece := await asyncio.to_thread(file.read, _PIECE):
+            while piece := await asyncio.to_thread(file.read, PIECE):
                 yield piece
 
     def _open(self, blob: str) -> BinaryIO:
-        return self.path(blob).open("rb")
+        try:
+            return self.path(blob).open("rb")
+        except FileNotFoundError:
+            raise no_such_file() from None
 
     def sweep(self, used: set[str], older_than: float) -> int:
-        """Remove the files that nothing names and that were written before `older_than` (seconds since 1970): younger
-        ones may be on their way into an event."""
         removed = 0
         for path in self.folder.glob("??/*"):
             if path.name in used:
@@ -128,40 +245,14 @@ class Blobs:
                     removed += 1
         return removed
 
-    async def keep(self, part: Part) -> Part:
-        """The part as the log may hold it: the bytes that it carried, or that it names, are in the store. Raises
-        not_found."""
-        if not isinstance(part, FilePart) or (part.inline is None and part.blob is None):
-            return part
-        if part.inline is None:
-            if not await asyncio.to_thread(self._touch, part.blob or ""):
-                raise FaultError(FaultCode.NOT_FOUND, "No such file")
-            return part
-        blob = await asyncio.to_thread(self.put, part.inline)
-        return part.replace(blob=blob, size=len(part.inline), inline=None)
 
-    async def keep_all(self, messages: Iterable[Message]) -> tuple[Message, ...]:
-        kept: list[Message] = []
-        for message in messages:
-            if any(isinstance(part, FilePart) for part in message.parts):
-                parts = [await self.keep(part) for part in message.parts]
-                message = message.replace(parts=tuple(parts))
-            kept.append(message)
-        return tuple(kept)
-
-    async def load(self, part: FilePart, limit: int | None = None) -> FilePart:
-        """The part with its bytes in `inline`, if they are in the store and within `limit`."""
-        if part.blob is None or part.inline is not None or (limit is not None and (part.size or 0) > limit):
-            return part
-        held = self._held.get(part.blob)
-        data = await self._read(part.blob) if held is None else held.inline
-        loaded = self._held[part.blob] = part.replace(inline=data)
-        return loaded
-
-    async def _read(self, blob: str) -> bytes:
-        """Once for all who ask while it is being read."""
-        reading = self._reading.get(blob)
-        if reading is None:
-            reading = self._reading[blob] = asyncio.ensure_future(asyncio.to_thread(self.get, blob))
-            reading.add_done_callback(lambda _: self._reading.pop(blob))
-        return await asyncio.shield(reading)
+def open_blobs(artifacts: str | None, folder: Path, limit: int) -> Blobs:
+    """Where the settings say: `artifacts` is `s3://bucket/prefix`, or None for the folder. Raises invalid."""
+    if artifacts is None:
+        return FolderBlobs(folder, limit)
+    try:
+        from gateway.storage.s3 import S3Blobs  # it needs what only those who use it install
+    except ImportError as error:
+        said = f"artifacts: {artifacts}: it needs what babelgate[s3] installs ({error})"
+        raise FaultError(FaultCode.INVALID, said) from None
+    return S3Blobs.of_url(artifacts, limit)

@@ -48,7 +48,7 @@ from gateway.hub import CronSubmit, Hub
 from gateway.outbound import Fetcher
 from gateway.runs.webhooks import WriterFactory
 from gateway.settings.model import Limits, Retention, Timeout
-from gateway.storage.blobs import Blobs
+from gateway.storage.blobs import FolderBlobs
 from gateway.storage.transaction import Transaction
 from tests.empty import make_database
 from tests.gateway.invariant import check_database
@@ -235,7 +235,7 @@ class House:
         hub = Hub(
             registry=Registry(agents),
             journal_url=self._postgres or f"sqlite:///{self.folder / name}",
-            blobs=Blobs(self.folder / "blobs", 2**28),
+            blobs=FolderBlobs(self.folder / "blobs", 2**28),
             limits=limits or Limits(),
             fetcher=Fetcher(["127.0.0.0/8"]),
             writers=writers or {},

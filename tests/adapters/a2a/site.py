@@ -36,7 +36,7 @@ from gateway.fronted import Fronted
 from gateway.hub import Hub
 from gateway.outbound import Fetcher
 from gateway.settings.model import Limits
-from gateway.storage.blobs import Blobs
+from gateway.storage.blobs import FolderBlobs
 from tests.bridge import Bridge
 from tests.empty import make_database
 
@@ -198,7 +198,7 @@ async def opened(folder: Path, agents: Mapping[str, Any] | None = None, **limits
     hub = Hub(
         registry=registry,
         journal_url=f"sqlite:///{folder}/hub.db",
-        blobs=Blobs(folder / "blobs", 10_000_000),
+        blobs=FolderBlobs(folder / "blobs", 10_000_000),
         limits=Limits.model_validate({"inline": 1000, "cancel_grace": 1, **limits}),
         fetcher=fetcher,
         writers=adapter.webhooks,

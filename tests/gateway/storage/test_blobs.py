@@ -1,64 +1,126 @@
-"""The artifact store: what is named is there, what is not named goes, and no name from outside is a path."""
+"""The artifact store, in a folder and in S3: what is named is there, what is not named goes, and no name from outside
+is a path."""
 
 import asyncio
 import gc
 import hashlib
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from canonical import DataPart, FaultCode, FaultError, FilePart, Message, TextPart
-from gateway.storage.blobs import Blobs
+from gateway.storage.blobs import Blobs, FolderBlobs, open_blobs
+from tests.gateway.storage.s3_server import BUCKET, s3_server, variables
+
+LATER = 10**12
+"""Seconds since 1970, after all that a test does."""
 
 
 @pytest.fixture
-def blobs(tmp_path: Path) -> Blobs:
-    return Blobs(tmp_path / "blobs", 1000)
+def folder(tmp_path: Path) -> FolderBlobs:
+    return FolderBlobs(tmp_path / "blobs", 1000)
 
 
-def age(blobs: Blobs, blob: str) -> None:
+@pytest.fixture(scope="module")
+def s3_port() -> Iterator[int]:
+    with s3_server() as port:
+        yield port
+
+
+@pytest.fixture(params=["folder", "s3"])
+def blobs(request: pytest.FixtureRequest, folder: FolderBlobs, monkeypatch: pytest.MonkeyPatch) -> Blobs:
+    """Each kind of store, empty."""
+    if request.param == "folder":
+        return folder
+    for name, value in variables(request.getfixturevalue("s3_port")).items():
+        monkeypatch.setenv(name, value)
+    return open_blobs(f"s3://{BUCKET}/{uuid4()}/artifacts", folder.folder, 1000)
+
+
+def age(folder: FolderBlobs, blob: str) -> None:
     """Make a file old."""
-    os.utime(blobs.path(blob), (0, 0))
+    os.utime(folder.path(blob), (0, 0))
 
 
-def test_bytes_are_kept_under_their_hash(blobs: Blobs) -> None:
+async def is_not_found(blobs: Blobs, name: str) -> None:
+    """By none of the ways to read."""
+    for read in (
+        lambda: asyncio.to_thread(blobs.get, name),
+        lambda: blobs.size(name),
+        lambda: anext(blobs.pieces(name)),
+    ):
+        with pytest.raises(FaultError) as error:
+            await read()
+        assert error.value.fault.code is FaultCode.NOT_FOUND
+
+
+# Both
+
+
+async def test_bytes_are_kept_under_their_hash(blobs: Blobs) -> None:
     blob = blobs.put(b"abc")
     assert blob == hashlib.sha256(b"abc").hexdigest()
     assert blobs.get(blob) == b"abc"
+    assert await blobs.size(blob) == 3
     assert blobs.put(b"abc") == blob
-    assert blobs.put(b"") != blob
-    assert [path.name for path in sorted(blobs.folder.glob("*/*"))] == sorted([blob, hashlib.sha256(b"").hexdigest()])
+    empty = blobs.put(b"")
+    assert empty != blob and blobs.get(empty) == b""
+    assert blobs.sweep(set(), LATER) == 2
+    await is_not_found(blobs, blob)
 
 
-def test_bytes_are_synced_before_they_have_a_name(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    named_at_sync: list[list[str]] = []
-    sync = os.fsync
+async def test_a_large_file_is_read_in_pieces(blobs: Blobs) -> None:
+    blobs.limit = 2**24
+    data = os.urandom(11 * 2**20)  # S3 takes it in parts
+    part = await blobs.keep(FilePart(inline=data))
+    assert isinstance(part, FilePart) and part.blob is not None
+    pieces = [piece async for piece in blobs.pieces(part.blob)]
+    assert b"".join(pieces) == data and len(pieces) > 10
+    assert max(map(len, pieces)) < 2**20
 
-    def noting(file: int) -> None:
-        named_at_sync.append([path.name for path in blobs.folder.glob("??/*") if len(path.name) == 64])
-        sync(file)
 
-    monkeypatch.setattr(os, "fsync", noting)
-    blob = blobs.put(b"abc")
-    assert named_at_sync == [[], [blob]]  # the bytes first; then the folder that holds the name
+async def test_a_file_that_is_on_the_disk_already_is_put_as_well(blobs: Blobs, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"head" + b"abc")
+    with (tmp_path / "file").open("rb") as file:
+        file.seek(4)
+        blobs.put_file(file, hashlib.sha256(b"abc").hexdigest())
+    assert blobs.get(hashlib.sha256(b"abc").hexdigest()) == b"abc"
+
+
+async def test_the_same_file_can_be_put_by_many_at_once(blobs: Blobs) -> None:
+    parts = await asyncio.gather(*(blobs.keep(FilePart(inline=b"the same")) for _ in range(20)))
+    (blob,) = {part.blob for part in parts if isinstance(part, FilePart)}
+    assert blob is not None and blobs.get(blob) == b"the same"
+    assert blobs.sweep(set(), LATER) == 1
+
+
+async def test_only_what_is_old_and_unnamed_is_swept(blobs: Blobs) -> None:
+    used, unused = blobs.put(b"used"), blobs.put(b"unused")
+    assert blobs.sweep(set(), 1000) == 0
+    assert blobs.sweep({used}, LATER) == 1
+    assert blobs.get(used) == b"used"
+    await is_not_found(blobs, unused)
+    assert blobs.sweep({used}, LATER) == 0
 
 
 @pytest.mark.parametrize(
     "name", ["", "..", "../../etc/passwd", "a" * 63, "A" * 64, "a" * 64 + "\n", "a" * 65, "/etc/passwd", "é" * 64]
 )
-def test_what_is_no_hash_never_reaches_the_file_system(blobs: Blobs, name: str) -> None:
+async def test_what_is_no_hash_never_reaches_the_store(blobs: Blobs, name: str) -> None:
+    await is_not_found(blobs, name)
     with pytest.raises(FaultError) as error:
-        blobs.get(name)
+        await blobs.renew(name)
     assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
-def test_an_unknown_hash_is_not_found(blobs: Blobs) -> None:
-    with pytest.raises(FaultError) as error:
-        blobs.get("0" * 64)
-    assert error.value.fault.code is FaultCode.NOT_FOUND
+async def test_an_unknown_hash_is_not_found(blobs: Blobs) -> None:
+    await is_not_found(blobs, "0" * 64)
+    assert not await blobs.renew("0" * 64)
 
 
 def test_a_file_that_is_too_large_is_refused(blobs: Blobs) -> None:
@@ -66,61 +128,6 @@ def test_a_file_that_is_too_large_is_refused(blobs: Blobs) -> None:
     with pytest.raises(FaultError) as error:
         blobs.put(b"x" * 1001)
     assert error.value.fault.code is FaultCode.TOO_LARGE
-
-
-def test_a_disk_that_takes_nothing_is_our_fault_and_leaves_nothing(
-    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(file: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(FaultError) as error:
-        blobs.put(b"abc")
-    assert error.value.fault.code is FaultCode.INTERNAL
-    assert list(blobs.folder.glob("??/*")) == []
-
-
-def test_the_sweep_takes_what_is_old_and_unnamed(blobs: Blobs) -> None:
-    used, unused, young = blobs.put(b"used"), blobs.put(b"unused"), blobs.put(b"young")
-    leftover = blobs.path(unused).with_name("tmpabc")
-    leftover.write_bytes(b"of a gateway that was killed")
-    for blob in (used, unused):
-        age(blobs, blob)
-    os.utime(leftover, (0, 0))
-    assert blobs.sweep({used}, 1000) == 2
-    assert blobs.get(used) == b"used"
-    assert blobs.get(young) == b"young"
-    assert not blobs.path(unused).exists()
-    assert blobs.sweep({used}, 1000) == 0
-
-
-def test_a_file_that_is_put_again_is_young_again(blobs: Blobs) -> None:
-    blob = blobs.put(b"abc")
-    age(blobs, blob)
-    blobs.put(b"abc")
-    assert blobs.sweep(set(), 1000) == 0
-    assert blobs.get(blob) == b"abc"
-
-
-def test_a_file_that_is_put_while_the_sweep_looks_at_it_stays(blobs: Blobs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sweep has seen that it is old, and is about to remove it."""
-    blob = blobs.put(b"abc")
-    age(blobs, blob)
-    putting = threading.Thread(target=blobs.put, args=(b"abc",))
-    look = Path.stat
-
-    def looking(path: Path, **options: Any) -> os.stat_result:
-        seen = look(path, **options)
-        if path.name == blob and threading.current_thread() is threading.main_thread() and not putting.ident:
-            putting.start()
-            putting.join(0.2)  # it may finish now, or has to wait
-        return seen
-
-    monkeypatch.setattr(Path, "stat", looking)
-    blobs.sweep(set(), 1000)
-    putting.join()
-    assert blobs.get(blob) == b"abc"
 
 
 async def test_parts_lose_their_bytes_on_the_way_in_and_get_them_on_the_way_out(blobs: Blobs) -> None:
@@ -142,7 +149,7 @@ async def test_all_who_hold_a_file_hold_the_same_bytes(blobs: Blobs) -> None:
     later = await blobs.load(part.replace(name="b"), limit=3)
     assert all(other.inline is first.inline for other in (*others, later))
     assert (first.name, later.name) == ("a", "b")
-    blobs.path(part.blob or "").unlink()
+    assert blobs.sweep(set(), LATER) == 1
     assert (await blobs.load(part)).inline == b"abc"
     del first, others, later
     gc.collect()
@@ -151,11 +158,8 @@ async def test_all_who_hold_a_file_hold_the_same_bytes(blobs: Blobs) -> None:
 
 
 async def test_a_part_that_names_a_file_must_name_one_that_is_there(blobs: Blobs) -> None:
-    blob = blobs.put(b"abc")
-    age(blobs, blob)
-    part = FilePart(blob=blob)
+    part = FilePart(blob=blobs.put(b"abc"))
     assert await blobs.keep(part) == part
-    assert blobs.sweep(set(), 1000) == 0
     with pytest.raises(FaultError) as error:
         await blobs.keep(FilePart(blob="0" * 64))
     assert error.value.fault.code is FaultCode.NOT_FOUND
@@ -170,3 +174,79 @@ async def test_only_files_of_a_message_are_changed(blobs: Blobs) -> None:
     assert kept[0] is plain
     assert kept[1].parts[0] == mixed.parts[0]
     assert isinstance(kept[1].parts[1], FilePart) and kept[1].parts[1].inline is None
+
+
+# A folder
+
+
+def test_bytes_are_synced_before_they_have_a_name(folder: FolderBlobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    named_at_sync: list[list[str]] = []
+    sync = os.fsync
+
+    def noting(file: int) -> None:
+        named_at_sync.append([path.name for path in folder.folder.glob("??/*") if len(path.name) == 64])
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    blob = folder.put(b"abc")
+    assert named_at_sync == [[], [blob]]  # the bytes first; then the folder that holds the name
+
+
+def test_a_disk_that_takes_nothing_is_our_fault_and_leaves_nothing(
+    folder: FolderBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(file: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FaultError) as error:
+        folder.put(b"abc")
+    assert error.value.fault.code is FaultCode.INTERNAL
+    assert list(folder.folder.glob("??/*")) == []
+
+
+def test_the_sweep_takes_what_is_old_and_unnamed(folder: FolderBlobs) -> None:
+    used, unused, young = folder.put(b"used"), folder.put(b"unused"), folder.put(b"young")
+    leftover = folder.path(unused).with_name("tmpabc")
+    leftover.write_bytes(b"of a gateway that was killed")
+    for blob in (used, unused):
+        age(folder, blob)
+    os.utime(leftover, (0, 0))
+    assert folder.sweep({used}, 1000) == 2
+    assert folder.get(used) == b"used"
+    assert folder.get(young) == b"young"
+    assert not folder.path(unused).exists()
+    assert folder.sweep({used}, 1000) == 0
+
+
+async def test_a_file_that_is_put_or_named_again_is_young_again(folder: FolderBlobs) -> None:
+    blob = folder.put(b"abc")
+    age(folder, blob)
+    folder.put(b"abc")
+    assert folder.sweep(set(), 1000) == 0
+    age(folder, blob)
+    assert await folder.keep(FilePart(blob=blob)) == FilePart(blob=blob)
+    assert folder.sweep(set(), 1000) == 0
+    assert folder.get(blob) == b"abc"
+
+
+def test_a_file_that_is_put_while_the_sweep_looks_at_it_stays(
+    folder: FolderBlobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sweep has seen that it is old, and is about to remove it."""
+    blob = folder.put(b"abc")
+    age(folder, blob)
+    putting = threading.Thread(target=folder.put, args=(b"abc",))
+    look = Path.stat
+
+    def looking(path: Path, **options: Any) -> os.stat_result:
+        seen = look(path, **options)
+        if path.name == blob and threading.current_thread() is threading.main_thread() and not putting.ident:
+            putting.start()
+            putting.join(0.2)  # it may finish now, or has to wait
+        return seen
+
+    monkeypatch.setattr(Path, "stat", looking)
+    folder.sweep(set(), 1000)
+    putting.join()
+    assert folder.get(blob) == b"abc"

@@ -15,14 +15,14 @@ from gateway.hub import Hub
 from gateway.ids import new_id
 from gateway.runs.transfer.form import Reader, RecordLine, ThreadLine, TransferError
 from gateway.runs.transfer.restore import Restored, check_section, restore_thread
-from gateway.storage.blobs import Blobs
+from gateway.storage.blobs import FolderBlobs
 from tests.gateway.hubs import Echo, House, ends, fronted, submit, within
 from tests.gateway.runs.transfer.lines import Line, read_lines, record, short_log, write_lines, write_threads
 
 EXPORT = Path(__file__).parents[2] / "cli" / "export-1.jsonl"
 
 
-def check(path: Path, blobs: Blobs) -> None:
+def check(path: Path, blobs: FolderBlobs) -> None:
     """All sections."""
     with path.open("rb") as file:
         reader = Reader(file)
@@ -105,17 +105,17 @@ def test_what_a_file_says_is_not_believed(case: str, tmp_path: Path) -> None:
     change, said = HOSTILE[case]
     lines = copy.deepcopy(read_lines(EXPORT))
     write_lines(tmp_path / "as-it-is.jsonl", lines)
-    check(tmp_path / "as-it-is.jsonl", Blobs(tmp_path / "blobs", 1000))
+    check(tmp_path / "as-it-is.jsonl", FolderBlobs(tmp_path / "blobs", 1000))
     change(lines)
     write_lines(tmp_path / "changed.jsonl", lines)
     with pytest.raises(TransferError, match=r"^line \d+: ") as refused:
-        check(tmp_path / "changed.jsonl", Blobs(tmp_path / "blobs", 1000))
+        check(tmp_path / "changed.jsonl", FolderBlobs(tmp_path / "blobs", 1000))
     assert said in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_a_file_is_no_larger_than_the_settings_say(tmp_path: Path) -> None:
     with pytest.raises(TransferError, match="at most 2 bytes"):
-        check(EXPORT, Blobs(tmp_path / "blobs", 2))
+        check(EXPORT, FolderBlobs(tmp_path / "blobs", 2))
 
 
 async def restore(hub: Hub, path: Path) -> Restored:
@@ -126,7 +126,7 @@ async def restore(hub: Hub, path: Path) -> Restored:
         assert found is not None
         place, begin = found
         assert isinstance(begin, ThreadLine)
-        check_section(reader, place, Blobs(path.parent / "blobs", 1000))
+        check_section(reader, place, FolderBlobs(path.parent / "blobs", 1000))
         written = hub.journal.write(restore_thread, reader, place, begin.owner, begin.thread_id)
         return await within(written, "the import")
 

@@ -1,0 +1,181 @@
+"""Artifacts in S3: a store that fails is told of clearly, is asked again where that is safe, and holds nobody else up.
+What every store does is in `test_blobs`."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from canonical import FaultCode, FaultError, FilePart, Message, RunInput, Submission
+from canonical.agent import DEFAULT_OWNER
+from gateway import demo
+from gateway.storage.blobs import FolderBlobs
+from gateway.storage.s3 import S3Blobs
+from tests.gateway.command import ROOT, babelgate, bound_socket
+from tests.gateway.hubs import ends, within
+from tests.gateway.storage.s3_server import BUCKET, SECRET, Way, s3_server, variables
+from tests.opened import opened
+
+LATER = 10**12
+DATA = b"what is in the file"
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with s3_server() as port:
+        yield port
+
+
+@pytest.fixture
+def way(port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
+    made = Way(port)
+    for name, value in variables(made.port).items():
+        monkeypatch.setenv(name, value)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def prefix() -> str:
+    return str(uuid4())
+
+
+async def fails(blobs: S3Blobs, blob: str, caplog: pytest.LogCaptureFixture) -> None:
+    """In whatever way it is used: with words for the caller, and a line in the log."""
+    for use in (
+        lambda: blobs.keep(FilePart(inline=DATA)),
+        lambda: blobs.keep(FilePart(blob=blob)),
+        lambda: blobs.load(FilePart(blob=blob)),
+        lambda: blobs.size(blob),
+        lambda: anext(blobs.pieces(blob)),
+        lambda: asyncio.to_thread(blobs.sweep, set[str](), LATER),
+    ):
+        caplog.clear()
+        with pytest.raises(FaultError) as error:
+            await within(use(), "the failure")
+        assert error.value.fault.code is FaultCode.INTERNAL
+        assert error.value.fault.message.endswith("the store of files fails.")
+        (line,) = caplog.messages
+        assert "\n" not in line and line.startswith("the store of files could not ") and SECRET not in line
+
+
+async def test_a_store_that_is_down_is_told_of_and_used_again_when_it_is_up(
+    way: Way, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    blobs = S3Blobs(BUCKET, prefix, 1000)
+    blob = blobs.put(DATA)
+    assert await blobs.find_failure() is None
+    way.cut()
+    await fails(blobs, blob, caplog)
+    why = await within(blobs.find_failure(), "the failure")
+    assert why is not None and why.startswith("the store of files fails: ") and SECRET not in why
+    way.refuse = 0
+    assert await blobs.find_failure() is None
+    assert blobs.get(blob) == DATA
+
+
+async def test_a_request_that_did_not_come_through_is_repeated(way: Way, prefix: str) -> None:
+    way.refuse = 2
+    blobs = S3Blobs(BUCKET, prefix, 1000)
+    part = await within(blobs.keep(FilePart(inline=DATA)), "the file")
+    assert isinstance(part, FilePart) and blobs.get(part.blob or "") == DATA
+    assert way.refused == 2
+
+
+async def test_a_bucket_that_is_not_there_is_no_file_that_is_not_there(
+    way: Way, caplog: pytest.LogCaptureFixture
+) -> None:
+    blobs = S3Blobs("no-such-bucket", "", 1000)
+    assert "NoSuchBucket" in (await blobs.find_failure() or "")
+    with pytest.raises(FaultError) as error:
+        await blobs.keep(FilePart(inline=DATA))
+    assert error.value.fault.code is FaultCode.INTERNAL
+
+
+async def test_a_download_that_breaks_off_does_not_end_as_if_it_were_whole(way: Way, prefix: str) -> None:
+    blobs = S3Blobs(BUCKET, prefix, 2**26)
+    blob = blobs.put(os.urandom(2**25))
+    async with aclosing(blobs.pieces(blob)) as pieces:
+        await anext(pieces)
+        way.cut()
+        with pytest.raises(FaultError):
+            async for _ in pieces:
+                pass
+
+
+async def test_a_store_that_says_nothing_holds_nobody_else_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
+) -> None:
+    with bound_socket() as silent:
+        silent.listen()
+        for name, value in variables(silent.getsockname()[1]).items():
+            monkeypatch.setenv(name, value)
+        blobs, others = S3Blobs(BUCKET, prefix, 1000), FolderBlobs(tmp_path, 1000)
+        waiting = [
+            asyncio.ensure_future(use)
+            for number in range(40)
+            for use in (blobs.keep(FilePart(inline=bytes([number]))), blobs.load(FilePart(blob=f"{number:064x}")))
+        ]
+        kept = await within(others.keep(FilePart(inline=DATA)), "another store's answer")
+        assert isinstance(kept, FilePart) and not any(each.done() for each in waiting)
+        for each in waiting:
+            each.cancel()
+        await asyncio.wait(waiting)
+
+
+async def test_what_is_young_is_not_sent_again_and_what_is_old_is(way: Way, prefix: str) -> None:
+    blobs, old = S3Blobs(BUCKET, prefix, 1000), S3Blobs(BUCKET, prefix, 1000, young=-3600)
+    blob = blobs.put(DATA)
+    assert await old.renew(blob) and blobs.get(blob) == DATA
+    vars(blobs)["_store"].put(f"{blob[:2]}/{blob}", b"what shows whether it is sent")
+    assert blobs.put(DATA) == blob and await blobs.renew(blob)
+    assert blobs.get(blob) != DATA
+    assert old.put(DATA) == blob
+    assert blobs.get(blob) == DATA
+
+
+async def test_a_gateway_keeps_its_files_there_as_long_as_a_thread_names_them(
+    way: Way, prefix: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    artifacts = f"s3://{BUCKET}/{prefix}"
+    async with opened(tmp_path, {"files": demo.files}, artifacts=artifacts) as gateway:
+        hub = gateway.hub
+        file = FilePart(name="a.bin", inline=DATA)
+        receipt = await hub.submit(
+            DEFAULT_OWNER, Submission(agent="files", input=RunInput(messages=(Message(role="user", parts=(file,)),)))
+        )
+        await ends(hub, receipt, owner=DEFAULT_OWNER)
+        blob = FolderBlobs(tmp_path, 1000).put(DATA)
+        assert (await hub.reads.file(DEFAULT_OWNER, blob)).inline == DATA
+        assert not (tmp_path / "gateway.blobs").exists()
+        assert await hub.ready() is None
+        await move(tmp_path, artifacts, blob)
+        await hub.delete_thread(DEFAULT_OWNER, receipt.thread_id)
+        assert await asyncio.to_thread(S3Blobs(BUCKET, prefix, 1000).sweep, set[str](), LATER) == 2
+        way.cut()
+        vars(hub)["_probed"] = 0
+        assert "the store of files fails" in (await within(hub.ready(), "the answer") or "")
+    assert SECRET not in caplog.text
+
+
+async def move(folder: Path, artifacts: str, blob: str) -> None:
+    """Export from there, import to a folder."""
+    (folder / "other").mkdir()
+    database = ("--database", "sqlite:///gateway.db")
+    made = await asyncio.to_thread(
+        babelgate, folder, "export", "--out", "other/all.jsonl", *database, BABELGATE_ARTIFACTS=artifacts
+    )
+    taken = await asyncio.to_thread(babelgate, folder / "other", "import", "all.jsonl", *database)
+    assert (made.returncode, taken.returncode) == (0, 0), made.stderr + taken.stderr
+    assert FolderBlobs(folder / "other" / "gateway.blobs", 1000).get(blob) == DATA
+
+
+def test_what_the_extra_installs_is_asked_for_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "obstore.py").write_text("raise ImportError('there is none')")
+    ended = babelgate(tmp_path, "serve", BABELGATE_ARTIFACTS="s3://bucket", PYTHONPATH=f"{tmp_path}:{ROOT}")
+    assert ended.returncode == 2 and ended.stdout == ""
+    assert ended.stderr.count("\n") == 1 and "babelgate[s3]" in ended.stderr
