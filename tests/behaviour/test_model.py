@@ -5,7 +5,8 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from uuid import uuid4
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from sqlalchemy import Connection, select
 
-from canonical import FaultCode, FaultError, Record, Run, RunStatus, Scope, TaskState
+from canonical import FaultCode, FaultError, Record, Run, RunStatus, Scope, StateHistory, TaskState
 from canonical.state import ENDED, TERMINAL, WAITING
 from gateway.hub import Hub
 from gateway.storage.short_form import decode_row
@@ -285,6 +286,20 @@ class HubMachine(RuleBasedStateMachine):
             self.do(call)
             run.removed = True
         self.check()
+
+    @precondition(lambda self: any(not (thread.running or thread.pending) for thread in self.threads))
+    @rule(data=st.data())
+    def prune(self, data: st.DataObject) -> None:
+        idle = [thread for thread in self.threads if not (thread.running or thread.pending)]
+        thread_id = data.draw(st.sampled_from(idle)).thread_id
+        before = self.history(thread_id).head
+        self.do(self.hub.prune_thread(OWNER, thread_id))
+        assert self.history(thread_id).all() == ([] if before is None else [replace(before, parent_id=None)])
+        self.check()
+
+    def history(self, thread_id: str) -> StateHistory:
+        empty = partial(StateHistory, thread_id, OWNER)
+        return self.do(self.hub.reads.snapshot(OWNER, thread_id, StateHistory, empty))
 
     # Agents
 
