@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from sqlalchemy import Connection, Engine, inspect, text
 
@@ -53,6 +53,10 @@ class Database(Protocol):
 
     def writing(self, connection: Connection) -> AbstractContextManager[None]:
         """A transaction of the writer, which is rolled back at an exception."""
+        ...
+
+    def together(self, connection: Connection) -> AbstractContextManager[Any]:
+        """Statements of the writer's that do not wait for one another: of errors, one is told at the end."""
         ...
 
     def reading(self, connection: Connection) -> AbstractContextManager[None]:

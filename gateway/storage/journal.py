@@ -30,7 +30,7 @@ from gateway.storage.database import migrate, open_database
 from gateway.storage.live import Channels
 from gateway.storage.row_cache import Row, RowCache, RowChange
 from gateway.storage.short_form import created_id, find_reference, lengthen, plain_id, refer
-from gateway.storage.statements import Sql, sql_of, table_of
+from gateway.storage.statements import PAGE, Sql, sql_of, table_of
 from gateway.storage.tables import EventRow, InterruptRow, RunRow, TaskRow, ThreadRow
 from gateway.storage.transaction import Published, Transaction, latest_pk
 
@@ -52,8 +52,6 @@ _AGAIN: Final = 1.0
 """Seconds after which a lost connection is tried again, where nobody writes."""
 _TOGETHER: Final = 2048
 """Records of several tasks that are read at once."""
-PAGE: Final = 2 * 2**20
-"""Bytes of events that are read at once: each becomes objects some times its size."""
 
 
 @dataclass(slots=True, eq=False)
@@ -276,7 +274,9 @@ class Journal:
                 with database.writing(connection):
                     tx.begin(connection)
                     done.results = [_Result(write, *self._plain(write)) for write in group]
-                    done.published, done.changed = tx.finish(), tx.changed
+                    with database.together(connection):
+                        done.published = tx.finish()
+                    done.changed = tx.changed
             except Exception as error:
                 if self._is_unstorable(error):
                     raise

@@ -5,7 +5,7 @@ it, also after the connection was lost and made anew.
 """
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, cast
 from uuid import uuid4
@@ -152,6 +152,9 @@ class Postgres:
             self._committing = self._committing and driver.closed
             _roll_back(connection, driver, error)
             raise
+
+    def together(self, connection: Connection) -> AbstractContextManager[Any]:
+        return _driver(connection).pipeline()
 
     @contextmanager
     def reading(self, connection: Connection) -> Generator[None]:

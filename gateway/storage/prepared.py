@@ -20,8 +20,15 @@ class Statement:
     """A compiled statement. `run` takes its parameters as one tuple, in the order of `names`."""
 
     def __init__(
-        self, clause: ClauseElement, dialect: Dialect, names: Sequence[str], columns: Sequence[str] | None = None
+        self,
+        clause: ClauseElement,
+        dialect: Dialect,
+        names: Sequence[str],
+        columns: Sequence[str] | None = None,
+        *,
+        bounded: bool = False,
     ) -> None:
+        """`bounded` = what it gives fits into memory, wherever it comes from."""
         compiled = clause.compile(
             dialect=dialect,
             column_keys=list(columns or ()) or None,
@@ -31,7 +38,7 @@ class Statement:
         places: Sequence[str] = getattr(compiled, "positiontup", None) or list(compiled.params or {})
         if set(places) != set(names):
             raise ValueError(f"{self.sql}: parameters {sorted(set(places) ^ set(names))} are not in both lists")
-        self._streams = dialect.supports_server_side_cursors
+        self._streams = dialect.supports_server_side_cursors and not bounded
         self._order = [list(names).index(place) for place in places]
         self._plain = self._order == list(range(len(names)))
 

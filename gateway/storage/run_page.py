@@ -9,9 +9,9 @@ from sqlalchemy import Connection, and_, false, func, or_, select, text
 
 from canonical.hub import RunPage
 from canonical.state import WAITING
-from gateway.storage.journal import PAGE, decode_records
+from gateway.storage.journal import decode_records
 from gateway.storage.short_form import beginnings, refer
-from gateway.storage.statements import table_of
+from gateway.storage.statements import PAGE, table_of
 from gateway.storage.tables import OPEN, EventRow, RunRow, TaskRow
 
 _TASK, _RUN, _EVENT = table_of(TaskRow), table_of(RunRow), table_of(EventRow)

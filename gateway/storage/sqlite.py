@@ -4,7 +4,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Generator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -20,6 +20,7 @@ _SPARE: Final = 256
 _PAGES: Final = 64
 """Of it that are given back in one transaction."""
 _INCREMENTAL: Final = 2
+_NOTHING: Final = nullcontext()
 
 
 def sqlite_path(url: str) -> Path:
@@ -136,6 +137,9 @@ class Sqlite:
 
     def writing(self, connection: Connection) -> Any:
         return _transaction(connection, "BEGIN IMMEDIATE")
+
+    def together(self, connection: Connection) -> Any:
+        return _NOTHING
 
     def reading(self, connection: Connection) -> Any:
         return _transaction(connection, "BEGIN")

@@ -1,9 +1,22 @@
 """Statements of the hot path, compiled once for the database at hand."""
 
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from sqlalchemy import BigInteger, Dialect, Table, bindparam, delete, false, func, select, text, update
+from sqlalchemy import (
+    BigInteger,
+    Dialect,
+    Table,
+    bindparam,
+    delete,
+    false,
+    func,
+    literal_column,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.sql.expression import ClauseElement
 
 from gateway.storage.prepared import Statement, inserting
 from gateway.storage.tables import (
@@ -17,6 +30,9 @@ from gateway.storage.tables import (
     ThreadRow,
     TombstoneRow,
 )
+
+PAGE: Final = 2 * 2**20
+"""Bytes of events that are read at once: each becomes objects some times its size."""
 
 
 def table_of(model: Any) -> Table:
@@ -166,17 +182,7 @@ class Sql:
             dialect,
             ("owner", "task"),
         )
-        self.page = Statement(
-            select(event.c.seq, event.c.at, event.c.task_id, event.c.run_id, event.c.attempt, event.c.body)
-            .where(
-                event.c.thread_pk == bindparam("pk"),
-                event.c.seq > bindparam("after"),
-                event.c.seq <= bindparam("until", type_=BigInteger),
-            )
-            .order_by(event.c.seq),
-            dialect,
-            ("pk", "after", "until"),
-        )
+        self.page = Statement(_page(dialect), dialect, ("pk", "after", "until"), bounded=True)
         self.creation = Statement(
             select(event.c.body).where(event.c.thread_pk == bindparam("pk"), event.c.seq == bindparam("seq")),
             dialect,
@@ -194,6 +200,28 @@ class Sql:
             dialect,
             ("owner", "id"),
         )
+
+
+def _page(dialect: Dialect) -> ClauseElement:
+    """Some records of a thread. SQLite reads on as it is asked to. A server sends all that there is: from there come
+    only those before which there is less than a page."""
+    event = table_of(EventRow)
+    columns = (event.c.seq, event.c.at, event.c.task_id, event.c.run_id, event.c.attempt, event.c.body)
+    wanted = (
+        event.c.thread_pk == bindparam("pk"),
+        event.c.seq > bindparam("after"),
+        event.c.seq <= bindparam("until", type_=BigInteger),
+    )
+    if dialect.name == "sqlite":
+        return select(*columns).where(*wanted).order_by(event.c.seq)
+    size = func.length(event.c.body)
+    before = (func.sum(size).over(order_by=event.c.seq) - size).label("before")
+    some = select(*columns, before).where(*wanted).subquery()
+    return (
+        select(*(some.c[column.name] for column in columns))
+        .where(some.c.before <= literal_column(str(PAGE)))
+        .order_by(some.c.seq)
+    )
 
 
 @lru_cache(maxsize=8)

@@ -266,6 +266,16 @@ async def test_pages_are_bounded_on_both_sides(writing: Writing) -> None:
     assert await writing.journal.page(pk + 1, 0) == []
 
 
+async def test_a_page_of_large_records_ends_where_it_has_enough_of_them(writing: Writing) -> None:
+    pk = await within(writing.journal.write(create("t")))
+    for _ in range(9):
+        await within(writing.journal.write(change("t", fill="x" * 600_000)))
+    pages: list[list[int]] = []
+    while page := await writing.journal.page(pk, pages[-1][-1] if pages else 0):
+        pages.append([record.seq for record in page])
+    assert pages == [[1, 2, 3, 4, 5], [6, 7, 8, 9], [10]]
+
+
 async def test_a_query_sees_one_moment_however_many_statements_it_has(writing: Writing) -> None:
     pk = await within(writing.journal.write(create("t")))
     half, go = threading.Event(), threading.Event()
