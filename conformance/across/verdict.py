@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from itertools import combinations, product
 
 from conformance.across.compare import ASPECTS, Difference, differences
 from conformance.across.model import Shot
@@ -123,8 +123,12 @@ def _compare_alone(played: Played, protocols: Sequence[str]) -> Iterator[Finding
         shots = [played.shots[name][moment] for name in protocols if moment in played.shots.get(name, {})]
         yield from _faults(played, moment, shots)
         told = [shot for shot in shots if not shot.fault]
-        for aspect in ASPECTS:
-            yield from _of_aspect(played, moment, told, aspect)
+        found: dict[str, dict[tuple[str, str], Difference]] = {aspect: {} for aspect in ASPECTS}
+        for one, other in product(told, repeat=2):
+            for difference in differences(one, other):
+                found[difference.aspect][one.protocol, other.protocol] = difference
+        for each in found.values():
+            yield from _of_aspect(played, moment, told, each)
 
 
 def _faults(played: Played, moment: str, shots: Sequence[Shot]) -> Iterator[Finding]:
@@ -138,14 +142,10 @@ def _faults(played: Played, moment: str, shots: Sequence[Shot]) -> Iterator[Find
             yield Finding(played.scenario.name, moment, here, shot, difference, is_shared=False)
 
 
-def _of_aspect(played: Played, moment: str, shots: Sequence[Shot], aspect: str) -> Iterator[Finding]:
-    found = {
-        (one.protocol, other.protocol): difference
-        for one in shots
-        for other in shots
-        for difference in differences(one, other)
-        if difference.aspect == aspect
-    }
+def _of_aspect(
+    played: Played, moment: str, shots: Sequence[Shot], found: Mapping[tuple[str, str], Difference]
+) -> Iterator[Finding]:
+    """`found`: in one aspect, which two protocols differ, in both orders."""
     if not found:
         return
     name = played.scenario.name
