@@ -311,49 +311,80 @@ class _Listener:
         self._reader = reader
         self._binding = binding
         self._replies = replies
-        self._pending: asyncio.Future[Any] | None = None
-        """The next reply: a task of its own, because a wait that is cut short would end the stream."""
+        self._waits: asyncio.Task[Any] | None = None
+        """Who waits for the next reply now. A stream has one timer and no task: most are never silent."""
+        self._since = 0.0
+        """When that began, on the loop's clock."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._found: Json | Exception = None
+        """What a look at the task says in the place of the stream, which is given up for it."""
         self._failures = 0
 
     def __aiter__(self) -> "_Listener":
         return self
 
     async def __anext__(self) -> Json:
-        if self._pending is None:
-            self._pending = asyncio.ensure_future(anext(self._replies, _OVER))
-        while not (await asyncio.wait((self._pending,), timeout=SILENCE))[0]:
-            if not self._reader.begun or self._reader.task_id is None:
-                continue
-            try:
-                (task,) = await _look(self._reader, self._binding)
-            except FaultError:
-                self._failures += 1
-                if self._failures >= MAX_FAILURES:
-                    raise StopAsyncIteration from None
-            else:
-                self._failures = 0
-                if _is_still(task):
-                    return task
-        pending, self._pending = self._pending, None
-        reply: Any = pending.result()
-        if reply is _OVER:
-            raise StopAsyncIteration
-        return reply
+        self._waits, self._since = asyncio.current_task(), asyncio.get_running_loop().time()
+        if self._timer is None:
+            self._watch(SILENCE)
+        try:
+            return await anext(self._replies)
+        except asyncio.CancelledError:
+            if self._found is None or (self._waits is not None and self._waits.uncancel()):
+                raise
+        finally:
+            self._waits = None
+        if isinstance(self._found, Exception):
+            raise self._found
+        return self._found
+
+    def _watch(self, seconds: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._check)
+
+    def _check(self) -> None:
+        left = self._since + SILENCE - asyncio.get_running_loop().time()
+        if self._waits is None or not self._reader.begun or self._reader.task_id is None:
+            self._watch(SILENCE)
+        elif left > 0:
+            self._watch(left)
+        else:
+            self._looking = asyncio.ensure_future(self._look())
+
+    async def _look(self) -> None:
+        since = self._since
+        try:
+            found = await self._look_for_end()
+        except Exception as error:
+            found = error
+        if found is not None and since == self._since and self._waits is not None and not self._waits.cancelling():
+            self._found = found
+            self._waits.cancel()
+        else:
+            self._watch(SILENCE)
+
+    async def _look_for_end(self) -> Json | Exception:
+        """The task, if it stands still; None as long as the stream is to be heard. Raises agent_invalid."""
+        try:
+            (task,) = await _look(self._reader, self._binding)
+        except FaultError:
+            self._failures += 1
+            return StopAsyncIteration() if self._failures >= MAX_FAILURES else None
+        self._failures = 0
+        return task if _is_still(task) else None
 
     async def drain(self) -> None:
         """A stream that is silent while its task has stopped has no end that could be read."""
-        if self._pending is None:
+        if self._found is None:
             await self._replies.drain(DRAIN)
 
     async def aclose(self) -> None:
-        pending, self._pending = self._pending, None
-        if pending is not None:
-            pending.cancel()
-            await asyncio.wait((pending,))
-
-
-_OVER: Final = object()
-"""The end of a stream: null is a reply, if no good one."""
+        if self._timer is not None:
+            self._timer.cancel()
+        looking, self._looking = self._looking, None
+        if looking is not None and not looking.done():
+            looking.cancel()
+            await asyncio.wait((looking,))
 
 
 async def _look(reader: EventReader, binding: Binding) -> tuple[Json]:
