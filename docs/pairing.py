@@ -73,7 +73,7 @@ _AGENTS: Final[Mapping[str, Side]] = {
     "a2a-0.3": Side("A2A 0.3", A2A["0.3"]),
     "a2a-1.0": Side("A2A 1.0", A2A["1.0"]),
     "a2a-extended": Side("A2A with the extension", A2A_EXTENDED),
-    "acp": Side("ACP", ACP, {Feature.PROGRESS: Feature.REASONING}),
+    "acp": Side("ACP", ACP, {Feature.PROGRESS: Feature.REASONING, Feature.STEP: Feature.REASONING}),
     "aief": Side("AIEF", AIEF),
     "langgraph": Side("LangGraph", {**LANGCHAIN["langgraph"], Feature.FORK: _BRANCH}),
     "langgraph-extended": Side(
@@ -129,8 +129,8 @@ _OWN: Final = frozenset({Feature.REATTACH})
 
 UNPROVEN: Final = frozenset(
     {
-        *(Feature.FILE_URL, Feature.REFUSAL, Feature.CALLER_TOOLS, Feature.STEP, Feature.ARTIFACT_APPEND),
-        *(Feature.USAGE, Feature.METADATA),
+        Feature.CALLER_TOOLS,
+        Feature.METADATA,
     }
 )
 """What no scenario of the pair suite shows, in any pair."""

@@ -58,7 +58,14 @@ class New(Dialect):
     def decode(part: Wire) -> Said:
         if "raw" in part:
             return File(part.get("filename", ""), b64decode(part["raw"]))
+        if "url" in part:
+            return File(part.get("filename", ""), part["url"].encode())
         return Data(part["data"]) if "data" in part else part["text"]
+
+
+def _content(file: Wire, content: str, url: str) -> bytes:
+    """Of one by its URL, that."""
+    return b64decode(file[content]) if content in file else file[url].encode()
 
 
 class Old(Dialect):
@@ -92,7 +99,7 @@ class Old(Dialect):
     def decode(part: Wire) -> Said:
         match part["kind"]:
             case "file":
-                return File(part["file"].get("name", ""), b64decode(part["file"]["bytes"]))
+                return File(part["file"].get("name", ""), _content(part["file"], "bytes", "uri"))
             case "data":
                 return Data(part["data"])
             case kind:
@@ -126,7 +133,9 @@ class OldBuffer(Dialect):
     @staticmethod
     def decode(part: Wire) -> Said:
         if "file" in part:
-            return File(part["file"].get("name", ""), b64decode(b64decode(part["file"]["fileWithBytes"])))
+            file = part["file"]
+            content = b64decode(b64decode(file["fileWithBytes"])) if "fileWithBytes" in file else None
+            return File(file.get("name", ""), file["fileWithUri"].encode() if content is None else content)
         return Data(part["data"]["data"]) if "data" in part else part["text"]
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Self
@@ -308,6 +308,10 @@ class Caller(ABC):
         assert seen.task_id == feed.ids.task
         return seen
 
+    async def told_all(self, *said: Said) -> Sequence[Seen]:
+        """What there is to be seen of such a task, in each form that the protocol has."""
+        return await self.told(*said), await type(self)(self.http, self.agent).send(*said)
+
     @abstractmethod
     async def losses(self, task_id: str) -> set[str]:
         """Of what the protocol says that it lost something."""
@@ -332,3 +336,33 @@ class Caller(ABC):
     async def _followed(self, view: View, before: int = 0, skip: int = 0, /, **request: Any) -> AsyncGenerator[Feed]:
         async with self.http.stream(**request) as response:
             yield await Feed(view, before=before, skip=skip).listen(response)
+
+
+class _Recorded(httpx.AsyncByteStream):
+    def __init__(self, stream: httpx.AsyncByteStream, told: bytearray) -> None:
+        self._stream = stream
+        self._told = told
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._told += chunk
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+@asynccontextmanager
+async def recording(caller: Caller, told: bytearray) -> AsyncGenerator[None]:
+    """Adds the bodies of all that the caller is answered."""
+
+    async def record(response: httpx.Response) -> None:
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        response.stream = _Recorded(response.stream, told)
+
+    before = caller.http.event_hooks
+    caller.http.event_hooks = {"response": [record]}
+    try:
+        yield
+    finally:
+        caller.http.event_hooks = before

@@ -10,16 +10,27 @@ from canonical import (
     Artifact,
     Ask,
     DataPart,
+    Feature,
+    FilePart,
     Invocation,
     Message,
     Part,
     ReasoningPart,
+    RefusalPart,
     TextPart,
     ToolCall,
 )
-from canonical.event import Custom
+from canonical.event import ArtifactAdded, Custom, RunEnded, StepEnded, StepStarted
 
 APPROVAL = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
+VARIED = {
+    Feature.FILE_URL: ("far-away",),
+    Feature.REFUSAL: ("cannot-say-that",),
+    Feature.STEP: ("step-by-step",),
+    Feature.ARTIFACT_APPEND: ("first-piece", "last-piece"),
+    Feature.USAGE: ("11037",),
+}
+"""By feature, words of what the agent `varied` says, which has nothing else of it."""
 STEP = "step"
 """Begins the names of steps, which some protocols tell where others tell thoughts. The one step of an agent that has
 none itself is called like the agent."""
@@ -39,7 +50,7 @@ class Cast:
 
     def agents(self) -> dict[str, Callable[..., Any]]:
         named = (self.echo, self.stream, self.ask, self.files, self.fail, self.slow, self.history, self.metadata)
-        more = (self.approve, self.data, self.count, self.progress, self.login, self.recall)
+        more = (self.approve, self.data, self.count, self.progress, self.login, self.recall, self.varied)
         return {agent.__name__: agent for agent in (*named, *more)}
 
     async def echo(self, text: str) -> str:
@@ -111,6 +122,17 @@ class Cast:
         """Tells how far it is before it answers."""
         yield Message.of("Half way.", phase="progress")
         yield "Done."
+
+    async def varied(self, text: str) -> AsyncGenerator[Any]:
+        """What `VARIED` has a word of each of."""
+        yield StepStarted(step_id="s", name="step-by-step", node="step-by-step")
+        yield StepEnded(step_id="s", name="step-by-step", node="step-by-step")
+        yield ArtifactAdded(artifact_id="a", name="pieces.txt", part=TextPart(text="first-piece "), last=False)
+        yield ArtifactAdded(artifact_id="a", name="pieces.txt", part=TextPart(text="last-piece"), append=True)
+        page = FilePart(name="page.html", media_type="text/html", url="https://example.com/far-away.html")
+        yield Message(parts=(TextPart(text="Said."), page))
+        yield Message(parts=(RefusalPart(text="cannot-say-that"),))
+        yield RunEnded(usage={"input_tokens": 11037, "output_tokens": 2, "total_tokens": 11039})
 
     async def metadata(self, text: str) -> AsyncGenerator[Any]:
         """A thought, a tool call, a cited sentence, and an event of no fixed kind."""

@@ -198,6 +198,22 @@ def metadata(state: MessagesState) -> Any:
     return says([{"type": "reasoning", "reasoning": "Thinking about it."}, call, result, text])
 
 
+def varied() -> Any:
+    """As the cast's, but for an artifact in pieces, of which a graph has none."""
+
+    def node(state: MessagesState) -> Any:
+        about = {"mime_type": "text/html", "extras": {"filename": "page.html"}}
+        page = {"type": "file", "url": "https://example.com/far-away.html", **about}
+        refusal = {"type": "refusal", "refusal": "cannot-say-that"}
+        usage: Any = {"input_tokens": 11037, "output_tokens": 2, "total_tokens": 11039}
+        return {"messages": [AIMessage([{"type": "text", "text": "Said."}, page, refusal], usage_metadata=usage)]}
+
+    made = new(MessagesState)
+    made.add_node("step-by-step", node)
+    made.add_edge(START, "step-by-step")
+    return made.compile()
+
+
 def graphs(players: Cast) -> dict[str, Any]:
     async def stream(text: str) -> AsyncIterator[str]:
         async for word in players.stream(text):
@@ -221,4 +237,5 @@ def graphs(players: Cast) -> dict[str, Any]:
         "approve": approve(),
         "data": one(Given, data),
         "count": count(),
+        "varied": varied(),
     }

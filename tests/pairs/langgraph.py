@@ -5,7 +5,7 @@ and a task's stream is the streams of its runs, one after the other.
 """
 
 from base64 import b64decode, b64encode
-from collections.abc import AsyncGenerator, Iterable, Mapping, Set
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -64,7 +64,7 @@ class _Told:
                     self.thoughts[of] = self.thoughts.get(of, "") + block["reasoning"]
                 case "json":
                     self.data.append(block["json"])
-                case "server_tool_call" | "server_tool_result":
+                case "server_tool_call" | "server_tool_result" | "refusal":
                     pass
                 case _:
                     self.file(block)
@@ -76,6 +76,12 @@ class _Told:
         self.thoughts |= other.thoughts
 
     def file(self, block: Wire) -> None:
+        if "url" in block:
+            self.files[block["url"]] = block["url"].encode()
+            return
+        if block["type"] == "text":  # a piece of an artifact
+            self.files[""] = self.files.get("", b"") + block["text"].encode()
+            return
         name = block["extras"]["filename"]
         self.files[name] = self.files.get(name, b"") + b64decode(block["base64"])
 
@@ -441,6 +447,14 @@ class LangGraph(Caller):
 
     def stream(self, *said: Said) -> Following:
         return self._created(self._asked(said), _View(self.speaker))
+
+    async def told_all(self, *said: Said) -> Sequence[Seen]:
+        """Steps have modes of their own."""
+        other = type(self)(self.http, self.agent)
+        body = {**other._asked(said), "stream_mode": ["updates", "debug"]}
+        response = await self.http.post(f"{self.runs_url(await other._thread())}/stream", json=body)
+        assert response.status_code == 200, response.text
+        return await super().told_all(*said)
 
     def stream_answer(self, asked: Feed, *answers: Said) -> Following:
         self.context_id = asked.ids.thread

@@ -41,6 +41,8 @@ def question_of(told: Wire) -> Question:
 def file_of(block: Wire) -> tuple[str, bytes]:
     if block["type"] == "resource":
         return unquote(block["resource"]["uri"].rpartition("/")[2]), b64decode(block["resource"]["blob"])
+    if block["type"] == "resource_link":
+        return block["name"], block["uri"].encode()
     return block["_meta"]["babelgate"]["name"], b64decode(block["data"])
 
 

@@ -295,7 +295,7 @@ def seen_of_response(response: Wire) -> Seen:
     for item in response["output"]:
         match item["type"]:
             case "message":
-                said = [part["text"] for part in item["content"]]
+                said = [part["refusal"] if part["type"] == "refusal" else part["text"] for part in item["content"]]
                 if item["phase"] == "commentary":
                     asides += said
                     continue

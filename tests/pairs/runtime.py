@@ -77,15 +77,23 @@ class _Told:
                     case "data":
                         data.append(part["data"])
                     case "file":
-                        files[part["name"]] = b64decode(part["inline"])
+                        files[part["name"]] = content_of(part)
                     case _:
                         pass
         for parts in self.artifacts.values():
             for part in parts:
-                files[part["name"]] = files.get(part["name"], b"") + b64decode(part["inline"])
+                name = part.get("name", "")
+                files[name] = files.get(name, b"") + content_of(part)
         if self.output is not None and self.output not in data:
             data.append(self.output)
         return Seen(state, text=text, data=tuple(data), files=files, asides=tuple(asides), **more)
+
+
+def content_of(part: Wire) -> bytes:
+    """Of one by its URL, that."""
+    if part["kind"] != "file":
+        return part["text"].encode()
+    return b64decode(part["inline"]) if part.get("inline") else part["url"].encode()
 
 
 def seen_of(run: Wire, before: Seen | None = None) -> Seen:

@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 
 from canonical import FULL, Feature
-from tests.pairs.caller import Caller, Data, Feed, File, Question, Seen
-from tests.pairs.cast import APPROVAL
+from tests.pairs.caller import Caller, Data, Feed, File, Question, Seen, recording
+from tests.pairs.cast import APPROVAL, VARIED
 from tests.pairs.house import House
 from tests.pairs.scenario import pairs
 
@@ -245,6 +245,19 @@ async def test_what_a_protocol_cannot_show_is_named_as_lost_and_nothing_else_is(
     assert seen.lasting == Seen("completed", text="As cited.")
     expected = named(house, caller, {*SAID, Feature.TEXT, *house.kind.shows})
     assert await caller.losses(seen.task_id) == {str(feature) for feature in expected}
+
+
+@pairs("varied", shows=tuple(VARIED))
+async def test_what_is_not_lost_is_somewhere_in_what_the_caller_is_told(house: House, caller: Caller) -> None:
+    told = bytearray()
+    async with recording(caller, told):
+        seen = await caller.told_all("go")
+    assert {each.state for each in seen} == {"completed"}
+    for each in seen:  # whose bytes may have come as base64
+        told += b"\n".join(each.files.values())
+    shown = [feature for feature in VARIED if house.cell(caller, feature).level != "dropped"]
+    missing = [feature for feature in shown if not all(word.encode() in told for word in VARIED[feature])]
+    assert missing == [], told.decode(errors="replace")
 
 
 _AS_IT_CAME: Final[Mapping[str, Set[Feature]]] = {"acp": {Feature.TOOL_ACTIVITY}}
