@@ -34,6 +34,7 @@ from gateway.runs.transfer.form import (
     Writer,
 )
 from gateway.storage.blobs import Blobs
+from gateway.storage.database import HEAD
 from gateway.storage.journal import read_page
 from gateway.storage.short_form import decode_row, lengthen
 from gateway.storage.statements import table_of
@@ -111,7 +112,7 @@ async def export(
 ) -> Exported:
     """Write what is selected to the file; `tell` is called after each page. Each thread is as it was at one moment.
     Raises TransferError."""
-    writer = Writer(file, Header(version=VERSION, release=release, made_at=now))
+    writer = Writer(file, Header(version=VERSION, release=release, revision=HEAD, made_at=now))
     done = Exported()
     after = 0
     while found := _threads_after(connection, selection, after):

@@ -12,9 +12,11 @@ from typing import BinaryIO, Final
 
 import msgspec
 
+from gateway.storage.database import HEAD, REVISIONS
+
 FORMAT: Final = "babelgate-export"
 VERSION: Final = 1
-"""Goes up with every change of the lines. Those up to it can be read."""
+"""Goes up with every change of the lines, but for events, which have their revision. Those up to it can be read."""
 LINE: Final = 256 * 2**20
 """Bytes of a line. The longest have one event, or one state of a graph in base64."""
 _HEADER: Final = 4096
@@ -35,6 +37,8 @@ class Header(_Line, tag=FORMAT):
     version: int
     release: str
     """Of Babelgate, that wrote it."""
+    revision: str
+    """Of the database that it is from: which events there may be."""
     made_at: int
     """Microseconds since 1970, UTC, as all times."""
 
@@ -228,10 +232,10 @@ class Reader:
         self._sections = 0
         first = file.readline(_HEADER)
         header = _decode_header(first)
-        if header.version > VERSION:
+        if header.version > VERSION or header.revision not in REVISIONS:
             raise TransferError(
-                f"this export is of format {header.version}, written by Babelgate {header.release}, and this release "
-                f"reads those up to {VERSION}: install the newer release"
+                f"this export is of format {header.version} and revision {header.revision}, written by Babelgate "
+                f"{header.release}, and this release reads those up to {VERSION} and {HEAD}: install the newer release"
             )
         self.header = header
         self._place = Place(len(first), 2)
@@ -293,7 +297,12 @@ def _decode_header(data: bytes) -> Header:
         told = msgspec.json.decode(data)
         if told["kind"] != FORMAT:
             raise ValueError
-        return Header(version=int(told["version"]), release=str(told["release"]), made_at=int(told["made_at"]))
+        return Header(
+            version=int(told["version"]),
+            release=str(told["release"]),
+            revision=str(told["revision"]),
+            made_at=int(told["made_at"]),
+        )
     except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, ValueError):
         raise TransferError("this is no export of Babelgate") from None
 

@@ -82,8 +82,6 @@ _ITEM, _ASSISTANT, _VERSION, _CRON = (table_of(row) for row in (ItemRow, Assista
 _BYTES: Final = 2 * 2**20
 """Of records that are written at once."""
 _RECORDS: Final = 2048
-_NAME: Final = 4096
-"""Characters of an id or a name."""
 _OWNER: Final = 128
 
 Outcome = Literal["added", "same"]
@@ -166,7 +164,7 @@ def _check_texts(line: msgspec.Struct) -> None:
     for name in line.__struct_fields__:
         value = getattr(line, name)
         if isinstance(value, str):
-            _require(len(value) <= _NAME and "\0" not in value, f"{name}: this is no id or name")
+            _require("\0" not in value, f"{name}: there are no NUL characters in names")
         elif isinstance(value, int):
             _require(is_number(value), f"{name}: this number is too large")
 

@@ -324,3 +324,20 @@ def test_of_an_export_that_fails_nothing_is_left(source: tuple[Path, Any], tmp_p
     code, said = transfer(source[0], "export", "--out", str(tmp_path / "out.jsonl"))
     assert code == 2 and "this is a folder" in said
     assert [each.name for each in tmp_path.iterdir()] == ["out.jsonl"]
+
+
+@pytest.mark.parametrize("postgres", [True], indirect=True)
+async def test_threads_go_into_postgresql_and_back(
+    source: tuple[Path, Mapping[str, Receipt]], target: Path, postgres: str
+) -> None:
+    for said in (f"added: {len(AGENTS) + 1} threads", "added: nothing"):
+        taken = await asyncio.to_thread(babelgate, target, "import", "all.jsonl", "--database", postgres)
+        assert taken.returncode == 0 and said in taken.stderr, taken.stderr
+    back = await asyncio.to_thread(babelgate, target, "export", "--out", "back.jsonl", "--database", postgres)
+    assert back.returncode == 0, back.stderr
+    assert (await asyncio.to_thread(transfer, target, "import", "back.jsonl"))[0] == 0
+    assert rows(target) == rows(source[0])
+    async with opened(target, configured=AGENTS, database=postgres, blobs=target / "babelgate.blobs") as gateway:
+        question = source[1]["graph"]
+        await answer(gateway.hub, question.task_id, "Ada", owner=DEFAULT_OWNER)
+        assert (await ends(gateway.hub, question, owner=DEFAULT_OWNER)).state is TaskState.COMPLETED

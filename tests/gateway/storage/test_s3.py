@@ -14,6 +14,7 @@ from canonical import FaultCode, FaultError, FilePart, Message, RunInput, Submis
 from canonical.agent import DEFAULT_OWNER
 from gateway import demo
 from gateway.storage.blobs import FolderBlobs
+from gateway.storage.queries import blobs_in_use
 from gateway.storage.s3 import S3Blobs
 from tests.gateway.command import ROOT, babelgate, bound_socket
 from tests.gateway.hubs import ends, within
@@ -154,8 +155,11 @@ async def test_a_gateway_keeps_its_files_there_as_long_as_a_thread_names_them(
         assert not (tmp_path / "gateway.blobs").exists()
         assert await hub.ready() is None
         await move(tmp_path, artifacts, blob)
-        await hub.delete_thread(DEFAULT_OWNER, receipt.thread_id)
-        assert await asyncio.to_thread(S3Blobs(BUCKET, prefix, 1000).sweep, set[str](), LATER) == 2
+        for left in (0, 2):
+            used = await hub.journal.query(blobs_in_use)
+            assert await asyncio.to_thread(S3Blobs(BUCKET, prefix, 1000).sweep, used, LATER) == left
+            if not left:
+                await hub.delete_thread(DEFAULT_OWNER, receipt.thread_id)
         way.cut()
         vars(hub)["_probed"] = 0
         assert "the store of files fails" in (await within(hub.ready(), "the answer") or "")

@@ -10,12 +10,13 @@ import msgspec
 
 from canonical.event import Event, TaskCreated, ThreadChanged, encode_event
 from gateway.runs.transfer.form import VERSION, Header, RecordLine, ThreadLine, Writer
+from gateway.storage.database import HEAD
 
 Line = dict[str, Any]
 
 
 def header(version: int = VERSION) -> Header:
-    return Header(version=version, release="1.0", made_at=0)
+    return Header(version=version, release="1.0", revision=HEAD, made_at=0)
 
 
 def record(seq: int, event: Event, task_id: str | None = None, run_id: str | None = None) -> RecordLine:

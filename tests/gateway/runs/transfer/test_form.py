@@ -84,9 +84,12 @@ def test_what_is_no_export_is_told_in_one_line(data: bytes) -> None:
         Reader(io.BytesIO(data))
 
 
-def test_an_export_of_a_newer_format_names_it() -> None:
-    told = {"kind": "babelgate-export", "version": VERSION + 1, "release": "9.0", "made_at": 0, "new": True}
+@pytest.mark.parametrize(("member", "value"), [("version", VERSION + 1), ("revision", "9999")])
+def test_an_export_of_a_newer_release_names_it(member: str, value: object) -> None:
+    told = json.loads(EXPORT.splitlines()[0]) | {"release": "9.0", "novel": True, member: value}
     with pytest.raises(TransferError) as refused:
         Reader(io.BytesIO(json.dumps(told).encode() + b"\n"))
     said = str(refused.value)
-    assert f"format {VERSION + 1}, written by Babelgate 9.0" in said and "\n" not in said
+    assert (
+        f"{member} {value}".removeprefix("version ") in said and "written by Babelgate 9.0" in said and "\n" not in said
+    )
