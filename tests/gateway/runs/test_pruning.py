@@ -19,6 +19,7 @@ from gateway.storage import checkpoints
 from gateway.storage.statements import table_of
 from gateway.storage.tables import CheckpointRow, CheckpointValueRow, CheckpointWriteRow, EventRow
 from tests.gateway.graphs import State, asks, builder, writes
+from tests.gateway.hubs import within
 from tests.gateway.invariant import check_database
 from tests.gateway.platform import Caller, agents, graphs_running
 from tests.running import running
@@ -144,6 +145,31 @@ async def _events(caller: Caller, thread_id: str, last: Any) -> list[Any]:
                 if found[-1]["method"] == "checkpoints" and data["id"] == last["checkpoint_id"]:
                     return found
     raise AssertionError("the stream has ended")
+
+
+async def test_a_reader_who_is_there_is_told_nothing_of_it_and_then_the_next_run_as_ever(tmp_path: Path) -> None:
+    async with graphs_running(tmp_path, "tools") as caller:
+        thread_id = await caller.thread()
+        for text in ("one", "two"):
+            await caller.wait(thread_id, "tools", said(text))
+        before = await caller.state(thread_id)
+        last = (await _events(caller, thread_id, before))[-1]["seq"]
+        asked = {"channels": ["values", "checkpoints", "messages"], "since": last}
+        live: list[Any] = []
+        async with caller.gateway.http.stream("POST", f"/threads/{thread_id}/stream/events", json=asked) as stream:
+            lines = stream.aiter_lines()
+            assert await prune(caller, thread_id) == 1
+            after = await caller.wait(thread_id, "tools", said("three"))
+            while not live or live[-1]["params"]["data"] != after:
+                line = await within(anext(lines), "an event")
+                if line.startswith("data: "):
+                    live.append(json.loads(line.removeprefix("data: ")))
+        checkpoints = [each["params"]["data"] for each in live if each["method"] == "checkpoints"]
+        assert checkpoints[0]["parent_id"] == before["checkpoint_id"]
+        replayed = [
+            each for each in await _events(caller, thread_id, await caller.state(thread_id)) if each["seq"] > last
+        ]
+        assert [each for each in replayed if each["method"] != "tasks"] == live[: live.index(replayed[-1]) + 1]
 
 
 async def test_a_thread_where_a_run_is_active_and_one_that_is_not_there_are_left_alone(tmp_path: Path) -> None:
