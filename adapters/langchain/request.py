@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from adapters._extension import URI
-from adapters.langchain.codec.caller_tools import encode_declared, encode_result, encode_tool_message
+from adapters.langchain.codec.caller_tools import encode_declared, encode_tool_message
 from adapters.langchain.codec.caller_tools import encode_input as encode_tools
 from adapters.langchain.codec.content import as_object
-from adapters.langchain.codec.interrupts import BREAKPOINT
+from adapters.langchain.codec.interrupts import BREAKPOINT, encode_answer
 from adapters.langchain.codec.message import encode_message, encode_said
 from adapters.langchain.codec.state import decode_messages
 from adapters.langchain.codec.stream_modes import Dialect
@@ -126,7 +126,6 @@ def encode_answers(call: Invocation, past: Sequence[Record]) -> JsonObject:
     nameless: list[Json] = []
     results: list[JsonObject] = []
     for answer in call.answers:
-        value = None if answer.action == "decline" else answer.value
         question = raised.get(answer.interrupt_id)
         own = as_object({} if question is None else question.extra.get("langchain"))
         if own.get("ended"):
@@ -135,8 +134,7 @@ def encode_answers(call: Invocation, past: Sequence[Record]) -> JsonObject:
         if own.get("breakpoint") or answer.interrupt_id.startswith(BREAKPOINT):
             continue
         wire_id = own.get("id") if question is not None else answer.interrupt_id
-        if isinstance(own.get("call_id"), str):
-            value = encode_result(own["call_id"], value)
+        value = encode_answer(own, answer)
         if isinstance(wire_id, str):
             values[wire_id] = value
         else:

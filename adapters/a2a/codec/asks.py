@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
+from adapters._client.consent import is_yes
 from canonical import DataPart, Part, TextPart
 from canonical.event import InterruptAnswered
 from canonical.value import Json, JsonObject
@@ -273,20 +274,6 @@ def is_answer(part: Part) -> bool:
         return False
     marked = any(part.metadata.get(key) == "function_response" for key in TOOL_MARKS)
     return marked or (isinstance(part.data, dict) and bool({"interruptResponse", "outcome"} & set(part.data)))
-
-
-def is_yes(value: Json) -> bool:
-    """Whether it approves. Everything that is no clear yes does not."""
-    if isinstance(value, dict):
-        said: JsonObject = value
-        return any(is_yes(said[name]) for name in _DECISIONS if name in said)
-    return value is True or (isinstance(value, str) and value.strip().rstrip(".!").lower() in _YES)
-
-
-_DECISIONS: Final = ("confirmed", "approved", "approve", "decision", "action", "outcome", "type")
-_YES: Final = frozenset(
-    ("yes", "y", "true", "ok", "okay", "approve", "approved", "accept", "accepted", "confirm", "confirmed", "allow")
-) | {"proceed_once", "proceed_always"}
 
 
 def _function_response(form: JsonObject, value: Json) -> DataPart:

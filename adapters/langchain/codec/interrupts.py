@@ -3,17 +3,45 @@
 from collections.abc import Sequence
 from typing import Final
 
-from adapters.langchain.codec.caller_tools import encode_call
+from adapters.langchain.codec.approvals import answer_approval, decode_approval
+from adapters.langchain.codec.caller_tools import encode_call, encode_result
+from adapters.langchain.codec.content import json_text
 from canonical import Interrupt
-from canonical.value import JsonObject
+from canonical.event import InterruptAnswered
+from canonical.value import Json, JsonObject
 
 BREAKPOINT: Final = "breakpoint-"
 """Begins the ids of questions that nobody asks: the graph was told to stop there. Any answer lets it go on."""
 
 
+_QUESTIONS: Final = ("question", "message", "prompt", "text", "description", "action")
+"""Members of a question's value that hold its words."""
+
+
+def words_of(value: Json) -> str:
+    """The question for people, in what a graph asks."""
+    if isinstance(value, str):
+        return value
+    if (approval := decode_approval(value)) is not None:
+        return approval[1]
+    if isinstance(value, dict):
+        for name in _QUESTIONS:
+            if isinstance(value.get(name), str):
+                return str(value[name])
+    return "" if value is None else json_text(value)
+
+
+def encode_answer(own: JsonObject, answer: InterruptAnswered) -> Json:
+    """What a graph is given, None where its question was declined. `own` = what is kept of the question."""
+    value = None if answer.action == "decline" else answer.value
+    if isinstance(own.get("approval"), dict):
+        return answer_approval(own["approval"], value)
+    return encode_result(own["call_id"], value) if isinstance(own.get("call_id"), str) else value
+
+
 def encode_interrupts(questions: Sequence[Interrupt]) -> list[JsonObject]:
-    """`value` = the call of a caller's tool, or the data of the question, else its text. The text beside data is a
-    `message` of its own."""
+    """`value` = the call of a caller's tool, or the data of the question, else its text. Text beside data that does not
+    say it is a `message` of its own."""
     made: list[JsonObject] = []
     for question in questions:
         call = encode_call(question)
@@ -25,7 +53,7 @@ def encode_interrupts(questions: Sequence[Interrupt]) -> list[JsonObject]:
         shown: JsonObject = {"value": value, "id": question.interrupt_id}
         if question.answer_schema is not None:
             shown["response_schema"] = question.answer_schema
-        if text and text != value:
+        if text and text not in (value, words_of(question.value)):
             shown["message"] = text
         made.append(shown)
     return made

@@ -46,7 +46,9 @@ _CALLS: Final = frozenset(
     {"tool_use", "tool_call", "tool_call_chunk", "input_json_delta", "function_call", "invalid_tool_call"}
 )
 """Blocks that say again what stands in `tool_call_chunks`."""
-_TOLD: Final = ("langgraph_node", "langgraph_step", "langgraph_triggers", "langgraph_path", "langgraph_checkpoint_ns")
+_PLACE: Final = ("langgraph_node", "langgraph_step", "langgraph_triggers", "langgraph_path", "langgraph_checkpoint_ns")
+_TOLD: Final = (*_PLACE, "tags")
+"""And what langchain-core says of the model (`ls_provider`, `ls_model_name` …)."""
 _CUT_SHORT: Final = frozenset({"length", "max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length"})
 _DEEPEST: Final = 8
 _NOT_CITED: Final = "annotations that are no citations, and came in pieces"
@@ -379,7 +381,8 @@ def _decode_message(wire: JsonObject) -> Message:
 
 def _about(about: JsonObject) -> JsonObject:
     """Where in the graph it was said, for those who ask in LangGraph's words."""
-    told = {name: about[name] for name in _TOLD if name in about}
+    # Of the rest, much is of the server's own and its deployment's, or came in headers.
+    told = {name: value for name, value in about.items() if name in _TOLD or name.startswith("ls_")}
     return {"langgraph": told} if told else {}
 
 

@@ -11,9 +11,10 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel
 
 from adapters._json import validate
+from adapters.langchain.codec.approvals import decode_approval
 from adapters.langchain.codec.caller_tools import decode_call, find_unanswered, question_of
-from adapters.langchain.codec.content import as_object, decode_content, json_text
-from adapters.langchain.codec.interrupts import BREAKPOINT, Turns
+from adapters.langchain.codec.content import as_object, decode_content
+from adapters.langchain.codec.interrupts import BREAKPOINT, Turns, words_of
 from adapters.langchain.codec.stream_modes import Dialect
 from adapters.langchain.errors.decode import decode_error
 from adapters.langchain.read.messages import MessageDecoder, is_agents
@@ -59,8 +60,6 @@ _STRUCTURED: Final = "structured_response"
 _TAKEN_BACK: Final = "what a run had said before its server tried it again stays said"
 _TOOL: Final = ["tool"]
 """The triggers by which a gateway like this one tells tools from nodes."""
-_QUESTIONS: Final = ("question", "message", "prompt", "text", "description", "action")
-"""Members of a question's value that hold its words."""
 _ARTIFACT: Final = frozenset({"id", "name", "description", "content", "append", "last"})
 
 M = TypeVar("M", bound=BaseModel)
@@ -661,16 +660,20 @@ def _artifact(told: Mapping[str, Any]) -> Sequence[Event]:
 def _decode_interrupt(key: str, asked: _Question) -> InterruptRaised:
     told = asked.wire
     call = decode_call(told.value)
-    words = told.message or _words(told.value)
+    words = told.message or words_of(told.value)
     message, value = Message.of(words) if words else Message(), None if told.value == words else told.value
     # What the server calls it: the hub gives it another id where the task was asked one of that id before.
     own: JsonObject = {"id": key} if key else {}
     if call is not None:
         message, value = question_of(call)
         own["call_id"] = call.call_id
+    approval = decode_approval(told.value)
+    if approval is not None:
+        own["approval"] = approval[0]
     extra: JsonObject = {"langchain": own} if own else {}
     return InterruptRaised(
         interrupt_id=key or None,
+        ask="input" if approval is None else "approval",
         message=message,
         value=value,
         answer_schema=told.response_schema,
@@ -678,17 +681,6 @@ def _decode_interrupt(key: str, asked: _Question) -> InterruptRaised:
         ns=asked.ns or tuple(told.ns or ()),
         extra=extra,
     )
-
-
-def _words(value: Json) -> str:
-    """The question for people."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict):
-        for name in _QUESTIONS:
-            if isinstance(value.get(name), str):
-                return str(value[name])
-    return "" if value is None else json_text(value)
 
 
 def _output_part(output: Json) -> Part:

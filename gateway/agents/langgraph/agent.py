@@ -183,7 +183,7 @@ class Graph:
             tools=frozenset(tool.name for tool in call.tools),
         )
         stream = _attach_stores(known.graph, saver, occasion.store).astream(
-            self._input(known.shape, call, base, await _find_calls(call)),
+            self._input(known.shape, call, base, await _find_asked(call)),
             occasion.config,
             stream_mode=list(MODES),
             subgraphs=True,
@@ -223,16 +223,14 @@ class Graph:
             checkpoint_id=None if call.cause == "answer" else call.input.checkpoint,
         )
 
-    def _input(
-        self, shape: InputSchema, call: Invocation, base: Stored | None, called: Mapping[str, JsonObject]
-    ) -> Any:
+    def _input(self, shape: InputSchema, call: Invocation, base: Stored | None, asked: Mapping[str, JsonObject]) -> Any:
         if _has_begun(call, base):
             return None  # what the caller said is part of the state by now
         command = command_of(call)
         if call.cause == "answer":
-            if results := _tool_messages(call, called):
+            if results := _tool_messages(call, asked):
                 return {"messages": results}
-            return resume_command(call.answers, command, {name: own["call_id"] for name, own in called.items()})
+            return resume_command(call.answers, command, asked)
         given = shape.input(call, call.history if base is None else ())
         return resume_command((), command) if given is None else given
 
@@ -348,20 +346,18 @@ def _translate_error(error: Exception, name: str) -> FaultError:
     return told
 
 
-async def _find_calls(call: Invocation) -> Mapping[str, JsonObject]:
-    """By question that is answered: what is known of the call of the caller's tool that it is."""
+async def _find_asked(call: Invocation) -> Mapping[str, JsonObject]:
+    """By question: what is kept of it."""
     found: dict[str, JsonObject] = {}
     for record in await call.past() if call.answers else ():
         if isinstance(record.event, InterruptRaised):
-            own = as_object(record.event.extra.get("langchain"))
-            if isinstance(own.get("call_id"), str):
-                found[record.event.interrupt_id or ""] = own
+            found[record.event.interrupt_id or ""] = as_object(record.event.extra.get("langchain"))
     return found
 
 
-def _tool_messages(call: Invocation, called: Mapping[str, JsonObject]) -> Sequence[ToolMessage]:
+def _tool_messages(call: Invocation, asked: Mapping[str, JsonObject]) -> Sequence[ToolMessage]:
     """The results of the calls that the graph ended on."""
-    found = ((called.get(answer.interrupt_id, {}), answer) for answer in call.answers)
+    found = ((asked.get(answer.interrupt_id, {}), answer) for answer in call.answers)
     return [ToolMessage(**encode_tool_message(own, answer)) for own, answer in found if own.get("ended")]
 
 

@@ -19,9 +19,8 @@ from pydantic import ValidationError
 from adapters._server.caller import is_uuid
 from adapters.langchain import request
 from adapters.langchain.codec.caller_tools import encode_input as encode_tools
-from adapters.langchain.codec.caller_tools import encode_result
 from adapters.langchain.codec.content import as_object
-from adapters.langchain.codec.interrupts import BREAKPOINT
+from adapters.langchain.codec.interrupts import BREAKPOINT, encode_answer
 from adapters.langchain.codec.message import encode_message
 from adapters.langchain.codec.state import assistant_id
 from adapters.langchain.request import callers_configurable, with_tools
@@ -126,15 +125,13 @@ def _target(value: Any) -> Any:
 
 
 def resume_command(
-    answers: Sequence[InterruptAnswered], command: Mapping[str, Any], called: Mapping[str, str] | None = None
+    answers: Sequence[InterruptAnswered], command: Mapping[str, Any], asked: Mapping[str, JsonObject] | None = None
 ) -> Any:
     """What lets a paused graph go on; declined questions are answered with None. `command` = what the caller wants done
-    beside, `called` = by question: the id of the call of the caller's tool that it is."""
+    beside, `asked` = by question: what is kept of it."""
     values: dict[str, Json] = {}
     for each in answers:
-        value = None if each.action == "decline" else each.value
-        call_id = (called or {}).get(each.interrupt_id)
-        values[_own_id(each.interrupt_id)] = value if call_id is None else encode_result(call_id, value)
+        values[_own_id(each.interrupt_id)] = encode_answer((asked or {}).get(each.interrupt_id, {}), each)
     if all(name.startswith(BREAKPOINT) for name in values):
         return Command(**command) if command else None
     values = {name: value for name, value in values.items() if not name.startswith(BREAKPOINT)}

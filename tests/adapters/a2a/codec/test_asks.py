@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from adapters.a2a.codec import v1_0
-from adapters.a2a.codec.asks import encode_answers, is_yes
+from adapters.a2a.codec.asks import encode_answers
 from adapters.a2a.read.task_events import EventReader
 from adapters.a2a.request import request
 from canonical import Invocation, Message, Record
@@ -245,11 +245,6 @@ async def test_the_schema_of_langgraph_is_a_schema_and_the_answer_stays_plain() 
 def test_what_only_looks_like_a_form_is_the_plain_question_that_it_was(part: dict[str, Any]) -> None:
     [question] = asked(asking(part))
     assert question.extra == {"a2a": {"messageId": "m"}}
-
-
-def test_only_a_clear_yes_approves() -> None:
-    assert all(map(is_yes, (True, "yes", " OK. ", "Approve", {"approved": "y"}, {"type": "approve"})))
-    assert not any(map(is_yes, (False, 1, None, "", "yes, but later", "no", {}, {"approved": False}, ["yes"])))
 
 
 def test_what_is_declined_is_answered_by_a_no() -> None:

@@ -18,7 +18,7 @@ from gateway.agents.langgraph.agent import front
 from gateway.agents.registry import connect
 from gateway.fronted import Fronted
 from gateway.settings.model import Settings
-from tests.gateway.graphs import GRAPHS, State, builder, chat
+from tests.gateway.graphs import GRAPHS, State, asks, builder, chat
 from tests.gateway.hubs import Echo, within
 from tests.gateway.platform import Caller, graphs_running
 from tests.running import running
@@ -94,6 +94,26 @@ async def test_a_question_waits_in_the_state_until_it_is_answered_also_over_a_re
         assert spoken(values) == ["Hi", "You said 'Ann'."]
         state = await caller.state(thread_id)
         assert (state["next"], state["tasks"], state["values"]["count"]) == ([], [], 1)
+
+
+async def test_an_approval_is_given_by_a_word_of_another_protocol(tmp_path: Path) -> None:
+    """As the middleware of langchain 1.5 asks for it, which takes nothing but decisions."""
+    wipe = {"name": "wipe", "args": {"disk": "sda"}, "description": "May I wipe?"}
+    gate = builder(State, {"gate": asks({"action_requests": [wipe], "review_configs": []})})
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
+    body: Any = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    async with running(tmp_path, fronted={"gate": Fronted(*front(gate, "gate"))}) as gateway:
+        for answer, decision in (("yes", {"type": "approve"}), ("Later", {"type": "reject", "message": "Later"})):
+            body["params"]["message"] = message
+            for text in ("Hi", answer):
+                message_of_turn = {**body["params"]["message"], "messageId": text, "parts": [{"text": text}]}
+                body["params"]["message"] = message_of_turn
+                sent = await gateway.http.post("/a2a/gate", json=body, headers={"A2A-Version": "1.0"})
+                task = sent.json()["result"]["task"]
+                body["params"]["message"] = {**message, "taskId": task["id"]}
+            assert task["artifacts"][-1]["parts"][0]["text"] == f"You said { ({'decisions': [decision]})!r}."
+            [asked] = [each for each in task["history"] if each["parts"][0].get("text") == "May I wipe?"]
+            assert asked["parts"][1]["data"]["value"] == {"action_requests": [wipe], "review_configs": []}
 
 
 @pytest.mark.parametrize("answer", ["Ann", 7, True, 0, False, "", {}, {"a": 1}, [1, None], None])

@@ -1,0 +1,88 @@
+from typing import Any
+
+import pytest
+
+from adapters.langchain.codec.approvals import answer_approval, decode_approval
+from adapters.langchain.codec.interrupts import encode_answer
+from canonical.event import InterruptAnswered
+
+WIPE: dict[str, Any] = {"name": "wipe", "args": {"disk": "sda"}}
+REVIEWED: dict[str, Any] = {
+    "action_requests": [WIPE, {**WIPE, "name": "send", "description": "May I send?"}],
+    "review_configs": [
+        {"action_name": "wipe", "allowed_decisions": ["approve", "reject"]},
+        {"action_name": "send", "allowed_decisions": ["approve", "edit", "respond"]},
+    ],
+}
+APPROVAL: dict[str, Any] = {"type": "tool_approval", "tool_call_id": "c", **WIPE, "description": "Sure?"}
+INBOX: list[Any] = [
+    {"action_request": {"action": "wipe", "args": {}}, "config": {"allow_respond": True}, "description": "Sure?"}
+]
+
+
+def answered(asked: Any, value: Any) -> Any:
+    found = decode_approval(asked)
+    assert found is not None
+    return answer_approval(found[0], value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [(REVIEWED, 'wipe({"disk":"sda"})\nMay I send?'), (APPROVAL, "Sure?"), (INBOX, "Sure?")],
+)
+def test_the_words_are_the_description_or_the_call(asked: Any, words: str) -> None:
+    found = decode_approval(asked)
+    assert found is not None
+    assert found[1] == words
+
+
+OTHERS: list[Any] = [
+    "words",
+    None,
+    [],
+    [1],
+    {"question": "Sure?"},
+    {"action_requests": []},
+    {"action_requests": [{"args": {}}]},
+    {"type": "tool_approval"},
+    [{"action_request": {}}],
+]
+
+
+@pytest.mark.parametrize("asked", OTHERS)
+def test_what_asks_for_something_else_is_none(asked: Any) -> None:
+    assert decode_approval(asked) is None
+
+
+def test_each_call_has_its_decision() -> None:
+    assert answered(REVIEWED, "yes") == {"decisions": [{"type": "approve"}] * 2}
+    assert answered(REVIEWED, {"approved": False}) == {"decisions": [{"type": "reject"}] * 2}
+    why = {"type": "reject", "message": "Not today"}
+    assert answered(REVIEWED, "Not today") == {"decisions": [why, {"type": "respond", "message": "Not today"}]}
+    assert answered(REVIEWED, {"approved": False, "message": "Not today"})["decisions"][0] == why
+
+
+def test_a_single_approval_has_one() -> None:
+    assert answered(APPROVAL, True) == {"type": "approve"}
+    assert answered(APPROVAL, None) == {"type": "reject"}
+
+
+def test_agent_inbox_has_words_of_its_own() -> None:
+    assert answered(INBOX, "ok") == [{"type": "accept", "args": None}]
+    assert answered(INBOX, "no") == [{"type": "ignore", "args": None}]
+    assert answered(INBOX, "Ask again") == [{"type": "response", "args": "Ask again"}]
+
+
+def test_what_is_a_decision_already_is_not_touched() -> None:
+    edit = {"type": "edit", "edited_action": WIPE}
+    assert answered(REVIEWED, {"decisions": [edit]}) == {"decisions": [edit]}
+    assert answered(APPROVAL, edit) == edit
+    assert answered(INBOX, [{"type": "edit", "args": {}}]) == [{"type": "edit", "args": {}}]
+
+
+def test_a_declined_approval_is_a_no_and_any_other_question_nothing() -> None:
+    declined = InterruptAnswered(interrupt_id="i", action="decline", value="ignored")
+    found = decode_approval(APPROVAL)
+    assert found is not None
+    assert encode_answer({"approval": found[0]}, declined) == {"type": "reject"}
+    assert encode_answer({}, declined) is None
