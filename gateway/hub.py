@@ -96,10 +96,13 @@ class Hub:
         webhook_secret: str | None = None,
         crons: Mapping[str, CronSubmit] = MappingProxyType({}),
         power: bool = False,
+        standby: bool = False,
         retention: Policy = _KEPT,
         clock: Clock | None = None,
     ) -> None:
+        """`standby` = wait for the database while another gateway uses it."""
         self.registry = registry
+        self._standby = standby
         self.instance = ""
         """A UUID, made at the first start of a database and kept in it."""
         self._limits = limits
@@ -144,7 +147,7 @@ class Hub:
         """Open the journal and take up what the last gateway left: queued runs stay queued in order, paused tasks
         stay as they are, active runs are re-attached to, started again, or ended with a fault that says why."""
         self._blobs.secure()
-        await self.journal.open()
+        await self.journal.open(wait=self._standby)
         for fronted in self.registry.all():
             if isinstance(fronted.agent, Attached):
                 fronted.agent.attach(self.journal, self._items)

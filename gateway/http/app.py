@@ -48,6 +48,7 @@ def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
         crons={dialect: submit for adapter in ADAPTERS for dialect, submit in adapter.crons.items()},
         webhook_secret=None if settings.webhook_secret is None else settings.webhook_secret.get_secret_value(),
         power=settings.durability == "power",
+        standby=settings.standby,
     )
 
 
@@ -107,8 +108,10 @@ def _own(hub: Hub, registry: Registry) -> Sequence[Any]:
         }
 
     @get("/healthz")
-    async def healthz() -> dict[str, str]:
-        return {"status": "ok"}
+    async def healthz() -> Response[dict[str, str]]:
+        if hub.journal.is_superseded:  # nothing but a restart helps
+            return Response({"status": "superseded"}, status_code=503)
+        return Response({"status": "ok"})
 
     @get("/readyz")
     async def readyz(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:

@@ -432,6 +432,8 @@ class Settings(BaseSettings):
     """Where everything is kept: `sqlite:///` and a file, or `postgresql://user@host/name`."""
     durability: Literal["process", "power"] = "process"
     """What a committed change survives: a killed process, or also a loss of power. PostgreSQL decides by itself."""
+    standby: bool = False
+    """Where another gateway uses the database, wait until it is gone, and take over what it did."""
     blobs: Path | None = None
     """Folder of the files that callers and agents send; by default beside the database, or `babelgate.blobs`."""
     artifacts: Annotated[str, Field(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$")] | None = (

@@ -28,6 +28,7 @@ from gateway.clock import Clock
 from gateway.storage import queries
 from gateway.storage.database import migrate, open_database
 from gateway.storage.live import Channels
+from gateway.storage.locked import Locked
 from gateway.storage.row_cache import Row, RowCache, RowChange
 from gateway.storage.short_form import created_id, find_reference, lengthen, plain_id, refer
 from gateway.storage.statements import PAGE, Sql, sql_of, table_of
@@ -122,6 +123,7 @@ class Journal:
         self._failed: str | None = None
         self._closed = False
         self._stopping = False
+        self._superseded: FaultError | None = None
         self._writer: Engine | None = None
         self._connection: Connection | None = None
         """The writer's."""
@@ -133,17 +135,30 @@ class Journal:
         """The connection of each of its threads: taking one from SQLAlchemy's pool costs as much as a small read."""
         self._open_connections: list[Connection] = []
 
-    async def open(self) -> None:
-        """Take the lock, migrate, start the writer. Raises conflict if another gateway has the database."""
+    async def open(self, *, wait: bool = False) -> None:
+        """Take the lock, migrate, start the writer. If another gateway has the database, `wait` until it is gone.
+        Raises conflict otherwise."""
         self._loop = asyncio.get_running_loop()
-        self.database.acquire()
-        try:
-            await asyncio.to_thread(self._open)
-        except BaseException:
-            self._dispose()
-            raise
+        told = False
+        while not await self._try_to_open(wait=wait):
+            if not told:
+                log.warning("another gateway uses the database: this one waits until it is gone")
+            told = True
+            await asyncio.sleep(_AGAIN)
         self._thread = threading.Thread(target=self._write_forever, name="babelgate-writer", daemon=True)
         self._thread.start()
+
+    async def _try_to_open(self, *, wait: bool) -> bool:
+        """Whether it was not locked, where it may be."""
+        try:
+            self.database.acquire()
+            await asyncio.to_thread(self._open)
+        except BaseException as error:
+            self._dispose()
+            if wait and isinstance(error, Locked):
+                return False
+            raise
+        return True
 
     def _open(self) -> None:
         self._writer = self.database.open_writer()
@@ -174,6 +189,7 @@ class Journal:
                 _discard(connection)
             elif connection is not None:
                 connection.close()
+        self._connection = None
         self._open_connections.clear()
         for engine in (self._writer, self._readers):
             if engine is not None:
@@ -189,6 +205,11 @@ class Journal:
     def failure(self) -> str | None:
         """Why the last transaction could not be stored, until one is."""
         return self._failed
+
+    @property
+    def is_superseded(self) -> bool:
+        """Another gateway has the database, for good: nothing will be written here any more."""
+        return self._superseded is not None
 
     @property
     def is_closed(self) -> bool:
@@ -220,7 +241,7 @@ class Journal:
         if self._stopping:
             return None
         try:
-            first = self._queue.get(timeout=_AGAIN if self._is_lost() else None)
+            first = self._queue.get(timeout=_AGAIN if self._is_lost() and not self.is_superseded else None)
         except queue.Empty:
             return []
         if first is None:
@@ -243,6 +264,8 @@ class Journal:
     def _reconnect(self) -> Connection:
         """Raises OperationalError, FaultError."""
         assert self._writer is not None
+        if self._superseded is not None:
+            raise self._superseded
         lost, self._connection = self._connection, None
         if lost is not None:
             _discard(lost)
@@ -255,8 +278,10 @@ class Journal:
                 self._hand_over(unclear if committed else _refuse(unclear.results))
             with self.database.writing(connection):
                 self.database.claim(connection)
-        except BaseException:
+        except BaseException as error:
             _discard(connection)
+            if isinstance(error, FaultError):
+                self._superseded = error
             raise
         self._connection = connection
         log.warning("the connection to the database was lost, and is there again")

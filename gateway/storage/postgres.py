@@ -18,6 +18,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from canonical.fault import FaultCode, FaultError
+from gateway.storage.locked import Locked
 from gateway.storage.statements import table_of
 from gateway.storage.tables import MetaRow
 
@@ -27,6 +28,8 @@ _BEGIN: Final = "BEGIN; SELECT pg_current_xact_id()::text"
 _LOCK: Final = "SELECT pg_advisory_lock(hashtext('babelgate'), hashtext(current_schema()))"
 _PATIENCE: Final = "2s"
 """For the lock: the server may be about to find that a gateway which was killed is gone."""
+_KEEPALIVE: Final = "SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3"
+"""The server's: the lock of a machine that is gone without a word is free after eleven seconds."""
 _DEFAULTS: Final = {
     "application_name": "babelgate",
     "client_encoding": "utf8",
@@ -107,14 +110,11 @@ class Postgres:
             driver = _driver(connection)
             driver.execute(f"SET lock_timeout = '{_PATIENCE}'")
             driver.execute(_LOCK)
+            driver.execute(_KEEPALIVE, prepare=False)
             driver.execute("RESET lock_timeout")
         except psycopg.errors.LockNotAvailable:
             connection.close()
-            raise FaultError(
-                FaultCode.CONFLICT,
-                f"{self._url.render_as_string()} is locked: another gateway uses this database. Stop it, or choose "
-                "another --database.",
-            ) from None
+            raise Locked(self._url.render_as_string()) from None
         except psycopg.Error as error:
             connection.invalidate()
             connection.close()

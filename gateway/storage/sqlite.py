@@ -13,6 +13,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import OperationalError
 
 from canonical.fault import FaultCode, FaultError
+from gateway.storage.locked import Locked
 from gateway.storage.permission import PRIVATE_FILE, make_folder, make_private
 
 _SPARE: Final = 256
@@ -185,10 +186,7 @@ class LockFile:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(file)
-            raise FaultError(
-                FaultCode.CONFLICT,
-                f"{self.path} is locked: another gateway uses this database. Stop it, or choose another --database.",
-            ) from None
+            raise Locked(str(self.path)) from None
         self._file = file
 
     def release(self) -> None:

@@ -17,7 +17,7 @@ from canonical.event import ThreadChanged
 from gateway.storage.journal import Journal, Unstored, read_page
 from gateway.storage.transaction import Published, Transaction, read_meta, write_meta
 from tests.gateway.commits import Commits
-from tests.gateway.hubs import within
+from tests.gateway.hubs import turned, within
 
 EACH_DATABASE: Final = True
 
@@ -389,6 +389,21 @@ async def test_closing_commits_what_is_queued_and_refuses_what_comes_later(
         await within(writing.journal.page(1, 0))
     assert error.value.fault.code is FaultCode.SHUTTING_DOWN
     assert writing.others_see() == 6
+
+
+async def test_who_stands_by_has_the_database_when_the_other_one_is_gone(
+    writing: Writing, tmp_path: Path, postgres: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    await within(writing.journal.write(create("t")))
+    second = Writing(tmp_path, postgres)
+    opening = asyncio.ensure_future(second.journal.open(wait=True))
+    await within(turned(lambda: "waits until it is gone" in caplog.text), "the look at the lock")
+    assert await within(writing.journal.write(change("t"))) == 2
+    assert not opening.done()
+    await within(writing.journal.close())
+    await within(opening)
+    assert await within(second.journal.write(change("t"))) == 3
+    await within(second.journal.close())
 
 
 async def test_a_journal_that_is_opened_again_goes_on_where_it_ended(tmp_path: Path, postgres: str | None) -> None:

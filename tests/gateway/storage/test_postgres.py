@@ -4,6 +4,7 @@ the journal does on it is what the other tests of this folder say of each databa
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,11 +17,14 @@ from sqlmodel import SQLModel
 from canonical import FaultCode, FaultError
 from canonical.event import ThreadChanged
 from canonical.thread import Thread
+from gateway import demo
 from gateway.storage.database import HEAD, open_database
 from gateway.storage.journal import Journal, Unreachable, Unstored
 from gateway.storage.transaction import Published, Transaction
 from tests.gateway.hubs import turned, within
 from tests.postgres import connect, empty, new_schema, new_tables, run, url_of
+from tests.running import running
+from tests.skip import missing
 
 
 @pytest.fixture
@@ -120,6 +124,13 @@ async def test_a_second_gateway_on_the_same_database_is_refused_in_one_line(jour
     await after.open()
     assert await within(after.write(change("t"))) == 2
     await within(after.close())
+
+
+async def test_the_server_is_told_to_look_after_a_gateway_that_is_silent(journal: Journal, url: str) -> None:
+    if make_url(url).host is None:
+        missing("PostgreSQL by TCP")
+    show = "SELECT setting FROM pg_settings WHERE name = 'tcp_keepalives_idle'"
+    assert await within(journal.write(lambda tx: tx.connection.exec_driver_sql(show).scalar_one())) == "5"
 
 
 # Groups
@@ -314,17 +325,24 @@ async def test_who_waits_for_a_commit_that_was_cut_is_told_at_the_end(wire: Wire
         await within(written)
 
 
-async def test_a_gateway_whose_database_was_used_by_another_one_meanwhile_writes_no_more(wire: Wire, url: str) -> None:
-    async with opened(wire.url, []) as journal:
+async def test_a_gateway_whose_database_was_used_by_another_one_meanwhile_writes_no_more(
+    wire: Wire, url: str, tmp_path: Path
+) -> None:
+    async with running(tmp_path, {"echo": demo.echo}, database=wire.url) as gateway:
+        journal = gateway.hub.journal
         await within(journal.write(create("t")))
+        assert (await gateway.http.get("/healthz")).status_code == 200
         wire.cut()
         with pytest.raises(Unstored):
             await within(journal.write(change("t")))
         async with opened(url, []) as other:
             assert await within(other.write(change("t"))) == 2
         wire.mend()
-        await within(turned(lambda: "Restart" in (journal.failure or "")), "the reason")
+        await within(turned(lambda: journal.is_superseded), "what has happened meanwhile")
         with pytest.raises(Unstored):
             await within(journal.write(change("t")))
+        assert "Restart" in (journal.failure or "")
+        for path in ("/healthz", "/readyz"):
+            assert (await gateway.http.get(path)).status_code == 503
     with psycopg.connect(url) as rows:
         assert rows.execute("SELECT count(*) FROM event").fetchone() == (2,)

@@ -1,0 +1,12 @@
+"""A database that another gateway uses."""
+
+from canonical.fault import FaultCode, FaultError
+
+
+class Locked(FaultError):
+    def __init__(self, what: str) -> None:
+        """`what` is locked, in words that hold no password."""
+        super().__init__(
+            FaultCode.CONFLICT,
+            f"{what} is locked: another gateway uses this database. Stop it, or choose another --database.",
+        )
