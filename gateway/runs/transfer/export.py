@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
 import msgspec
-from sqlalchemy import ColumnElement, Connection, Table, exists, func, select, text, union
+from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam, exists, func, select, text, union
 
 from canonical.event import encode_event
-from canonical.fault import FaultError
+from canonical.fault import FaultCode, FaultError
 from canonical.json import contains
 from canonical.message import FilePart
 from canonical.thread import Thread
@@ -67,6 +67,18 @@ _ROWS: Final = 8
 """That are read at once: bodies may be large."""
 
 
+def _select(table: Table, where: ColumnElement[bool]) -> Select[Any]:
+    """A few rows at a time, in the order of the table's key."""
+    return select(table).where(where).order_by(*table.primary_key.columns).execution_options(yield_per=_ROWS)
+
+
+_BESIDE: Final = {
+    table: _select(table, (table.c.owner == bindparam("its_owner")) & (table.c.thread_id == bindparam("its_thread")))
+    for table in (_ALIAS, _HOOK, _CHECKPOINT, _VALUE, _WRITE)
+}
+"""Of each table the rows of a thread. Written once: to put a statement together takes longer than to execute it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """Which threads: those that all that is given holds of."""
@@ -111,16 +123,18 @@ async def export(
     tell: Callable[[Exported], object],
 ) -> Exported:
     """Write what is selected to the file; `tell` is called after each page. Each thread is as it was at one moment.
-    Raises TransferError."""
+    Raises TransferError, and FaultError where files cannot be read."""
     writer = Writer(file, Header(version=VERSION, release=release, revision=HEAD, made_at=now))
     done = Exported()
-    after = 0
+    after, missing = 0, set(selection.threads)
     while found := _threads_after(connection, selection, after):
         for pk, thread in found:
             after = pk
             if thread is not None:
+                missing.discard(thread.thread_id)
                 with connection.begin():
                     await _export_thread(connection, blobs, writer, selection, pk, thread, done, tell)
+    done.left_out += [f"thread {thread_id}: there is none that is asked for" for thread_id in sorted(missing)]
     if selection.is_of_owners:
         for owner in _owners(connection, selection):
             with connection.begin():
@@ -168,7 +182,9 @@ async def _export_thread(
     try:
         for blob, _ in files:
             await blobs.size(blob)
-    except FaultError:
+    except FaultError as error:
+        if error.fault.code is not FaultCode.NOT_FOUND:
+            raise
         done.left_out.append(f"thread {thread.thread_id} of {thread.owner}: a file of it is not in the store")
         return
     writer.write(ThreadLine(owner=thread.owner, thread_id=thread.thread_id))
@@ -202,7 +218,7 @@ async def _export_thread(
 
 def _beside_log(connection: Connection, owner: str, thread_id: str) -> Iterator[OfThread]:
     def rows(table: Table) -> Iterator[Any]:
-        return _rows(connection, table, (table.c.owner == owner) & (table.c.thread_id == thread_id))
+        yield from connection.execute(_BESIDE[table], {"its_owner": owner, "its_thread": thread_id})
 
     for row in rows(_ALIAS):
         yield AliasLine(protocol=row.protocol, agent=row.agent, alias=row.alias)
@@ -250,9 +266,7 @@ def _beside_log(connection: Connection, owner: str, thread_id: str) -> Iterator[
 
 
 def _rows(connection: Connection, table: Table, where: ColumnElement[bool]) -> Iterator[Any]:
-    """A few at a time, in the order of the table's key."""
-    found = select(table).where(where).order_by(*table.primary_key.columns)
-    yield from connection.execute(found.execution_options(yield_per=_ROWS))
+    yield from connection.execute(_select(table, where))
 
 
 def _owners(connection: Connection, selection: Selection) -> list[str]:

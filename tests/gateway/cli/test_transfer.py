@@ -1,6 +1,7 @@
 """`babelgate export` and `babelgate import`: what is taken from one database to another is the same there."""
 
 import asyncio
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -225,6 +226,18 @@ def test_what_is_exported_can_be_chosen(
     lines = read_lines(tmp_path / "some.jsonl")
     assert sum(line["kind"] == "thread" for line in lines) == threads
     assert any(line["kind"] == "owner" for line in lines) == (chosen == ("--owner", DEFAULT_OWNER))
+
+
+def test_a_thread_that_cannot_be_exported_is_named_and_the_others_are(
+    source: tuple[Path, Mapping[str, Receipt]], tmp_path: Path
+) -> None:
+    unknown = new_id()
+    asked_for = [part for each in (source[1]["echo"].thread_id, unknown) for part in ("--thread", each)]
+    code, said = transfer(source[0], "export", "--out", str(tmp_path / "some.jsonl"), *asked_for)
+    assert code == 1 and f"left out: thread {unknown}: there is none" in said and "1 threads" in said
+    shutil.copy(source[0] / "gateway.db", tmp_path)  # without its files
+    code, said = transfer(tmp_path, "export", "--out", "some.jsonl")
+    assert code == 1 and said.count("a file of it is not in the store") == 1 and f"{len(AGENTS)} threads" in said
 
 
 def test_an_export_goes_through_pipes(source: tuple[Path, Mapping[str, Receipt]], tmp_path: Path) -> None:
