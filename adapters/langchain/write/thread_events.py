@@ -284,6 +284,9 @@ class ThreadEvents(EventWriter):
             case _:
                 super()._write(record, revision)
 
+    def _delta(self, event: PartDelta) -> None:
+        self._speech(event)
+
     def _speech(self, event: MessageStarted | PartAdded | PartDelta | PartEnded | MessageEnded) -> None:
         run, message_id = self._run, event.message_id or ""
         if run is None:
