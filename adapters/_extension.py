@@ -363,6 +363,9 @@ def encode_request(call: Invocation, past: Sequence[Record] = (), *, messages: S
     """What a run is called with, as far as its protocol has no field for it; `past` = the records of its task, where
     the questions stand, and `messages` = those that are told. With files they never are: these are sent natively."""
     told: JsonObject = {}
+    tools = call.config.get("tools")
+    if isinstance(tools, list):  # also of an answer: the run that goes on has no other
+        told["tools"] = tools
     if call.answers:
         names = {
             record.event.interrupt_id: _object(record.event.extra.get(_OWN)).get("id")
@@ -375,12 +378,8 @@ def encode_request(call: Invocation, past: Sequence[Record] = (), *, messages: S
             else {_ID: names.get(each.interrupt_id) or each.interrupt_id, "value": each.value}
             for each in call.answers
         ]
-    else:
-        tools = call.config.get("tools")
-        if isinstance(tools, list):
-            told["tools"] = tools
-        if call.metadata:
-            told["metadata"] = dict(call.metadata)
+    elif call.metadata:
+        told["metadata"] = dict(call.metadata)
     if messages and not any(map(has_bytes, messages)):
         told["messages"] = [msgspec.json.decode(msgspec.json.encode(_bare(message))) for message in messages]
     return told
@@ -388,6 +387,10 @@ def encode_request(call: Invocation, past: Sequence[Record] = (), *, messages: S
 
 def _bare(message: Message) -> Message:
     return Message(role=message.role, name=message.name, parts=message.parts, metadata=message.metadata)
+
+
+def given_config(told: Request) -> JsonObject:
+    return {} if told.tools is None else {"tools": list(told.tools)}
 
 
 def given_messages(told: Request) -> tuple[Message, ...] | None:

@@ -45,7 +45,7 @@ def _metadata(call: Invocation, *, extended: bool) -> JsonObject | None:
 def _by_extension(call: Invocation) -> JsonObject:
     told: JsonObject = {}
     tools = call.config.get("tools")
-    if isinstance(tools, list) and not call.answers:
+    if isinstance(tools, list):
         told["tools"] = tools
     declined = [answer.interrupt_id for answer in call.answers if answer.action == "decline"]
     if declined and len(declined) == len(call.answers):

@@ -81,15 +81,22 @@ SAID: Final = {
     "ended": "weather: rain",
 }
 """What each agent says in the end: which tools it was told of, and the result as its convention has it."""
+EXTENDED: Final = dict.fromkeys(("a2a", "acp", "aief"), SAID["graph"])
+"""The same of the graph behind other gateways. Its own state, which they tell, has the caller's message under the id
+that it has there, so that LangGraph's clients are shown it twice."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    """In front of a function, a graph, and the same graph on a LangGraph server."""
+    """In front of a function, a graph, the same graph on a LangGraph server, and behind other gateways."""
     behind, folder = tmp_path_factory.mktemp("behind"), tmp_path_factory.mktemp("front")
     graphs = {"graph": Fronted(*front(graph(), "graph")), "ending": Fronted(*front(ending(), "ending"))}
     async with running(behind, fronted=graphs) as server:
         upstream = {
+            "a2a": {"url": f"{server.url}/a2a/graph", "protocol": "a2a"},
+            "acp": {"url": f"{server.url}/acp", "protocol": "acp", "agent": "graph"},
+            "aief": {"url": f"{server.url}/agent/graph", "protocol": "aief"},
+        } | {
             name: {"url": server.url, "protocol": "langgraph", "agent": agent}
             for name, agent in (("server", "graph"), ("ended", "ending"))
         }
@@ -100,7 +107,7 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
             yield made
 
 
-@pytest.mark.parametrize("agent", SAID)
+@pytest.mark.parametrize("agent", [*SAID, *EXTENDED])
 async def test_chat_completions_call_a_tool_and_take_its_result(gateway: Running, agent: str) -> None:
     body = {"model": agent, "messages": [{"role": "user", "content": "go"}], "tools": [TOOL], "store": True}
     (choice,) = (await gateway.http.post("/v1/chat/completions", json=body)).json()["choices"]
@@ -109,10 +116,10 @@ async def test_chat_completions_call_a_tool_and_take_its_result(gateway: Running
     assert (made["function"]["name"], json.loads(made["function"]["arguments"])) == ("weather", {"city": "Paris"})
     result = {"role": "tool", "tool_call_id": made["id"], "content": "rain"}
     answer = await gateway.http.post("/v1/chat/completions", json={**body, "messages": [result]})
-    assert answer.json()["choices"][0]["message"]["content"] == SAID[agent]
+    assert answer.json()["choices"][0]["message"]["content"] == {**SAID, **EXTENDED}[agent]
 
 
-@pytest.mark.parametrize("agent", SAID)
+@pytest.mark.parametrize("agent", [*SAID, *EXTENDED])
 async def test_the_minimal_runtime_shows_the_call_as_a_part(gateway: Running, agent: str) -> None:
     run = (await gateway.http.post("/v1/runs", json={"assistant_id": agent, "input": "go", "tools": [FUNCTION]})).json()
     (question,) = run["interrupt_state"]
@@ -122,7 +129,7 @@ async def test_the_minimal_runtime_shows_the_call_as_a_part(gateway: Running, ag
     done = await gateway.http.post(
         f"/v1/threads/{run['thread_id']}/resume", json={"input": "rain", "tools": [FUNCTION]}
     )
-    assert done.json()["output"]["messages"][-1]["parts"][0]["text"] == SAID[agent]
+    assert done.json()["output"]["messages"][-1]["parts"][0]["text"] == {**SAID, **EXTENDED}[agent]
 
 
 @pytest.mark.parametrize("bare", [True, False])

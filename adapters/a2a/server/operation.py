@@ -253,7 +253,11 @@ def _answers(call: Call, dialect: Dialect, ask: Send, task: Task, resumed: dict[
         values=resumed,
         bare=data[0].data if len(data) == 1 and not said else ask.message.text,
         action="decline" if ask.declined else "answer",
-        input=RunInput(messages=(ask.message,), headers=call.caller.headers),
+        input=RunInput(
+            messages=(ask.message,),
+            config={} if ask.tools is None else {"tools": list(ask.tools)},
+            headers=call.caller.headers,
+        ),
         protocol=PROTOCOL,
         webhook=None if ask.push is None else make_webhook(call, dialect, ask.push),
     )

@@ -12,7 +12,7 @@ from litestar import Request, Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
-from adapters._extension import START_HEADER, decode_request, given_messages
+from adapters._extension import START_HEADER, decode_request, given_config, given_messages
 from adapters._extension import Request as Told
 from adapters._json import DEFAULT_VALUES, parse, read_json, validate
 from adapters._server.caller import Caller, caller, loss_header, run_headers
@@ -169,7 +169,7 @@ class Server:
                 version=VERSION,
                 input=RunInput(
                     messages=await resolve_own_files(self._hub, who, given),
-                    config={} if told is None or told.tools is None else {"tools": list(told.tools)},
+                    config={} if told is None else given_config(told),
                     metadata=metadata,
                     headers=who.headers,
                     extra=request_extra(body),
@@ -248,7 +248,8 @@ class Server:
         self, who: Caller, last: Task, value: Any, message: Message, run_id: str, told: Told | None
     ) -> Receipt:
         said = None if told is None else given_messages(told)
-        given = RunInput(messages=said or (message,), headers=who.headers)
+        config = {} if told is None else given_config(told)
+        given = RunInput(messages=said or (message,), config=config, headers=who.headers)
         answers = Answers(task_id=last.task_id, bare=value, input=given, protocol="acp")
         try:
             if told is not None and told.declined:

@@ -15,7 +15,7 @@ from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
 from adapters._aside import aside
-from adapters._extension import START_HEADER, URI, Slice, decode_request, given_messages
+from adapters._extension import START_HEADER, URI, Slice, decode_request, given_config, given_messages
 from adapters._extension import Request as Told
 from adapters._json import ABSENT, read_bytes, read_json, validate
 from adapters._server.caller import Caller, caller, is_uuid, loss_header, run_headers
@@ -326,7 +326,7 @@ class Server:
             input=RunInput(
                 messages=given_messages(told) or (decode_input(text),),
                 data=more or None,
-                config={} if told.tools is None else {"tools": list(told.tools)},
+                config=given_config(told),
                 metadata=told.metadata or {},
                 headers=who.headers,
                 extra=_input_extra(said, more),
@@ -343,6 +343,7 @@ class Server:
         value, message = decode_answer(body, asked[0].answer_schema if asked else None)
         given = RunInput(
             messages=given_messages(told) or (message,),
+            config=given_config(told),
             headers=who.headers,
             extra=_input_extra(body.input, body.additional_input or {}),
         )
