@@ -15,6 +15,8 @@ from tests.stored.stage import HERE, Fixture
 
 COMMITS = sorted(path.parent.name for path in HERE.glob("*/gateway.db.gz"))
 KINDS = {kind.kind for kind in get_args(Event)}
+LATER = {"states_pruned"}
+"""Kinds that the newest of these commits did not have yet."""
 
 
 @pytest.mark.parametrize("commit", COMMITS)
@@ -56,7 +58,7 @@ def test_the_newest_database_holds_every_kind_of_event(tmp_path: Path) -> None:
     Fixture(HERE / "9962417").unpack(tmp_path / "copy")
     with closing(sqlite3.connect(tmp_path / "copy" / "gateway.db")) as connection:
         stored = {json.loads(body)["kind"] for (body,) in connection.execute("SELECT body FROM event")}
-    assert stored == KINDS
+    assert stored == KINDS - LATER
 
 
 def test_what_the_newest_database_holds_is_read_without_a_change(tmp_path: Path) -> None:
