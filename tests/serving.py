@@ -1,6 +1,6 @@
 """An app behind a real uvicorn, on a free port of 127.0.0.1, in the test's own loop.
 
-async with serving(app) as base_url, httpx.AsyncClient(base_url=base_url) as http: ...
+async with serving(app) as base_url, loopback.client(base_url=base_url) as http: ...
 """
 
 import asyncio

@@ -10,6 +10,7 @@ import pytest
 from litestar import Litestar, Request, get, post
 from litestar.response import Stream
 
+from tests import loopback
 from tests.bridge import client
 from tests.serving import serving
 
@@ -50,7 +51,7 @@ async def bridged(site: Site) -> AsyncGenerator[httpx.AsyncClient]:
 
 @asynccontextmanager
 async def over_sockets(site: Site) -> AsyncGenerator[httpx.AsyncClient]:
-    async with serving(site.app) as url, httpx.AsyncClient(base_url=url) as http:
+    async with serving(site.app) as url, loopback.client(base_url=url) as http:
         yield http
 
 
@@ -112,7 +113,7 @@ async def test_an_answer_without_an_end_is_no_answer() -> None:
 
 async def test_a_server_cuts_what_is_open_when_its_test_is_over() -> None:
     site = Site()
-    async with asyncio.timeout(BOUND), httpx.AsyncClient() as http:
+    async with asyncio.timeout(BOUND), loopback.client() as http:
         async with serving(site.app, lifespan=True) as url:
             response = await http.send(http.build_request("GET", f"{url}/halves"), stream=True)
             body = response.aiter_raw()

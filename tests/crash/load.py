@@ -9,6 +9,7 @@ from uuid import UUID
 
 import httpx
 
+from tests import loopback
 from tests.crash.agents import NAME
 from tests.crash.world import Deed, Known, Run, World
 from tests.pairs.a2a import JsonRpc03, JsonRpc10, Rest03, Rest10
@@ -51,7 +52,7 @@ class Load:
     def __init__(self, world: World, random: Random) -> None:
         self.world = world
         self.random = random
-        self.http: httpx.AsyncClient = httpx.AsyncClient()
+        self.http: httpx.AsyncClient = loopback.client()
         """Of the gateway that runs."""
         self._number = 0
         self._keyed: list[tuple[str, str, str, Deed]] = []

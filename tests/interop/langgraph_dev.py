@@ -17,6 +17,7 @@ from typing import Final
 
 import httpx
 
+from tests import loopback
 from tests.interop.driver import PROGRAMS
 from tests.interop.peers import peer_python
 
@@ -74,7 +75,7 @@ def _free_port() -> int:
 
 async def _answers(url: str, server: asyncio.subprocess.Process) -> bool:
     with suppress(TimeoutError):
-        async with asyncio.timeout(START), httpx.AsyncClient(base_url=url, trust_env=False) as http:
+        async with asyncio.timeout(START), loopback.client(base_url=url) as http:
             while server.returncode is None:
                 with suppress(httpx.TransportError):
                     if (await http.get("/ok")).status_code == 200:

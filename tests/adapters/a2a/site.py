@@ -1,25 +1,20 @@
-"""A whole gateway for the tests of the A2A server: the real hub on a database of its own, agents in process, and these
-routes in front, as the gateway mounts them."""
+"""A whole gateway for the tests of the A2A server: the real hub on a database of its own, agents in process, and the
+gateway's routes in front."""
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
-from litestar import Litestar, Request, Response
-from litestar.exceptions import HTTPException
 
-from adapters._server.caller import Caller
-from adapters.a2a import adapter
 from canonical import (
     Artifact,
     Ask,
     DataPart,
-    Fault,
     FaultCode,
     FaultError,
     Invocation,
@@ -30,16 +25,15 @@ from canonical import (
 from canonical.event import Custom, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
 from canonical.message import AnnotationPart, ReasoningPart, RefusalPart
 from gateway import demo
-from gateway.agents.python.agent import wrap
-from gateway.agents.registry import Registry
-from gateway.fronted import Fronted
 from gateway.hub import Hub
-from gateway.outbound import Fetcher
-from gateway.settings.model import Limits
-from gateway.storage.blobs import FolderBlobs
-from tests.bridge import Bridge
-from tests.empty import make_database
+from tests import bridge
+from tests.opened import opened as opened_gateway
 
+KEYS: Final = {"alice": "alice-0123456789-key", "mallory": "mallory-0123456789-key"}
+ALICE, MALLORY = ({"Authorization": f"Bearer {key}"} for key in KEYS.values())
+URL: Final = "http://127.0.0.1:8000"
+OWNER: Final = "default"
+"""Of calls where there are no keys."""
 BOUND = 30
 """Seconds within which whatever a test waits for must come."""
 
@@ -122,8 +116,6 @@ class Site:
     hub: Hub
     client: httpx.AsyncClient
     gates: Gates
-    caller: Caller = field(default_factory=lambda: Caller("default", "http://gateway", "echo"))
-    body_limit: int = 10_000_000
 
     async def rpc(self, agent: str, method: str, params: Any = None, **more: Any) -> httpx.Response:
         headers = {} if "/" in method else {"A2A-Version": "1.0"}
@@ -166,54 +158,20 @@ class Site:
         return answer["error"]
 
 
-def app_of(hub: Hub, site: Callable[[], Site]) -> Litestar:
-    def as_fault(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
-        if isinstance(error, FaultError):
-            return adapter.encode_fault(error.fault, request)
-        status = error.status_code if isinstance(error, HTTPException) else 500
-        code = {404: FaultCode.NOT_FOUND, 405: FaultCode.METHOD_NOT_ALLOWED}.get(status)
-        if code is None:
-            raise error
-        return adapter.encode_fault(Fault(code=code, message="Not here."), request)
-
-    async def before(request: Request[Any, Any, Any]) -> None:
-        request.scope["state"] |= {"caller": site().caller, "body_limit": site().body_limit}
-
-    return Litestar(
-        route_handlers=list(adapter.routes(hub)),
-        exception_handlers={Exception: as_fault},
-        before_request=before,
-        openapi_config=None,
-        request_max_body_size=None,
-    )
-
-
 @asynccontextmanager
-async def opened(folder: Path, agents: Mapping[str, Any] | None = None, **limits: Any) -> AsyncGenerator[Site]:
+async def opened(folder: Path, agents: Mapping[str, Any] | None = None, **settings: Any) -> AsyncGenerator[Site]:
     gates = Gates()
-    fetcher = Fetcher(["127.0.0.0/8"])
-    all_agents = {**AGENTS, "gated": gates.gated, **(agents or {})}
-    registry = Registry([Fronted(*wrap(target, name)) for name, target in all_agents.items()], "echo")
-    make_database(folder / "hub.db")
-    hub = Hub(
-        registry=registry,
-        journal_url=f"sqlite:///{folder}/hub.db",
-        blobs=FolderBlobs(folder / "blobs", 10_000_000),
-        limits=Limits.model_validate({"inline": 1000, "cancel_grace": 1, **limits}),
-        fetcher=fetcher,
-        writers=adapter.webhooks,
-        webhook_protocols=dict.fromkeys(adapter.webhooks, adapter.name),
-    )
-    await hub.start()
-    site: Site
-    app = app_of(hub, lambda: site)
-    try:
-        async with httpx.AsyncClient(transport=Bridge(app), base_url="http://gateway", timeout=BOUND) as client:
-            site = Site(hub, client, gates)
-            yield site
-    finally:
-        gates.gate.set()
-        await hub.stop()
+    limits = {"inline": 1000, "cancel_grace": 1, **settings.pop("limits", {})}
+    given: dict[str, Any] = {"default_agent": "echo", **settings}
+    known = {**AGENTS, "gated": gates.gated, **(agents or {})}
+    async with (
+        opened_gateway(folder, known, limits=limits, **given) as gateway,
+        bridge.client(gateway.app, URL) as client,
+    ):
+        try:
+            yield Site(gateway.hub, client, gates)
+        finally:
+            gates.gate.set()
 
 
 def message(text: str = "", **more: Any) -> dict[str, Any]:
@@ -247,9 +205,9 @@ def answer_of(task: Any) -> str:
 
 async def until(site: Site, task_id: str, kind: str, count: int = 1) -> None:
     """Wait until so many records of a kind are committed on the task's thread."""
-    task = await site.hub.reads.task(site.caller.owner, task_id)
+    task = await site.hub.reads.task(OWNER, task_id)
     async with asyncio.timeout(BOUND):
-        async for records in site.hub.reads.follow(site.caller.owner, Scope(task.thread_id)):
+        async for records in site.hub.reads.follow(OWNER, Scope(task.thread_id)):
             count -= sum(record.event.kind == kind for record in records)
             if count <= 0:
                 return

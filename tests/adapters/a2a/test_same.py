@@ -11,7 +11,7 @@ from canonical import Scope
 from canonical.event import Native
 from tests.adapters.a2a.far import card_1_0
 from tests.adapters.a2a.schema import check
-from tests.adapters.a2a.site import Site
+from tests.adapters.a2a.site import OWNER, Site
 from tests.adapters.a2a.test_through import CONTEXT, WAYS, Way, every_way, through
 from tests.difference import differences
 
@@ -194,8 +194,8 @@ async def test_other_protocols_see_nothing_of_it(tmp_path: Path) -> None:
 
 
 async def _native_names(site: Site, task_id: str) -> list[str]:
-    task = await site.hub.reads.task(site.caller.owner, task_id)
-    records = await site.hub.reads.records(site.caller.owner, Scope.task(task))
+    task = await site.hub.reads.task(OWNER, task_id)
+    records = await site.hub.reads.records(OWNER, Scope.task(task))
     return [record.event.event for record in records if isinstance(record.event, Native)]
 
 

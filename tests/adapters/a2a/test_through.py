@@ -16,7 +16,7 @@ from canonical.fold import Fold
 from canonical.hub import TaskFilter
 from tests.adapters.a2a.far import Far, far_server
 from tests.adapters.a2a.schema import check
-from tests.adapters.a2a.site import BOUND, Site, answer_of, events_of, message, message_0_3, opened
+from tests.adapters.a2a.site import BOUND, OWNER, Site, answer_of, events_of, message, message_0_3, opened
 
 CONTEXT = "a-context"
 SAID: dict[str, Any] = {
@@ -159,7 +159,7 @@ async def test_the_run_is_in_the_log_as_any_other(tmp_path: Path) -> None:
     async with through(tmp_path) as (far, site):
         far.set("SendStreamingMessage", [{"message": SAID}])
         response = await site.rpc("far", "SendMessage", message("Hi"))
-        page = await site.hub.reads.tasks(site.caller.owner, TaskFilter(agent="far"), limit=10)
+        page = await site.hub.reads.tasks(OWNER, TaskFilter(agent="far"), limit=10)
         [task] = [task async for task in page.tasks]
         assert (task.task_id, task.state) == (response.headers["Babelgate-Task"], TaskState.COMPLETED)
         shown = await site.result("far", "GetTask", {"id": task.task_id})
@@ -225,10 +225,10 @@ async def test_behind_another_run_of_the_context_nobody_waits_for_the_first_word
     way = WAYS[0]
     async with opened(tmp_path, {"teller": teller}) as site, asyncio.timeout(BOUND):
         first = asyncio.ensure_future(way.send(site, "teller", way.body("one")))
-        page = await site.hub.reads.tasks(site.caller.owner, TaskFilter(agent="teller"), limit=1)
+        page = await site.hub.reads.tasks(OWNER, TaskFilter(agent="teller"), limit=1)
         while not page.total:
             await asyncio.sleep(0)
-            page = await site.hub.reads.tasks(site.caller.owner, TaskFilter(agent="teller"), limit=1)
+            page = await site.hub.reads.tasks(OWNER, TaskFilter(agent="teller"), limit=1)
         second = await way.send(site, "teller", way.at_once("two"))
         assert second["task"]["status"]["state"] == "TASK_STATE_SUBMITTED"
         teller.gate.set()
@@ -361,8 +361,8 @@ async def test_other_protocols_do_not_see_how_an_answer_was_cut(tmp_path: Path) 
     async with through(tmp_path) as (far, site):
         far.set("SendStreamingMessage", [BEGUN, *STREAMS["several parts in one"], {"statusUpdate": STATUS}])
         task = (await site.result("far", "SendMessage", message("Hi")))["task"]
-        found = await site.hub.reads.task(site.caller.owner, task["id"])
-        records = await site.hub.reads.records(site.caller.owner, Scope.task(found))
+        found = await site.hub.reads.task(OWNER, task["id"])
+        records = await site.hub.reads.records(OWNER, Scope.task(found))
         [said] = [each for each in Fold(found.thread_id, records=records).messages() if each.role == "agent"]
         assert [part.kind for part in said.parts] == ["text", "data", "text"]
         assert said.text == "abcd"

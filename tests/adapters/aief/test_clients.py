@@ -3,8 +3,7 @@
 import re
 from typing import Any
 
-import httpx
-
+from tests import loopback
 from tests.adapters.aief.site import Site
 
 JSON = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -92,7 +91,7 @@ async def test_the_postman_collection(site: Site) -> None:
 async def test_the_benchmark(site: Site) -> None:
     """Its host is the base URL with /ap/v1; a POST of a step has a content type and no body; it reads one page of
     artifacts, and refuses one without created_at."""
-    async with httpx.AsyncClient(base_url=f"{site.url}/agent/files/ap/v1") as http:
+    async with loopback.client(base_url=f"{site.url}/agent/files/ap/v1") as http:
         task = (await http.post("/agent/tasks", json={"input": "Write Washington", "additional_input": None})).json()
         path = f"/agent/tasks/{task['task_id']}"
         up = await http.post(f"{path}/artifacts", files={"file": ("in.txt", b"data")}, data={"relative_path": ""})

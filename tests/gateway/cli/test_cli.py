@@ -28,6 +28,7 @@ from gateway.cli.conversation import ConversationError
 from gateway.cli.errors import CliError
 from gateway.cli.run import prompt_for
 from gateway.cli.target import read_targets
+from tests import loopback
 from tests.empty import make_database
 from tests.gateway.command import BOUND, PROGRAM, ROOT, Served, babelgate, bound_socket, served
 from tests.skip import missing
@@ -338,7 +339,7 @@ def test_an_idle_gateway_stops_at_once(tmp_path: Path, number: int) -> None:
 async def test_open_streams_and_waits_end_with_the_state_of_things_when_the_gateway_stops(tmp_path: Path) -> None:
     """The agent would be silent for a minute; nobody waits for it."""
     with served(tmp_path) as running:
-        async with httpx.AsyncClient(base_url=running.url, timeout=BOUND) as http:
+        async with loopback.client(base_url=running.url, timeout=BOUND) as http:
             message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "60"}]}
             call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
             headers = {"A2A-Version": "1.0"}

@@ -1,11 +1,14 @@
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from adapters._server.caller import Caller
 from gateway.agents.registry import agent_uuid
+from tests import bridge
 from tests.adapters.a2a.schema import check
-from tests.adapters.a2a.site import Site, answer_of, message_0_3
+from tests.adapters.a2a.site import URL as GATEWAY
+from tests.adapters.a2a.site import Site, answer_of, message_0_3, opened
+from tests.opened import opened as opened_gateway
 
 CARD = "/a2a/echo/.well-known/agent-card.json"
 
@@ -35,9 +38,9 @@ async def test_the_root_has_the_card_of_the_default_agent_or_of_the_one_that_is_
         assert (await card(site, f"/.well-known/{name}?assistant_id=ask"))["name"] == "ask"
 
 
-async def test_without_a_default_agent_the_root_has_no_card_and_says_how_to_get_one(site: Site) -> None:
-    site.caller = Caller("default", "http://gateway", None)
-    response = await site.client.get("/.well-known/agent-card.json")
+async def test_without_a_default_agent_the_root_has_no_card_and_says_how_to_get_one(tmp_path: Path) -> None:
+    async with opened_gateway(tmp_path, {}) as gateway, bridge.client(gateway.app) as client:
+        response = await client.get("/.well-known/agent-card.json")
     assert response.status_code == 400
     assert "assistant_id" in check("rest-error", "1.0", response.json())["error"]["message"]
 
@@ -50,7 +53,7 @@ async def test_an_unknown_agent_has_no_card(site: Site) -> None:
 @pytest.mark.parametrize("path", [CARD, "/.well-known/agent-card.json", "/a2a/echo/.well-known/agent.json"])
 async def test_a_card_is_cached_by_its_etag_per_version(site: Site, path: str) -> None:
     first = await site.client.get(path)
-    assert first.headers["Vary"] == "A2A-Version"
+    assert first.headers["Vary"] == "A2A-Version, Origin"
     assert "max-age" in first.headers["Cache-Control"]
     tag = first.headers["ETag"]
     for sent in (tag, f"W/{tag}", f'"x", {tag}', "*"):
@@ -61,9 +64,11 @@ async def test_a_card_is_cached_by_its_etag_per_version(site: Site, path: str) -
         assert (await site.client.get(path, headers={"A2A-Version": "1.0"})).headers["ETag"] != tag
 
 
-async def test_urls_come_from_the_base_that_the_gateway_vouches_for_and_not_from_the_host_header(site: Site) -> None:
-    site.caller = Caller("default", "https://public.example.com/agent/echo", "echo")
-    response = await site.client.get(CARD, headers={"Host": "evil.example.com"})
+async def test_urls_come_from_the_base_that_the_gateway_vouches_for_and_not_from_the_host_header(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, public_url="https://public.example.com", hosts=["evil.example.com"]) as site:
+        response = await site.client.get(f"/agent/echo{CARD}", headers={"Host": "evil.example.com"})
     assert "evil" not in response.text
     assert response.json()["url"] == "https://public.example.com/agent/echo/a2a/echo"
 
@@ -72,12 +77,13 @@ EXTENDED = [("GetExtendedAgentCard", "1.0"), ("agent/getAuthenticatedExtendedCar
 
 
 @pytest.mark.parametrize(("method", "form"), EXTENDED)
-async def test_an_extended_card_is_declared_and_given_only_where_keys_exist(site: Site, method: str, form: Any) -> None:
+async def test_an_extended_card_is_declared_and_given_only_where_keys_exist(
+    site: Site, owned: Site, method: str, form: Any
+) -> None:
     assert (await site.error("echo", method))["code"] == -32004
-    site.caller = Caller("alice", "http://gateway", "echo", keyed=True)
-    extended = check("card", form, await site.result("echo", method))
+    extended = check("card", form, await owned.result("echo", method))
     assert extended["name"] == "echo"
-    merged = await card(site, CARD)
+    merged = await card(owned, CARD)
     assert merged["capabilities"]["extendedAgentCard"] is True
     assert merged["supportsAuthenticatedExtendedCard"] is True
     assert merged["securityRequirements"] == [
@@ -86,15 +92,14 @@ async def test_an_extended_card_is_declared_and_given_only_where_keys_exist(site
     ]
 
 
-async def test_an_extended_card_has_a_path_in_every_generation(site: Site) -> None:
-    site.caller = Caller("alice", "http://gateway", "echo", keyed=True)
-    check("card", "1.0", await card(site, "/a2a/echo/extendedAgentCard", **{"A2A-Version": "1.0"}))
-    check("card", "0.3", await card(site, "/a2a/echo/v1/card"))
-    check("card", "0.3", await card(site, "/a2a/echo/agent/authenticatedExtendedCard"))
+async def test_an_extended_card_has_a_path_in_every_generation(owned: Site) -> None:
+    check("card", "1.0", await card(owned, "/a2a/echo/extendedAgentCard", **{"A2A-Version": "1.0"}))
+    check("card", "0.3", await card(owned, "/a2a/echo/v1/card"))
+    check("card", "0.3", await card(owned, "/a2a/echo/agent/authenticatedExtendedCard"))
 
 
 async def test_an_agent_is_found_by_the_uuid_that_clients_of_langgraph_compute_of_its_name(site: Site) -> None:
     named = await card(site, f"/a2a/{agent_uuid('echo')}/.well-known/agent-card.json")
-    assert named["url"] == "http://gateway/a2a/echo"
+    assert named["url"] == f"{GATEWAY}/a2a/echo"
     assert (await card(site, f"/.well-known/agent-card.json?assistant_id={agent_uuid('ask')}"))["name"] == "ask"
     assert answer_of(await site.result(agent_uuid("echo"), "message/send", message_0_3("Hello"))) == "Hello"

@@ -1,12 +1,13 @@
 """Versions, errors and bodies on the URL of JSON-RPC."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.adapters.a2a.schema import check
-from tests.adapters.a2a.site import Site, answer_of, events_of, message, message_0_3
+from tests.adapters.a2a.site import Site, answer_of, events_of, message, message_0_3, opened
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.0.0", "1.1", " 1.0 "])
@@ -151,8 +152,8 @@ async def test_an_unknown_agent_is_404_with_an_error_of_json_rpc(site: Site) -> 
     assert response.json()["jsonrpc"] == "2.0"
 
 
-async def test_a_body_that_is_too_large_is_413_with_an_error_of_json_rpc(site: Site) -> None:
-    site.body_limit = 100
-    response = await site.rpc("echo", "SendMessage", message("x" * 200))
+async def test_a_body_that_is_too_large_is_413_with_an_error_of_json_rpc(tmp_path: Path) -> None:
+    async with opened(tmp_path, limits={"body": 1000}) as site:
+        response = await site.rpc("echo", "SendMessage", message("x" * 2000))
     assert response.status_code == 413
     assert response.json()["error"]["code"] == -32600

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 
-from adapters._server.caller import Caller
 from canonical import TaskState
 from tests.adapters.a2a.schema import check
-from tests.adapters.a2a.site import BOUND, Site, answer_of, events_of, message, message_0_3, until
+from tests.adapters.a2a.site import BOUND, MALLORY, OWNER, Site, answer_of, events_of, message, message_0_3, until
+from tests.adapters.a2a.site import URL as GATEWAY
 
 
 async def sent(site: Site, agent: str, params: Any, **more: Any) -> Any:
@@ -38,7 +38,7 @@ async def test_a_task_that_its_agent_rejects_is_rejected_in_either_version(site:
     assert (state(task), task["status"]["message"]["parts"][0]["text"]) == ("rejected", "Not this.")
     got = await site.result("reject", "tasks/get", {"id": task["id"]})
     assert got["status"]["state"] == "rejected"
-    assert (await site.hub.reads.task(site.caller.owner, task["id"])).state is TaskState.REJECTED
+    assert (await site.hub.reads.task(OWNER, task["id"])).state is TaskState.REJECTED
 
 
 async def test_every_answer_about_a_task_names_its_ids_for_the_other_protocols(site: Site) -> None:
@@ -163,9 +163,9 @@ async def test_a_task_of_another_agent_is_not_found(site: Site) -> None:
     assert (await site.error("echo", "SendMessage", message("y", taskId=task["id"])))["code"] == -32001
 
 
-async def test_another_owner_finds_nothing_of_the_first(site: Site) -> None:
-    task = await sent(site, "ask", message("x", contextId="mine"))
-    site.caller = Caller("mallory", "http://gateway", "echo")
+async def test_another_owner_finds_nothing_of_the_first(owned: Site) -> None:
+    task = await sent(owned, "ask", message("x", contextId="mine"))
+    owned.client.headers.update(MALLORY)
     for method, params in (
         ("GetTask", {"id": task["id"]}),
         ("CancelTask", {"id": task["id"]}),
@@ -173,9 +173,9 @@ async def test_another_owner_finds_nothing_of_the_first(site: Site) -> None:
         ("SendMessage", message("y", taskId=task["id"])),
         ("ListTaskPushNotificationConfigs", {"taskId": task["id"]}),
     ):
-        assert (await site.error("ask", method, params))["code"] == -32001
-    assert (await site.result("ask", "ListTasks", {"contextId": "mine"}))["tasks"] == []
-    other = await sent(site, "ask", message("y", contextId="mine"))
+        assert (await owned.error("ask", method, params))["code"] == -32001
+    assert (await owned.result("ask", "ListTasks", {"contextId": "mine"}))["tasks"] == []
+    other = await sent(owned, "ask", message("y", contextId="mine"))
     assert other["metadata"]["babelgate"]["threadId"] != task["metadata"]["babelgate"]["threadId"]
 
 
@@ -296,19 +296,19 @@ async def test_a_file_by_url_is_handed_on_and_never_fetched(site: Site) -> None:
     assert task["artifacts"][0]["parts"] == [{"url": "https://example.com/f.pdf", "filename": "f.pdf"}]
 
 
-async def test_a_file_too_large_to_send_along_is_a_url_where_its_owner_alone_gets_it(site: Site) -> None:
+async def test_a_file_too_large_to_send_along_is_a_url_where_its_owner_alone_gets_it(owned: Site) -> None:
     big = bytes(5000)
     part = {"raw": b64encode(big).decode(), "filename": 'b"ig\n.bin', "mediaType": "text/html"}
-    task = await sent(site, "files", message(parts=[part]))
+    task = await sent(owned, "files", message(parts=[part]))
     url: str = task["artifacts"][0]["parts"][0]["url"]
-    assert url.startswith("http://gateway/a2a/files/files/")
-    response = await site.client.get(url)
+    assert url.startswith(f"{GATEWAY}/a2a/files/files/")
+    response = await owned.client.get(url)
     assert response.content == big
     assert response.headers["Content-Disposition"] == "attachment; filename*=UTF-8''b%22ig%0A.bin"
     assert response.headers["X-Content-Type-Options"] == "nosniff"
-    site.caller = Caller("mallory", "http://gateway", "echo")
-    assert (await site.client.get(url)).status_code == 404
-    assert (await site.client.get("/a2a/files/files/nope")).status_code == 404
+    owned.client.headers.update(MALLORY)
+    assert (await owned.client.get(url)).status_code == 404
+    assert (await owned.client.get("/a2a/files/files/nope")).status_code == 404
 
 
 async def test_a_file_that_the_agent_does_not_take_is_a_content_type_error(site: Site) -> None:

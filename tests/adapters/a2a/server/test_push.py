@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from adapters._server.caller import Caller
 from tests.adapters.a2a.receiver import Receiver
 from tests.adapters.a2a.schema import check
-from tests.adapters.a2a.site import Site, message, message_0_3
+from tests.adapters.a2a.site import MALLORY, Site, message, message_0_3
+from tests.adapters.a2a.site import URL as GATEWAY
 
 URL = "http://127.0.0.1:9/nobody-listens"
 
@@ -94,12 +94,12 @@ async def test_the_paths_of_0_3_in_all_shapes_that_clients_send(site: Site, body
     assert (await site.client.post(url, json={"config": {}})).status_code == 422
 
 
-async def test_configs_and_their_secrets_are_shown_to_nobody_else(site: Site) -> None:
-    task_id = await waiting(site)
-    await site.result("ask", "CreateTaskPushNotificationConfig", {"taskId": task_id, "url": URL, "token": "s3cret"})
-    site.caller = Caller("mallory", "http://gateway", "echo")
+async def test_configs_and_their_secrets_are_shown_to_nobody_else(owned: Site) -> None:
+    task_id = await waiting(owned)
+    await owned.result("ask", "CreateTaskPushNotificationConfig", {"taskId": task_id, "url": URL, "token": "s3cret"})
+    owned.client.headers.update(MALLORY)
     for method in ("ListTaskPushNotificationConfigs", "GetTaskPushNotificationConfig"):
-        response = await site.rpc("ask", method, {"taskId": task_id, "id": "p1"})
+        response = await owned.rpc("ask", method, {"taskId": task_id, "id": "p1"})
         assert response.json()["error"]["code"] == -32001
         assert "s3cret" not in response.text
 
@@ -165,4 +165,4 @@ async def test_a_file_too_large_to_push_is_pushed_as_a_url_of_the_gateway(site: 
     params["configuration"] = {"taskPushNotificationConfig": {"url": receiver.url}}
     await site.result("files", "SendMessage", params)
     found = await receiver.until("TASK_STATE_COMPLETED")
-    assert "'url': 'http://gateway/a2a/files/files/" in str([each.body for each in found])
+    assert f"'url': '{GATEWAY}/a2a/files/files/" in str([each.body for each in found])
