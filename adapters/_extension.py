@@ -117,6 +117,7 @@ class _Told:
 
     seq: int
     run_id: str | None
+    task_id: str | None
     event: Event | None
     """None for one that cannot be read."""
 
@@ -125,10 +126,11 @@ def _decode_record(value: object) -> _Told | None:
     if not isinstance(value, dict):
         return None
     told = cast("JsonObject", value)
-    seq, run_id = _number(told.get("seq")), told.get("run_id")
+    seq = _number(told.get("seq"))
     if seq is None:
         return None
-    return _Told(seq, run_id if isinstance(run_id, str) else None, _decode_event(told.get("event")))
+    run_id, task_id = (value if isinstance(value := told.get(name), str) else None for name in ("run_id", "task_id"))
+    return _Told(seq, run_id, task_id, _decode_event(told.get("event")))
 
 
 def _decode_event(value: object) -> Event | None:
@@ -152,6 +154,8 @@ class RecordReader:
         self.seq: int | None = None
         """Of the last record that was told."""
         self.run_id = run_id
+        self.task_id: str | None = None
+        """Of the last record that was told."""
         self.state: TaskState | None = None
         self.stopped = False
         self.behind = False
@@ -181,7 +185,7 @@ class RecordReader:
             if record is None or record.event is None:
                 events.append(LossNoted(feature="custom", how=_INVALID))
             if record is not None and record.seq > self.seq and not self.stopped:
-                self.seq = record.seq
+                self.seq, self.task_id = record.seq, record.task_id or self.task_id
                 events += self._take(record)
         if _number(value.get("next")) is not None and not self.stopped:
             self.behind = True

@@ -14,6 +14,8 @@ from adapters.aief.carries import CARRIES as AIEF
 from adapters.langchain.carries import CARRIES as LANGCHAIN
 from adapters.langchain.carries import EXTENDED as LANGCHAIN_EXTENDED
 from adapters.openai.carries import CARRIES as OPENAI
+from adapters.openai.carries import EXTENDED as OPENAI_EXTENDED
+from adapters.openai.carries import RESPONSES_VERSION
 from canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 Level = Literal["full", "lossy", "dropped"]
@@ -81,6 +83,7 @@ _AGENTS: Final[Mapping[str, Side]] = {
     ),
     "agent-protocol": Side("Agent Protocol", {**LANGCHAIN["agent-protocol"], Feature.FORK: _BRANCH, **_UNHEARD}),
     "openai": Side("OpenAI", OPENAI),
+    "openai-extended": Side("OpenAI with the extension", OPENAI_EXTENDED[RESPONSES_VERSION]),
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from adapters._adapter import Adapter, Example
 from adapters._upstream import Upstream
 from adapters.openai.agents import upstream_name
-from adapters.openai.carries import CARRIES, CHAT, CHAT_VERSION, RESPONSES, RESPONSES_VERSION, VERSION
+from adapters.openai.carries import CARRIES, CHAT, CHAT_VERSION, EXTENDED, RESPONSES, RESPONSES_VERSION, VERSION
 from adapters.openai.client import Client, discover
 from adapters.openai.server import answer_fault, routes
 
@@ -27,6 +27,7 @@ adapter = Adapter(
     routes=routes,
     encode_fault=answer_fault,
     carries={CHAT_VERSION: CHAT, RESPONSES_VERSION: RESPONSES},
+    extended=EXTENDED,
     examples=examples,
 )
 
@@ -37,5 +38,5 @@ upstream = Upstream(
     client=Client,
     name_of=upstream_name,
     own_path="/v1",
-    options={"api": ("chat", "responses")},
+    options={"api": ("chat", "responses"), "extension": ("on", "off")},
 )

@@ -122,3 +122,17 @@ RESPONSES: Final[Mapping[Feature, Carry]] = {
     Feature.CUSTOM: dropped("no item has a form for it", _RESPONSES),
 }
 """Of callers."""
+
+_EXTENSION: Final = "docs/extension.md"
+_WITH_IT: Final[Mapping[Feature, Carry]] = {
+    **dict.fromkeys(Feature, FULL),
+    Feature.UPLOAD: dropped("files come with the input only", f"{_EXTENSION}, Requests"),
+}
+EXTENDED: Final[Mapping[str, Mapping[Feature, Carry]]] = {
+    CHAT_VERSION: {
+        **_WITH_IT,
+        **{feature: CHAT[feature] for feature in (Feature.REATTACH, Feature.CANCEL, Feature.FORK)},
+    },
+    RESPONSES_VERSION: {**_WITH_IT, Feature.CANCEL: RESPONSES[Feature.CANCEL]},
+}
+"""With the Babelgate extension, which is for those who read it."""

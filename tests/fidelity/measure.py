@@ -67,8 +67,8 @@ def _a2a(version: Literal["0.3", "1.0"], url: str, agent: str, *, extended: bool
     return A2a("", agent, interface=Interface(f"{url}/a2a/{agent}", version, extended=extended))
 
 
-def _openai(api: Literal["chat", "responses"], url: str, agent: str) -> Client:
-    return OpenAI(f"{url}/v1", agent, api=api)
+def _openai(api: Literal["chat", "responses"], extension: Literal["on", "off"], url: str, agent: str) -> Client:
+    return OpenAI(f"{url}/v1", agent, api=api, extension=extension)
 
 
 def _langchain(
@@ -95,8 +95,8 @@ WAYS: Final[Mapping[str, Way]] = {
         SERVERS["agent-protocol"],
         AGENTS["agent-protocol"],
     ),
-    "openai-chat-completions": Way(partial(_openai, "chat"), SERVERS["openai-chat-completions"], _SENT),
-    "openai-responses": Way(partial(_openai, "responses"), SERVERS["openai-responses"], _SENT),
+    "openai-chat-completions": Way(partial(_openai, "chat", "off"), SERVERS["openai-chat-completions"], _SENT),
+    "openai-responses": Way(partial(_openai, "responses", "off"), SERVERS["openai-responses"], _SENT),
 }
 """By the name in `docs.pairing.SERVERS`."""
 
@@ -118,6 +118,8 @@ EXTENDED: Final[Mapping[str, Way]] = {
     "agent-protocol": Way(
         partial(_langchain, "agent-protocol", "/agent-protocol", "on"), _with_it("langchain", "agent-protocol")
     ),
+    "openai-chat-completions": Way(partial(_openai, "chat", "on"), _with_it("openai", "chat-completions")),
+    "openai-responses": Way(partial(_openai, "responses", "on"), _with_it("openai", "responses")),
 }
 """The same with the extension."""
 

@@ -51,7 +51,9 @@ async def test_with_the_extension_what_is_declared_arrives(given: Served, protoc
 
 
 @pytest.mark.parametrize(
-    "protocol", [name for name, way in EXTENDED.items() if way.declared(Feature.REATTACH) == "full"]
+    "protocol",
+    # A response is come back to while its run is read, and not after a restart.
+    [n for n, way in EXTENDED.items() if way.declared(Feature.REATTACH) == "full" and n != "openai-responses"],
 )
 @pytest.mark.parametrize("feature", [Feature.TOOL_ACTIVITY, Feature.STEP, Feature.QUESTIONS])
 async def test_with_the_extension_a_run_that_is_found_again_is_told_whole(

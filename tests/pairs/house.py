@@ -277,6 +277,7 @@ HOUSES: Final[Mapping[str, Kind]] = {
         shows=frozenset({Feature.USAGE}),
         question=Question('ask_user({"question": "What is your name?"})', value=CALL),
     ),
+    "openai-extended": Kind("openai-extended", partial(behind, "openai", "/v1"), callers=ONE_EACH),
     "a2a-sdk-0.3": Kind(
         "a2a-0.3",
         partial(official, "a2a-0.3", "a2a", "/{agent}", partial(_a2a_cancelled, "rest/v1/")),

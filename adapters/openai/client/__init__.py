@@ -6,25 +6,32 @@ from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Final, Literal, Unpack
+from urllib.parse import quote
 
 import httpx
 
-from adapters._client.answers import LISTING_LIMIT, parse_answer
+from adapters._client.answers import LISTING_LIMIT, parse_answer, read_bytes
+from adapters._client.backoff import FIRST_WAIT, LAST_WAIT, Backoff
 from adapters._client.blame import blaming_the_agent
+from adapters._client.blobs import with_files
 from adapters._client.calls import Connection
 from adapters._client.driver import DrivenClient, Stage, UpstreamRun
 from adapters._client.frames import DRAIN, FrameStream, is_stream
+from adapters._client.status import is_gone
+from adapters._extension import HEADER, URI, encode_request, is_named
 from adapters._sse import Frame
 from adapters.openai.agents import decode_models, upstream_name
 from adapters.openai.client.http import HttpClient
 from adapters.openai.codec.model import Losses, format_of
+from adapters.openai.codec.names import EXTENSION, RECORDS
 from adapters.openai.errors.decode import forgot, has_no_such_api, refuses
 from adapters.openai.read.chat import ChatReader
+from adapters.openai.read.records import RecordsReader
 from adapters.openai.read.responses import ResponseReader
 from adapters.openai.request.chat import encode_chat
 from adapters.openai.request.responses import encode_items, encode_response, encode_results
 from adapters.openai.request.transcript import input_of, results_of, transcript
-from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
+from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Message, Record, TextPart
 from canonical.event import LossNoted
 from canonical.value import Json, JsonObject
 
@@ -39,7 +46,8 @@ _DONE: Final = b"[DONE]"
 
 class Client(DrivenClient[HttpClient]):
     """A model on an OpenAI-compatible server. `agent` is the server's own name of it; None = the first that it lists.
-    `api` = which API to use, None = responses where there are any. `schema` = what every answer is to fit."""
+    `api` = which API to use, None = responses where there are any. `schema` = what every answer is to fit;
+    `extension` = whether the Babelgate extension is activated where the server has it."""
 
     def __init__(
         self,
@@ -48,10 +56,11 @@ class Client(DrivenClient[HttpClient]):
         *,
         api: Literal["chat", "responses"] | None = None,
         schema: JsonObject | None = None,
+        extension: Literal["on", "off"] = "on",
         **connection: Unpack[Connection],
     ) -> None:
         super().__init__(HttpClient(url, **connection))
-        self._server = _Server(self._http, agent, api, schema)
+        self._server = _Server(self._http, agent, api, schema, extended=None if extension == "on" else False)
 
     def start(self, call: Invocation) -> UpstreamRun:
         return _Run(self._server, call)
@@ -69,6 +78,30 @@ class _Server:
     """It takes `stream_options`."""
     remembers: bool = True
     """It goes on from responses that it gave before."""
+    extended: bool | None = None
+    """It has the Babelgate extension, and it is to be activated; None = not known yet."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return {HEADER: URI} if self.extended else {}
+
+    async def look_for_extension(self) -> None:
+        """A gateway says that it has it where it is asked for the model."""
+        if self.extended is not None:
+            return
+        path = f"/models/{quote(self.model or '', safe='')}"
+        try:
+            async with self.http.open_response("GET", path, headers={HEADER: URI}) as response:
+                self.extended = is_named(response.headers.get(HEADER))
+        except FaultError as error:  # the run itself tells of it
+            if not is_gone(error.fault) and error.fault.code is not FaultCode.AGENT_TIMEOUT:
+                self.extended = False
+
+    async def file(self, blob: str) -> bytes:
+        """Of a gateway, by its hash. Raises what the server answers instead."""
+        path = f"/models/{quote(self.model or '', safe='')}/files/{quote(blob, safe='')}"
+        async with self.http.open_response("GET", path) as response:
+            return await read_bytes(response, self.http.answer_limit)
 
     async def find_model(self) -> str:
         """The model of the settings, or the first of the server. Raises agent_unreachable where it has none."""
@@ -81,16 +114,28 @@ class _Server:
 
 
 class _Run(UpstreamRun):
-    """One answer of a model. Nothing is to be cancelled: its server stops when nobody listens any more."""
+    """One answer of a model. Nothing is to be cancelled: its server stops when nobody listens any more; but for a
+    gateway's responses, which are come back to, and so go on."""
 
     def __init__(self, server: _Server, call: Invocation) -> None:
         self._server = server
         self._call = call
         self._past: Sequence[Record] = ()
         self._model = ""
+        self._records = RecordsReader(binds=False)
+        """What is told by the extension."""
         self._refused: Literal["previous", "responses", "counts"] | None = None
         """What of the last request the server did not know, before it had said anything: the response to go on from,
         the API, or `stream_options`."""
+
+    @property
+    def is_cancellable(self) -> bool:
+        return self._records.response_id is not None and not self._records.has_stopped
+
+    async def cancel(self) -> None:
+        path = f"/responses/{self._records.response_id}/cancel"
+        async with self._server.http.open_response("POST", path, {}):
+            pass
 
     async def stages(self) -> AsyncGenerator[Stage]:
         """Raises agent_invalid."""
@@ -99,7 +144,8 @@ class _Run(UpstreamRun):
         self._past = () if call.cause in ("input", "cron") else await call.past()
         if call.answers and len(results_of(call, self._past)) < len(call.answers):
             raise FaultError(FaultCode.AGENT_INVALID, "The log does not tell which call of a tool was answered")
-        self._model = await server.find_model()
+        self._model = server.model = await server.find_model()
+        await server.look_for_extension()
         if server.api != "chat":
             previous = call.upstream.get("run" if call.answers else "context") if server.remembers else None
             yield self._read_response(previous)
@@ -107,6 +153,8 @@ class _Run(UpstreamRun):
                 yield self._read_response(None)
             if self._refused is None:
                 server.api = "responses"
+                if self._records.active and not self._records.has_stopped:
+                    yield self._catch_up()
                 return
         yield self._read_completion(counts=server.counts)
         if self._refused == "counts":
@@ -119,11 +167,14 @@ class _Run(UpstreamRun):
         self._refused = None
         losses, has_said = Losses(), False
         items = self._items(previous, losses)
-        body = encode_response(self._model, items, self._call.config, self._server.schema, previous)
+        body = encode_response(self._model, items, self._config, self._server.schema, previous) | self._extended_body()
+        if self._server.extended:  # or nobody could cancel it
+            body["background"] = True
+        self._records = RecordsReader(binds=True)
         reader = ResponseReader(structured=self._is_structured)
         try:
             async with (
-                self._server.http.open_response("POST", "/responses", body) as response,
+                self._server.http.open_response("POST", "/responses", body, self._server.headers) as response,
                 aclosing(FrameStream(response)) as frames,
             ):
                 streams = is_stream(response)
@@ -140,6 +191,8 @@ class _Run(UpstreamRun):
                     yield events
                 if streams:
                     await frames.drain(DRAIN)
+                if self._records.active:
+                    return
                 with self._redacting(), blaming_the_agent():
                     reader.end()
         except FaultError as error:
@@ -161,30 +214,82 @@ class _Run(UpstreamRun):
         self, reader: ResponseReader, response: httpx.Response, frames: FrameStream | None
     ) -> Sequence[Event] | None:
         """None at the end. `frames` = None: the answer is no stream."""
-        if reader.stopped:
+        if self._records.has_stopped or (reader.stopped and not self._records.active):
             return None
         with self._redacting(), blaming_the_agent():
             if frames is not None:
                 frame = await anext(frames, None)
                 if frame is None or frame.data.strip() == _DONE:
                     return None
-                return reader.read(await parse_answer(frame.data))
+                value = await parse_answer(frame.data)
+                if frame.event == RECORDS:
+                    return await self._read_records(value)
+                return () if self._records.active and frame.event != "error" else reader.read(value)
             if response.is_stream_consumed:
                 return None
             answer = await self._server.http.json(response)
             return reader.whole(answer) if _is_response(answer) else reader.read(answer)
 
+    async def _read_records(self, value: Json) -> Sequence[Event]:
+        told = value.get(URI) if isinstance(value, dict) else None
+        return await with_files(self._records.read(told), self._server.file)
+
+    async def _catch_up(self) -> Stage:
+        """The records that were missed, and those that come: a response is told again from its start."""
+        records, backoff = self._records, Backoff(FIRST_WAIT, LAST_WAIT)
+        while not records.has_stopped:
+            before = records.seq
+            if records.response_id is None:
+                raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its answer did")
+            path = f"/responses/{records.response_id}?stream=true"
+            try:
+                async with (
+                    self._server.http.open_response("GET", path, headers=self._server.headers) as response,
+                    aclosing(FrameStream(response)) as frames,
+                ):
+                    async for frame in frames:
+                        if frame.event == RECORDS:
+                            yield await self._read_records(await parse_answer(frame.data))
+                        if records.has_stopped:
+                            await frames.drain(DRAIN)
+                            return
+            except FaultError as error:
+                if not is_gone(error.fault):
+                    raise
+                backoff.count_failure(error)
+            if records.seq != before:
+                backoff.reset()
+            else:
+                backoff.count_failure(FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream brings nothing new"))
+            await backoff.wait()
+
+    @property
+    def _config(self) -> JsonObject:
+        """Without the tools that are told by the extension."""
+        config = self._call.config
+        return {k: v for k, v in config.items() if k != "tools"} if self._server.extended else config
+
+    def _extended_body(self) -> JsonObject:
+        if not self._server.extended:
+            return {}
+        said = self._call.input_messages
+        lossy = not self._call.answers and not all(map(_is_plain, said))
+        told = encode_request(self._call, self._past, messages=said if lossy else ())
+        return {EXTENSION: told} if told else {}
+
     async def _read_completion(self, *, counts: bool) -> Stage:
         """Chat completions. `counts` = whether tokens are asked for."""
         self._refused = None
         call, losses, done = self._call, Losses(), False
-        body = encode_chat(self._model, transcript(call, self._past), call.config, self._server.schema, losses)
+        body = encode_chat(self._model, transcript(call, self._past), self._config, self._server.schema, losses)
+        body |= self._extended_body()
+        self._records = RecordsReader(binds=False)
         if not counts:
             body = {key: value for key, value in body.items() if key != "stream_options"}
         reader = ChatReader(call.run_id, structured=self._is_structured)
         try:
             async with (
-                self._server.http.open_response("POST", "/chat/completions", body) as response,
+                self._server.http.open_response("POST", "/chat/completions", body, self._server.headers) as response,
                 aclosing(FrameStream(response)) as frames,
             ):
                 yield _note_losses(losses)
@@ -198,12 +303,19 @@ class _Run(UpstreamRun):
                                 done = True
                                 await frames.drain(DRAIN)
                                 break
-                            yield reader.read(await parse_answer(frame.data))
+                            value = await parse_answer(frame.data)
+                            if isinstance(value, dict) and URI in value:
+                                yield await self._read_records(value)
+                            elif not self._records.active or (isinstance(value, dict) and value.get("error")):
+                                yield reader.read(value)
+                            if self._records.has_stopped:
+                                await frames.drain(DRAIN)
+                                return
                             if reader.finished and until is None:
                                 # The count of tokens comes after the last choice, and not always
                                 # (SPEC/chat/chat_completion_stream_options_param.py, include_usage).
                                 until = asyncio.get_running_loop().time() + COUNT
-                    yield reader.end(done=done)
+                    yield reader.end(done=done and not self._records.active)
         except FaultError as error:
             if not counts or not refuses(error.fault, "stream_options"):
                 raise
@@ -237,6 +349,11 @@ def _models(answer: Json) -> list[AgentInfo]:
 
 def _note_losses(losses: Losses) -> list[LossNoted]:
     return [LossNoted(feature=loss.feature, how=loss.how) for loss in losses]
+
+
+def _is_plain(message: Message) -> bool:
+    """Whether it is the same natively."""
+    return message.role == "user" and not message.metadata and all(isinstance(p, TextPart) for p in message.parts)
 
 
 def _is_response(answer: Json) -> bool:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Unpack
 
@@ -30,11 +31,13 @@ class HttpClient(Calls):
         super().__init__(base_of(url), **connection)
 
     def open_response(
-        self, method: str, path: str, body: JsonObject | None = None
+        self, method: str, path: str, body: JsonObject | None = None, headers: Mapping[str, str] | None = None
     ) -> AbstractAsyncContextManager[httpx.Response]:
+        sent = {**(headers or {}), "Accept": "application/json"}
         if body is None:
-            return self.request(method, path, {"Accept": "application/json"})
-        return self.request(method, path, {"Accept": "text/event-stream, application/json"}, body=_encode_body(body))
+            return self.request(method, path, sent)
+        sent["Accept"] = "text/event-stream, application/json"
+        return self.request(method, path, sent, body=_encode_body(body))
 
     async def get(self, path: str) -> Json:
         async with self.open_response("GET", path) as response:

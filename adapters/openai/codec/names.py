@@ -7,6 +7,10 @@ from uuid import UUID
 
 RESPONSE: Final = "resp_"
 CONVERSATION: Final = "conv_"
+RECORDS: Final = "babelgate.events"
+"""The event of a stream that holds an envelope of the Babelgate extension."""
+EXTENSION: Final = "babelgate"
+"""The member of a request that says something by it."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,56}")
 """An id that may stand in an item's: these have at most 64 characters (Open Responses 2026-04-24)."""
 

@@ -6,8 +6,8 @@ answer, so both are put back in their places from the task's records: the model 
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from canonical import Fold, Invocation, Message, Part, Record, ToolCallPart, ToolResultPart
 from canonical.event import InterruptAnswered, InterruptRaised, MessageStarted, RunCreated, RunRemoved
@@ -42,6 +42,12 @@ def _asked_calls(past: Sequence[Record]) -> dict[str, ToolCallPart]:
             for part in record.event.message.parts:
                 if isinstance(part, ToolCallPart):
                     found[record.event.interrupt_id or ""] = part
+            # A question that a gateway told by its records: the call that it is to others.
+            interrupt_id = record.event.interrupt_id or ""
+            own: Mapping[str, Any] = record.event.extra.get("openai") or {}
+            if isinstance(own.get("call_id"), str):
+                called = found.get(interrupt_id) or ToolCallPart(call_id="", name=own.get("name", ""), side="caller")
+                found[interrupt_id] = called.replace(call_id=own["call_id"])
     return found
 
 

@@ -7,6 +7,7 @@ from litestar import Request, Response, Router, delete, get, post
 
 from adapters._server.caller import caller
 from adapters._server.encoding import json_response
+from adapters._server.extended import answer_file, confirm, is_asked
 from adapters.openai.agents import encode_model
 from adapters.openai.server.answers import error_response
 from adapters.openai.server.chat import Chat
@@ -34,6 +35,7 @@ def routes(hub: Hub) -> Sequence[Router]:
             route_handlers=[
                 get("/models")(models.list_models),
                 get("/models/{model:str}")(models.get_model),
+                get("/models/{model:str}/files/{blob:str}")(models.get_file),
                 post(completions, status_code=200)(chat.create),
                 get(completions)(stored.list_completions),
                 get(f"{completions}/{{completion_id:str}}")(stored.get_completion),
@@ -97,4 +99,10 @@ class Models:
 
     async def get_model(self, request: AnyRequest) -> Response[Any]:
         """Raises not_found."""
-        return json_response(encode_model(find_agent(self._hub, request.path_params["model"])))
+        found = find_agent(self._hub, request.path_params["model"])
+        return json_response(encode_model(found), confirm(active=is_asked(request)))
+
+    async def get_file(self, request: AnyRequest) -> Response[Any]:
+        """One that records of the extension name by its hash. Raises not_found."""
+        find_agent(self._hub, request.path_params["model"])
+        return await answer_file(self._hub, request, request.path_params["blob"])

@@ -1,14 +1,15 @@
-"""Error answers."""
+"""Error answers, and the answers that a run goes on with."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from litestar import Response
 
+from adapters._extension import Request
 from adapters._server.encoding import json_response
 from adapters.openai.errors.encode import encode_fault
-from canonical import Fault
-from canonical.value import JsonObject
+from canonical import Answers, Fault, RunInput
+from canonical.value import Json, JsonObject
 
 
 def error_response(
@@ -20,3 +21,16 @@ def error_response(
     if said is not None:
         told[name] = said
     return json_response({"error": told}, {**(headers or {}), **more}, status=status)
+
+
+def make_answers(task_id: str, values: Mapping[str, Json], given: RunInput, told: Request) -> Answers:
+    """`told` = by the extension, which may decline what is asked."""
+    declined = bool(told.declined) and values.keys() <= told.declined
+    values_ = None if declined else values
+    return Answers(
+        task_id=task_id,
+        values=values_,
+        input=given,
+        action="decline" if declined else "answer",
+        protocol="openai",
+    )

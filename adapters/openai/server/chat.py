@@ -7,21 +7,23 @@ from uuid import UUID
 
 from litestar import Request, Response
 
+from adapters._extension import decode_request, given_messages
 from adapters._json import read_json, validate
 from adapters._server.caller import Caller, caller, is_uuid, run_headers
 from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
+from adapters._server.extended import confirm, is_asked
 from adapters._server.own_files import resolve_own_files
 from adapters._sse import event_stream
 from adapters.openai.carries import CHAT, CHAT_VERSION
 from adapters.openai.codec.call_id import changed_id, find_interrupt
 from adapters.openai.codec.messages import Conversation, decode_answer, decode_messages, refuse
+from adapters.openai.server.answers import make_answers
 from adapters.openai.server.completion import Completion
 from adapters.openai.server.lookup import find_agent
 from adapters.openai.wire import requests as w
 from adapters.openai.write.completion import CompletionWriter
 from canonical import (
     AgentInfo,
-    Answers,
     FaultCode,
     FaultError,
     Feature,
@@ -65,14 +67,17 @@ class Chat:
         body = validate(w.ChatCreate, await read_json(request))
         if body.n not in (None, 1):
             raise FaultError(FaultCode.UNSUPPORTED, "n: a run has one answer.", errors=[_error("n", "It must be 1.")])
+        extended = bool(body.stream) and (body.babelgate is not None or is_asked(request))
         schema = await self._schema(body)
         agent = find_agent(self._hub, body.model)
         said = Conversation.of(body.messages)
         begun = await (self._answer if said.answers else self._submit)(who, body, agent, said)
         receipt = begun.receipt
-        completion = Completion(self._hub, who.owner, receipt.task, receipt.run_id, receipt.created_at, schema)
+        completion = Completion(
+            self._hub, who.owner, receipt.task, receipt.run_id, receipt.created_at, schema, extended=extended
+        )
         left = canceller(self._hub, who.owner, receipt.run_id, begun.cancels)
-        headers = run_headers(receipt)
+        headers = {**run_headers(receipt), **confirm(active=extended)}
         if body.stream:
             counts = bool(body.stream_options and body.stream_options.include_usage)
             frames = DisconnectNotifier(completion.frames(counts=counts), left)
@@ -101,6 +106,7 @@ class Chat:
         """Raises invalid."""
         if not said.news:
             refuse("messages", "The last message is the assistant's: there is nothing to answer.")
+        told = decode_request(body.babelgate)
         thread_id, alias, is_known = await self._thread(who, body, agent)
         keeps = thread_id is not None or alias is not None or bool(body.store)
         # A thread knows what was said on it; a thread of the call's own is told.
@@ -111,7 +117,7 @@ class Chat:
                 agent=agent.name,
                 protocol="openai",
                 version=CHAT_VERSION,
-                input=await self._input(who, body, decode_messages(said.news)),
+                input=await self._input(who, body, given_messages(told) or decode_messages(said.news)),
                 thread_id=thread_id,
                 alias=alias,
                 history=await resolve_own_files(self._hub, who, decode_messages(before)),
@@ -121,10 +127,13 @@ class Chat:
         return _Begun(receipt, cancels=not keeps)
 
     async def _input(self, who: Caller, body: w.ChatCreate, messages: Sequence[Message]) -> RunInput:
+        told, config = decode_request(body.babelgate), body.config()
+        if told.tools is not None:
+            config["tools"] = list(told.tools)
         return RunInput(
             messages=await resolve_own_files(self._hub, who, messages),
-            config=body.config(),
-            metadata=dict(body.metadata or {}),
+            config=config,
+            metadata=dict(body.metadata or {}) if told.metadata is None else told.metadata,
             headers=who.headers,
         )
 
@@ -153,6 +162,7 @@ class Chat:
         task = await self._asking_task(who, said)
         if task.agent != agent.name:
             refuse("model", f"The tool was called by {task.agent}.")
+        told = decode_request(body.babelgate)
         values: dict[str, Json] = {}
         messages: list[Message] = []
         asked = {each.interrupt_id: each for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)}
@@ -161,11 +171,10 @@ class Chat:
             if interrupt_id is None:
                 raise await self._why_not(who, task, answer.call_id)
             values[interrupt_id], message = decode_answer(answer.text, asked[interrupt_id].answer_schema)
+            values[interrupt_id] = told.answered.get(interrupt_id, values[interrupt_id])
             messages.append(message)
         given = await self._input(who, body, (*messages, *decode_messages(said.others)))
-        receipt = await self._hub.answer(
-            who.owner, Answers(task_id=task.task_id, values=values, input=given, protocol="openai")
-        )
+        receipt = await self._hub.answer(who.owner, make_answers(task.task_id, values, given, told))
         thread = await self._hub.reads.thread(who.owner, task.thread_id)
         return _Begun(receipt, cancels=thread.ephemeral)
 

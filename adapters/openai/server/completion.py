@@ -9,6 +9,7 @@ from litestar import Response
 from adapters._json import ABSENT, parse_text
 from adapters._server.caller import loss_header
 from adapters._server.encoding import json_response
+from adapters._server.whole_states import tell_states_whole
 from adapters.openai.server.answers import error_response
 from adapters.openai.server.lookup import completion_id
 from adapters.openai.wire import replies as w
@@ -22,11 +23,22 @@ _STOPPING = Fault(code=FaultCode.SHUTTING_DOWN, message="The gateway is shutting
 
 
 class Completion:
-    """One reading of a run. `schema` = what the answer has to fit, by the caller's wish."""
+    """One reading of a run. `schema` = what the answer has to fit, by the caller's wish; `extended` = the caller has
+    activated the Babelgate extension."""
 
     def __init__(
-        self, hub: Hub, owner: str, task: Task, run_id: str, created_at: int, schema: JsonObject | None = None
+        self,
+        hub: Hub,
+        owner: str,
+        task: Task,
+        run_id: str,
+        created_at: int,
+        schema: JsonObject | None = None,
+        *,
+        extended: bool = False,
     ) -> None:
+        self._run_id = run_id
+        self._extended = extended
         self.writer = CompletionWriter(task.task_id, run_id)
         self.completion_id = completion_id(run_id)
         self._hub = hub
@@ -55,7 +67,10 @@ class Completion:
                         return
 
     def _open_records(self) -> aclosing[AsyncGenerator[Sequence[Record]]]:
-        return aclosing(self._hub.reads.follow(self._owner, Scope.task(self._task), self._task.first_seq - 1))
+        records = self._hub.reads.follow(self._owner, Scope.task(self._task), self._task.first_seq - 1)
+        if not self._extended:
+            return aclosing(records)
+        return aclosing(tell_states_whole(self._hub, self._owner, self._task.thread_id, records))
 
     def body(self) -> JsonObject:
         """The completion, or what there is of it."""
@@ -103,6 +118,8 @@ class Completion:
                 ready: list[bytes] = []
                 for record in batch:
                     ready += chunks.deltas(writer.write(record))
+                    if self._extended and record.run_id == self._run_id:
+                        ready.append(chunks.record(record))
                     if writer.broken:
                         yield b"".join([*ready, *chunks.end(writer, STARTED_OVER)])
                         return

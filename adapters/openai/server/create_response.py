@@ -10,9 +10,12 @@ from weakref import WeakValueDictionary
 
 from litestar import Request, Response
 
+from adapters._extension import Request as Told
+from adapters._extension import decode_request, given_messages
 from adapters._json import read_json, validate
 from adapters._server.caller import Caller, caller, run_headers
 from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
+from adapters._server.extended import confirm, is_asked
 from adapters._server.own_files import resolve_own_files
 from adapters._sse import event_stream
 from adapters.openai.carries import RESPONSES, RESPONSES_VERSION
@@ -21,13 +24,13 @@ from adapters.openai.codec.items import Conversation, decode_item_answer, decode
 from adapters.openai.codec.messages import refuse
 from adapters.openai.codec.model import schema_of
 from adapters.openai.codec.names import RESPONSE, decode_id
+from adapters.openai.server.answers import make_answers
 from adapters.openai.server.lookup import FoundRun, find_agent, find_conversation, find_response
 from adapters.openai.server.reading import Reading
 from adapters.openai.wire import responses as w
 from adapters.openai.write.response import ResponseWriter
 from canonical import (
     AgentInfo,
-    Answers,
     FaultCode,
     FaultError,
     Feature,
@@ -63,6 +66,8 @@ class _Asked:
     previous: FoundRun | None
     thread_id: str | None
     """Of the conversation."""
+    told: Told
+    """By the extension."""
 
     @property
     def keeps(self) -> bool:
@@ -82,12 +87,13 @@ class CreateResponse:
         """Raises invalid, unsupported, not_found, not_awaiting."""
         who = caller(request)
         asked = await self._look_at(who, _decode(await read_json(request)))
+        extended = asked.body.babelgate is not None or is_asked(request)
         receipt = await (self._answer if asked.said.answers else self._submit)(asked)
         body = asked.body
         thread = await self._hub.reads.thread(who.owner, receipt.thread_id)
-        reading = Reading(self._hub, who.owner, receipt.task, receipt.run_id)
+        reading = Reading(self._hub, who.owner, receipt.task, receipt.run_id, extended=extended)
         left = canceller(self._hub, who.owner, receipt.run_id, thread.ephemeral)
-        headers = run_headers(receipt)
+        headers = {**run_headers(receipt), **confirm(active=extended and bool(body.stream))}
         if body.stream:
             frames = DisconnectNotifier(reading.frames(), left)
             return event_stream(frames, ping=HEARTBEAT, headers={"Cache-Control": "no-store", **headers})
@@ -117,7 +123,7 @@ class CreateResponse:
             previous = await self._find_previous(who, body.previous_response_id)
         if body.conversation_id is not None:
             thread_id = (await find_conversation(self._hub, who.owner, body.conversation_id)).thread_id
-        return _Asked(who, body, agent, said, previous, thread_id)
+        return _Asked(who, body, agent, said, previous, thread_id, decode_request(body.babelgate))
 
     async def _find_previous(self, who: Caller, named: str) -> FoundRun:
         words = f"Previous response with id {named[:100]!r} not found."
@@ -147,7 +153,9 @@ class CreateResponse:
                 agent=asked.agent.name,
                 protocol="openai",
                 version=RESPONSES_VERSION,
-                input=await self._input(asked, decode_items(said.others), await self._checkpoint(asked)),
+                input=await self._input(
+                    asked, given_messages(asked.told) or decode_items(said.others), await self._checkpoint(asked)
+                ),
                 thread_id=thread_id,
                 history=await resolve_own_files(self._hub, asked.who, decode_items(said.before)),
                 if_missing="create" if thread_id is None else "reject",
@@ -185,7 +193,10 @@ class CreateResponse:
         return revision.checkpoint_id
 
     async def _input(self, asked: _Asked, messages: Sequence[Message], checkpoint: str | None = None) -> RunInput:
-        body = asked.body
+        body, config = asked.body, asked.body.config()
+        if asked.told.tools is not None:
+            config["tools"] = list(asked.told.tools)
+        metadata = dict(body.metadata or {}) if asked.told.metadata is None else asked.told.metadata
         told: JsonObject = {"previous_response_id": body.previous_response_id, "conversation": body.conversation_id}
         own = {name: value for name, value in told.items() if value is not None}
         own["background"] = bool(body.background)
@@ -193,8 +204,8 @@ class CreateResponse:
         return RunInput(
             messages=await resolve_own_files(self._hub, asked.who, messages),
             checkpoint=checkpoint,
-            config=body.config(),
-            metadata=dict(body.metadata or {}),
+            config=config,
+            metadata=metadata,
             headers=asked.who.headers,
             extra={"openai": own},
         )
@@ -218,11 +229,10 @@ class CreateResponse:
             if interrupt_id is None:
                 raise await self._why_not(who, task, answer.call_id)
             values[interrupt_id], message = decode_item_answer(answer, open_[interrupt_id].answer_schema)
+            values[interrupt_id] = asked.told.answered.get(interrupt_id, values[interrupt_id])
             messages.append(message)
         given = await self._input(asked, (*messages, *decode_items(said.others)))
-        return await self._hub.answer(
-            who.owner, Answers(task_id=task.task_id, values=values, input=given, protocol="openai")
-        )
+        return await self._hub.answer(who.owner, make_answers(task.task_id, values, given, asked.told))
 
     async def _asking_task(self, who: Caller, said: Conversation) -> Task:
         """Raises not_found."""

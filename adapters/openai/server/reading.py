@@ -7,11 +7,14 @@ from typing import Any, Final
 from litestar import Response
 from pydantic_core import to_json
 
+from adapters._extension import URI, envelope
 from adapters._json import ABSENT, parse_text
 from adapters._server.caller import loss_header
 from adapters._server.encoding import encode, json_response
+from adapters._server.whole_states import tell_states_whole
 from adapters._sse import LargeFrame, frame_of, pieces_of
 from adapters.openai.codec.model import schema_of
+from adapters.openai.codec.names import RECORDS
 from adapters.openai.server.answers import error_response
 from adapters.openai.write.chunks import DONE
 from adapters.openai.write.response import ResponseWriter
@@ -25,9 +28,13 @@ _STOPPING: Final = Fault(
 
 
 class Reading:
-    """One reading of a run."""
+    """One reading of a run. `extended` = its caller has activated the Babelgate extension."""
 
-    def __init__(self, hub: Hub, owner: str, task: Task, run_id: str) -> None:
+    def __init__(self, hub: Hub, owner: str, task: Task, run_id: str, *, extended: bool = False) -> None:
+        self._run_id = run_id
+        self._extended = extended
+        self._told = 0
+        """The seq of the last record of the run."""
         self.writer = ResponseWriter(task.task_id, task.agent, run_id)
         self._hub = hub
         self._owner = owner
@@ -43,7 +50,10 @@ class Reading:
                         return
 
     def _follow(self) -> AsyncGenerator[Sequence[Record]]:
-        return self._hub.reads.follow(self._owner, Scope.task(self._task), self._task.first_seq - 1)
+        records = self._hub.reads.follow(self._owner, Scope.task(self._task), self._task.first_seq - 1)
+        if not self._extended:
+            return records
+        return tell_states_whole(self._hub, self._owner, self._task.thread_id, records)
 
     async def read(self, *, begins: bool = False) -> None:
         """What there is by now; or of a run that `begins`, what there was then."""
@@ -101,6 +111,8 @@ class Reading:
                 ready: list[bytes | LargeFrame] = []
                 for record in batch:
                     ready += [_frame(event) for event in await self._write(record) if event["sequence_number"] > after]
+                    if self._extended and record.run_id == self._run_id:
+                        ready.append(self._frame_of(record))
                     if self.writer.has_ended:
                         ready.append(DONE)
                         break
@@ -109,6 +121,12 @@ class Reading:
                         yield piece
                 if self.writer.has_ended:
                     return
+
+    def _frame_of(self, record: Record) -> bytes | LargeFrame:
+        """Without a number of its own: those of other events are what they are without the extension."""
+        told: JsonObject = {"type": RECORDS, URI: envelope(self._told, (record,))}
+        self._told = record.seq
+        return frame_of(encode(told), event=RECORDS)
 
 
 _DELTA: Final = "response.output_text.delta"

@@ -8,6 +8,7 @@ from litestar import Request, Response
 
 from adapters._server.caller import Caller, caller, run_headers
 from adapters._server.encoding import json_response
+from adapters._server.extended import confirm, is_asked
 from adapters._sse import event_stream
 from adapters.openai.codec.items import encode_inputs
 from adapters.openai.codec.messages import refuse
@@ -38,16 +39,17 @@ class Responses:
             refuse("stream", "It is neither true nor false.")
         after = _number(query.get("starting_after"))
         found = await self._find(who, request)
-        reading = self._read(who, found)
+        extended = streams == "true" and is_asked(request)
+        reading = self._read(who, found, extended=extended)
         headers = run_headers(found.task, found.run.run_id)
         if streams == "true":
-            headers = {"Cache-Control": "no-store", **headers}
+            headers = {"Cache-Control": "no-store", **headers, **confirm(active=extended)}
             return event_stream(reading.frames(after), ping=HEARTBEAT, headers=headers)
         await reading.read()
         return reading.answer(headers)
 
-    def _read(self, who: Caller, found: FoundRun) -> Reading:
-        return Reading(self._hub, who.owner, found.task, found.run.run_id)
+    def _read(self, who: Caller, found: FoundRun, *, extended: bool = False) -> Reading:
+        return Reading(self._hub, who.owner, found.task, found.run.run_id, extended=extended)
 
     async def _find(self, who: Caller, request: AnyRequest) -> FoundRun:
         named: str = request.path_params["response_id"]

@@ -91,6 +91,8 @@ class ChatCreate(_Wire):
     tool_choice: Literal["none", "auto", "required"] | JsonObject | None = None
     # SPEC/chat/completion_create_params.py, temperature: "between 0 and 2".
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    babelgate: Any = None
+    """What is said by the extension."""
 
     def config(self) -> JsonObject:
         """What configures the agent."""
@@ -98,4 +100,4 @@ class ChatCreate(_Wire):
         return told
 
 
-_NOT_CONFIG: Final = {"model", "messages", "stream", "stream_options", "n", "store", "metadata"}
+_NOT_CONFIG: Final = {"babelgate", "model", "messages", "stream", "stream_options", "n", "store", "metadata"}

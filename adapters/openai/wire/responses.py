@@ -83,6 +83,8 @@ class ResponseCreate(_Wire):
     # SPEC/responses/response_create_params.py, temperature: "between 0 and 2".
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    babelgate: Any = None
+    """What is said by the extension."""
 
     @property
     def conversation_id(self) -> str | None:
@@ -95,6 +97,7 @@ class ResponseCreate(_Wire):
 
 
 _NOT_CONFIG: Final = {
+    "babelgate",
     "model",
     "input",
     "previous_response_id",

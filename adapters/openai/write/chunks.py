@@ -5,12 +5,13 @@ from typing import Final
 
 from pydantic_core import to_json
 
+from adapters._extension import URI, envelope
 from adapters._server.encoding import TextTemplate
 from adapters._sse import frame
 from adapters.openai.errors.encode import encode_error
 from adapters.openai.wire import replies as w
 from adapters.openai.write.completion import CompletionWriter
-from canonical import Fault, FaultCode
+from canonical import Fault, FaultCode, Record
 from canonical.value import JsonObject
 
 DONE: Final = b"data: [DONE]\n\n"
@@ -28,6 +29,8 @@ class ChunkWriter:
     def __init__(self, completion_id: str, created: int, model: str, *, counts: bool) -> None:
         self._about = (completion_id, created, model)
         self._counts = counts
+        self._told = 0
+        """The seq of the last record that was told."""
         self._content = TextTemplate(lambda text: self._chunk({"content": text}))
 
     def begin(self) -> bytes:
@@ -40,6 +43,12 @@ class ChunkWriter:
             frame(self._content.encode(delta["content"])) if "content" in delta else self._frame(delta)
             for delta in deltas
         ]
+
+    def record(self, record: Record) -> bytes:
+        """By the extension, in a chunk that says nothing else."""
+        told = {**self._chunk({}), URI: envelope(self._told, (record,))}
+        self._told = record.seq
+        return frame(to_json(told))
 
     def end(self, writer: CompletionWriter, fault: Fault | None) -> list[bytes]:
         """A stream that only ended would be taken for a whole answer, so what went wrong is told."""

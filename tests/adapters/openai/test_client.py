@@ -258,7 +258,7 @@ async def test_a_response_goes_on_from_the_one_before_and_is_not_told_it_again(f
 async def test_a_server_that_has_forgotten_is_told_everything(far: Server, agent: Client, echoes: bool) -> None:
     far.echoes_previous = echoes
     heard = await all_of(agent.run(call("two", history=HISTORY, upstream={"context": "resp_9"})))
-    assert far.paths() == ["POST /v1/responses"] * 2
+    assert far.paths()[1:] == ["POST /v1/responses"] * 2
     assert [said["content"] for said in far.body()["input"]] == ["one", "eins", "two"]
     assert "previous_response_id" not in far.body()
     assert [event.kind for event in heard].count("message_started") == 1
@@ -280,7 +280,7 @@ async def test_a_server_without_responses_is_asked_for_completions_and_remembere
     for _ in range(2):
         await all_of(agent.run(call()))
     chat = "POST /v1/chat/completions"
-    assert far.paths() == ["POST /v1/responses", chat, chat]
+    assert far.paths()[1:] == ["POST /v1/responses", chat, chat]
 
 
 async def test_an_unknown_model_is_no_unknown_path(far: Server, agent: Client) -> None:
@@ -288,7 +288,7 @@ async def test_an_unknown_model_is_no_unknown_path(far: Server, agent: Client) -
     far.refusals["/v1/responses"] = (404, {"error": error}, {})
     fault = await fault_of(agent.run(call()))
     assert (fault.code, fault.message) == (FaultCode.AGENT_FAILED, "The agent's server answered 404: no such model")
-    assert far.paths() == ["POST /v1/responses"]
+    assert far.paths()[1:] == ["POST /v1/responses"]
 
 
 async def test_a_server_that_counts_no_tokens_is_asked_again_without(far: Server, agent: Client) -> None:

@@ -1,0 +1,122 @@
+"""The Babelgate extension on OpenAI's API: a stream tells the records of its run to whoever asks for it."""
+
+import json
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters._extension import HEADER, URI, RecordReader
+from adapters._sse import Frames
+from adapters.openai.codec.names import RECORDS
+from canonical import Event
+from canonical.event import ToolEnded
+from gateway import demo
+from tests.running import Running, running
+
+ASKED = {HEADER: f"https://example.com/x, {URI}"}
+PATHS = ("/v1/responses", "/v1/chat/completions")
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncGenerator[Running]:
+    async with running(tmp_path, {name: getattr(demo, name) for name in ("echo", "tools", "ask")}) as made:
+        yield made
+
+
+def body(path: str, agent: str, text: str = "one two", **more: Any) -> dict[str, Any]:
+    said = [{"role": "user", "content": text}]
+    return {"model": agent, "stream": True, "input" if path == PATHS[0] else "messages": said, **more}
+
+
+def frames(content: bytes) -> list[dict[str, Any]]:
+    return [json.loads(each.data) for each in Frames().all([content]) if each.data != b"[DONE]"]
+
+
+def told(content: bytes) -> list[Any]:
+    return [each[URI] for each in frames(content) if URI in each]
+
+
+def shape(content: bytes) -> list[Any]:
+    """What stands in the native frames, without ids and times."""
+    return [
+        (each.get("type"), each.get("sequence_number"), each.get("delta"), each.get("choices"))
+        for each in frames(content)
+        if URI not in each
+    ]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_each_record_of_the_run_comes_after_the_one_before(site: Running, path: str) -> None:
+    answer = await site.http.post(path, json=body(path, "tools"), headers=ASKED)
+    assert answer.headers[HEADER] == URI
+    reader, after, read = RecordReader(of_run=True), 0, list[Event]()
+    for envelope in told(answer.content):
+        [record] = envelope["events"]
+        assert envelope["after"] == after < record["seq"]
+        after = record["seq"]
+        read += reader.read(envelope)
+    assert reader.stopped
+    assert [event.output for event in read if isinstance(event, ToolEnded)] == [2]
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_the_native_events_are_the_same_and_who_does_not_ask_sees_no_other(site: Running, path: str) -> None:
+    asked = await site.http.post(path, json=body(path, "echo"), headers=ASKED)
+    plain = await site.http.post(path, json=body(path, "echo"), headers={HEADER: f"{URI}2"})
+    assert HEADER not in plain.headers
+    assert URI not in plain.text and RECORDS not in plain.text
+    assert shape(asked.content) == shape(plain.content)
+
+
+async def test_a_response_tells_its_records_again_from_the_first_on(site: Running) -> None:
+    made = await site.http.post(PATHS[0], json=body(PATHS[0], "tools"), headers=ASKED)
+    response_id = next(each["response"]["id"] for each in frames(made.content) if "response" in each)
+    again = await site.http.get(f"/v1/responses/{response_id}?stream=true", headers=ASKED)
+    assert again.headers[HEADER] == URI
+    assert told(again.content) == told(made.content)
+    assert URI not in (await site.http.get(f"/v1/responses/{response_id}?stream=true")).text
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_what_a_caller_says_by_it_is_the_runs(site: Running, path: str) -> None:
+    says = {"tools": [{"name": "weather"}], "metadata": {"label": {"n": 1}}}
+    answer = await site.http.post(path, json=body(path, "echo", babelgate=says))
+    assert answer.headers[HEADER] == URI
+    records = [each["event"] for envelope in told(answer.content) for each in envelope["events"]]
+    (made,) = [each for each in records if each["kind"] == "run_created"]
+    assert (made["config"]["tools"], made["metadata"]) == (says["tools"], says["metadata"])
+    assert "babelgate" not in made["config"]
+
+
+async def test_a_question_is_declined(site: Running) -> None:
+    asked = await site.http.post(PATHS[0], json=body(PATHS[0], "ask"), headers=ASKED)
+    records = [each["event"] for envelope in told(asked.content) for each in envelope["events"]]
+    (question,) = [each for each in records if each["kind"] == "interrupt_raised"]
+    last = frames(asked.content)[-1] if "response" in frames(asked.content)[-1] else frames(asked.content)[-2]
+    [call] = [each for each in last["response"]["output"] if each["type"] == "function_call"]
+    declined = {"answers": [{"interrupt_id": question["interrupt_id"], "action": "decline"}]}
+    given = [{"type": "function_call_output", "call_id": call["call_id"], "output": "no"}]
+    answer = await site.http.post(
+        PATHS[0], json={"model": "ask", "stream": True, "input": given, "babelgate": declined}
+    )
+    kinds = [each["event"] for envelope in told(answer.content) for each in envelope["events"]]
+    assert [each["status"] for each in kinds if each["kind"] == "run_ended"] == ["error"]
+
+
+UNREADABLE: list[Any] = [3, [], {"tools": 1, "answers": [1, {}], "messages": "x", "metadata": []}]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("given", UNREADABLE)
+async def test_what_cannot_be_read_of_a_request_is_left_out(site: Running, path: str, given: Any) -> None:
+    answer = await site.http.post(path, json=body(path, "echo", babelgate=given))
+    assert answer.status_code == 200
+    assert told(answer.content)
+
+
+async def test_a_server_says_that_it_has_it_to_whoever_asks(site: Running) -> None:
+    assert (await site.http.get("/v1/models/echo", headers=ASKED)).headers[HEADER] == URI
+    assert HEADER not in (await site.http.get("/v1/models/echo")).headers
+    assert (await site.http.get(f"/v1/models/echo/files/{'0' * 64}")).status_code == 404
