@@ -17,7 +17,7 @@ from gateway.storage.blobs import FolderBlobs
 from gateway.storage.queries import blobs_in_use
 from gateway.storage.s3 import S3Blobs
 from tests.gateway.command import ROOT, babelgate, bound_socket
-from tests.gateway.hubs import ends, within
+from tests.gateway.hubs import ends, submit, within
 from tests.gateway.storage.s3_server import BUCKET, SECRET, Way, s3_server, variables
 from tests.opened import opened
 
@@ -164,6 +164,20 @@ async def test_a_gateway_keeps_its_files_there_as_long_as_a_thread_names_them(
         vars(hub)["_probed"] = 0
         assert "the store of files fails" in (await within(hub.ready(), "the answer") or "")
     assert SECRET not in caplog.text
+
+
+async def test_a_gateway_starts_while_the_store_is_down_and_is_not_ready(
+    way: Way, prefix: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    way.cut()
+    async with opened(tmp_path, {"echo": demo.echo}, artifacts=f"s3://{BUCKET}/{prefix}") as gateway:
+        assert "the store of files fails" in (await within(gateway.hub.ready(), "the answer") or "")
+        await ends(gateway.hub, await submit(gateway.hub, "echo"))
+        with pytest.raises(FaultError):
+            await gateway.hub.sweep_files()
+        way.refuse = 0
+        assert await gateway.hub.ready() is None
+        assert await gateway.hub.sweep_files() == 0
 
 
 async def move(folder: Path, artifacts: str, blob: str) -> None:
