@@ -351,6 +351,22 @@ _PATHS: Final[Mapping[str, Callable[[Heard, Json, JsonObject], None]]] = {
 """Keys of metadata, or their ends, and how they are read."""
 
 
+# Faults
+
+
+def error_of(*metadata: JsonObject | None) -> tuple[str, JsonObject]:
+    """The words of a failure that are not in its message, and what else is told of it."""
+    words, details = "", dict[str, Any]()
+    for key, value in ((key, value) for each in metadata for key, value in (each or {}).items()):
+        if key == "adk_error_code" and isinstance(value, str):  # google-adk 2.13.0
+            details["error_code"] = value
+        elif key.endswith("/ui/error/v1"):  # agentstack-sdk 0.7.1
+            error = _object(_object(value).get("error"))
+            inner = [_text(each.get("message")) for each in _objects(error.get("errors"))]
+            words = ": ".join(filter(None, (_text(error.get("title")), _text(error.get("message")), *inner)))
+    return words, details
+
+
 # Usage
 
 _TOKENS: Final[Mapping[str, str]] = {
@@ -385,7 +401,7 @@ def usage_of_task(metadata: JsonObject | None) -> JsonObject:
         if isinstance(told.get(key), dict):
             return _usage(_object(told[key].get("usage")) or told[key])
     gemini, shared = _object(told.get("coderAgent")), _object(told.get("shared"))
-    metrics = _object(told.get("metrics"))  # agno 3.1.10, of the message in the last task
+    metrics = _object(told.get("metrics"))  # agno 3.1.10, of the message in the task that a send is answered with
     return _usage(_object(gemini.get("usageMetadata")) or _object(shared.get("usage")) or metrics)
 
 

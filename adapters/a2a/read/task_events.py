@@ -18,6 +18,7 @@ from adapters.a2a.codec.marks import (
     Heard,
     ToolUse,
     add_usage,
+    error_of,
     hear,
     is_trajectory,
     usage_of_message,
@@ -537,7 +538,7 @@ class EventReader:
             self._whole([part for each in self._held for part in in_words(each.value)], "answer")
         if self.state in (TaskState.FAILED, TaskState.REJECTED):
             self._tell_about(metadata)
-            fault = _fault(message, heard, rejected=self.state is TaskState.REJECTED)
+            fault = _fault(message, heard, metadata, rejected=self.state is TaskState.REJECTED)
             self._events.append(RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=fault))
             return
         if message is not None:
@@ -591,6 +592,8 @@ class EventReader:
         said: list[w.Message] = []
         for message in task.history or ():
             said = [] if _is_callers(message) else [*said, message]
+        for message in said:
+            self._usage = self._usage or usage_of_task(message.metadata)
         status = task.status or w.TaskStatus()
         known: set[str | None] = {*self._remarks, *self._marks}
         if status.message is not None:
@@ -771,13 +774,13 @@ def _as_key(value: Json) -> str:
     return dumps(value, sort_keys=True)
 
 
-def _fault(message: w.Message | None, heard: Heard, *, rejected: bool) -> Fault:
+def _fault(message: w.Message | None, heard: Heard, metadata: JsonObject | None, *, rejected: bool) -> Fault:
     """In the agent's own words. A gateway like this one names the code of the fault beside them."""
     code = FaultCode.AGENT_FAILED
     named = _object(((message.metadata if message else None) or {}).get("babelgate")).get("fault")
     if isinstance(named, str) and named in BLAME and BLAME[FaultCode(named)] == "upstream":
         code = FaultCode(named)
-    words = (
-        text_of(tuple(heard.parts)) or f"The agent {'refused the task' if rejected else 'failed'} and did not say why."
-    )
-    return Fault(code=code, message=words, details={"rejected": True} if rejected else {})
+    told, details = error_of(message.metadata if message else None, metadata)
+    unsaid = f"The agent {'refused the task' if rejected else 'failed'} and did not say why."
+    words = text_of(tuple(heard.parts)) or told or unsaid
+    return Fault(code=code, message=words, details={**details, **({"rejected": True} if rejected else {})})

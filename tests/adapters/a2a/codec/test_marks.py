@@ -355,3 +355,38 @@ def test_usage_of_the_task_counts_before_the_sum_of_its_messages() -> None:
 def test_marks_of_another_form_are_passed_over(metadata: JsonObject) -> None:
     told = hear([TextPart(text="x"), DataPart(data={"n": 1}, metadata={"adk_type": 7})], "s", metadata)
     assert (told.tools, told.says, len(told.parts)) == ([], None, 2)
+
+
+ERROR = "https://a2a-extensions.agentstack.beeai.dev/ui/error/v1"
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ({"error": {"title": "ValueError", "message": "No such city"}}, "ValueError: No such city"),
+        ({"error": {"message": "Two", "errors": [{"message": "one"}, {"message": "two"}]}}, "Two: one: two"),
+        ("no error", "The agent failed and did not say why."),
+    ],
+)
+def test_agentstack_tells_a_failure_in_metadata(told: Any, words: str) -> None:
+    message: JsonObject = {"messageId": "e", "role": "agent", "parts": [], "metadata": {ERROR: told}}
+    status = {"state": "failed", "message": message}
+    [*_, ended] = read({"kind": "status-update", "taskId": "t", "contextId": "c", "status": status})
+    assert isinstance(ended, RunEnded) and ended.fault is not None
+    assert ended.fault.message == words
+
+
+def test_the_code_of_an_error_of_adk_is_kept_with_its_words() -> None:
+    message = {"messageId": "e", "role": "agent", "parts": [{"kind": "text", "text": "Blocked."}]}
+    update = {"kind": "status-update", "taskId": "t", "contextId": "c", "metadata": {"adk_error_code": "SAFETY"}}
+    [*_, ended] = read({**update, "status": {"state": "failed", "message": message}})
+    assert isinstance(ended, RunEnded) and ended.fault is not None
+    assert (ended.fault.message, ended.fault.details) == ("Blocked.", {"error_code": "SAFETY"})
+
+
+def test_the_metrics_of_agno_stand_in_the_message_of_the_task() -> None:
+    metrics = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5, "duration": 0.5}
+    message = {"messageId": "a", "role": "agent", "parts": [{"kind": "text", "text": "Sunny."}]}
+    history = [{**message, "metadata": {"metrics": metrics}}]
+    task = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "completed"}, "history": history}
+    assert usage(read(task)) == {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
