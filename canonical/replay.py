@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from canonical.difference import apply_difference
 from canonical.event import (
     ArtifactAdded,
     Event,
@@ -40,6 +41,7 @@ from canonical.event import (
 from canonical.fault import FaultCode, FaultError
 from canonical.json import is_equal, to_json
 from canonical.message import Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
+from canonical.value import JsonObject
 
 _BY_HUB = (
     *(ThreadChanged, TaskCreated, RunCreated, RunStarted, TaskChanged, RunEnded, RunRemoved),
@@ -180,6 +182,21 @@ def _split_text(part: Part) -> tuple[Part, str]:
             return part, ""
 
 
+def _tell_states_whole(events: Sequence[Event]) -> list[Event]:
+    """With the states that the log has as differences to others of them: the agent gives them whole."""
+    values: dict[str, JsonObject] = {}
+    told: list[Event] = []
+    for event in events:
+        if isinstance(event, StateSaved):
+            if event.change is not None and event.change.since in values:
+                whole: JsonObject = apply_difference(values[event.change.since], event.change.new)
+                event = event.replace(values=whole, change=None)
+            if event.values is not None:
+                values[event.checkpoint_id or ""] = event.values
+        told.append(event)
+    return told
+
+
 class ReplayCursor:
     """What was said before, while an agent says it again.
 
@@ -194,6 +211,7 @@ class ReplayCursor:
     def __init__(self, events: Sequence[Event], *, closed: bool = True, renames: bool = False) -> None:
         self._closed = closed
         self._renames = renames
+        events = _tell_states_whole(events)
         self._pieces: list[_Piece] = []
         self._origins: list[int] = []
         """Of each piece, the place of its event."""

@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
-from canonical.difference import DIFFERENCE_DEPTH, StateChange
+from canonical.difference import DIFFERENCE_DEPTH, StateChange, state_change
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -39,6 +39,7 @@ from canonical.json import NotJson, check_json
 from canonical.message import DataPart, FilePart, Part, ToolResultPart
 from canonical.state import RunReason, RunStatus
 from canonical.stored import decode_event
+from canonical.value import JsonObject
 from gateway.ids import new_id
 from gateway.storage.size import check_size
 
@@ -82,6 +83,8 @@ class EventValidator:
         self._tools: dict[str, ToolStarted] = {}
         self._artifacts: set[str] = set()
         self._asked: set[str] = set()
+        self._saved: dict[tuple[str, ...], tuple[str, JsonObject]] = {}
+        """By its place, the last state that the agent gave without a name of its own: id and values."""
 
     def replay(self, records: Iterable[Record]) -> None:
         """Take over from an earlier attempt of the same run: what it left open is open here, what it said counts."""
@@ -109,7 +112,22 @@ class EventValidator:
             raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a malformed {_kind(event)}") from error
         entry = self._validate(settled)
         self._keep(settled)
-        return entry
+        is_named = isinstance(event, StateSaved) and event.checkpoint_id is not None
+        return (None if is_named else self._shorten_state(entry[0])) or entry
+
+    def _shorten_state(self, saved: Event) -> tuple[Event, bytes] | None:
+        """A state as what is new in it since the last one of its place in the run, where that is shorter. Not of agents
+        that name their revisions: these may give a name twice. What the agent gave was read back: it may go on with its
+        own object."""
+        if not isinstance(saved, StateSaved) or saved.values is None:
+            return None
+        before = self._saved.get(saved.ns)
+        self._saved[saved.ns] = (saved.checkpoint_id or "", saved.values)
+        change = None if before is None else state_change(*before, saved.values)
+        if change is None:
+            return None
+        shorter = saved.replace(values=None, change=change)
+        return shorter, encode_event(shorter)
 
     def _record_delta(self, event: PartDelta) -> tuple[Event, bytes]:
         try:

@@ -145,6 +145,9 @@ class Recorded:
         for name in _IDS:
             if isinstance(made.get(name), str):
                 made[name] = str(uuid5(NAMESPACE_URL, f"{task_id}/{made[name]}"))
+        if isinstance(made.get("change"), dict):
+            since = made["change"]["since"]
+            made["change"] = {**made["change"], "since": str(uuid5(NAMESPACE_URL, f"{task_id}/{since}"))}
         if made.get("kind") == "file" and made.get("blob") in self._files:
             made |= {"inline": self._files[made["blob"]], "blob": None, "size": None}
         for name in ("message", "part"):

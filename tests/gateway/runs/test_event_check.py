@@ -19,6 +19,7 @@ from canonical import (
     Record,
     RunReason,
     RunStatus,
+    StateHistory,
     TextPart,
     ToolCallPart,
     ToolResultPart,
@@ -51,6 +52,7 @@ from canonical.event import (
     encode_event,
 )
 from canonical.json import check_json
+from canonical.replay import Diverged, ReplayCursor
 from canonical.state import TaskState
 from canonical.stored import decode_event
 from gateway.ids import new_id
@@ -537,3 +539,31 @@ def test_what_is_recorded_reads_back_as_it_was_shown(events: list[Event]) -> Non
     for event, body in said:
         assert decode_event(body) == event
     assert [event for event, _ in said] == recorded(*events, close=False)
+
+
+def test_a_state_is_kept_as_what_is_new_in_it_and_read_whole() -> None:
+    said = [f"{number} " * 20 for number in range(60)]
+    states = [StateSaved(values={"said": said[: count + 1], "count": count}) for count in range(60)]
+    kept, history = recorded(*states), StateHistory("t")
+    for seq, (state, event) in enumerate(zip(states, kept, strict=True), 1):
+        made = history.apply(Record(seq, seq, "t", "r", 1, event))
+        assert history.values_of(made or "") == state.values
+    assert isinstance(kept[-1], StateSaved) and kept[-1].change is not None
+    assert sum(len(encode_event(event)) for event in kept) < 5 * len(encode_event(states[-1]))
+    again = ReplayCursor(kept)
+    assert [news for state in states for news in again.news(state)] == []
+    again.end()
+    with pytest.raises(Diverged):
+        ReplayCursor(kept[:2]).news(states[1])
+
+
+def test_a_state_that_its_agent_changes_afterwards_is_kept_as_it_was_given_and_a_named_one_whole() -> None:
+    mine, values = recorder(), {"said": ["a" * 100]}
+    mine.record(StateSaved(values=values))
+    values["said"].append("b" * 20)
+    event = (mine.record(StateSaved(values=values)) or (None, b""))[0]
+    assert isinstance(event, StateSaved) and event.change is not None
+    assert event.change.new == {"in": {"said": {"keep": 1, "add": ["b" * 20]}}}
+    for _ in range(2):
+        named = StateSaved(checkpoint_id="mine", values=values)
+        assert (mine.record(named) or (None, b""))[0] == named
