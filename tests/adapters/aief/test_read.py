@@ -22,7 +22,9 @@ def read(*steps: Any, **given: Any) -> list[Event]:
         told = reader.read(each)
         events += [*told.said, *told.ended]
     assert reader.stopped
-    return [*events, reader.end()]
+    last = reader.end()
+    assert last is not None
+    return [*events, last]
 
 
 def one(output: str | None, last: bool = True, /, **more: Any) -> list[Event]:
