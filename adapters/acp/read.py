@@ -172,7 +172,7 @@ class EventReader:
 
     def _beside(self, run: w.Run) -> None:
         """Members of the run that nobody here knows, where they are news."""
-        unknown = run.model_extra or {}
+        unknown = {name: value for name, value in (run.model_extra or {}).items() if name != w.EXTENSION}
         if unknown == self._unknown:
             return
         self._unknown = unknown

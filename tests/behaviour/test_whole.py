@@ -169,6 +169,17 @@ async def test_what_is_said_asked_and_answered_is_the_same_behind_both(chain: Ch
 
 
 @pytest.mark.parametrize("wire", WIRES)
+async def test_the_next_turn_is_told_alone_to_who_knows_the_one_before(chain: Chain, wire: str) -> None:
+    asked = await chain.submit(wire, messages=(Message.of("One", "user"),))
+    await chain.answer(asked, {"i1": "one", "i2": "two"})
+    before = chain.speaker.calls[-1].thread_id
+    await chain.submit(wire, messages=(INPUT,), thread_id=asked.thread_id)
+    (last,) = chain.speaker.calls
+    assert last.thread_id == before
+    assert [message.replace(message_id=None) for message in last.messages] == [INPUT]
+
+
+@pytest.mark.parametrize("wire", WIRES)
 async def test_of_two_questions_one_is_declined(chain: Chain, wire: str) -> None:
     asked = await chain.submit(wire, messages=(INPUT,))
     await chain.answer(asked, {"i2": None}, action="decline")

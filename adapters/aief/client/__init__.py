@@ -20,7 +20,7 @@ from adapters.aief.client.http import HttpClient
 from adapters.aief.client.task import Task
 from adapters.aief.read import StepEvents, StepReader
 from adapters.aief.request import answer_body, files_of, first_step_body, input_losses, task_body, turn_body
-from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
+from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Message, Record
 from canonical.event import UpstreamBound
 from canonical.value import JsonObject
 
@@ -114,7 +114,7 @@ class _Run(UpstreamRun):
         past = await call.past()
         await task.resume(known)
         body = answer_body(call, past) if call.answers else turn_body(call)
-        body, told = self._extend(body, past)
+        body, told = self._extend(body, call.messages, past)
         yield self._begin(known, told)
         try:
             await task.upload(files_of(call))
@@ -127,18 +127,20 @@ class _Run(UpstreamRun):
         task = self._task
         body = task_body(self._call)
         made = await task.create(body)
-        first, told = self._extend(first_step_body(body, made.additional_input))
+        said = (*self._call.history, *self._call.messages)
+        first, told = self._extend(first_step_body(body, made.additional_input), said)
         yield self._begin(made.task_id, told)
         await task.upload(files_of(self._call))
         self._told = await task.step(first)
 
-    def _extend(self, body: JsonObject, past: Sequence[Record] = ()) -> tuple[JsonObject, Container[str]]:
+    def _extend(
+        self, body: JsonObject, said: Sequence[Message], past: Sequence[Record] = ()
+    ) -> tuple[JsonObject, Container[str]]:
         """A step's body with what AIEF has no field for, and the names of that: of a server that speaks the
         extension."""
         call = self._call
         if not self._http.answers_extended or not (call.answers or any(input_losses(call))):
             return body, ()
-        said = call.messages if call.answers else (*call.history, *call.messages)
         told = encode_request(call, past, messages=said)
         if "messages" in told and not call.answers:  # whose data is no input beside them
             body = {**body, "additional_input": call.data if isinstance(call.data, dict) else {}}
