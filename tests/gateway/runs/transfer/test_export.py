@@ -16,6 +16,7 @@ EVENTS = 10_000
 WORDS = "x" * 4000
 
 
+@pytest.mark.slow
 def test_of_ten_thousand_events_a_few_are_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     said = [MessageStarted(message_id="m"), PartAdded(message_id="m", index=0, part=TextPart(text=""))]
