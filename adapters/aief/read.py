@@ -39,6 +39,7 @@ from canonical.event import (
     LossNoted,
     MessageEnded,
     MessageStarted,
+    Native,
     PartAdded,
     RunEnded,
     StepEnded,
@@ -111,6 +112,8 @@ class StepReader:
         self.completed = last and self._fault is None and not self._cancelled
         self._count(_object(more.get("usage")))
         said = [*self._losses(more), *_tools(more, ours=ours), *_progress(more, ours=ours)]
+        if more and not ours and self._asked is None:  # for callers of AIEF, as it came
+            said.append(Native(protocol="aief", event="additional_output", data=more))
         said += _message(self._text(step, more, ours=ours), more, ours=ours)
         if step.name or not (self._steps == 1 and self.stopped):  # else it is the run itself
             name = (step.name or f"step {self._steps}")[:_NAME_LENGTH]

@@ -1,7 +1,7 @@
 """One run of an agent while its records arrive, cut into the steps that the agent marked."""
 
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from adapters.aief.carries import CARRIES
 from adapters.aief.codec import added_suffix, clean_name, json_text
@@ -25,6 +25,7 @@ from canonical.event import (
     ArtifactAdded,
     Custom,
     MessageStarted,
+    Native,
     PartAdded,
     PartDelta,
     RunCreated,
@@ -49,6 +50,8 @@ class Segment:
 
     at: int
     name: str | None = None
+    own: JsonObject = field(default_factory=dict[str, Any])
+    """What another AIEF server told beside the step."""
     _said: _By[list[str]] = field(default_factory=_By[list[str]])
     _reasoning: _By[list[str]] = field(default_factory=_By[list[str]])
     _progress: _By[list[str]] = field(default_factory=_By[list[str]])
@@ -200,13 +203,15 @@ class RunSteps:
                 self._artifact_added(event)
             case Custom():
                 self._lose(Feature.CUSTOM)
+            case Native(protocol="aief") if isinstance(event.data, dict):
+                self.segments[-1].own = cast("JsonObject", event.data)
             case _:
                 pass
 
     def _start_over(self, start: RunStarted) -> None:
         if start.voids(None):
             del self.segments[1:]
-            self.segments[0].name = None
+            self.segments[0].name, self.segments[0].own = None, {}
             self._tools.clear()
         for segment in self.segments:
             segment.take_back(start)

@@ -311,7 +311,7 @@ class TaskView:
             # created, running, completed (OpenAPI v1, Step.status): a run that failed has completed steps, too.
             made.status = "completed"
             made.output = segment.output
-            made.additional_output |= segment.beside()
+            made.additional_output = {**segment.own, **made.additional_output, **segment.beside()}
             if number == len(work.segments) - 1:
                 self._write_run_end(made, run, work)
         return made
@@ -327,7 +327,7 @@ class TaskView:
         """What is told of how a run ended, with the last of its steps."""
         more: JsonObject = {}
         last = work.segments[-1]
-        if run.output is not None:
+        if run.output is not None and not (isinstance(run.output, dict) and run.output.items() <= last.own.items()):
             more["output"] = run.output
         if run.usage:
             more["usage"] = run.usage

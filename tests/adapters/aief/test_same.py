@@ -1,0 +1,59 @@
+"""From AIEF to AIEF: what another server tells beside its steps is told on as it came."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.aief.client import Client
+from canonical import AgentInfo
+from gateway.fronted import Fronted
+from tests import loopback
+from tests.adapters.aief.far import Far, far_server, step
+from tests.difference import differences
+from tests.running import Running, running
+
+THINKS: dict[str, Any] = {
+    "thoughts": {"text": "I should look.", "speak": "Wait"},
+    "use_tool": {"name": "look", "arguments": {"at": "x"}},
+    "task_cumulative_cost": 0.12,
+}
+DONE: dict[str, Any] = {"last_action": {"name": "look", "args": {}, "result": [1, None]}, "task_total_cost": 0.34}
+OURS = {"task_id", "step_id", "input", "additional_input", "artifacts", "created_at", "additional_output.babelgate"}
+"""Paths of what is the gateway's."""
+
+
+@pytest.fixture
+async def far() -> AsyncGenerator[Far]:
+    async with far_server() as made:
+        yield made
+
+
+@pytest.fixture
+async def gateway(far: Far, tmp_path: Path) -> AsyncGenerator[Running]:
+    async with loopback.client() as http:
+        fronted = Fronted(AgentInfo(name="far"), Client(far.url, http=http))
+        async with running(tmp_path, fronted={"far": fronted}) as made:
+            yield made
+
+
+@pytest.mark.parametrize("name", ["plan", None])
+async def test_a_step_is_shown_as_its_server_shows_it(far: Far, gateway: Running, name: str | None) -> None:
+    far.steps = [
+        step("Looking", last=False, name=name or "step 1", additional_output=THINKS),
+        step("Found", name=name or "step 2", additional_output=DONE),
+    ]
+    base = "/agent/far/ap/v1/agent/tasks"
+    task = (await gateway.http.post(base, json={"input": "Go"})).json()
+    for theirs in far.steps:
+        shown = (await gateway.http.post(f"{base}/{task['task_id']}/steps", json={})).json()
+        assert [each for each in differences(theirs, shown) if each[1:] not in OURS] == []
+
+
+async def test_the_only_step_is_shown_as_its_server_shows_it(far: Far, gateway: Running) -> None:
+    far.steps = [step("Found", additional_output=DONE)]
+    base = "/agent/far/ap/v1/agent/tasks"
+    task = (await gateway.http.post(base, json={"input": "Go"})).json()
+    shown = (await gateway.http.post(f"{base}/{task['task_id']}/steps", json={})).json()
+    assert shown["additional_output"] == {**DONE, "babelgate": shown["additional_output"]["babelgate"]}
