@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from adapters._adapter import Adapter, Example
-from adapters.mcp.carries import CARRIES, VERSION
+from adapters.mcp.carries import CARRIES, EXTENDED, VERSION
 from adapters.mcp.server import PATH, answer_fault, routes
 
 __all__ = ("CARRIES", "VERSION", "adapter")
@@ -25,5 +25,6 @@ adapter = Adapter(
     routes=routes,
     encode_fault=answer_fault,
     carries={VERSION: CARRIES},
+    extended={VERSION: EXTENDED},
     examples=examples,
 )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from canonical import FULL, Carry, Feature, dropped, lossy
+from canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 VERSION: Final = "2026-07-28"
 """The newest that is spoken; those before it carry the same."""
@@ -44,3 +44,18 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.FORK: dropped("a thread is one line", f"{_OWN}, Tools"),
     Feature.CUSTOM: dropped("content has no form for it", _RESULT),
 }
+
+_EXTENSION: Final = "docs/extension.md, On MCP"
+EXTENDED: Final[Mapping[Feature, Carry]] = {
+    **{feature: whole("in the result's records, up to 64 KiB of them", _EXTENSION) for feature in Feature},
+    **{
+        feature: CARRIES[feature]
+        for feature in (
+            *(Feature.TEXT, Feature.FILE_BYTES, Feature.ARTIFACT, Feature.CALLER_TOOLS, Feature.UPLOAD),
+            *(Feature.STREAM, Feature.REATTACH, Feature.QUESTION, Feature.QUESTIONS, Feature.CANCEL, Feature.FAULT),
+            *(Feature.HISTORY, Feature.FORK),
+        )
+    },
+    Feature.METADATA: lossy("that of messages; a caller's is not taken", _EXTENSION),
+}
+"""With the Babelgate extension, which is for those who read it."""

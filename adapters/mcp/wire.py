@@ -9,6 +9,8 @@ from canonical.value import Json
 
 SPEC: Final = "https://modelcontextprotocol.io/specification/2025-11-25"
 NEXT: Final = "https://modelcontextprotocol.io/specification/2026-07-28"
+RECORDS: Final = "org.w3id.babelgate/events-v1"
+"""The Babelgate extension, as MCP names extensions."""
 
 
 class Wire(BaseModel):

@@ -9,10 +9,12 @@ from urllib.parse import quote
 
 from pydantic_core import to_json
 
+from adapters._extension import Slice
 from adapters.mcp.carries import CARRIES
 from adapters.mcp.codec.questions import encode_question, question_text
 from adapters.mcp.codec.run_id import encode_run_id
 from adapters.mcp.errors import CANCELLED, STOPPING
+from adapters.mcp.wire import RECORDS
 from canonical import (
     AnnotationPart,
     DataPart,
@@ -96,6 +98,8 @@ class ResultWriter:
         self._progress: list[str] = []
         self._fresh: list[str] = []
         self._record: Record | None = None
+        self.records: Slice | None = None
+        """Of the Babelgate extension, where the caller has activated it."""
 
     @property
     def questions(self) -> tuple[InterruptRaised, ...]:
@@ -128,7 +132,7 @@ class ResultWriter:
         content = self._content()
         result: JsonObject = {"content": content}
         if so_far:
-            return {**result, "_meta": {"babelgate": self.meta()}}
+            return {**result, "_meta": self.metadata()}
         if not self.has_ended and self.fault is None:
             self.fault = STOPPING
         if self.fault is not None:
@@ -147,8 +151,13 @@ class ResultWriter:
             result["structuredContent"] = structured
         if not content:
             content.append(_text(""))
-        result["_meta"] = {"babelgate": self.meta()}
+        result["_meta"] = self.metadata()
         return result
+
+    def metadata(self) -> JsonObject:
+        """`_meta` of the result."""
+        told: JsonObject = {"babelgate": self.meta()}
+        return told if self.records is None else {**told, RECORDS: self.records.envelope()}
 
     def meta(self) -> JsonObject:
         told: JsonObject = {"thread_id": self.task.thread_id, "task_id": self.task.task_id}
@@ -173,6 +182,8 @@ class ResultWriter:
 
     def write(self, record: Record) -> list[str]:
         """What the record tells of how far the run is, in words."""
+        if self.records is not None:
+            self.records.add(record)
         event = record.event
         if isinstance(event, InterruptRaised):
             self._asked[event.interrupt_id or ""] = event

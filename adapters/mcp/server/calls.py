@@ -9,10 +9,12 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from adapters._extension import Slice
 from adapters._json import validate
 from adapters._server.caller import Caller, is_uuid
 from adapters._server.disconnect import task_canceller
 from adapters._server.own_files import resolve_own_files
+from adapters._server.whole_states import tell_states_whole
 from adapters.mcp import wire as w
 from adapters.mcp.agents import Tool, encode_resume, resume_name, tools_of
 from adapters.mcp.codec.arguments import decode_arguments, decode_data, thread_of
@@ -78,6 +80,11 @@ class Peer(Protocol):
     @property
     def polls(self) -> bool:
         """It is given a task to ask for, instead of the result."""
+        ...
+
+    @property
+    def has_extension(self) -> bool:
+        """It has activated the Babelgate extension."""
         ...
 
     async def progress(self, words: str) -> None: ...
@@ -157,6 +164,8 @@ class Calls:
             submission = replace(submission, ephemeral=False)
         receipt = await self._hub.submit(who.owner, submission)
         writer = ResultWriter(receipt.task, receipt.task.first_seq - 1, receipt.run_id)
+        if peer.has_extension:
+            writer.records = Slice()
         return await self._conclude(who, tool, writer, peer)
 
     async def _conclude(self, who: Caller, tool: Tool, writer: ResultWriter, peer: Peer) -> JsonObject:
@@ -174,7 +183,7 @@ class Calls:
         if writer.has_ended and (not writer.is_paused or answers):
             return await self._result(who, tool, writer, peer)
         told = encode_task(writer.task, writer.state)
-        return {"resultType": "task", **told, "_meta": {"babelgate": writer.meta()}}
+        return {"resultType": "task", **told, "_meta": writer.metadata()}
 
     async def _submission(self, who: Caller, tool: Tool, arguments: JsonObject, peer: Peer) -> Submission:
         """Raises invalid."""
@@ -210,6 +219,8 @@ class Calls:
         peer.on_leave(leave)
         try:
             follow = self._hub.reads.follow(who.owner, Scope.task(task), task.first_seq - 1, inline=True)
+            if writer.records is not None:
+                follow = tell_states_whole(self._hub, who.owner, task.thread_id, follow)
             async with aclosing(follow) as batches:
                 async for batch in batches:
                     for record in batch:
@@ -230,7 +241,7 @@ class Calls:
         """Raises MissingCapability."""
         if writer.is_paused and peer.can_call_again:
             if _can_answer(peer, writer.questions):
-                return {**_input_required(writer.task, writer.questions), "_meta": {"babelgate": writer.meta()}}
+                return {**_input_required(writer.task, writer.questions), "_meta": writer.metadata()}
             missing = {method_of(each) for each in writer.questions} - {FORM}
             missing = {method for method in missing if not peer.answers(method)}
             if missing:

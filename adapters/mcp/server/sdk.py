@@ -21,12 +21,14 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, Field, ValidationError
 
+from adapters._extension import params
 from adapters._server.caller import Caller
 from adapters.mcp.codec.questions import CAPABILITIES, FORM
 from adapters.mcp.codec.tasks import EXTENSION
 from adapters.mcp.errors import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND
 from adapters.mcp.server.calls import Calls, MissingCapability, Retry
 from adapters.mcp.server.transport import LEFT, SESSION
+from adapters.mcp.wire import RECORDS
 from canonical import FaultError, Hub
 from canonical.value import JsonObject
 
@@ -166,6 +168,7 @@ def _server(calls: Calls) -> Server[Any]:
     server.add_request_handler("tools/call", types.CallToolRequestParams, call_tool)
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, levels.set)
     server.extensions[EXTENSION] = {}
+    server.extensions[RECORDS] = params(())
     _add_tasks(server, calls)
     return server
 
@@ -262,6 +265,12 @@ class _Peer:
     @property
     def polls(self) -> bool:
         return self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and _has_tasks(self._ctx)
+
+    @property
+    def has_extension(self) -> bool:
+        capabilities = self._ctx.session.client_capabilities
+        asked: JsonObject = (self._ctx.params or {}).get("_meta") or {}
+        return RECORDS in asked or (capabilities is not None and RECORDS in (capabilities.extensions or {}))
 
     async def progress(self, words: str) -> None:
         self._steps += 1

@@ -1,0 +1,52 @@
+"""The Babelgate extension on MCP: the result of a call has the records of its task, for who asks for them."""
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from adapters._extension import MAX_SLICE, RecordReader
+from adapters.mcp.wire import RECORDS
+from canonical.event import RunEnded, ToolEnded
+from gateway import demo
+from tests.adapters.mcp.site import Client, Modern, enter
+from tests.running import running
+
+
+@pytest.fixture
+async def http(tmp_path: Path) -> AsyncGenerator[httpx.AsyncClient]:
+    async with running(tmp_path, {name: getattr(demo, name) for name in ("echo", "tools")}) as made:
+        yield made.http
+
+
+async def test_a_result_has_its_records_for_a_client_that_declares_the_extension(http: httpx.AsyncClient) -> None:
+    client = Modern(http, capabilities={"extensions": {RECORDS: {}}})
+    result = await client.call("tools", {"message": "one two"})
+    reader = RecordReader(of_run=True)
+    read = reader.read(result["_meta"][RECORDS])
+    assert [event.output for event in read if isinstance(event, ToolEnded)] == [2]
+    assert isinstance(read[-1], RunEnded)
+    assert not reader.behind
+    assert RECORDS in (await client.ask("server/discover"))["result"]["capabilities"]["extensions"]
+
+
+@pytest.mark.parametrize("era", [Client, Modern])
+async def test_a_request_may_ask_for_it_by_itself_and_who_does_not_sees_nothing_of_it(
+    http: httpx.AsyncClient, era: type[Client]
+) -> None:
+    client = Modern(http) if era is Modern else (await enter(http))[0]
+    plain = await client.call("echo", {"message": "Hello"})
+    assert RECORDS not in plain["_meta"]
+    asked = await client.call("echo", {"message": "Hello"}, _meta={RECORDS: {}})
+    assert asked["content"] == plain["content"]
+    assert asked["_meta"][RECORDS]["events"]
+
+
+async def test_what_is_larger_than_the_bound_is_named_as_missing(http: httpx.AsyncClient) -> None:
+    client = Modern(http, capabilities={"extensions": {RECORDS: {}}})
+    told = (await client.call("echo", {"message": "x" * MAX_SLICE}))["_meta"][RECORDS]
+    assert told["next"] > told["events"][-1]["seq"]
+    reader = RecordReader()
+    reader.read(told)
+    assert reader.behind
