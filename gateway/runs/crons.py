@@ -27,6 +27,7 @@ from gateway.runs.schedule import find_next
 from gateway.settings.model import Limits
 from gateway.storage.journal import Journal
 from gateway.storage.listing import create_listing
+from gateway.storage.prepared import stream_rows
 from gateway.storage.queries import run, thread_key
 from gateway.storage.size import check_size
 from gateway.storage.statements import table_of
@@ -253,7 +254,7 @@ def _count(connection: Connection, owner: str, query: CronQuery) -> int:
 
 def _matching(connection: Connection, owner: str, query: CronQuery) -> Iterator[tuple[bool, Any, str, int]]:
     """Whether there is something to sort it by, that, its id, and the bytes of its body."""
-    with closing(connection.execute(select(_CRON.c.body).where(_CRON.c.owner == owner))) as rows:
+    with closing(connection.execute(stream_rows(select(_CRON.c.body).where(_CRON.c.owner == owner)))) as rows:
         for (body,) in rows:
             cron = decode_snapshot(Cron, body)
             if _is_match(cron, query):

@@ -32,6 +32,7 @@ from canonical.run_input import RunInput
 from canonical.stored import UNKNOWN, decode_event
 from canonical.thread import Interrupt, Run
 from gateway.storage import checkpoints
+from gateway.storage.prepared import stream_rows
 from gateway.storage.short_form import beginnings, decode_row, encode_row, lengthen, refer, shorten
 from gateway.storage.statements import table_of
 from gateway.storage.tables import (
@@ -194,7 +195,8 @@ def _find_needed(
         return set()
     event = table_of(EventRow)
     needed: set[str | None] = set()
-    for seq, body in connection.execute(select(event.c.seq, event.c.body).where(event.c.thread_pk == state.pk)):
+    log = select(event.c.seq, event.c.body).where(event.c.thread_pk == state.pk)
+    for seq, body in connection.execute(stream_rows(log)):
         if seq not in hidden and body.startswith(_TOLD_BY_STATES) and b'"since":"' in body:
             change = _change_of(decode_event(lengthen(body)))
             needed.add(None if change is None else change.since)
@@ -269,7 +271,7 @@ def _drop_blobs(connection: Connection, pk: int) -> None:
     if not blobs:
         return
     unnamed = set(blobs)
-    for (body,) in connection.execute(select(event.c.body).where(event.c.thread_pk == pk)):
+    for (body,) in connection.execute(stream_rows(select(event.c.body).where(event.c.thread_pk == pk))):
         unnamed -= {blob for blob in unnamed if blob.encode() in body}
     for blob in unnamed:
         connection.execute(uses.delete().where(uses.c.thread_pk == pk, uses.c.blob == blob))

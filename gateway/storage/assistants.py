@@ -18,6 +18,7 @@ from gateway.clock import Clock
 from gateway.settings.model import Limits
 from gateway.storage.journal import Journal
 from gateway.storage.listing import create_listing
+from gateway.storage.prepared import stream_rows
 from gateway.storage.size import check_size
 from gateway.storage.statements import table_of
 from gateway.storage.tables import AssistantRow, AssistantVersionRow
@@ -198,7 +199,7 @@ def _count(connection: Connection, owner: str, query: AssistantQuery) -> int:
 
 def _matching(connection: Connection, owner: str, query: AssistantQuery) -> Iterator[_Found]:
     given = {each.assistant_id: each for each in query.given}
-    with closing(connection.execute(select(_ROW.c.body).where(_ROW.c.owner == owner))) as rows:
+    with closing(connection.execute(stream_rows(select(_ROW.c.body).where(_ROW.c.owner == owner)))) as rows:
         for (body,) in rows:
             made = decode_snapshot(Assistant, body)
             given.pop(made.assistant_id, None)

@@ -8,6 +8,7 @@ been swept yet or not.
 import json
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
@@ -35,6 +36,7 @@ from canonical.value import Json, JsonObject
 from gateway.clock import Clock
 from gateway.storage.journal import Journal
 from gateway.storage.listing import create_listing
+from gateway.storage.prepared import stream_rows
 from gateway.storage.size import check_size
 from gateway.storage.statements import table_of
 from gateway.storage.tables import ItemRow
@@ -258,13 +260,14 @@ def _search(connection: Connection, where: ColumnElement[bool], query: ItemQuery
         return [_Found((namespace, key), *rest) for namespace, key, *rest in rows]
     # Read as they stand in the table, one by one, and of those that match only the newest are kept.
     words = (query.text or "").casefold().split()
-    rows = connection.execute(select(*names, _ITEM.c.value).where(where), {"now": now})
-    matching = (
-        _Found((namespace, key), updated_at, ttl, len(value))
-        for namespace, key, updated_at, ttl, value in rows
-        if _is_match(json.loads(value), query.filter, words)
-    )
-    return nsmallest(query.offset + query.limit, matching, key=lambda found: found.order)[query.offset :]
+    found = stream_rows(select(*names, _ITEM.c.value).where(where))
+    with closing(connection.execute(found, {"now": now})) as rows:
+        matching = (
+            _Found((namespace, key), updated_at, ttl, len(value))
+            for namespace, key, updated_at, ttl, value in rows
+            if _is_match(json.loads(value), query.filter, words)
+        )
+        return nsmallest(query.offset + query.limit, matching, key=lambda found: found.order)[query.offset :]
 
 
 def _items(connection: Connection, owner: str, now: int, *, keys: Sequence[Any]) -> dict[Any, Item]:

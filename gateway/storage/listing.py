@@ -35,6 +35,7 @@ from canonical.state import TERMINAL
 from canonical.thread import Run, Task, Thread, ThreadStatus, ThreadView
 from gateway.storage import queries
 from gateway.storage.journal import Journal
+from gateway.storage.prepared import stream_rows
 from gateway.storage.short_form import decode_row
 from gateway.storage.statements import table_of
 from gateway.storage.tables import OPEN, EventRow, RunRow, TallyRow, TaskRow, ThreadRow
@@ -136,7 +137,7 @@ def _matching(
 ) -> Iterator[Place]:
     ran = literal(True) if where.agent is None else _has_run(where.agent)
     found = select(_THREAD.c.pk, _THREAD.c.body, ran).where(*_mine(owner, where)).order_by(*ordered)
-    with closing(connection.execute(found)) as rows:
+    with closing(connection.execute(stream_rows(found))) as rows:
         for pk, body, has_run in rows:
             if among is not None and pk not in among:
                 continue
@@ -186,12 +187,11 @@ def runs(connection: Connection, owner: str, where: RunFilter, *, limit: int, of
         found = found.order_by(_TASK.c.changed_at.desc(), _TASK.c.task_id.desc(), _RUN.c.first_seq.desc())
     if not where.metadata:
         return _places(connection.execute(found.limit(limit).offset(offset)))
-    matching = (
-        (run_id, len(body))
-        for run_id, body in connection.execute(found)
-        if contains(decode_row(Run, body).metadata, where.metadata)
-    )
-    return list(islice(matching, offset, offset + limit))
+    with closing(connection.execute(stream_rows(found))) as rows:
+        matching = (
+            (run_id, len(body)) for run_id, body in rows if contains(decode_row(Run, body).metadata, where.metadata)
+        )
+        return list(islice(matching, offset, offset + limit))
 
 
 def runs_at(connection: Connection, owner: str, *, keys: Sequence[str]) -> dict[str, Run]:

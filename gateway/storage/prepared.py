@@ -3,17 +3,23 @@ and executed with plain tuples."""
 
 from collections.abc import Generator, Iterable, Sequence
 from itertools import chain, count
-from typing import Any, Final
+from typing import Any, Final, TypeVarTuple
 
-from sqlalchemy import Connection, Dialect, Table, insert
+from sqlalchemy import Connection, Dialect, Select, Table, insert
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.sql.expression import ClauseElement
+
+Ts = TypeVarTuple("Ts")
 
 _FETCHED: Final = 64
 """Rows that a server sends at once, where they are not all wanted."""
 _NUMBERS: Final = count(1)
-STREAMED: Final = {"stream_results": True, "max_row_buffer": _FETCHED}
-"""Options of a statement of SQLAlchemy's whose rows are not all wanted in memory at once. SQLite's never are."""
+
+
+def stream_rows(wanted: Select[*Ts]) -> Select[*Ts]:
+    """The same, where its rows may be more than the memory: a server sends them some at a time, as SQLite does
+    anyway."""
+    return wanted.execution_options(stream_results=True, max_row_buffer=_FETCHED)
 
 
 class Statement:

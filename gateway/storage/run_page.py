@@ -10,6 +10,7 @@ from sqlalchemy import Connection, and_, false, func, or_, select, text
 from canonical.hub import RunPage
 from canonical.state import WAITING
 from gateway.storage.journal import decode_records
+from gateway.storage.prepared import stream_rows
 from gateway.storage.short_form import beginnings, refer
 from gateway.storage.statements import PAGE, table_of
 from gateway.storage.tables import OPEN, EventRow, RunRow, TaskRow
@@ -38,7 +39,7 @@ def run_page(connection: Connection, pk: int, agent: str, limit: int, offset: in
     log = select(*_COLUMNS).where(_EVENT.c.thread_pk == pk, told).order_by(_EVENT.c.seq)
     kept: list[tuple[Any, ...]] = []
     size = 0
-    with closing(connection.execute(log)) as rows:
+    with closing(connection.execute(stream_rows(log))) as rows:
         for row in rows:
             if row.body.startswith(_STEP) or (row.body.startswith(b"{") and _EARLIER_STEP in row.body):
                 return None

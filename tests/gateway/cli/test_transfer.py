@@ -28,7 +28,6 @@ from tests.gateway.hubs import answer, asked, ends, log, reaches, submit
 from tests.gateway.invariant import check_database
 from tests.gateway.runs.transfer.lines import read_lines, short_log, write_lines, write_threads
 from tests.opened import opened
-from tests.postgres import empty, url_of
 from tests.stored.stage import HERE, Fixture, serve
 from tests.stored.view import looks, requests_of, tasks_of
 
@@ -150,16 +149,6 @@ def test_what_is_taken_in_is_row_by_row_what_was_exported(source: tuple[Path, An
     assert transfer(target, "export", "--out", "back.jsonl")[0] == 0
     assert after_header(target / "back.jsonl") == after_header(target / "all.jsonl")  # all records among it
     assert stat.S_IMODE((target / "back.jsonl").stat().st_mode) == 0o600
-
-
-def test_postgresql_gives_back_what_it_took_in(postgres_tables: str, target: Path) -> None:
-    empty(postgres_tables)
-    database = url_of(postgres_tables)
-    assert transfer(target, "import", "all.jsonl", database=database)[0] == 0
-    code, said = transfer(target, "import", "all.jsonl", database=database)
-    assert code == 0 and "added: nothing" in said and said.endswith("conflicts: 0\n")
-    assert transfer(target, "export", "--out", "back.jsonl", database=database)[0] == 0
-    assert after_header(target / "back.jsonl") == after_header(target / "all.jsonl")
 
 
 async def test_questions_are_answered_after_an_import_and_their_runs_go_on(

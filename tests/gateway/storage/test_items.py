@@ -140,6 +140,7 @@ async def test_hundreds_of_puts_at_once_all_arrive(memory: Memory) -> None:
 # Names
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize("labels", [("",), ("a", ""), ("a.b",), ("a", "."), ("\0",), ("a\0b",), ("\ud800",)])
 async def test_a_label_that_is_none_is_refused_everywhere(memory: Memory, labels: tuple[str, ...]) -> None:
     store = memory.store
@@ -294,6 +295,7 @@ async def test_the_newest_change_comes_first_with_a_filter_and_without(memory: M
         assert await memory.found(prefix=("a",), **asked) == ["a/3", "a/1"]
 
 
+@pytest.mark.sqlite
 async def test_a_page_that_is_none_is_refused(memory: Memory) -> None:
     for limit, offset in ((-1, 0), (1, -1), (2**70, 0), (1, 2**70)):
         await refused(memory.store.search("alice", ItemQuery(limit=limit, offset=offset)))
@@ -358,6 +360,7 @@ ORDERS: Sequence[tuple[Json, set[str]]] = [
 ]
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(("asked", "found"), ORDERS)
 async def test_an_order_holds_between_numbers_or_between_texts_and_nothing_else(
     shelf: Memory, asked: Json, found: set[str]
@@ -381,6 +384,7 @@ async def test_no_filter_breaks_on_any_value(shelf: Memory) -> None:
         assert await matching(shelf, {name: operand}) <= {*VALUES, "missing"}
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     "asked", [{"$in": [1]}, {"$gt": 1, "x": 2}, {"x": {"$regex": "a"}}, [{"$": 1}], {"$" * 999: 1}]
 )

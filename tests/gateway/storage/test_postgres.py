@@ -11,11 +11,13 @@ import psycopg
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy.engine import make_url
+from sqlalchemy import event
+from sqlalchemy.engine import Engine, make_url
 from sqlmodel import SQLModel
 
-from canonical import FaultCode, FaultError
+from canonical import FaultCode, FaultError, ItemQuery
 from canonical.event import ThreadChanged
+from canonical.hub import RunFilter, ThreadFilter
 from canonical.thread import Thread
 from gateway import demo
 from gateway.storage.database import HEAD, open_database
@@ -170,6 +172,26 @@ async def test_what_cannot_be_stored_is_not_found_by_a_read_that_asks_for_it(jou
     with pytest.raises(FaultError) as error:
         await within(journal.row(Thread, "o", "a\0b"))
     assert error.value.fault.code is FaultCode.INVALID
+
+
+async def test_what_may_be_more_than_the_memory_comes_some_rows_at_a_time(url: str, tmp_path: Path) -> None:
+    streams: list[str] = []
+
+    def note(_: Any, cursor: Any, sql: str, *__: Any) -> None:
+        if isinstance(cursor, psycopg.ServerCursor):
+            streams.append(sql.partition("FROM ")[2].split()[0])
+
+    async with running(tmp_path, {"echo": demo.echo}, database=url) as gateway:
+        hub = gateway.hub
+        await hub.store.put("o", ("a",), "x", {"n": 1})
+        event.listen(Engine, "after_cursor_execute", note)
+        try:
+            items = await hub.store.search("o", ItemQuery(filter={"n": 1}))
+            await hub.reads.threads("o", ThreadFilter(metadata={"n": 1}), limit=1)
+            await hub.reads.runs("o", RunFilter(metadata={"n": 1}), limit=1)
+        finally:
+            event.remove(Engine, "after_cursor_execute", note)
+        assert len(await items.all()) == 1 and streams == ["item", "thread", "task"]
 
 
 # Lost connections

@@ -89,6 +89,7 @@ def cursor(value: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
 
 
+@pytest.mark.sqlite
 @pytest.mark.parametrize(
     "text",
     [
