@@ -507,16 +507,21 @@ class Settings(BaseSettings):
     @property
     def database_shown(self) -> str:
         """Without a password."""
-        if self.database.startswith("sqlite:"):
-            return self.database
-        scheme, _, rest = self.database.partition("://")
-        told, at, place = rest.rpartition("@")
-        user, colon, _ = told.partition(":")
-        return f"{scheme}://{user}{colon and ':***'}{at}{_PASSWORD.sub('***', place)}"
+        return hide_password(self.database)
 
     @property
     def blobs_path(self) -> Path:
         return self.blobs or self.database_path.with_suffix(".blobs")
+
+
+def hide_password(url: str) -> str:
+    """A database's URL, as it may be shown."""
+    scheme, _, rest = url.partition("://")
+    if scheme == "sqlite":
+        return url
+    told, at, place = rest.rpartition("@")
+    user, colon, _ = told.partition(":")
+    return f"{scheme}://{user}{colon and ':***'}{at}{_PASSWORD.sub('***', place)}"
 
 
 def schema() -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 from sqlalchemy import Connection, Engine, inspect, text
 
 from canonical.fault import FaultCode, FaultError
+from gateway.settings.model import hide_password
 from gateway.storage.sqlite import Sqlite
 
 REVISIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012")
@@ -113,9 +114,10 @@ def migrate(connection: Connection) -> bool:
         if current == HEAD:
             return False
         if current is not None and current not in REVISIONS:
+            shown = hide_password(connection.engine.url.render_as_string(hide_password=False))
             raise FaultError(
                 FaultCode.CONFLICT,
-                f"{connection.engine.url.render_as_string()} is of a newer release of Babelgate than this one: it has "
+                f"{shown} is of a newer release of Babelgate than this one: it has "
                 f"the revision {current}, and this release knows those up to {HEAD}. Install the newer release, or "
                 "choose another --database.",
             )

@@ -18,6 +18,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 
 from canonical.fault import FaultCode, FaultError
+from gateway.settings.model import hide_password
 from gateway.storage.locked import Locked
 from gateway.storage.statements import table_of
 from gateway.storage.tables import MetaRow
@@ -56,6 +57,7 @@ class Postgres:
             self._url = make_url(url).set(drivername="postgresql+psycopg")
         except (ArgumentError, ValueError):  # which may have the password in it
             raise FaultError(FaultCode.INVALID, "database: it is no URL of PostgreSQL") from None
+        self._shown = hide_password(url)
         self._me = str(uuid4())
         self._claimed = False
         self._transaction = ""
@@ -114,7 +116,7 @@ class Postgres:
             driver.execute("RESET lock_timeout")
         except psycopg.errors.LockNotAvailable:
             connection.close()
-            raise Locked(self._url.render_as_string()) from None
+            raise Locked(self._shown) from None
         except psycopg.Error as error:
             connection.invalidate()
             connection.close()
@@ -130,8 +132,7 @@ class Postgres:
             if last != self._me:
                 raise FaultError(
                     FaultCode.CONFLICT,
-                    f"{self._url.render_as_string()} was used by another gateway while this one had lost it. Restart "
-                    "this one.",
+                    f"{self._shown} was used by another gateway while this one had lost it. Restart this one.",
                 )
         else:
             connection.execute(meta.delete().where(here))

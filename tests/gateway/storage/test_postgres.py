@@ -90,8 +90,9 @@ async def test_a_new_database_is_made_as_the_tables_say() -> None:
 async def test_a_database_of_a_newer_release_is_refused_and_left_as_it_is() -> None:
     with new_tables() as schema, connect(schema) as other:
         run(other, "INSERT INTO alembic_version VALUES ('9999')")
-        with pytest.raises(FaultError, match="newer release"):
-            await Journal(url_of(schema)).open()
+        with pytest.raises(FaultError, match="newer release") as error:
+            await Journal(f"{url_of(schema)}&password=secret").open()
+        assert "secret" not in error.value.fault.message
         assert other.execute("SELECT version_num FROM alembic_version").fetchall() == [("9999",)]
         assert other.execute("SELECT count(*) FROM meta").fetchall() == [(0,)]
 
@@ -116,7 +117,7 @@ async def test_the_rows_of_owners_are_counted_whatever_becomes_of_them(journal: 
 
 async def test_a_second_gateway_on_the_same_database_is_refused_in_one_line(journal: Journal, url: str) -> None:
     with pytest.raises(FaultError) as error:
-        await Journal(url.replace("postgres@", "postgres:secret@")).open()
+        await Journal(f"{url}&password=secret").open()
     assert error.value.fault.code is FaultCode.CONFLICT
     assert "another gateway uses this database" in error.value.fault.message
     assert "\n" not in error.value.fault.message and "secret" not in error.value.fault.message
