@@ -1,7 +1,7 @@
 """One run of an agent while its records arrive, cut into the steps that the agent marked."""
 
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from adapters.aief.carries import CARRIES
 from adapters.aief.codec import added_suffix, clean_name, json_text
@@ -203,8 +203,9 @@ class RunSteps:
                 self._artifact_added(event)
             case Custom():
                 self._lose(Feature.CUSTOM)
-            case Native(protocol="aief") if isinstance(event.data, dict):
-                self.segments[-1].own = cast("JsonObject", event.data)
+            case Native(protocol="aief"):
+                own: Any = event.data
+                self.segments[-1].own = own if isinstance(own, dict) else {}
             case _:
                 pass
 
