@@ -137,6 +137,7 @@ class Made:
                 "namespace": "a",
                 "labels": f"{self.label}.notes",
                 "key": "k",
+                "blob": self.blob,
             }
         if protocol == "runtime":
             return {"thread_id": self.thread_id, "run_id": self.asked}
@@ -144,6 +145,7 @@ class Made:
             return {"model": "ask", "completion_id": self.completion_id, "response_id": self.response_id} | {
                 "conversation_id": self.conversation_id,
                 "item_id": self.item_id,
+                "blob": self.blob,
             }
         if protocol == "mcp":
             return {}

@@ -47,7 +47,7 @@ def _by_path() -> list[Position]:
             if route.path.endswith(":subscribe"):  # of the owner's waiting task it would not end
                 slots |= {"agent": "echo", "task_id": made.ended}
             if "blob" in route.slots:
-                slots["agent"] = "files"
+                slots |= {"agent": "files", "agent_id": "files", "model": "files"}
             kwargs: dict[str, Any] = {"headers": V1 if route.words == "rest" else {}}
             if str(route) in VALID:
                 kwargs["json"] = body_for(route, slots)

@@ -111,6 +111,7 @@ async def _langchain(http: httpx.AsyncClient) -> Mapping[str, str]:
         "namespace": "a",
         "labels": "siege",
         "key": "k",
+        "blob": "0" * 64,
     }
 
 
@@ -127,7 +128,7 @@ async def _openai(http: httpx.AsyncClient) -> Mapping[str, str]:
     said = {"items": [{"role": "user", "content": "hi"}]}
     conversation = (await http.post("/v1/conversations", json=said)).json()["id"]
     items = (await http.get(f"/v1/conversations/{conversation}/items")).json()["data"]
-    return {**found, "conversation_id": conversation, "item_id": items[0]["id"]}
+    return {"blob": "0" * 64, **found, "conversation_id": conversation, "item_id": items[0]["id"]}
 
 
 async def _response(http: httpx.AsyncClient) -> str:

@@ -414,7 +414,9 @@ def test_agents_that_do_not_let_go_do_not_keep_the_gateway(tmp_path: Path) -> No
 # run
 
 
-@pytest.mark.parametrize("protocol", [each.protocol for each in UPSTREAMS if "extension" in each.options])
+@pytest.mark.parametrize(
+    "protocol", [each.protocol for each in UPSTREAMS if "extension" in each.options and each.own_path is not None]
+)
 def test_what_a_protocol_has_no_words_for_is_shown_where_it_is_asked_for(
     here: Here, demo: Served, protocol: str
 ) -> None:
