@@ -51,6 +51,8 @@ class Adapter:
     """Paths that begin with one of these answer in this protocol's words, also where no route matches."""
     open_paths: tuple[str, ...] = ()
     """Paths that are answered without a key, where `{agent}` stands for the name of any agent: public cards, pings."""
+    checks_origin: bool = False
+    """Whether a page of an origin that may not call is refused also where it has a key: its specification says so."""
     routes: Callable[[Hub], Sequence[ControllerRouterHandler]]
     encode_fault: Callable[[Fault, Request[Any, Any, Any]], Response[Any]]
     """The protocol's own error answer."""

@@ -22,6 +22,7 @@ adapter = Adapter(
     title="MCP",
     versions=(VERSION,),
     prefixes=(PATH,),
+    checks_origin=True,  # SPEC/basic/transports, Security Warning
     routes=routes,
     encode_fault=answer_fault,
     carries={VERSION: CARRIES},

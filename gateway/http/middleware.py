@@ -32,6 +32,7 @@ _OPEN: Final = tuple(
     path.split("/") for path in ("/healthz", "/readyz", *(path for adapter in ADAPTERS for path in adapter.open_paths))
 )
 """Answered without a key."""
+_ORIGIN_CHECKED: Final = tuple(prefix for adapter in ADAPTERS if adapter.checks_origin for prefix in adapter.prefixes)
 _LOOPBACK: Final = re.compile(r"^https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$")
 _LOOPBACK_HOST: Final = re.compile(r"^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$", re.IGNORECASE)
 _PREFIX: Final = re.compile(r"(/[\w.-]+)*")
@@ -106,7 +107,7 @@ class GatewayMiddleware:
             if answer.method == "OPTIONS" and b"access-control-request-method" in headers:
                 await _preflight(answer, headers)
                 return
-            self._same_site(headers)
+            self._check_origin(scope, inner["path"], headers)
             answer.owner = owner = self._owner(inner["path"], headers)
             if match is not None and (inner["path"].startswith("/agent/") or not self._knows(agent or "")):
                 raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {match[1][:100]!r} here.")
@@ -145,10 +146,7 @@ class GatewayMiddleware:
         """Raises forbidden. What a trusted proxy says of the caller's Host must be right, too: it may be the caller's
         word that it passes on."""
         local = (scope.get("server") or (None,))[0]
-        said = [headers.get(b"host", b"")]
-        if self._is_proxied(scope):
-            said.append(headers.get(b"x-forwarded-host", b"").split(b",")[0].strip())
-        for each in said:
+        for each in self._called_hosts(scope, headers):
             host = each.decode("latin-1")
             if not self._hosts.permit(host, local):
                 raise FaultError(
@@ -157,6 +155,13 @@ class GatewayMiddleware:
                     "or set public_url.",
                 )
 
+    def _called_hosts(self, scope: Scope, headers: Mapping[bytes, bytes]) -> list[bytes]:
+        """Under which names, with ports, the gateway is called."""
+        said = [headers.get(b"host", b"")]
+        if self._is_proxied(scope):
+            said.append(headers.get(b"x-forwarded-host", b"").split(b",")[0].strip())
+        return said
+
     def _is_foreign(self, headers: Mapping[bytes, bytes]) -> bool:
         """Whether it may come from a page that must not call. A GET for an image, or for another window, has no Origin,
         but browsers say whether the gateway's own page wants it (Fetch Metadata §2.3)."""
@@ -164,17 +169,25 @@ class GatewayMiddleware:
             return False
         return headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin")
 
-    def _same_site(self, headers: Mapping[bytes, bytes]) -> None:
+    def _check_origin(self, scope: Scope, path: str, headers: Mapping[bytes, bytes]) -> None:
         """Without keys, whoever can reach the gateway may call it, and so could every page that is open in a browser on
-        this machine: a POST of plain text needs no preflight. But browsers say whose page it is."""
+        this machine: a POST of plain text needs no preflight. But browsers say whose page it is. With keys a page has
+        none of its own to send, and the origin is looked at where the protocol says so: there the gateway's own pages,
+        which come from the host that they call, may call, too. Raises unauthenticated, whose `reason` is `origin`."""
         origin = headers.get(b"origin")
-        if self._keys or origin is None or self._is_permitted(origin.decode("latin-1")):
+        if origin is None or self._is_permitted(origin.decode("latin-1")):
+            return
+        if self._keys and not (_checks_origin(path) and self._is_elsewhere(scope, headers, origin)):
             return
         raise FaultError(
             FaultCode.UNAUTHENTICATED,
             "Pages of this origin may not call the gateway: add it to cors in the settings.",
             reason="origin",
         )
+
+    def _is_elsewhere(self, scope: Scope, headers: Mapping[bytes, bytes], origin: bytes) -> bool:
+        host = origin.partition(b"://")[2].lower()
+        return not host or host not in (each.lower() for each in self._called_hosts(scope, headers))
 
     def _base_url(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
         """Where the caller reached us. The Host header is believed only if it names loopback, or comes through a
@@ -324,6 +337,10 @@ class _ResponseWrapper:
                 self.owner or "-",
                 ids,
             )
+
+
+def _checks_origin(path: str) -> bool:
+    return any(path == prefix or path.startswith(f"{prefix}/") for prefix in _ORIGIN_CHECKED)
 
 
 def _is_open(path: str) -> bool:

@@ -108,9 +108,11 @@ async def test_the_demo_agents_keep_mcp_of_both_eras(tmp_path: Path, accept: boo
     options = Options(headers=ALICE, other_headers=BOB, triggers=triggers)
     async with running(tmp_path, keys=KEYS) as gateway:
         owned = await examine(f"{gateway.url}/mcp", Selection("mcp", "2026-07-28", ("*/question.*",)), options)
+        guarded = await examine(f"{gateway.url}/mcp", Selection("mcp", only=("*/http.origin",)), options)
     [only] = owned.sets
     assert "second-caller" in only.capabilities
     assert wrong(owned) == []
+    assert [result.verdict for each in guarded.sets for result in each.results] == [Verdict.PASS] * 2
 
 
 async def suite(call: Invocation) -> AsyncGenerator[Any, Any]:

@@ -273,6 +273,30 @@ async def test_without_keys_a_strange_page_changes_nothing(method: str) -> None:
         assert (await call.http.request(method, "/acp/runs", headers=headers)).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/mcp", {"Origin": STRANGE_PAGE}, 401),
+        ("/agent/echo/mcp", {"Origin": STRANGE_PAGE}, 401),
+        ("/mcp", {"Origin": "null", "Host": ""}, 401),
+        ("/mcp", {"Origin": "https://app.example.com"}, 200),
+        ("/mcp", {"Origin": "https://Agents.example.com", "Host": "agents.example.com"}, 200),
+        ("/mcp", {"Origin": "https://agents.example.com:8443", "Host": "agents.example.com"}, 401),
+        ("/mcp", {"Origin": "https://a.example", "X-Forwarded-Host": "a.example"}, 200),
+        ("/mcp", {}, 200),
+        ("/mcpx", {"Origin": STRANGE_PAGE}, 200),
+    ],
+)
+async def test_with_keys_the_origin_is_looked_at_where_the_protocol_says_so(
+    path: str, headers: dict[str, str], status: int
+) -> None:
+    settings: Any = {"cors": ["https://app.example.com"], "trusted_proxies": ["10.0.0.0/8"]}
+    with calling(client="10.0.0.9", keys={"alice": "alice-0123456789"}, **settings) as call:
+        headers = {"X-Api-Key": "alice-0123456789", **headers}
+        assert (await call.http.post(path, headers=headers)).status_code == status
+        assert len(call.behind.seen) == (status == 200)
+
+
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 async def test_without_keys_nothing_is_said_under_a_name_that_leads_here_by_somebody_else_s_doing(method: str) -> None:
     """DNS rebinding: to the browser, the gateway is then the page's own site, so there is no Origin to go by."""
