@@ -223,6 +223,36 @@ async def test_a_cancel_reaches_the_server(gateway: Running, far: httpx.AsyncCli
     assert (await far.get(path)).json()["status"] == "interrupted"
 
 
+@pytest.mark.parametrize("who", ["gateway", "server"])
+async def test_whoever_waits_for_a_run_that_is_cancelled_before_it_begins_is_told_its_end(
+    gateway: Running, far: httpx.AsyncClient, who: str
+) -> None:
+    """The run waits on the server, behind one that the gateway does not know. That server ends no stream of such a
+    run."""
+    thread_id = await new_thread(gateway.http)
+    await said_by(gateway.http, thread_id, "echo", input=said("Hi"))
+    ids = await bound(gateway, thread_id)
+    theirs = f"/threads/{ids['thread']}/runs"
+    busy = (await far.post(theirs, json={"assistant_id": "slow", "input": said("Hi")})).json()
+    body = {"assistant_id": "echo", "input": said("Bob")}
+    run = (await gateway.http.post(f"/threads/{thread_id}/runs", json=body)).json()
+    ours = f"/threads/{thread_id}/runs/{run['run_id']}"
+    waiting = asyncio.ensure_future(gateway.http.get(f"{ours}/join"))
+    async with asyncio.timeout(60):
+        while len(listed := (await far.get(theirs)).json()) < 3:  # noqa: ASYNC110 - it tells of it in no other way
+            await asyncio.sleep(0)
+        [pending] = [each for each in listed if each["run_id"] not in (busy["run_id"], ids["run"])]
+        assert pending["status"] == "pending"
+        if who == "gateway":
+            await gateway.http.post(f"{ours}/cancel")
+        else:
+            await far.post(f"{theirs}/{pending['run_id']}/cancel")
+        assert (await waiting).status_code == 200
+        assert (await gateway.http.get(ours)).json()["status"] == "interrupted"
+        assert (await far.get(f"{theirs}/{pending['run_id']}")).json()["status"] == "interrupted"
+    await far.post(f"{theirs}/{busy['run_id']}/cancel")
+
+
 async def test_a_graph_that_does_not_converse_takes_a_text_and_gives_its_output(gateway: Running) -> None:
     body = {"agent_name": "joke", "input": [{"role": "user", "parts": [{"content": "cats"}]}]}
     run = (await gateway.http.post("/acp/runs", json=body)).json()
