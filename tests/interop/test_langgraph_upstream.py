@@ -98,8 +98,11 @@ async def test_its_graphs_are_there_with_their_schemas(gateway: Running) -> None
 @pytest.mark.parametrize("agent", ["echo", "stream", "nested"])
 @pytest.mark.parametrize("mode", ["messages-tuple", "custom", "tasks", "checkpoints", "updates", "values"])
 async def test_a_stream_is_the_servers_own(gateway: Running, far: httpx.AsyncClient, agent: str, mode: str) -> None:
-    ours = await streamed(gateway.http, await new_thread(gateway.http), agent, mode, input=said("one two"))
-    theirs = await streamed(far, await new_thread(far), agent, mode, input=said("one two"))
+    async def events(http: httpx.AsyncClient) -> list[tuple[str, Any]]:
+        return await streamed(http, await new_thread(http), agent, mode, input=said("one two"))
+
+    # At the same time: that server looks for new runs twice a second.
+    ours, theirs = await asyncio.gather(events(gateway.http), events(far))
     assert shapes(ours) == shapes(theirs)
 
 

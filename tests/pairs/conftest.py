@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 import pytest_asyncio
 
+from adapters.mcp.server import calls
 from tests.pairs.caller import Caller
 from tests.pairs.house import HOUSES, House
 
@@ -37,6 +38,12 @@ async def house(request: pytest.FixtureRequest, houses: Houses) -> House:
     found = await houses.get(request.param)
     found.reset()
     return found
+
+
+@pytest.fixture(autouse=True)
+def callers_of_mcp_are_answered_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They ask again and again what becomes of a run, and each answer is held back while there is nothing new."""
+    monkeypatch.setattr(calls, "_HOLD", 0.1)
 
 
 @pytest.fixture
