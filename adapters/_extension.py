@@ -5,13 +5,26 @@ what stands here. An envelope is `{"after", "events", "next"?}`: records in orde
 the first of them in this stream, and, in a slice of a finished object, the seq from which on the rest can be had.
 """
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar, cast, get_args
 
 import msgspec
 
-from canonical import Event, FilePart, Invocation, Message, Record, RunReason, RunStatus, TaskState
+from canonical import (
+    Event,
+    FaultCode,
+    FaultError,
+    FilePart,
+    Invocation,
+    Message,
+    Record,
+    RunReason,
+    RunStatus,
+    TaskState,
+)
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -45,7 +58,7 @@ START_HEADER: Final = "Babelgate-From"
 """The seq after which what was said is told again."""
 MAX_SLICE: Final = 64 * 1024
 """Bytes of records in a finished object, at most: one more is given if it is the first."""
-REQUESTS: Final = ("tools", "message", "answers")
+REQUESTS: Final = ("tools", "message", "answers", "uploads")
 """What a request may say in it, where its protocol has no field for that."""
 MORE_REQUESTS: Final = (*REQUESTS, "messages", "metadata")
 """The same, of protocols whose input is a list of messages, or that have no metadata."""
@@ -313,10 +326,13 @@ class Request:
     """Answers, by the ids of their questions."""
     declined: frozenset[str] = frozenset()
     """Ids of questions that are not answered."""
+    uploads: tuple[FilePart, ...] = ()
+    """Files that are given beside the messages, with their bytes."""
 
 
 def decode_request(value: object) -> Request:
-    """What is of no use is left out: nobody need know the extension."""
+    """What is of no use is left out: nobody need know the extension. Raises invalid for an upload that is no file, as
+    what a caller hands over is not lost without a word."""
     if not isinstance(value, dict):
         return Request()
     told = cast("JsonObject", value)
@@ -332,10 +348,25 @@ def decode_request(value: object) -> Request:
             name: each["value"] for name, each in named.items() if each.get("action") != "decline" and "value" in each
         },
         declined=frozenset(name for name, each in named.items() if each.get("action") == "decline"),
+        uploads=_decode_uploads(told.get("uploads")),
     )
 
 
 _ID: Final = "interrupt_id"
+
+
+def _decode_uploads(value: object) -> tuple[FilePart, ...]:
+    given = cast("list[object]", value) if isinstance(value, list) else () if value is None else (None,)
+    return tuple(map(_decode_upload, given))
+
+
+def _decode_upload(value: object) -> FilePart:
+    given = _object(value)
+    name, content, media_type = (given.get(each) for each in ("name", "bytes", "media_type"))
+    if isinstance(name, str) and isinstance(content, str) and (media_type is None or isinstance(media_type, str)):
+        with suppress(ValueError):
+            return FilePart(name=name, media_type=media_type, inline=b64decode(content, validate=True))
+    raise FaultError(FaultCode.INVALID, "An upload by the extension is no name with bytes in base64")
 
 
 def _messages(value: object) -> tuple[Message, ...] | None:
@@ -361,6 +392,33 @@ def _convert(value: object, kind: type[_T]) -> _T | None:
         return msgspec.convert(value, kind | None)
     except (msgspec.ValidationError, RecursionError):
         return None
+
+
+def split_uploads(call: Invocation) -> tuple[Invocation, Sequence[FilePart]]:
+    """The call without the files that were given beside its messages, and these. They stay where they are, as files of
+    a message, if nothing else was said, if not all have their bytes and a name, and in an answer."""
+    count = call.input.uploaded
+    if not count or call.answers or not call.messages:
+        return call, ()
+    last = call.messages[-1]
+    said, files = last.parts[:-count], [part for part in last.parts[-count:] if isinstance(part, FilePart)]
+    if not said or len(files) != count or any(file.inline is None or file.name is None for file in files):
+        return call, ()
+    messages = (*call.messages[:-1], last.replace(parts=said))
+    return replace(call, input=call.input.replace(messages=messages, uploaded=0)), files
+
+
+def encode_uploads(files: Sequence[FilePart]) -> JsonObject:
+    """The member of a request for them."""
+    told: list[JsonObject] = [
+        {
+            "name": file.name,
+            **({} if file.media_type is None else {"media_type": file.media_type}),
+            "bytes": b64encode(file.inline or b"").decode(),
+        }
+        for file in files
+    ]
+    return {"uploads": told} if told else {}
 
 
 def encode_request(call: Invocation, past: Sequence[Record] = (), *, messages: Sequence[Message] = ()) -> JsonObject:
@@ -395,6 +453,16 @@ def _bare(message: Message) -> Message:
 
 def given_config(told: Request) -> JsonObject:
     return {} if told.tools is None else {"tools": list(told.tools)}
+
+
+def with_uploads(told: Request, messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Messages with the uploads at the end of the last one, as `RunInput.uploaded` says."""
+    said = tuple(messages)
+    if not told.uploads:
+        return said
+    if said and said[-1].role == "user":
+        return (*said[:-1], said[-1].replace(parts=(*said[-1].parts, *told.uploads)))
+    return (*said, Message(role="user", parts=told.uploads))
 
 
 def given_messages(told: Request) -> tuple[Message, ...] | None:

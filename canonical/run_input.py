@@ -14,6 +14,8 @@ class RunInput(Value):
     """In the log its members stand beside those of the event that holds them (`canonical.event.RunCreated`)."""
 
     messages: tuple[Message, ...] = ()
+    uploaded: int = 0
+    """How many parts at the end of the last message are files that the caller gave beside what was said."""
     data: Json = None
     """Input that is no message: the keys of a LangGraph input, an AIEF additional_input."""
     checkpoint: str | None = None

@@ -52,7 +52,9 @@ def _carries(types: str, request: str, events: str) -> dict[Feature, Carry]:
 _EXTENSION: Final = "docs/extension.md"
 EXTENDED: Final[Mapping[Feature, Carry]] = {
     **dict.fromkeys(Feature, FULL),
-    Feature.UPLOAD: dropped("files come in messages only", f"{_EXTENSION}, Requests"),
+    Feature.UPLOAD: whole(
+        "beside the messages; in an answer, or alone, a file of a message", f"{_EXTENSION}, Requests"
+    ),
     Feature.REATTACH: whole("by a header, from any record on", f"{_EXTENSION}, Reading"),
     Feature.STATE: whole(
         "the agent's revisions are told; what a caller changes is the gateway's", f"{_EXTENSION}, Requests"

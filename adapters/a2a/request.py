@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from adapters._extension import URI
+from adapters._extension import URI, encode_uploads, split_uploads
 from adapters.a2a.codec.asks import Reply
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.read.questions import replies
 from adapters.a2a.wire.task import PROTOCOL, derived_id, shown_part
-from canonical import Invocation, Message, Part, Record, TextPart
+from canonical import FilePart, Invocation, Message, Part, Record, TextPart
 from canonical.value import JsonObject
 
 _DECLINED = "a refusal to answer has no form, and is told as an empty answer"
@@ -20,6 +20,7 @@ def request(
 ) -> JsonObject:
     """The params of a send. An answer goes to the task that asked; any other input makes a task of its own in the
     context, because one that has ended takes none, and the gateway begins no run before the last one has ended."""
+    call, uploads = split_uploads(call) if extended else (call, ())
     answers = bool(call.answers)
     before = call.upstream.get("task")
     return dialect.encode_send(
@@ -31,14 +32,14 @@ def request(
         references=() if answers or before is None else (before,),
         wait=None if streams else False,
         output_modes=_modes(call.config.get("accepted_output_modes")),
-        metadata=_metadata(call, extended=extended),
+        metadata=_metadata(call, uploads, extended=extended),
     )
 
 
-def _metadata(call: Invocation, *, extended: bool) -> JsonObject | None:
+def _metadata(call: Invocation, uploads: Sequence[FilePart], *, extended: bool) -> JsonObject | None:
     """The task's, and by the extension what A2A has no field for."""
     own: JsonObject = {} if call.answers else {**call.metadata}
-    told = _by_extension(call) if extended else {}
+    told = {**_by_extension(call), **encode_uploads(uploads)} if extended else {}
     return ({**own, URI: told} if told else own) or None
 
 
@@ -96,6 +97,7 @@ def _modes(given: object) -> Sequence[str]:
 
 def losses(call: Invocation, *, extended: bool = False) -> Iterator[tuple[str, str]]:
     """What of the input A2A has no form for."""
+    call = split_uploads(call)[0] if extended else call
     told = _by_extension(call) if extended else {}
     if "message" in told or "answers" in told:
         return

@@ -57,7 +57,7 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
 
 EXTENDED: Final[Mapping[Feature, Carry]] = {
     **dict.fromkeys(Feature, FULL),
-    Feature.UPLOAD: dropped("files come with the input only", _EXTENSION),
+    Feature.UPLOAD: whole("beside the messages; in an answer, or alone, a file of a message", _EXTENSION),
     Feature.REATTACH: whole("by a header, from any record on", "docs/extension.md, Reading"),
     Feature.STATE: whole("the agent's revisions are told; what a caller changes is the gateway's", _EXTENSION),
     Feature.FORK: dropped("a session is one line", _EXTENSION),

@@ -97,21 +97,29 @@ def _is_object(answer: InterruptAnswered, question: InterruptRaised | None) -> b
     return "id" in own and isinstance(answer.value, dict) and bool(answer.value)
 
 
-def files_of(call: Invocation) -> list[tuple[str, bytes]]:
-    """Names and contents. Servers keep files under the names that they are given, so no two are alike."""
+def files_of(call: Invocation) -> list[tuple[str, bytes, str]]:
+    """Names, contents and media types. Servers keep files under the names that they are given, so no two are alike."""
     taken: set[str] = set()
-    found: list[tuple[str, bytes]] = []
+    found: list[tuple[str, bytes, str]] = []
     for part in call.files:
         content = part.inline
-        name = clean_name(part.name)
+        name, media_type = clean_name(part.name), _media_type(part.media_type)
         if content is None and part.url is not None:  # nothing is fetched: the agent is told where it is
             content = b"".join(piece for piece in contents(Artifact(parts=(part,))) if isinstance(piece, bytes))
-            name = f"{name}.uri"
+            name, media_type = f"{name}.uri", _BYTES
         if content is not None:
             name = _free(name, taken)
             taken.add(name)
-            found.append((name, content))
+            found.append((name, content, media_type))
     return found
+
+
+_BYTES: Final = "application/octet-stream"
+
+
+def _media_type(given: str | None) -> str:
+    """It stands in a header of the form."""
+    return given if given and len(given) <= 200 and given.isascii() and given.isprintable() else _BYTES
 
 
 def _free(name: str, taken: set[str]) -> str:

@@ -51,7 +51,9 @@ _LANGGRAPH: Final[Mapping[Feature, Carry]] = {
 _EXTENSION: Final = "docs/extension.md"
 _WITH_IT: Final[Mapping[Feature, Carry]] = {
     **dict.fromkeys(Feature, FULL),
-    Feature.UPLOAD: dropped("files come in messages only", f"{_EXTENSION}, Requests"),
+    Feature.UPLOAD: whole(
+        "beside the messages; in an answer, or alone, a file of a message", f"{_EXTENSION}, Requests"
+    ),
     Feature.CANCEL: lossy("asked for and not yet there shows as running", f"{_PAGE}, Runs"),
 }
 

@@ -126,7 +126,9 @@ RESPONSES: Final[Mapping[Feature, Carry]] = {
 _EXTENSION: Final = "docs/extension.md"
 _WITH_IT: Final[Mapping[Feature, Carry]] = {
     **dict.fromkeys(Feature, FULL),
-    Feature.UPLOAD: dropped("files come with the input only", f"{_EXTENSION}, Requests"),
+    Feature.UPLOAD: whole(
+        "beside the messages; in an answer, or alone, a file of a message", f"{_EXTENSION}, Requests"
+    ),
 }
 EXTENDED: Final[Mapping[str, Mapping[Feature, Carry]]] = {
     CHAT_VERSION: {

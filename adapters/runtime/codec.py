@@ -19,8 +19,9 @@ from canonical.thread import Artifact
 from canonical.value import Json, JsonObject, Value
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_HIDDEN: Final = frozenset({"extra", "headers"})
-"""Members that are not shown: what adapters keep for themselves, and headers that may hold credentials."""
+_HIDDEN: Final = frozenset({"extra", "headers", "uploaded"})
+"""Members that are not shown: what adapters keep for themselves, headers that may hold credentials, and how many
+files came beside the messages, which nobody can say here."""
 _STATUS: Final = {"paused": "input_required"}
 """Of runs, where the word is not that of the log."""
 

@@ -5,11 +5,13 @@ appends events. First commit wins.
 
 import json
 from typing import NamedTuple
+from uuid import NAMESPACE_OID, uuid5
 
 import msgspec
 from sqlalchemy import func, select
 
 from canonical.event import (
+    ArtifactAdded,
     InterruptAnswered,
     RunCreated,
     RunEnded,
@@ -21,7 +23,7 @@ from canonical.event import (
 )
 from canonical.fault import BUSY, FaultCode, FaultError
 from canonical.hub import Answers, Receipt, Submission, Webhook
-from canonical.message import Message
+from canonical.message import FilePart, Message
 from canonical.run_input import RunInput
 from canonical.state import RunReason, RunStatus, TaskState
 from canonical.thread import Task, next_run_id
@@ -100,6 +102,9 @@ def submit(
     if not ask.thread_metadata.items() <= state.thread.metadata.items():
         tx.append(state, ThreadChanged(metadata=ask.thread_metadata))
     say(tx, state, ask.history)
+    run_id = ask.run_id or ids.run
+    given = _with_uploads(state, ask.input, ids)
+    _tell_uploads(tx, state, ask.input, run_id)
     after = state.seq
     if follow is None:
         task_id = ask.task_id or ids.task
@@ -119,9 +124,8 @@ def submit(
         )
     else:
         task_id = follow.task_id
-    run_id = ask.run_id or ids.run
     created = RunCreated.of(
-        _with_uploads(state, ask.input, ids),
+        given,
         run_id=run_id,
         cause="input" if follow is None else "follow_up",
         strategy=ask.strategy,
@@ -184,7 +188,17 @@ def _with_uploads(state: ThreadState, given: RunInput, ids: Ids) -> RunInput:
         messages = (*messages[:-1], last.replace(parts=(*last.parts, *uploads)))
     else:
         messages = (*messages, Message(message_id=ids.message, role="user", parts=uploads))
-    return given.replace(messages=messages)
+    return given.replace(messages=messages, uploaded=given.uploaded + len(uploads))
+
+
+def _tell_uploads(tx: Transaction, state: ThreadState, given: RunInput, run_id: str) -> None:
+    """The files that came beside the messages, with them, as those are told that came before."""
+    if not given.uploaded:
+        return
+    for number, part in enumerate(given.messages[-1].parts[-given.uploaded :]):
+        assert isinstance(part, FilePart)
+        artifact_id = str(uuid5(NAMESPACE_OID, f"{run_id}/upload/{number}"))
+        tx.append(state, ArtifactAdded(artifact_id=artifact_id, name=part.name, part=part, origin="caller"))
 
 
 def _followed_task(state: ThreadState, ask: Submission) -> Task | None:

@@ -14,20 +14,25 @@ from adapters._extension import (
     blobs_of,
     decode_request,
     encode_request,
+    encode_uploads,
     envelope,
     given_messages,
     is_named,
     named_question,
     schema,
+    split_uploads,
     with_bytes,
+    with_uploads,
 )
 from canonical import (
     Event,
+    FaultError,
     FilePart,
     Invocation,
     Message,
     Record,
     RefusalPart,
+    RunInput,
     RunReason,
     RunStatus,
     TaskState,
@@ -213,6 +218,43 @@ def test_answers_name_their_questions_as_these_are_called_there() -> None:
 def test_messages_with_files_are_told_natively() -> None:
     message = Message(role="user", parts=(FilePart(inline=b"x"),))
     assert encode_request(make(Invocation, **CALLED, messages=(message,)), messages=(message,)) == {}
+
+
+FILE = FilePart(name="a.bin", media_type="application/x-a", inline=b"\0\xff")
+WORDS = Message(role="user", parts=(TextPart(text="Look."), FILE))
+
+
+def test_uploads_leave_the_message_and_come_back_as_its_last_files() -> None:
+    call, files = split_uploads(uploading(WORDS))
+    assert call.messages == (WORDS.replace(parts=WORDS.parts[:1]),)
+    told = decode_request(msgspec.json.decode(msgspec.json.encode(encode_uploads(files))))
+    assert with_uploads(told, call.messages) == (WORDS,)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message(role="user", parts=(FILE,)),
+        WORDS.replace(parts=(*WORDS.parts[:1], FILE.replace(name=None))),
+        WORDS.replace(parts=(*WORDS.parts[:1], FILE.replace(inline=None, blob="0" * 64))),
+    ],
+)
+def test_an_upload_that_cannot_be_told_stays_a_file_of_the_message(message: Message) -> None:
+    assert split_uploads(uploading(message)) == (uploading(message), ())
+
+
+@pytest.mark.parametrize(
+    "uploads",
+    [3, {}, [3], [{"name": "a"}], [{"name": 1, "bytes": ""}], [{"name": "a", "bytes": "?"}],
+     [{"name": "a", "bytes": "", "media_type": 1}], [{"name": "a", "bytes": "ü"}]],
+)  # fmt: skip
+def test_an_upload_that_is_no_file_is_refused(uploads: Any) -> None:
+    with pytest.raises(FaultError, match="upload"):
+        decode_request({"uploads": uploads})
+
+
+def uploading(message: Message) -> Invocation:
+    return Invocation(**CALLED, input=RunInput(messages=(message,), uploaded=1))
 
 
 @pytest.mark.parametrize(("header", "named"), [(None, False), ("urn:x", False), (f"urn:x, {URI}", True)])

@@ -24,6 +24,7 @@ from canonical import (
     Scope,
     Submission,
     TextPart,
+    ThreadChange,
 )
 from canonical.event import (
     ArtifactAdded,
@@ -177,6 +178,26 @@ async def test_the_next_turn_is_told_alone_to_who_knows_the_one_before(chain: Ch
     (last,) = chain.speaker.calls
     assert last.thread_id == before
     assert [message.replace(message_id=None) for message in last.messages] == [INPUT]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_what_is_uploaded_here_is_an_upload_there_and_of_one_input(chain: Chain, wire: str) -> None:
+    file = FilePart(name="given.bin", media_type="application/x-all", inline=bytes(range(256)))
+    thread = await chain.near.hub.create_thread(OWNER, ThreadChange())
+    await chain.near.hub.upload(OWNER, thread.thread_id, file)
+    asked = await chain.submit(wire, messages=(Message.of("Look.", "user"),), thread_id=thread.thread_id)
+    (first,) = chain.speaker.calls
+    assert [(each.name, each.media_type, each.inline) for each in first.files] == [
+        (file.name, file.media_type, file.inline)
+    ]
+    assert (first.input.uploaded, first.text) == (1, "Look.")
+    uploads = [e for e in await told(chain.far, first.thread_id) if isinstance(e, ArtifactAdded)]
+    assert [(e.name, e.part) for e in uploads if e.origin == "caller"] == [
+        (file.name, first.files[0].replace(inline=None))
+    ]
+    await chain.answer(asked, {"i1": "one", "i2": "two"})
+    await chain.submit(wire, messages=(INPUT,), thread_id=thread.thread_id)
+    assert chain.speaker.calls[-1].files == ()
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -133,6 +133,11 @@ def _files(events: Sequence[Event]) -> Told:
     ]
 
 
+def _uploads(given: RunInput) -> Sequence[Part]:
+    """What the agent is given as uploads, and not as what was said in the message that brings them."""
+    return given.messages[-1].parts[-given.uploaded :] if given.uploaded else ()
+
+
 def _artifacts(events: Sequence[Event]) -> list[ArtifactAdded]:
     return [event for event in events if isinstance(event, ArtifactAdded)]
 
@@ -318,6 +323,13 @@ PROBES: Final[Mapping[Feature, Probe]] = {
     Feature.FILE_BYTES: Probe(
         [*_message(_ANSWER, _FILE), *_message(_FILE, number=2), *_message(_LARGE, number=3)], _files
     ),
+    Feature.UPLOAD: Probe(
+        _message(_ANSWER),
+        lambda _: (),
+        input=RunInput(messages=(Message(role="user", parts=(TextPart(text="go"), _FILE)),), uploaded=1),
+        heard=lambda heard: [_file(part) for part in _uploads(heard.input)],
+        gives=[_file(_FILE)],
+    ),
     Feature.FILE_URL: Probe([*_message(_ANSWER, _PAGE), *_message(_PAGE, number=2)], _files),
     Feature.REASONING: Probe(
         [*_message(ReasoningPart(text="Thinking about it."), _ANSWER)], _parts(ReasoningPart, "text")
@@ -405,7 +417,6 @@ PROBES: Final[Mapping[Feature, Probe]] = {
 }
 
 UNMEASURED: Final[Mapping[Feature, str]] = {
-    Feature.UPLOAD: "a call of a protocol's client has no files beside its input",
     Feature.REATTACH: "what is shown again is the server's matter: the pair suite compares it frame by frame",
     Feature.CANCEL: "a deed, of which nothing is read: the pair suite waits for the agent to hear of it",
     Feature.FORK: "a start from an older state: the pair suite asks the agent what it knows there",

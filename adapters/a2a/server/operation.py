@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from adapters._extension import START_HEADER, URI, decode_request
+from adapters._extension import START_HEADER, URI, decode_request, with_uploads
 from adapters._server.caller import is_uuid, loss_header, run_headers
 from adapters._server.encoding import LargeJson, encode
 from adapters._server.own_files import resolve_own_files
@@ -91,7 +91,15 @@ def _read_extension(call: Call, ask: Send) -> tuple[Call, Send]:
     metadata = {name: value for name, value in ask.metadata.items() if name != URI}
     told = decode_request(ask.metadata[URI])
     message = ask.message if told.message is None else ask.message.replace(parts=told.message.parts)
-    ask = replace(ask, metadata=metadata, message=message, tools=told.tools, declined=told.declined)
+    (message,) = with_uploads(told, (message,))
+    ask = replace(
+        ask,
+        metadata=metadata,
+        message=message,
+        tools=told.tools,
+        declined=told.declined,
+        uploaded=len(told.uploads),
+    )
     return replace(call, extension=call.extension or EXTENSION_HEADERS[0]), ask
 
 
@@ -166,6 +174,7 @@ def _submission(call: Call, dialect: Dialect, ask: Send, follow_up: Task | None 
         version=dialect.version,
         input=RunInput(
             messages=(ask.message,),
+            uploaded=ask.uploaded,
             data=_data(ask.message),
             config=_config(ask),
             metadata=ask.metadata,

@@ -37,6 +37,8 @@ class Send(msgspec.Struct, frozen=True, kw_only=True):
     tools: Sequence[Any] | None = None
     """Of the caller, by the extension; and the questions that it declines to answer."""
     declined: frozenset[str] = frozenset()
+    uploaded: int = 0
+    """How many files at the end of the message are uploads, by the extension."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

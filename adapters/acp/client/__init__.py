@@ -17,7 +17,7 @@ from adapters._client.calls import Connection
 from adapters._client.driver import ReattachableClient, Stage, UpstreamRun
 from adapters._client.frames import DRAIN, FrameStream, is_stream
 from adapters._client.status import is_gone
-from adapters._extension import HEADER, RecordReader, encode_request, is_named
+from adapters._extension import HEADER, RecordReader, encode_request, encode_uploads, is_named, split_uploads
 from adapters.acp import wire as w
 from adapters.acp.agents import decode_agents, is_announced
 from adapters.acp.client.http import HttpClient, run_path
@@ -111,8 +111,10 @@ class _Run(UpstreamRun):
         if call.answers:
             past = await call.past()
             self._told = encode_request(call, past, messages=call.messages) if self._reader.is_recorded else {}
-        elif losses(call) and await self._is_announced():
-            self._told = encode_request(call, messages=(*call.history, *call.input_messages))
+        elif (losses(call) or call.input.uploaded) and await self._is_announced():
+            self._call, uploads = split_uploads(call)
+            told = encode_request(self._call, messages=(*call.history, *self._call.input_messages))
+            self._told = {**told, **encode_uploads(uploads)}
 
     async def _is_announced(self) -> bool:
         """By the manifest of the agent, unless an answer has shown it. Who cannot be asked has announced nothing."""

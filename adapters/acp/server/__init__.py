@@ -12,7 +12,7 @@ from litestar import Request, Response, get, post
 from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
-from adapters._extension import START_HEADER, decode_request, given_config, given_messages
+from adapters._extension import START_HEADER, decode_request, given_config, given_messages, with_uploads
 from adapters._extension import Request as Told
 from adapters._json import DEFAULT_VALUES, parse, read_json, validate
 from adapters._server.caller import Caller, caller, loss_header, run_headers
@@ -160,6 +160,7 @@ class Server:
         info = self._agent(body.agent_name)
         history = () if session is None else await self._import_history(who, session)
         given = (told and given_messages(told)) or map(decode_message, body.input)
+        given = given if told is None else with_uploads(told, given)
         metadata = request_metadata(body) if told is None or told.metadata is None else told.metadata
         receipt = await self._hub.submit(
             who.owner,
@@ -169,6 +170,7 @@ class Server:
                 version=VERSION,
                 input=RunInput(
                     messages=await resolve_own_files(self._hub, who, given),
+                    uploaded=0 if told is None else len(told.uploads),
                     config={} if told is None else given_config(told),
                     metadata=metadata,
                     headers=who.headers,

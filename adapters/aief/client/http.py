@@ -61,9 +61,9 @@ class HttpClient(Calls):
             self._note(response)
             return await self.json(response)
 
-    async def upload(self, path: str, name: str, content: bytes, until: float | None = None) -> Json:
+    async def upload(self, path: str, name: str, content: bytes, media_type: str, until: float | None = None) -> Json:
         # OpenAPI v1, uploadAgentTaskArtifacts.
-        files = {"file": (name, content, "application/octet-stream")}
+        files = {"file": (name, content, media_type)}
         async with _before(until), self.request("POST", path, _JSON, files=files) as response:
             return await self.json(response)
 

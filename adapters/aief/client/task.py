@@ -78,9 +78,9 @@ class Task:
                 raise
             self._lists = False
 
-    async def upload(self, files: Sequence[tuple[str, bytes]]) -> None:
-        for name, content in files:
-            answer = await self._http.upload(f"{self._path}/artifacts", name, content, self._until)
+    async def upload(self, files: Sequence[tuple[str, bytes, str]]) -> None:
+        for name, content, media_type in files:
+            answer = await self._http.upload(f"{self._path}/artifacts", name, content, media_type, self._until)
             self._known.add(decode_reply(w.Artifact, answer).artifact_id)
 
     async def step(self, body: JsonObject, before: str | None = None) -> StepEvents:

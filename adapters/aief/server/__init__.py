@@ -15,7 +15,7 @@ from litestar.types import ControllerRouterHandler
 from pydantic import BaseModel
 
 from adapters._aside import aside
-from adapters._extension import START_HEADER, URI, Slice, decode_request, given_config, given_messages
+from adapters._extension import START_HEADER, URI, Slice, decode_request, given_config, given_messages, with_uploads
 from adapters._extension import Request as Told
 from adapters._json import ABSENT, read_bytes, read_json, validate
 from adapters._server.caller import Caller, caller, is_uuid, loss_header, run_headers
@@ -324,7 +324,8 @@ class Server:
             protocol="aief",
             version=VERSION,
             input=RunInput(
-                messages=given_messages(told) or (decode_input(text),),
+                messages=with_uploads(told, given_messages(told) or (decode_input(text),)),
+                uploaded=len(told.uploads),
                 data=more or None,
                 config=given_config(told),
                 metadata=told.metadata or {},

@@ -11,7 +11,15 @@ from adapters._client.blame import blaming_the_agent, decode_reply
 from adapters._client.blobs import with_files
 from adapters._client.driver import Stage, UpstreamRun
 from adapters._client.frames import DRAIN, FrameStream
-from adapters._extension import HEADER, URI, RecordReader, encode_request, named_question
+from adapters._extension import (
+    HEADER,
+    URI,
+    RecordReader,
+    encode_request,
+    encode_uploads,
+    named_question,
+    split_uploads,
+)
 from adapters._sse import Frame
 from adapters.langchain.client.attempt import Attempt
 from adapters.langchain.client.resume import ResumableStream
@@ -305,19 +313,21 @@ class Run(UpstreamRun):
         """What is said by the extension."""
         if not self._server.extended:
             return None
-        said = (*self._work.history, *self._call.messages)
-        lossy = not self._call.answers and any(map(is_lossy, said))
-        told = encode_request(self._call, self._past, messages=said if lossy else ())
+        call, uploads = split_uploads(self._call)
+        said = (*self._work.history, *call.messages)
+        lossy = not call.answers and any(map(is_lossy, said))
+        told = {**encode_request(call, self._past, messages=said if lossy else ()), **encode_uploads(uploads)}
         # Said also where there is none: the run's own has an id of this client's.
         return {"metadata": dict(self._call.metadata), **told}
 
     @property
     def _native(self) -> Invocation:
-        """What is called without the extension: without the tools that are told by it."""
+        """What is called without the extension: without the tools and the uploads that are told by it."""
         if not self._server.extended:
             return self._call
         config = {name: value for name, value in self._call.config.items() if name != "tools"}
-        return replace(self._call, input=self._call.input.replace(config=config))
+        call = split_uploads(self._call)[0]
+        return replace(call, input=call.input.replace(config=config))
 
     async def _end(self) -> Stage:
         """What the run came to."""

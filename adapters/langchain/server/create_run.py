@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from adapters._extension import URI, Request, decode_request, given_messages
+from adapters._extension import URI, Request, decode_request, given_messages, with_uploads
 from adapters._server.caller import Caller, caller, loss_header
 from adapters._server.own_files import resolve_own_files
 from adapters.langchain.codec import state
@@ -287,7 +287,7 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
     messages = given.messages
     if body.messages is not None:
         messages = (*messages, *state.decode_messages(body.messages))
-    messages = given_messages(common.told) or messages
+    messages = with_uploads(common.told, given_messages(common.told) or messages)
     messages = await resolve_own_files(common.hub, common.who, messages)
     if body.on_completion == "delete" and thread_id is not None and common.dialect == "agent-protocol":
         raise FaultError(
@@ -308,6 +308,7 @@ async def _submission(common: _Common, checkpoint: str | None) -> Submission:
         protocol=common.dialect,
         input=RunInput(
             messages=messages,
+            uploaded=len(common.told.uploads),
             data=given.data,
             checkpoint=checkpoint,
             config=common.config,

@@ -18,7 +18,7 @@ from adapters._client.calls import Connection
 from adapters._client.driver import DrivenClient, Stage, UpstreamRun
 from adapters._client.frames import DRAIN, FrameStream, is_stream
 from adapters._client.status import is_gone
-from adapters._extension import HEADER, URI, encode_request, is_named
+from adapters._extension import HEADER, URI, encode_request, encode_uploads, is_named, split_uploads
 from adapters._sse import Frame
 from adapters.openai.agents import decode_models, upstream_name
 from adapters.openai.client.http import HttpClient
@@ -31,7 +31,7 @@ from adapters.openai.read.responses import ResponseReader
 from adapters.openai.request.chat import encode_chat
 from adapters.openai.request.responses import encode_items, encode_response, encode_results
 from adapters.openai.request.transcript import input_of, results_of, transcript
-from canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Message, Record, TextPart
+from canonical import AgentInfo, Event, FaultCode, FaultError, FilePart, Invocation, Message, Record, TextPart
 from canonical.event import LossNoted
 from canonical.value import Json, JsonObject
 
@@ -120,6 +120,8 @@ class _Run(UpstreamRun):
     def __init__(self, server: _Server, call: Invocation) -> None:
         self._server = server
         self._call = call
+        self._uploads: Sequence[FilePart] = ()
+        """What is sent by the extension, and no more in the call."""
         self._past: Sequence[Record] = ()
         self._model = ""
         self._records = RecordsReader(binds=False)
@@ -146,6 +148,8 @@ class _Run(UpstreamRun):
             raise FaultError(FaultCode.AGENT_INVALID, "The log does not tell which call of a tool was answered")
         self._model = server.model = await server.find_model()
         await server.look_for_extension()
+        if server.extended:
+            self._call, self._uploads = split_uploads(call)
         if server.api != "chat":
             previous = call.upstream.get("run" if call.answers else "context") if server.remembers else None
             yield self._read_response(previous)
@@ -275,6 +279,7 @@ class _Run(UpstreamRun):
         said = self._call.input_messages
         lossy = not self._call.answers and not all(map(_is_plain, said))
         told = encode_request(self._call, self._past, messages=said if lossy else ())
+        told |= encode_uploads(self._uploads)
         return {EXTENSION: told} if told else {}
 
     async def _read_completion(self, *, counts: bool) -> Stage:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from litestar import Request, Response
 
-from adapters._extension import decode_request, given_messages
+from adapters._extension import decode_request, given_messages, with_uploads
 from adapters._json import read_json, validate
 from adapters._server.caller import Caller, caller, is_uuid, run_headers
 from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
@@ -117,7 +117,9 @@ class Chat:
                 agent=agent.name,
                 protocol="openai",
                 version=CHAT_VERSION,
-                input=await self._input(who, body, given_messages(told) or decode_messages(said.news)),
+                input=await self._input(
+                    who, body, with_uploads(told, given_messages(told) or decode_messages(said.news)), len(told.uploads)
+                ),
                 thread_id=thread_id,
                 alias=alias,
                 history=await resolve_own_files(self._hub, who, decode_messages(before)),
@@ -126,12 +128,13 @@ class Chat:
         )
         return _Begun(receipt, cancels=not keeps)
 
-    async def _input(self, who: Caller, body: w.ChatCreate, messages: Sequence[Message]) -> RunInput:
+    async def _input(self, who: Caller, body: w.ChatCreate, messages: Sequence[Message], uploaded: int = 0) -> RunInput:
         told, config = decode_request(body.babelgate), body.config()
         if told.tools is not None:
             config["tools"] = list(told.tools)
         return RunInput(
             messages=await resolve_own_files(self._hub, who, messages),
+            uploaded=uploaded,
             config=config,
             metadata=dict(body.metadata or {}) if told.metadata is None else told.metadata,
             headers=who.headers,

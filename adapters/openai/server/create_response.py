@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from litestar import Request, Response
 
 from adapters._extension import Request as Told
-from adapters._extension import decode_request, given_messages
+from adapters._extension import decode_request, given_messages, with_uploads
 from adapters._json import read_json, validate
 from adapters._server.caller import Caller, caller, run_headers
 from adapters._server.disconnect import DisconnectNotifier, canceller, end_or_leave
@@ -154,7 +154,10 @@ class CreateResponse:
                 protocol="openai",
                 version=RESPONSES_VERSION,
                 input=await self._input(
-                    asked, given_messages(asked.told) or decode_items(said.others), await self._checkpoint(asked)
+                    asked,
+                    with_uploads(asked.told, given_messages(asked.told) or decode_items(said.others)),
+                    await self._checkpoint(asked),
+                    len(asked.told.uploads),
                 ),
                 thread_id=thread_id,
                 history=await resolve_own_files(self._hub, asked.who, decode_items(said.before)),
@@ -192,7 +195,9 @@ class CreateResponse:
             )
         return revision.checkpoint_id
 
-    async def _input(self, asked: _Asked, messages: Sequence[Message], checkpoint: str | None = None) -> RunInput:
+    async def _input(
+        self, asked: _Asked, messages: Sequence[Message], checkpoint: str | None = None, uploaded: int = 0
+    ) -> RunInput:
         body, config = asked.body, asked.body.config()
         if asked.told.tools is not None:
             config["tools"] = list(asked.told.tools)
@@ -203,6 +208,7 @@ class CreateResponse:
         own |= {"store": False} if not asked.keeps else {}
         return RunInput(
             messages=await resolve_own_files(self._hub, asked.who, messages),
+            uploaded=uploaded,
             checkpoint=checkpoint,
             config=config,
             metadata=metadata,

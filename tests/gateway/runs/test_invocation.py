@@ -5,6 +5,7 @@ from functools import partial
 
 from canonical import (
     Answers,
+    FilePart,
     Message,
     RunInput,
     StateHistory,
@@ -32,7 +33,14 @@ from tests.gateway.hubs import (
 )
 
 WHOLE = RunInput(
-    messages=(Message.of("whole", "user").replace(message_id="m"),),
+    messages=(
+        Message(
+            role="user",
+            message_id="m",
+            parts=(TextPart(text="whole"), FilePart(name="a.txt", url="https://example.com/a.txt")),
+        ),
+    ),
+    uploaded=1,
     data={"n": [1, None]},
     config={"tags": ["t"]},
     metadata={"customer": 7},
