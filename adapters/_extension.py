@@ -25,6 +25,7 @@ from canonical import (
     RunStatus,
     TaskState,
 )
+from canonical.caller_tool import declared_tools
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -425,8 +426,8 @@ def encode_request(call: Invocation, past: Sequence[Record] = (), *, messages: S
     """What a run is called with, as far as its protocol has no field for it; `past` = the records of its task, where
     the questions stand, and `messages` = those that are told. With files they never are: these are sent natively."""
     told: JsonObject = {}
-    tools = call.config.get("tools")
-    if isinstance(tools, list):  # also of an answer: the run that goes on has no other
+    tools = declared_tools(call.config)
+    if tools is not None:  # also of an answer: the run that goes on has no other
         told["tools"] = tools
     if call.answers:
         names = {

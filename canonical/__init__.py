@@ -17,7 +17,7 @@ The module below each name says more: `message`, `run_input`, `event`, `state`, 
 from canonical.agent import Agent, AgentInfo, Invocation, Reattachable, Skill
 from canonical.assistant import Assistant, AssistantChange, AssistantQuery, Assistants
 from canonical.author import Ask, Declined, Step, ToolCall, UseTool
-from canonical.caller_tool import CallerTool, caller_tools
+from canonical.caller_tool import CallerTool, caller_tools, declared_tools
 from canonical.cron import Cron, CronQuery, Crons
 from canonical.event import Event, Record
 from canonical.fault import BLAME, Fault, FaultCode, FaultError
@@ -125,6 +125,7 @@ __all__ = (
     "UseTool",
     "Webhook",
     "caller_tools",
+    "declared_tools",
     "dropped",
     "lossy",
     "whole",

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import msgspec
 
-from canonical.value import JsonObject, Value
+from canonical.value import Json, JsonObject, Value
 
 
 class CallerTool(Value):
@@ -21,11 +21,15 @@ def caller_tools(config: JsonObject) -> Sequence[CallerTool]:
     """The functions among `tools` of a run's configuration, or of its member `configurable`: nested as chat completions
     have them, flat as responses do, or without a type as AG-UI does. What is no function, or has no name, is left
     out."""
+    return [tool for tool in map(_tool, declared_tools(config) or ()) if tool is not None]
+
+
+def declared_tools(config: JsonObject) -> list[Json] | None:
+    """What stands there, as it was written, functions or not; None if there is no list."""
     given: object = config.get("tools")
     if given is None and isinstance(configurable := config.get("configurable"), dict):
         given = cast("JsonObject", configurable).get("tools")
-    items = cast("list[object]", given) if isinstance(given, list) else []
-    return [tool for tool in map(_tool, items) if tool is not None]
+    return cast("list[Json]", given) if isinstance(given, list) else None
 
 
 def _tool(given: object) -> CallerTool | None:

@@ -9,7 +9,7 @@ from adapters.a2a.codec.asks import Reply
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.read.questions import replies
 from adapters.a2a.wire.task import PROTOCOL, derived_id, shown_part
-from canonical import FilePart, Invocation, Message, Part, Record, TextPart
+from canonical import FilePart, Invocation, Message, Part, Record, TextPart, declared_tools
 from canonical.value import JsonObject
 
 _DECLINED = "a refusal to answer has no form, and is told as an empty answer"
@@ -45,8 +45,8 @@ def _metadata(call: Invocation, uploads: Sequence[FilePart], *, extended: bool) 
 
 def _by_extension(call: Invocation) -> JsonObject:
     told: JsonObject = {}
-    tools = call.config.get("tools")
-    if isinstance(tools, list):
+    tools = declared_tools(call.config)
+    if tools is not None:
         told["tools"] = tools
     declined = [answer.interrupt_id for answer in call.answers if answer.action == "decline"]
     if declined and len(declined) == len(call.answers):

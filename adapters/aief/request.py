@@ -20,6 +20,7 @@ from canonical import (
     ToolResultPart,
 )
 from canonical.agent import prompt_of
+from canonical.caller_tool import declared_tools
 from canonical.event import InterruptAnswered, InterruptRaised
 from canonical.value import Json, JsonObject
 
@@ -139,7 +140,7 @@ def input_losses(call: Invocation, told: Container[str] = ()) -> Iterator[tuple[
     if (call.metadata and not call.answers and "metadata" not in told) or any(about):
         yield Feature.METADATA, CARRIES[Feature.METADATA].how
     yield from _unsaid(parts)
-    if call.config.get("tools") and "tools" not in told:
+    if declared_tools(call.config) and "tools" not in told:
         yield Feature.CALLER_TOOLS, CARRIES[Feature.CALLER_TOOLS].how
     if any(answer.action == "decline" for answer in call.answers) and "answers" not in told:
         yield Feature.QUESTION, _DECLINED

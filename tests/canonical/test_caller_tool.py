@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from canonical import CallerTool, Invocation, RunInput, caller_tools
+from canonical import CallerTool, Invocation, RunInput, caller_tools, declared_tools
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 FLAT = {"name": "weather", "description": "Of a city.", "parameters": SCHEMA}
@@ -15,6 +15,7 @@ WEATHER = CallerTool(name="weather", description="Of a city.", parameters=SCHEMA
 def test_a_function_is_read_in_every_form(tool: Any) -> None:
     assert caller_tools({"tools": [tool]}) == [WEATHER]
     assert caller_tools({"configurable": {"tools": [tool]}}) == [WEATHER]
+    assert declared_tools({"configurable": {"tools": [tool]}}) == [tool]
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,7 @@ def test_a_function_is_read_in_every_form(tool: Any) -> None:
 )
 def test_what_is_no_function_is_left_out(tools: Any) -> None:
     assert caller_tools({"tools": tools}) == []
+    assert declared_tools({"tools": tools}) == (tools if isinstance(tools, list) else None)
 
 
 def test_a_function_needs_nothing_but_a_name() -> None:

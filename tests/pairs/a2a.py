@@ -275,7 +275,7 @@ class A2A(Caller):
         context = {} if self.context_id is None else {"contextId": self.context_id}
         message: Wire = {"messageId": str(uuid4()), "role": self.dialect.user, **context, **more}
         message[self.dialect.parts] = [self.dialect.encode(one) for one in said]
-        return {"message": message}
+        return {"message": message, **({"metadata": self.metadata} if self.metadata else {})}
 
     async def _told(self, operation: str, params: Wire) -> tuple[Wire, Mapping[str, str]]:
         response = await self.http.request(**self._request(operation, params))

@@ -29,6 +29,8 @@ class Data:
 
 
 Said = str | File | Data
+Function = Mapping[str, Any]
+"""A tool of the caller's: name, description, parameters."""
 
 
 @dataclass(frozen=True)
@@ -241,6 +243,10 @@ class Caller(ABC):
         self.http = http
         self.agent = agent
         self.context_id: str | None = None
+        self.metadata: Mapping[str, str] = {}
+        """Of the next task, where the protocol has such."""
+        self.tools: Sequence[Function] = ()
+        """That are offered with each request, where the protocol has such."""
 
     @abstractmethod
     async def send(self, *said: Said) -> Seen:

@@ -19,6 +19,7 @@ from canonical import (
     RefusalPart,
     TextPart,
     ToolCall,
+    UseTool,
 )
 from canonical.event import ArtifactAdded, Custom, RunEnded, StepEnded, StepStarted
 
@@ -51,7 +52,8 @@ class Cast:
     def agents(self) -> dict[str, Callable[..., Any]]:
         named = (self.echo, self.stream, self.ask, self.files, self.fail, self.slow, self.history, self.metadata)
         more = (self.approve, self.data, self.count, self.progress, self.login, self.recall, self.varied)
-        return {agent.__name__: agent for agent in (*named, *more)}
+        given = (self.noted, self.outside)
+        return {agent.__name__: agent for agent in (*named, *more, *given)}
 
     async def echo(self, text: str) -> str:
         """Gives the caller's text back."""
@@ -133,6 +135,15 @@ class Cast:
         yield Message(parts=(TextPart(text="Said."), page))
         yield Message(parts=(RefusalPart(text="cannot-say-that"),))
         yield RunEnded(usage={"input_tokens": 11037, "output_tokens": 2, "total_tokens": 11039})
+
+    async def noted(self, call: Invocation) -> str:
+        """What the caller's metadata say under `ticket`."""
+        return str(call.metadata.get("ticket", "nothing"))
+
+    async def outside(self, call: Invocation) -> AsyncGenerator[UseTool | str, Any]:
+        """Has the caller execute a tool, and tells which ones it was offered."""
+        result = yield UseTool("weather", {"city": "Paris"})
+        yield f"{[tool.name for tool in call.tools]}: {result}"
 
     async def metadata(self, text: str) -> AsyncGenerator[Any]:
         """A thought, a tool call, a cited sentence, and an event of no fixed kind."""

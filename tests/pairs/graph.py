@@ -8,13 +8,14 @@ from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackMana
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.types import interrupt
 
 from tests.pairs.cast import APPROVAL, STEP, Cast
 
-Node = Callable[[Any], Any]
+Node = Callable[..., Any]
 
 new: Any = StateGraph
 """Its own types do not say what it takes."""
@@ -198,6 +199,18 @@ def metadata(state: MessagesState) -> Any:
     return says([{"type": "reasoning", "reasoning": "Thinking about it."}, call, result, text])
 
 
+def noted(state: MessagesState, config: RunnableConfig) -> Any:
+    return says(str(config.get("metadata", {}).get("ticket", "nothing")))
+
+
+def outside(state: MessagesState, config: RunnableConfig) -> Any:
+    """A headless tool."""
+    offered = [tool["function"]["name"] for tool in config.get("configurable", {}).get("tools", ())]
+    call = {"id": "call", "name": "weather", "args": {"city": "Paris"}}
+    result: Any = interrupt({"type": "tool", "tool_call": call})
+    return says(f"{offered}: {result['call']}")
+
+
 def varied() -> Any:
     """As the cast's, but for an artifact in pieces, of which a graph has none."""
 
@@ -227,7 +240,8 @@ def graphs(players: Cast) -> dict[str, Any]:
         yield "Before the fault."
 
     plain = {
-        node.__name__: one(MessagesState, node) for node in (ask, login, files, history, recall, progress, metadata)
+        node.__name__: one(MessagesState, node)
+        for node in (ask, login, files, history, recall, progress, metadata, noted, outside)
     }
     streams = {"stream": model(stream), "slow": model(slow), "fail": fail(before)}
     return {

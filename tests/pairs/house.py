@@ -27,7 +27,7 @@ from tests.pairs.cast import Cast
 from tests.pairs.graph import graphs
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.pairs.mcp import Mcp
-from tests.pairs.model import CALL, MODELS, serve_models
+from tests.pairs.model import ASKED, CALL, MODELS, serve_models
 from tests.pairs.openai import Chat, Responses
 from tests.pairs.runtime import Runtime
 from tests.running import Running, running
@@ -273,7 +273,7 @@ HOUSES: Final[Mapping[str, Kind]] = {
     "openai": Kind(
         "openai",
         modelled,
-        _called(MODELS),
+        _called((*MODELS, *ASKED)),
         shows=frozenset({Feature.USAGE}),
         question=Question('ask_user({"question": "What is your name?"})', value=CALL),
     ),

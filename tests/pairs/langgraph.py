@@ -286,7 +286,7 @@ class LangGraph(Caller):
     """Where the next run starts, if not from the newest."""
 
     def _asked(self, said: tuple[Said, ...]) -> Wire:
-        body: Wire = {"assistant_id": self.agent, "input": {"messages": [message_of(said)]}}
+        body: Wire = {"assistant_id": self.agent, "input": {"messages": [message_of(said)]}, **self._given()}
         if self._checkpoint is not None:
             body["checkpoint_id"], self._checkpoint = self._checkpoint, None
         return body
@@ -298,7 +298,12 @@ class LangGraph(Caller):
         if len(asked.questions) > 1:
             ids = [question.id for question in asked.questions]
             resume = dict(zip(ids, values, strict=False))
-        return {"assistant_id": self.agent, "command": {"resume": resume}}
+        return {"assistant_id": self.agent, "command": {"resume": resume}, **self._given()}
+
+    def _given(self) -> Wire:
+        tools = [{"type": "function", "function": each} for each in self.tools]
+        config = {"config": {"configurable": {"tools": tools}}} if tools else {}
+        return {**config, **({"metadata": self.metadata} if self.metadata else {})}
 
     def runs_url(self, thread_id: str) -> str:
         return f"{self.prefix}/threads/{thread_id}/runs"
@@ -499,11 +504,13 @@ class AgentProtocol(LangGraph):
     paused: ClassVar[str] = "interrupted"
 
     def _asked(self, said: tuple[Said, ...]) -> Wire:
-        return {"agent_id": self.agent, "messages": [message_of(said)], "on_disconnect": "continue"}
+        asked = {"agent_id": self.agent, "messages": [message_of(said)], "on_disconnect": "continue"}
+        return {**asked, **self._given()}
 
     def _answered(self, asked: Seen, answers: tuple[Said, ...]) -> Wire:
         body = super()._answered(asked, answers)
-        return {"agent_id": self.agent, "command": body["command"], "on_disconnect": "continue"}
+        del body["assistant_id"]
+        return {"agent_id": self.agent, "on_disconnect": "continue", **body}
 
     async def cancel(self, task_id: str) -> Seen:
         run = (await self.runs(task_id))[-1]

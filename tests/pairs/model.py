@@ -80,6 +80,21 @@ MODELS: Final[Mapping[str, Callable[[Sequence[Wire]], Answer]]] = {
     "progress": progress,
     "metadata": metadata,
 }
+
+
+def noted(body: Wire, said: Sequence[Wire]) -> Answer:
+    told: Wire = body.get("metadata") or {}
+    return Answer(text=str(told.get("ticket", "nothing")))
+
+
+def outside(body: Wire, said: Sequence[Wire]) -> Answer:
+    if found := answers(said):
+        return Answer(text=f"{[tool['name'] for tool in body.get('tools', ())]}: {found[0]}")
+    return Answer(calls=(Call("weather", json.dumps({"city": "Paris"}), "call_weather"),))
+
+
+ASKED: Final[Mapping[str, Callable[[Wire, Sequence[Wire]], Answer]]] = {"noted": noted, "outside": outside}
+"""What they say depends on more of the request than what was said."""
 GATED: Final = frozenset({"stream", "slow"})
 
 
@@ -97,7 +112,7 @@ class _Server:
             more = message.get("more_body", False)
         match scope["method"], scope["path"]:
             case "GET", "/v1/models":
-                listed = [{"id": name, "object": "model", "created": 1, "owned_by": "us"} for name in MODELS]
+                listed = [{"id": name, "object": "model", "created": 1, "owned_by": "us"} for name in (*MODELS, *ASKED)]
                 await _whole(send, 200, {"object": "list", "data": listed})
             case "POST", "/v1/responses":
                 await self._respond(json.loads(raw), receive, send)
@@ -107,7 +122,8 @@ class _Server:
     async def _respond(self, body: Wire, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
         name, previous = body["model"], body.get("previous_response_id")
         said = [*self._kept.get(previous or "", ()), *body["input"]]
-        made = Response(f"resp_{len(self._kept) + 1}", body, MODELS[name](said), previous)
+        answer = ASKED[name](body, said) if name in ASKED else MODELS[name](said)
+        made = Response(f"resp_{len(self._kept) + 1}", body, answer, previous)
         self._kept[made.response_id] = [*said, *made.output()]
         await send(_start(200, "text/event-stream; charset=utf-8"))
         gone = asyncio.ensure_future(receive())

@@ -148,8 +148,11 @@ class Chat(Caller):
 
     def _body(self, messages: list[Wire], **more: Any) -> dict[str, Any]:
         body: Wire = {"model": self.agent, "messages": messages, "store": True, **more}
-        if self.context_id is not None:
-            body["metadata"] = {"thread_id": self.context_id}
+        if self.tools:
+            body["tools"] = [{"type": "function", "function": each} for each in self.tools]
+        thread = {} if self.context_id is None else {"thread_id": self.context_id}
+        if about := {**self.metadata, **thread}:
+            body["metadata"] = about
         return {"method": "POST", "url": "/v1/chat/completions", "json": body}
 
     def _read(self, response: httpx.Response) -> Seen:
@@ -346,6 +349,10 @@ class Responses(Caller):
 
     def _body(self, given: list[Wire], **more: Any) -> dict[str, Any]:
         body: Wire = {"model": self.agent, "input": given, **more}
+        if self.tools:
+            body["tools"] = [{"type": "function", **each} for each in self.tools]
+        if self.metadata:
+            body["metadata"] = self.metadata
         if self._previous is not None:
             body["previous_response_id"], self._previous = self._previous, None
         elif self.context_id is not None:

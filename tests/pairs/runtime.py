@@ -238,7 +238,9 @@ class Runtime(Caller):
         return response.json()
 
     def _asked(self, said: tuple[Said, ...], below: str = "") -> Wire:
-        body: Wire = {"assistant_id": self.agent, "input": input_of(said)}
+        body: Wire = {"assistant_id": self.agent, "input": input_of(said), "metadata": self.metadata}
+        if self.tools:
+            body["tools"] = self.tools
         if self._checkpoint is not None:
             body["checkpoint_id"], self._checkpoint = self._checkpoint, None
         path = "/v1/runs" if self.context_id is None else f"/v1/threads/{self.context_id}/runs"
@@ -247,6 +249,8 @@ class Runtime(Caller):
     def _answered(self, asked: Seen, answers: tuple[Said, ...], **more: Any) -> Wire:
         """One answer is bare; of several, each names its question."""
         values = [said.value if isinstance(said, Data) else said for said in answers]
+        if self.tools:
+            more["tools"] = self.tools
         body: Wire = {"task_id": asked.task_id, "input": values[0], **more}
         if len(asked.questions) > 1:
             pointers = [question.id for question in asked.questions]

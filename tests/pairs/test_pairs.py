@@ -1,5 +1,6 @@
 """Each thing that a run can do, seen by each protocol's caller, done by each kind of agent."""
 
+import re
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import replace
 from typing import Any, Final
@@ -16,6 +17,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SAID: Final = (Feature.REASONING, Feature.TOOL_ACTIVITY, Feature.CITATION, Feature.CUSTOM)
 """By the agent `metadata`, beside its answer."""
+WEATHER: Final = {"name": "weather", "description": "Of a city.", "parameters": {"type": "object"}}
 
 
 def one_at_a_time(house: House, caller: Caller) -> bool:
@@ -258,6 +260,34 @@ async def test_what_is_not_lost_is_somewhere_in_what_the_caller_is_told(house: H
     shown = [feature for feature in VARIED if house.cell(caller, feature).level != "dropped"]
     missing = [feature for feature in shown if not all(word.encode() in told for word in VARIED[feature])]
     assert missing == [], told.decode(errors="replace")
+
+
+@pairs("noted", Feature.METADATA)
+async def test_what_a_caller_notes_of_its_task_is_kept_with_it_and_told_to_the_agent(
+    house: House, caller: Caller
+) -> None:
+    caller.metadata = {"ticket": "no-11037"}
+    seen = await caller.send("go")
+    reaches = house.carries[Feature.METADATA].level != "dropped"
+    assert seen == Seen("completed", text="no-11037" if reaches else "nothing")
+    told = bytearray()
+    async with recording(caller, told):
+        await caller.look(seen.task_id)
+    assert re.search(rb'"ticket": ?"no-11037"', told), told.decode(errors="replace")
+
+
+@pairs("outside", Feature.CALLER_TOOLS, Feature.QUESTION)
+async def test_a_tool_of_the_caller_is_called_and_its_result_reaches_the_agent(house: House, caller: Caller) -> None:
+    caller.tools = (WEATHER,)
+    asked = await caller.send("go")
+    (question,) = asked.questions
+    assert asked.state == "input_required"
+    assert all(word in f"{question.text} {question.value}" for word in ("weather", "Paris")), question
+    cannot_offer = any(
+        carry.how.startswith("a caller cannot offer") for _, carry in house.cell(caller, Feature.CALLER_TOOLS).losses
+    )
+    offered = [] if cannot_offer else ["weather"]
+    assert await caller.answer(asked, "rain") == Seen("completed", text=f"{offered}: rain")
 
 
 _AS_IT_CAME: Final[Mapping[str, Set[Feature]]] = {"acp": {Feature.TOOL_ACTIVITY}}

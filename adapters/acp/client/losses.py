@@ -5,7 +5,7 @@ from typing import Final
 
 from adapters.acp.carries import CARRIES
 from adapters.acp.codec.parts import extra_of
-from canonical import Feature, Invocation, Part, RefusalPart, ToolCallPart, ToolResultPart
+from canonical import Feature, Invocation, Part, RefusalPart, ToolCallPart, ToolResultPart, declared_tools
 from canonical.event import LossNoted
 
 _DECLINED: Final = "a refusal to answer has no form, and is told as an answer"
@@ -25,7 +25,7 @@ def _features(call: Invocation, told: Container[str]) -> Iterator[Feature]:
     given = extra_of(call.input.extra).get("metadata")
     if call.metadata and not call.answers and given != call.metadata and "metadata" not in told:
         yield Feature.METADATA
-    if call.config.get("tools") and not call.answers and "tools" not in told:
+    if declared_tools(call.config) and not call.answers and "tools" not in told:
         yield Feature.CALLER_TOOLS
     for message in () if "messages" in told else call.messages:
         if message.metadata:

@@ -271,7 +271,9 @@ class _Run(UpstreamRun):
     def _config(self) -> JsonObject:
         """Without the tools that are told by the extension."""
         config = self._call.config
-        return {k: v for k, v in config.items() if k != "tools"} if self._server.extended else config
+        if not self._server.extended:
+            return config
+        return {name: value for name, value in config.items() if name not in ("tools", "configurable")}
 
     def _extended_body(self) -> JsonObject:
         if not self._server.extended:

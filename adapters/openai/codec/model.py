@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 from adapters._json import ABSENT, parse_text
 from adapters.openai.request.transcript import text_of_json
-from canonical import DataPart, Feature, FilePart, Part, RefusalPart, TextPart
+from canonical import DataPart, Feature, FilePart, Part, RefusalPart, TextPart, declared_tools
 from canonical.thread import Loss
 from canonical.value import Json, JsonObject
 
@@ -118,8 +118,7 @@ def tools_of(config: JsonObject) -> list[JsonObject]:
     A function of chat completions is not strict unless it says so; one of responses is.
     """
     tools: list[JsonObject] = []
-    given: object = config.get("tools")
-    for tool in cast("list[object]", given) if isinstance(given, list) else []:
+    for tool in declared_tools(config) or ():
         if not isinstance(tool, dict):
             continue
         found = cast("JsonObject", tool)

@@ -168,7 +168,8 @@ def configuration(call: Invocation, checkpoint: str | None) -> JsonObject:
     if call.run_id:
         # LangGraph, too, knows by it that it takes up a run that was cut off.
         told = {"run_id": call.run_id, "run_attempt": call.attempt, "graph_id": call.agent}
-        made["metadata"] = {**as_object(call.config.get("metadata")), **told}
+        # As langgraph-api 0.16.7 does: the caller's own of the run stand above those of the configuration.
+        made["metadata"] = {**as_object(call.config.get("metadata")), **call.metadata, **told}
         made["run_id"] = UUID(call.run_id)
         configurable["run_id"] = call.run_id
     limit: Any = call.config.get("recursion_limit")
