@@ -2,11 +2,13 @@
 
 import gc
 import logging
+import os
+import shutil
 import socket
 import sys
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import hypothesis
 import pytest
@@ -17,6 +19,11 @@ from tests.registration import quicken_registration
 from tests.skip import SkipLock
 from tests.tier import TIERS, tier_of
 from tests.violations import ViolationScore
+
+MEMORY: Final = Path("/dev/shm")
+"""A file system in memory, where there is one."""
+MUCH: Final = 2**30
+"""Bytes, of which a quick run needs a tenth."""
 
 # How long an example takes tells of the machine, not of the code.
 hypothesis.settings.register_profile(
@@ -125,6 +132,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.quick:
         config.option.markexpr = "unit and not slow"
         hypothesis.settings.load_profile("quick")
+        # A database that is made for one test waits for the disk again and again.
+        if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MUCH:
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     for tier in TIERS:
         config.addinivalue_line("markers", f"{tier}: the tier of a test, see tests/tier.py")
     if not hasattr(config, "workerinput"):  # reports of workers come here

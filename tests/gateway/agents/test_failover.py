@@ -16,6 +16,11 @@ from gateway.agents.failover import Breaker, Server, ServerPool, server_pool
 Script = Callable[[Invocation], AsyncGenerator[Event, None]]
 
 
+@pytest.fixture(autouse=True)
+def tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.agents.failover._PAUSES", (0.01, 0.02))
+
+
 def unreachable(unbegun: bool = True) -> FaultError:
     error = FaultError(FaultCode.AGENT_UNREACHABLE, "gone")
     error.__cause__ = httpx.ConnectError("refused") if unbegun else httpx.ReadError("cut")

@@ -392,8 +392,13 @@ async def test_closing_commits_what_is_queued_and_refuses_what_comes_later(
 
 
 async def test_who_stands_by_has_the_database_when_the_other_one_is_gone(
-    writing: Writing, tmp_path: Path, postgres: str | None, caplog: pytest.LogCaptureFixture
+    writing: Writing,
+    tmp_path: Path,
+    postgres: str | None,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("gateway.storage.journal._AGAIN", 0.05)
     await within(writing.journal.write(create("t")))
     second = Writing(tmp_path, postgres)
     opening = asyncio.ensure_future(second.journal.open(wait=True))
