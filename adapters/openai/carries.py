@@ -17,7 +17,10 @@ _OWN = "docs/protocols/openai.md"
 CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.TEXT: FULL,
     Feature.DATA: lossy("its JSON as text", _RESPONSES),
-    Feature.FILE_BYTES: lossy("files of earlier turns, and files of an agent, are named in the text", f"{_OWN}, Files"),
+    Feature.FILE_BYTES: lossy(
+        "files of an agent, and what is more than 32 MB of those of earlier turns, are named in the text",
+        f"{_OWN}, Files",
+    ),
     Feature.FILE_URL: lossy("images, and files in responses; named in the text elsewhere", f"{_OWN}, Files"),
     Feature.REASONING: lossy("chat completions have no field for it; two are in use", f"{_OWN}, Answers"),
     Feature.REFUSAL: FULL,
@@ -135,6 +138,11 @@ EXTENDED: Final[Mapping[str, Mapping[Feature, Carry]]] = {
         **_WITH_IT,
         **{feature: CHAT[feature] for feature in (Feature.REATTACH, Feature.CANCEL, Feature.FORK)},
     },
-    RESPONSES_VERSION: {**_WITH_IT, Feature.CANCEL: RESPONSES[Feature.CANCEL]},
+    RESPONSES_VERSION: {
+        **_WITH_IT,
+        Feature.CANCEL: whole(
+            "of responses in the background, as a gateway asks for them", f"{_EXTENSION}, On OpenAI's API"
+        ),
+    },
 }
 """With the Babelgate extension, which is for those who read it."""

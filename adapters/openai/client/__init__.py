@@ -4,7 +4,7 @@ what was said, else through chat completions, which are told everything each tim
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, Unpack
 from urllib.parse import quote
 
@@ -21,9 +21,10 @@ from adapters._client.status import is_gone
 from adapters._extension import HEADER, URI, encode_request, encode_uploads, is_named, split_uploads
 from adapters._sse import Frame
 from adapters.openai.agents import decode_models, upstream_name
+from adapters.openai.carries import CHAT_VERSION, RESPONSES_VERSION
 from adapters.openai.client.http import HttpClient
 from adapters.openai.codec.model import Losses, format_of
-from adapters.openai.codec.names import EXTENSION, RECORDS
+from adapters.openai.codec.names import EXTENSION, RECORDS, is_of_api
 from adapters.openai.errors.decode import forgot, has_no_such_api, refuses
 from adapters.openai.read.chat import ChatReader
 from adapters.openai.read.records import RecordsReader
@@ -39,6 +40,9 @@ __all__ = ("Client", "discover")
 
 COUNT: Final = 2.0
 """Seconds that a server has to count its tokens after the model has stopped."""
+
+MOST_OF_FILES: Final = 32 * 2**20
+"""Bytes of the files of earlier messages, all together, that a server is told again: those of the newest."""
 
 _DONE: Final = b"[DONE]"
 """The end of a stream, of either API to openai-python (`_streaming.py`)."""
@@ -170,8 +174,12 @@ class _Run(UpstreamRun):
         """The Responses API: one response, which goes on from `previous`."""
         self._refused = None
         losses, has_said = Losses(), False
+        if previous is None:
+            await self._load_history()
         items = self._items(previous, losses)
-        body = encode_response(self._model, items, self._config, self._server.schema, previous) | self._extended_body()
+        same = is_of_api(self._call.input.extra, RESPONSES_VERSION)
+        body = encode_response(self._model, items, self._config, self._server.schema, previous, same=same)
+        body |= self._extended_body()
         if self._server.extended:  # or nobody could cancel it
             body["background"] = True
         self._records = RecordsReader(binds=True)
@@ -206,6 +214,17 @@ class _Run(UpstreamRun):
                 self._refused = "responses"
             else:
                 raise
+
+    async def _load_history(self) -> None:
+        """The files of what was said before: a model that remembers nothing is shown them each time."""
+        left, history = MOST_OF_FILES, list(self._call.history)
+        for number in range(len(history) - 1, -1, -1):
+            message = history[number]
+            size = sum(part.size or 0 for part in message.parts if isinstance(part, FilePart) and part.blob is not None)
+            if 0 < size <= left and not message.has_bytes:
+                left -= size
+                history[number] = await self._call.with_files(message)
+        self._call = replace(self._call, history=tuple(history))
 
     def _items(self, previous: str | None, losses: Losses) -> list[JsonObject]:
         if previous is None:
@@ -287,8 +306,16 @@ class _Run(UpstreamRun):
     async def _read_completion(self, *, counts: bool) -> Stage:
         """Chat completions. `counts` = whether tokens are asked for."""
         self._refused = None
+        await self._load_history()
         call, losses, done = self._call, Losses(), False
-        body = encode_chat(self._model, transcript(call, self._past), self._config, self._server.schema, losses)
+        body = encode_chat(
+            self._model,
+            transcript(call, self._past),
+            self._config,
+            self._server.schema,
+            losses,
+            same=is_of_api(call.input.extra, CHAT_VERSION),
+        )
         body |= self._extended_body()
         self._records = RecordsReader(binds=False)
         if not counts:

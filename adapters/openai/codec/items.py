@@ -34,6 +34,9 @@ _CALLS: Final[Mapping[str, str]] = {
     "mcp_approval_request": "mcp_approval_response",
 }
 """What asks a caller for something, and what answers it."""
+_CALL: Final = frozenset({"type", "call_id", "name", "arguments", "input"})
+_OUTPUT: Final = frozenset({"type", "call_id", "output"})
+"""What canonical messages say of a call, and of its output."""
 _ANSWERS: Final = frozenset(_CALLS.values())
 _SAID: Final = frozenset({*_CALLS, "mcp_call", "reasoning"})
 """The assistant's own, beside its messages."""
@@ -60,13 +63,13 @@ class Conversation:
     answers: Sequence[ItemAnswer]
 
     @classmethod
-    def of(cls, given: str | Sequence[w.Item] | None) -> "Conversation":
-        """Raises invalid."""
+    def of(cls, given: str | Sequence[w.Item] | None, *, same: bool = False) -> "Conversation":
+        """`same` = the agent's own server speaks this API. Raises invalid."""
         if isinstance(given, str):
             return cls((), (w.Item(role="user", content=given),), ())
         items = given or ()
         for number, item in enumerate(items):
-            _check(item, f"input.{number}")
+            _check(item, f"input.{number}", same=same)
         last = max((number for number, item in enumerate(items) if _is_said(item)), default=-1)
         called = {_name_of(item) for item in items[: last + 1] if item.type in _CALLS}
         answers: list[ItemAnswer] = []
@@ -98,7 +101,14 @@ def unknown_call(call_id: str, where: str) -> FaultError:
 
 
 def _is_said(item: w.Item) -> bool:
+    if item.verbatim is not None:
+        return not _is_callers(item)
     return item.role == "assistant" or item.type in _SAID
+
+
+def _is_callers(item: w.Item) -> bool:
+    """Of a kind that is not known: what a caller did with a call."""
+    return (item.type or "").endswith(("_output", "_response"))
 
 
 def _name_of(item: w.Item) -> str | None:
@@ -109,8 +119,8 @@ def _answered_call(item: w.Item) -> str:
     return item.call_id or item.approval_request_id or ""
 
 
-def _check(item: w.Item, where: str) -> None:
-    """Raises invalid for what has not the members of its type."""
+def _check(item: w.Item, where: str, *, same: bool) -> None:
+    """Raises invalid for what has not the members of its type, or is of one that only the agent's server could know."""
     match item.type or "message":
         case "message" if item.role is not None and item.content is not None:
             pass
@@ -130,6 +140,8 @@ def _check(item: w.Item, where: str) -> None:
             pass
         case "item_reference":
             raise FaultError(FaultCode.UNSUPPORTED, f"{where}: send the item itself, or go on by previous_response_id.")
+        case _ if same and item.verbatim is not None:
+            pass
         case kind:
             refuse(where, f"An item of the type {kind[:40]!r} is not known, or not whole.")
 
@@ -137,13 +149,56 @@ def _check(item: w.Item, where: str) -> None:
 # Items → messages
 
 
-def decode_items(items: Sequence[w.Item], where: str = "input") -> tuple[Message, ...]:
-    """Raises invalid, unsupported."""
+def decode_items(items: Sequence[w.Item], where: str = "input", *, same: bool = False) -> tuple[Message, ...]:
+    """`same` = the agent's own server speaks this API, and is told what nobody here knows. Raises invalid,
+    unsupported."""
     told: list[Message] = []
     for number, item in enumerate(items):
-        _check(item, f"{where}.{number}")
-        told += _decode_item(item, f"{where}.{number}")
+        _check(item, f"{where}.{number}", same=same)
+        told += (_decode_same if same else _decode_item)(item, f"{where}.{number}")
     return tuple(told)
+
+
+def _decode_same(item: w.Item, where: str) -> list[Message]:
+    """With what only a server of this API is told."""
+    if item.verbatim is not None:
+        role: Role = "user" if _is_callers(item) else "agent"
+        return [Message(role=role, extra={"openai": {"item": item.verbatim}})]
+    told: JsonObject = item.model_dump(exclude_unset=True)
+    kind = item.type or "message"
+    if kind in ("mcp_call", "reasoning"):
+        parts = next(iter(_decode_item(item, where)), Message()).parts if kind == "reasoning" else ()
+        return [Message(role="agent", parts=parts, extra={"openai": {"item": told}})]
+    [message] = _decode_item(item, where)
+    if kind == "message":
+        return [_with_own(message, item, told)]
+    if kind == "mcp_approval_response":
+        return [message]
+    [part] = message.parts
+    known = _CALL if kind in _CALLS else _OUTPUT
+    own = {name: value for name, value in told.items() if name not in known}
+    if kind in _ANSWERS and isinstance(item.output, list):
+        own["output"] = told["output"]
+    if not own:
+        return [message]
+    told = {**part.extra.get("openai", {}), "item": own}
+    return [message.replace(parts=(part.replace(extra={"openai": told}),))]
+
+
+def _with_own(message: Message, item: w.Item, told: JsonObject) -> Message:
+    if item.role == "assistant" and isinstance(item.content, list):
+        return message.replace(extra={"openai": {"item": told}})
+    own: JsonObject = dict(message.extra.get("openai", {}))
+    if more := {name: value for name, value in told.items() if name not in ("role", "content")}:
+        own["own"] = more
+    if not isinstance(item.content, list):
+        return message.replace(extra={"openai": own} if own else {})
+    own["parts"] = True
+    parts = [
+        part.replace(extra={"openai": {"own": given.model_extra}}) if given.model_extra else part
+        for part, given in zip(message.parts, item.content, strict=True)
+    ]
+    return message.replace(parts=tuple(parts), extra={"openai": own})
 
 
 def _decode_item(item: w.Item, where: str) -> list[Message]:
@@ -242,6 +297,8 @@ def encode_inputs(messages: Iterable[Message]) -> list[JsonObject]:
 def encode_input(message: Message) -> JsonObject:
     own = object_in(dict(message.extra), "openai")
     own_id = message.message_id or ""
+    if theirs := object_in(own, "item"):
+        return {"id": encode_item_id("item_", own_id), **theirs}
     if (kind := own.get("type")) in _ANSWERS:
         return _encode_answer(str(kind), str(own.get("call_id")), own_id, message)
     role: str = "assistant" if message.role == "agent" else own.get("role") or message.role

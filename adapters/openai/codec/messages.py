@@ -26,7 +26,7 @@ from canonical import (
     ToolResultPart,
 )
 from canonical.message import Role
-from canonical.value import Json, JsonObject
+from canonical.value import Extra, Json, JsonObject
 
 _ROLES: Final[dict[str, Role]] = {
     # "With o1 models and newer, use `developer` messages for this purpose instead"
@@ -39,6 +39,7 @@ _ROLES: Final[dict[str, Role]] = {
     "function": "tool",
 }
 _AUDIO: Final = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+_BYTES: Final = frozenset({"url", "data", "file_data", "filename", "format"})
 
 
 def refuse(where: str, words: str) -> NoReturn:
@@ -150,7 +151,7 @@ def decode_messages(messages: Sequence[w.ChatMessage]) -> tuple[Message, ...]:
 
 def _decode_message(message: w.ChatMessage, where: str) -> Message:
     role = _ROLES[message.role]
-    extra = {"openai": {"role": message.role}} if message.role in ("developer", "function") else {}
+    extra = _extra_of(message)
     if role == "tool":
         call_id = message.tool_call_id or message.name or ""
         return Message(role=role, parts=(ToolResultPart(call_id=call_id, output=_text_of(message)),), extra=extra)
@@ -162,9 +163,32 @@ def _decode_message(message: w.ChatMessage, where: str) -> Message:
         if made is None:
             refuse(f"{where}.tool_calls", f"A call of the type {call.type[:40]!r} without a {call.type[:40]}.")
         text = made.input if isinstance(made, w.Custom) else made.arguments
-        own = {"openai": {"type": "custom"}} if isinstance(made, w.Custom) else {}
-        parts.append(ToolCallPart(call_id=call.id, name=made.name, arguments=text, side="caller", extra=own))
+        own: JsonObject = {"type": "custom"} if isinstance(made, w.Custom) else {}
+        own |= {"own": call.model_extra} if call.model_extra else {}
+        own |= {"inner": made.model_extra} if made.model_extra else {}
+        parts.append(
+            ToolCallPart(
+                call_id=call.id,
+                name=made.name,
+                arguments=text,
+                side="caller",
+                extra={"openai": own} if own else {},
+            )
+        )
     return Message(role=role, name=message.name, parts=tuple(parts), extra=extra)
+
+
+def _extra_of(message: w.ChatMessage) -> Extra:
+    """What a server of the same API is told of it, and nobody else."""
+    own: JsonObject = {"role": message.role} if message.role in ("developer", "function") else {}
+    if isinstance(message.content, list):
+        own["parts"] = True
+    more: JsonObject = dict(message.model_extra or {})
+    if message.refusal is not None:
+        more["refusal"] = message.refusal
+    if more:
+        own["own"] = more
+    return {"openai": own} if own else {}
 
 
 def _decode_content(content: str | list[w.Part] | None, where: str) -> list[Part]:
@@ -172,7 +196,18 @@ def _decode_content(content: str | list[w.Part] | None, where: str) -> list[Part
         return []
     if isinstance(content, str):
         return [TextPart(text=content)]
-    return [_decode_part(part, f"{where}.{number}") for number, part in enumerate(content)]
+    return [_with_own(_decode_part(part, f"{where}.{number}"), part) for number, part in enumerate(content)]
+
+
+def _with_own(decoded: Part, part: w.Part) -> Part:
+    own: JsonObject = {"own": part.model_extra} if part.model_extra else {}
+    if isinstance(decoded, FilePart):
+        own |= {"type": "file"} if part.type == "file" else {}
+        # What is beside the bytes, as `detail`.
+        told = part.image_url if part.type == "image_url" else part.file if part.type == "file" else part.input_audio
+        inner = {n: v for n, v in told.items() if n not in _BYTES} if isinstance(told, dict) else {}
+        own |= {"inner": inner} if inner else {}
+    return decoded.replace(extra={"openai": own}) if own else decoded
 
 
 def _decode_part(part: w.Part, where: str) -> Part:

@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 from adapters._json import ABSENT, parse_text
 from adapters.openai.request.transcript import text_of_json
-from canonical import DataPart, Feature, FilePart, Part, RefusalPart, TextPart, declared_tools
+from canonical import DataPart, Feature, FilePart, Part, RefusalPart, TextPart, ToolCallPart, declared_tools
 from canonical.thread import Loss
 from canonical.value import Json, JsonObject
 
@@ -40,6 +40,15 @@ def own_of(part: Part) -> Mapping[str, Any]:
     return part.extra.get("openai") or {}
 
 
+def encode_call(call_id: str, part: ToolCallPart) -> JsonObject:
+    """SPEC/chat/chat_completion_message_function_tool_call.py, or …_custom_tool_call.py, with what the server that made
+    it said beside it."""
+    own, kind = own_of(part), "custom" if call_kind(part) == "custom" else "function"
+    inner: JsonObject = {"input": part.arguments} if kind == "custom" else {"arguments": part.arguments or "{}"}
+    called = {**own.get("inner", {}), "name": part.name, **inner}
+    return {**own.get("own", {}), "id": call_id, "type": kind, kind: called}
+
+
 def call_kind(part: Part) -> str:
     """`function`, `custom`, or `mcp_approval_request`: three things that a model asks its caller for."""
     return str(own_of(part).get("type", "function"))
@@ -49,17 +58,23 @@ def call_kind(part: Part) -> str:
 
 
 def encode_content(
-    parts: Iterable[Part], losses: Losses, file: Callable[[FilePart, Losses], JsonObject | None], text_type: str
+    parts: Iterable[Part],
+    losses: Losses,
+    file: Callable[[FilePart, Losses], JsonObject | None],
+    text_type: str,
+    *,
+    as_parts: bool = False,
 ) -> str | list[JsonObject]:
-    """The content of a user's or the system's message: text alone as text, which every server takes."""
+    """The content of a user's or the system's message: text alone as text, which every server takes, unless the caller
+    gave it in parts."""
     found: list[JsonObject] = []
     for part in parts:
         made = file(part, losses) if isinstance(part, FilePart) else None
         if made is not None:
             found.append(made)
         elif text := shown_text(part, losses):
-            found.append({"type": text_type, "text": text})
-    if all(each["type"] == text_type for each in found):
+            found.append({**own_of(part).get("own", {}), "type": text_type, "text": text})
+    if not as_parts and all(each["type"] == text_type for each in found):
         return "".join(cast("str", each["text"]) for each in found)
     return found
 
@@ -112,16 +127,18 @@ def pick_members(config: JsonObject, names: Iterable[str]) -> JsonObject:
     return {name: config[name] for name in names if config.get(name) is not None}
 
 
+def declared_objects(config: JsonObject) -> list[JsonObject]:
+    """The caller's tools as they were written."""
+    return [cast("JsonObject", tool) for tool in declared_tools(config) or () if isinstance(tool, dict)]
+
+
 def tools_of(config: JsonObject) -> list[JsonObject]:
     """The caller's tools, whatever API they are written for: functions as `{"type": "function", name, parameters, …}`.
 
     A function of chat completions is not strict unless it says so; one of responses is.
     """
     tools: list[JsonObject] = []
-    for tool in declared_tools(config) or ():
-        if not isinstance(tool, dict):
-            continue
-        found = cast("JsonObject", tool)
+    for found in declared_objects(config):
         kind = str(found.get("type", "function"))
         # Nested in SPEC/shared_params/function_definition.py (chat), flat in SPEC/responses/function_tool.py.
         if nested := object_in(found, kind):

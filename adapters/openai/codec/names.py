@@ -5,14 +5,27 @@ from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
+from canonical.value import Extra, JsonObject
+
 RESPONSE: Final = "resp_"
 CONVERSATION: Final = "conv_"
 RECORDS: Final = "babelgate.events"
 """The event of a stream that holds an envelope of the Babelgate extension."""
 EXTENSION: Final = "babelgate"
 """The member of a request that says something by it."""
+_API: Final = "api"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,56}")
 """An id that may stand in an item's: these have at most 64 characters (Open Responses 2026-04-24)."""
+
+
+def told_in_api(version: str, own: JsonObject | None = None) -> Extra:
+    """`extra` of a run's input that a caller configures in the words of one of the two APIs; `own` = more of it."""
+    return {"openai": {_API: version, **(own or {})}}
+
+
+def is_of_api(extra: Extra, version: str) -> bool:
+    own: JsonObject = extra.get("openai") or {}
+    return own.get(_API) == version
 
 
 def encode_id(prefix: str, uuid: str) -> str:

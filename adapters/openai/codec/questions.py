@@ -4,7 +4,7 @@ import json
 from typing import Final
 
 from adapters.openai.codec.call_id import encode_call_id
-from adapters.openai.codec.model import call_kind
+from adapters.openai.codec.model import call_kind, encode_call, own_of
 from canonical import ToolCallPart
 from canonical.event import InterruptRaised
 from canonical.value import JsonObject
@@ -25,9 +25,7 @@ def encode_question(task_id: str, asked: InterruptRaised) -> JsonObject:
     part = called_part(asked)
     if part is None:
         return _function(call_id, ASK, _arguments(asked))
-    if call_kind(part) == "custom":
-        return {"id": call_id, "type": "custom", "custom": {"name": part.name, "input": part.arguments}}
-    return _function(call_id, part.name, part.arguments or "{}")
+    return encode_call(call_id, part)
 
 
 def encode_question_item(task_id: str, asked: InterruptRaised) -> JsonObject:
@@ -37,14 +35,18 @@ def encode_question_item(task_id: str, asked: InterruptRaised) -> JsonObject:
     item_id = call_id.removeprefix("call_")
     part = called_part(asked)
     kind = "function" if part is None else call_kind(part)
+    # What a server of this API has told beside it, with its own id of the item.
+    theirs: JsonObject = {} if part is None else own_of(part).get("told", {})
     if part is not None and kind == "mcp_approval_request":
         label = str(part.extra["openai"].get("server_label") or "")
-        return {"type": kind, "id": call_id, "server_label": label, "name": part.name, "arguments": part.arguments}
+        told: JsonObject = {"type": kind, "id": call_id, "server_label": label, "name": part.name}
+        return {**theirs, **told, "arguments": part.arguments}
     if part is not None and kind == "custom":
-        own = {"type": "custom_tool_call", "id": f"ctc_{item_id}", "call_id": call_id}
+        own = {"type": "custom_tool_call", "id": f"ctc_{item_id}", **theirs, "call_id": call_id}
         return {**own, "name": part.name, "input": part.arguments}
     name, arguments = (ASK, _arguments(asked)) if part is None else (part.name, part.arguments or "{}")
-    return {"type": "function_call", "id": f"fc_{item_id}", "call_id": call_id, "name": name, "arguments": arguments}
+    own = {"type": "function_call", "id": f"fc_{item_id}", **theirs, "call_id": call_id}
+    return {**own, "name": name, "arguments": arguments}
 
 
 def _function(call_id: str, name: str, arguments: str) -> JsonObject:

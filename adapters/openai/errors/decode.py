@@ -1,7 +1,9 @@
 """What an OpenAI-compatible server says of its failures → faults."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final, cast
+
+from pydantic_core import to_json
 
 from adapters._client.status import fault_code
 from adapters.openai.wire import answers as w
@@ -10,6 +12,8 @@ from canonical.value import JsonObject
 
 _MIN_SECRET: Final = 8
 """Shorter header values are no secrets, and taking them out would maim every message."""
+_MOST: Final = 64_000
+"""Bytes of an error with the members that the API does not have."""
 
 _CODES: Final = {
     "rate_limit_exceeded": FaultCode.AGENT_UNREACHABLE,
@@ -39,7 +43,8 @@ def decode_refusal(status: int, error: w.Error | str | None) -> Fault:
     details: JsonObject = {"openai": own}
     if status in (401, 403):
         words = "is not let in" if status == 401 else "may not do this"
-        own.pop("message", None)
+        own = {name: value for name, value in own.items() if name in ("type", "param", "code")}
+        details["openai"] = own
         return Fault(code=FaultCode.AGENT_FAILED, message=f"{told}: the gateway {words}", details=details)
     # OpenAI asks to "retry your request after a brief wait" after a 500 (platform.openai.com/docs/guides/error-codes).
     code = FaultCode.AGENT_UNREACHABLE if status == 500 else fault_code(status)
@@ -48,7 +53,10 @@ def decode_refusal(status: int, error: w.Error | str | None) -> Fault:
 
 
 def _own(error: w.Error) -> JsonObject:
-    return error.model_dump(include={"message", "type", "param", "code"}, exclude_none=True)
+    told = error.model_dump(exclude_unset=True)
+    if len(to_json(told)) > _MOST:
+        told = error.model_dump(include={"message", "type", "param", "code"}, exclude_unset=True)
+    return told
 
 
 def without(fault: Fault, secrets: Iterable[str]) -> Fault:
@@ -58,13 +66,18 @@ def without(fault: Fault, secrets: Iterable[str]) -> Fault:
         return fault
     own: JsonObject = fault.details.get("openai") or {}
 
-    def redact(text: str) -> str:
-        for secret in hidden:
-            text = text.replace(secret, "***")
-        return text
+    def redact(value: Any) -> Any:
+        if isinstance(value, dict):
+            members = cast("JsonObject", value)
+            return {redact(name): redact(each) for name, each in members.items()}
+        if isinstance(value, list):
+            return [redact(each) for each in cast("list[Any]", value)]
+        if isinstance(value, str):
+            for secret in hidden:
+                value = value.replace(secret, "***")
+        return value
 
-    shown = {key: redact(value) if isinstance(value, str) else value for key, value in own.items()}
-    details = {**fault.details, "openai": shown} if own else fault.details
+    details = {**fault.details, "openai": redact(own)} if own else fault.details
     return Fault(code=fault.code, message=redact(fault.message), details=details)
 
 

@@ -31,28 +31,49 @@ _ANSWERS: Final[Mapping[FaultCode, tuple[int, str, str | None]]] = {
     FaultCode.EXPIRED: (410, _REQUEST, "expired"),
     FaultCode.GATEWAY_RESTARTED: (500, _SERVER, "gateway_restarted"),
     FaultCode.SHUTTING_DOWN: (503, _SERVER, "shutting_down"),
+    FaultCode.UNAVAILABLE: (503, _SERVER, "unavailable"),
     FaultCode.INTERNAL: (500, _SERVER, "internal"),
 }
 
-_AGAIN: Final = frozenset({FaultCode.QUEUE_FULL, FaultCode.SHUTTING_DOWN})
+_AGAIN: Final = frozenset({FaultCode.QUEUE_FULL, FaultCode.SHUTTING_DOWN, FaultCode.UNAVAILABLE})
 """What a repeated request may find otherwise. Official clients repeat any 409, 429 and 5xx unless they are told not to
 (openai-python 3.52.0, `_base_client.py`), and each time the agent would run again."""
+_AGAIN_THERE: Final = frozenset({429, 503})
+"""By which a server behind says that it has not looked at the request."""
 
 
 def encode_fault(fault: Fault) -> tuple[int, w.Error, dict[str, str]]:
     """Status, error, headers."""
+    told: object = fault.details.get("openai")
+    own = cast("JsonObject", told) if isinstance(told, dict) else {}
+    if isinstance(own.get("message"), str):
+        return _encode_theirs(fault, own)
     status, kind, code = _ANSWERS[fault.code]
     errors: Any = fault.details.get("errors")
     param = errors[0]["field"] or None if errors else None
-    told: object = fault.details.get("openai")
-    own: object = cast("JsonObject", told).get("code") if isinstance(told, dict) else None
-    error = w.Error(message=fault.message, type=kind, param=param, code=own if isinstance(own, str) else code)
-    headers = {} if fault.code in _AGAIN else {"x-should-retry": "false"}
-    if isinstance(fault.details.get("retry_after"), int):
-        headers["Retry-After"] = str(fault.details["retry_after"])
+    named: object = own.get("code")
+    error = w.Error(message=fault.message, type=kind, param=param, code=named if isinstance(named, str) else code)
+    headers = _retry_headers(fault, again=fault.code in _AGAIN)
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return status, error, headers
+
+
+def _encode_theirs(fault: Fault, own: JsonObject) -> tuple[int, w.Error, dict[str, str]]:
+    """What the agent's own server of this API has said, as it said it."""
+    status, kind, _ = _ANSWERS[fault.code]
+    said: object = fault.details.get("status")
+    if isinstance(said, int) and 400 <= said < 600:
+        status = said
+    error = w.Error.model_validate({**own, "type": own.get("type") or kind})
+    return status, error, _retry_headers(fault, again=status in _AGAIN_THERE)
+
+
+def _retry_headers(fault: Fault, *, again: bool) -> dict[str, str]:
+    headers = {} if again else {"x-should-retry": "false"}
+    if isinstance(fault.details.get("retry_after"), int):
+        headers["Retry-After"] = str(fault.details["retry_after"])
+    return headers
 
 
 def encode_error(fault: Fault) -> JsonObject:

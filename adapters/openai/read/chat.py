@@ -7,11 +7,11 @@ from typing import Any, Final, cast
 from pydantic_core import to_json
 
 from adapters._json import validate
-from adapters.openai.codec.model import arguments_of, decode_usage
+from adapters.openai.codec.model import arguments_of, decode_usage, encode_usage
 from adapters.openai.errors.decode import decode_error
 from adapters.openai.read.messages import Finish, MessageDecoder, decode_annotation
 from adapters.openai.wire import answers as w
-from adapters.openai.wire.replies import COMPLETION
+from adapters.openai.wire.replies import CHOICE, COMPLETION, USAGE, Beside
 from canonical import Event, FaultCode, FaultError, Feature, ReasoningPart, RefusalPart, TextPart, ToolCallPart
 from canonical.event import Native
 from canonical.value import Json, JsonObject
@@ -19,9 +19,11 @@ from canonical.value import Json, JsonObject
 _FINISHES: Final[Mapping[str, Finish]] = {"length": "length", "content_filter": "refusal"}
 """All others are a plain stop: whether tools are called is told by the calls, and some servers say `stop` then."""
 
-_OWN: Final = frozenset({"object", "created", "error"})
+_OWN: Final = frozenset({"object", "created", "error", "obfuscation"})
 _MOST: Final = 64_000
-"""Bytes."""
+"""Bytes of unknown members of a completion; as many of its pieces all together."""
+_MOST_LOGPROBS: Final = 256_000
+"""Bytes of one piece: an event of the log has a limit."""
 _TOO_LARGE: Final = "members of the completion that are too large to keep"
 
 
@@ -31,6 +33,16 @@ class _Call:
     name: str = ""
     kind: str = "function"
     arguments: list[str] = field(default_factory=list[str])
+    own: JsonObject = field(default_factory=dict[str, Any])
+    """Members that the API does not have: some servers want them back with the result."""
+    inner: JsonObject = field(default_factory=dict[str, Any])
+    """The same of its function."""
+
+    def extra(self) -> JsonObject:
+        told: JsonObject = {"type": self.kind} if self.kind != "function" else {}
+        told |= {"own": self.own} if self.own else {}
+        told |= {"inner": self.inner} if self.inner else {}
+        return {"openai": told} if told else {}
 
 
 class ChatReader:
@@ -45,6 +57,14 @@ class ChatReader:
         self._usage: JsonObject = {}
         self._about: JsonObject = {}
         """Members of the completion that canonical has no word for; of those that chunks repeat, the last."""
+        self._told: JsonObject | None = None
+        """Of these, what the first chunk had."""
+        self._choice: JsonObject = {}
+        """Members of the choice, as it ended."""
+        self._counted: JsonObject | None = None
+        """The usage as it was told."""
+        self._beside = 0
+        """Bytes of unknown members of the pieces."""
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
         self._speech = MessageDecoder()
@@ -57,19 +77,57 @@ class ChatReader:
         completion = validate(w.Completion, value)
         # Null in all chunks but the last, whose choices are empty (SPEC/chat/chat_completion_stream_options_param.py).
         if completion.usage:
-            self._usage = decode_usage(completion.usage)
+            self._usage, self._counted = decode_usage(completion.usage), completion.usage
         self._about |= completion.model_extra or {}
+        if self._told is None and completion.choices:
+            self._told = self._tell_about({})
         for choice in completion.choices:
             # More than one only if `n` asks for it (SPEC/chat/chat_completion_chunk.py, choices): we ask for one.
             if choice.index != 0:
                 continue
             said = choice.delta or choice.message
+            before = self._speech.count
             if said is not None:
                 self._read(said)
             if choice.finish_reason is not None:
                 self._finish = _FINISHES.get(choice.finish_reason, "stop")
                 self.finished = True
+            self._say_beside(choice, said, before)
         return self._speech.take()
+
+    def _say_beside(self, choice: w.Choice, said: w.Delta | None, before: int) -> None:
+        own: JsonObject = dict(choice.model_extra or {})
+        beside = Beside()
+        logprobs = own.pop("logprobs", None)
+        if isinstance(logprobs, dict):
+            if len(to_json(logprobs)) > _MOST_LOGPROBS:
+                self._speech.lose(Feature.CUSTOM, "logprobs that are too large to keep")
+            else:
+                beside["logprobs"] = cast("JsonObject", logprobs)
+        unknown = _unknown_of(said, whole=choice.message is not None) if said is not None else {}
+        if choice.finish_reason is not None:
+            # Of a plain end it follows from the run; a server that calls tools may say `stop`.
+            plain = choice.finish_reason in ("stop", "tool_calls")
+            ended = own if plain else {**own, "finish_reason": choice.finish_reason}
+            self._choice |= ended if self._fits(ended) else {}
+        elif (own := _without_nulls(own)) and self._fits(own):
+            beside["choice"] = own
+        if unknown and self._fits(unknown):
+            beside["delta"] = unknown
+        if beside:
+            self._speech.say_beside(beside, before)
+
+    def _fits(self, members: JsonObject) -> bool:
+        if not members:
+            return True
+        if self._beside > _MOST:
+            return False
+        size = len(to_json(members))
+        self._beside += size
+        if self._beside > _MOST:
+            self._speech.lose(Feature.CUSTOM, _TOO_LARGE)
+            return False
+        return True
 
     def _read(self, said: w.Delta) -> None:
         speech = self._speech
@@ -85,10 +143,7 @@ class ChatReader:
         if said.refusal:
             speech.say(RefusalPart, said.refusal)
         for found in said.annotations or ():
-            part = decode_annotation(found)
-            if part is None:
-                speech.lose(Feature.CITATION, f"a {found.type or 'nameless'} annotation")
-            else:
+            if (part := decode_annotation(found)) is not None:
                 speech.cite(part)
         for call in said.tool_calls or ():
             self._call(call)
@@ -120,7 +175,9 @@ class ChatReader:
         inner = found.custom or found.function
         if found.custom is not None or found.type == "custom":
             call.kind = "custom"
+        call.own |= _without_nulls(found.model_extra)
         if inner is not None:
+            call.inner |= _without_nulls(inner.model_extra)
             call.name = call.name or inner.name or ""
             call.arguments.append(inner.input or arguments_of(inner.arguments))
 
@@ -140,16 +197,43 @@ class ChatReader:
                     name=call.name,
                     arguments="".join(call.arguments),
                     side="caller",
-                    extra={"openai": {"type": call.kind}} if call.kind != "function" else {},
+                    extra=call.extra(),
                 )
             )
-        about = {name: value for name, value in self._about.items() if name not in _OWN}
-        if len(to_json(about)) > _MOST:
-            self._speech.lose(Feature.CUSTOM, _TOO_LARGE)
-        elif about:
-            self._speech.emit(Native(protocol="openai", event=COMPLETION, extra={"openai": about}))
+        more: JsonObject = {CHOICE: self._choice} if self._choice else {}
+        if self._counted is not None and encode_usage(self._usage) != self._counted:
+            more[USAGE] = self._counted
+        self._tell_about(more)
         self._speech.stop(self._finish, self._usage, structured=self._structured)
         return self._speech.take()
+
+    def _tell_about(self, more: JsonObject) -> JsonObject | None:
+        about = {name: value for name, value in self._about.items() if name not in _OWN}
+        if len(to_json((about, more))) > _MOST:
+            if about != self._told:
+                self._speech.lose(Feature.CUSTOM, _TOO_LARGE)
+        elif more or (about and about != self._told):
+            self._speech.emit(Native(protocol="openai", event=COMPLETION, extra={"openai": about, **more}))
+        return about
+
+
+def _without_nulls(members: JsonObject | None) -> JsonObject:
+    return {name: value for name, value in (members or {}).items() if value is not None}
+
+
+def _unknown_of(said: w.Delta, *, whole: bool) -> JsonObject:
+    """Members that are not read. A whole message tells also of what there is nothing of."""
+    told = {name: value for name, value in (said.model_extra or {}).items() if name != "role"}
+    if whole:
+        told |= {n: v for n in ("annotations", "tool_calls") if (v := getattr(said, n)) == []}
+    else:
+        told = _without_nulls(told)
+    if said.reasoning is not None and not isinstance(said.reasoning, str):
+        told["reasoning"] = said.reasoning
+    strange = [each for each in said.annotations or () if decode_annotation(each) is None]
+    if strange:
+        told["annotations"] = [each.model_dump(exclude_unset=True) for each in strange]
+    return told
 
 
 def _reasoning_text(value: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Final, Literal, cast
 from adapters.openai.codec.model import output_of
 from adapters.openai.codec.questions import ASK
 from adapters.openai.wire import answers as w
+from adapters.openai.wire.replies import BESIDE, ITEM, MIRRORED, Beside, ItemHead
 from canonical import (
     AnnotationPart,
     Event,
@@ -24,6 +25,7 @@ from canonical.event import (
     LossNoted,
     MessageEnded,
     MessageStarted,
+    Native,
     PartAdded,
     PartDelta,
     PartEnded,
@@ -64,8 +66,22 @@ class MessageDecoder:
         taken, self._events = self._events, []
         return taken
 
+    @property
+    def count(self) -> int:
+        """Of the events that nobody has taken."""
+        return len(self._events)
+
     def emit(self, event: Event) -> None:
         self._events.append(event)
+
+    def say_beside(self, beside: Beside, before: int) -> None:
+        """With the last piece of those that were said after the first `before` events, or alone."""
+        for number in range(len(self._events) - 1, before - 1, -1):
+            event = self._events[number]
+            if isinstance(event, PartAdded | PartDelta):
+                self._events[number] = event.replace(extra={**event.extra, BESIDE: beside})
+                return
+        self.emit(Native(protocol="openai", event=BESIDE, extra={BESIDE: beside}))
 
     def begin(self, phase: Phase = "answer") -> None:
         """Another message; what was only thought before it is part of it."""
@@ -79,8 +95,17 @@ class MessageDecoder:
             self._began.clear()
             self.emit(MessageStarted(phase=phase))
 
-    def say(self, kind: Growing, text: str, key: Hashable = None, *, extra: JsonObject | None = None) -> None:
-        """A piece of the part `key`; what follows under the same kind and key belongs to the same part."""
+    def say(
+        self,
+        kind: Growing,
+        text: str,
+        key: Hashable = None,
+        *,
+        extra: JsonObject | None = None,
+        head: ItemHead | None = None,
+    ) -> None:
+        """A piece of the part `key`; what follows under the same kind and key belongs to the same part. `head` = the
+        item that it is of."""
         if not text:
             return
         self._start(self._phase or "answer")
@@ -89,7 +114,8 @@ class MessageDecoder:
         else:
             self._close()
             self._open = (kind, key)
-            self.emit(PartAdded(part=kind(text=text, extra={"openai": extra} if extra else {}), open=True))
+            part = kind(text=text, extra={"openai": extra} if extra else {})
+            self.emit(PartAdded(part=part, open=True, extra={ITEM: head} if head else {}))
         if kind is TextPart:
             self._began.setdefault(key, self._chars)
             self._chars += len(text)
@@ -109,8 +135,9 @@ class MessageDecoder:
     def add(self, part: Part) -> None:
         self.emit(PartAdded(part=part))
 
-    def lose(self, feature: Feature, how: str) -> None:
-        self.emit(LossNoted(feature=feature, how=how))
+    def lose(self, feature: Feature, how: str, *, mirrored: bool = False) -> None:
+        """`mirrored` = callers of the same API are told it as it came."""
+        self.emit(LossNoted(feature=feature, how=how, extra={MIRRORED: {}} if mirrored else {}))
 
     def _close(self) -> None:
         if self._open is not None:
@@ -187,6 +214,14 @@ def decode_annotation(found: w.Annotation) -> AnnotationPart | None:
     """A citation of a page; None for one of a file in the upstream's own store, which nobody else can read."""
     if found.type != "url_citation":
         return None
+    own: JsonObject = {"own": found.model_extra} if found.model_extra else {}
     if found.url_citation is not None:
         found = w.Annotation.model_validate({**found.url_citation, "type": found.type, "url_citation": None})
-    return AnnotationPart(start=found.start_index, end=found.end_index, url=found.url, title=found.title)
+        own |= {"inner": found.model_extra} if found.model_extra else {}
+    return AnnotationPart(
+        start=found.start_index,
+        end=found.end_index,
+        url=found.url,
+        title=found.title,
+        extra={"openai": own} if own else {},
+    )

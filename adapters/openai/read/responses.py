@@ -1,14 +1,18 @@
 """Events of a response's stream, or a whole response → canonical events."""
 
+import re
 from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
+from pydantic_core import to_json
+
 from adapters._json import validate
-from adapters.openai.codec.model import arguments_of, decode_usage, output_of
+from adapters.openai.codec.model import arguments_of, decode_usage, encode_response_usage, output_of
 from adapters.openai.errors.decode import decode_error
 from adapters.openai.read.messages import Finish, Growing, MessageDecoder, decode_annotation
 from adapters.openai.wire import answers as w
+from adapters.openai.wire.replies import ABOUT, ANNOTATION, ITEM, MIRROR, MIRRORED, Beside, ItemHead, ItemTail
 from canonical import (
     Event,
     Fault,
@@ -25,6 +29,15 @@ from canonical import (
 )
 from canonical.event import ArtifactAdded, Native, RunEnded, ToolEnded, ToolStarted, UpstreamBound
 from canonical.value import Json, JsonObject
+
+_MOST: Final = 256_000
+"""Bytes of an event that is kept as it came, of what is said beside an item, and of a piece's `logprobs`: an event of
+the log has a limit."""
+_MOST_OF_RESPONSE: Final = 64_000
+"""Bytes of unknown members."""
+_MOST_OF_TEXT: Final = 64_000
+"""Characters of one member of an item that is kept as it came: images are files."""
+_TOO_LARGE: Final = "what the server says is too large to keep"
 
 _DELTAS: Final[Mapping[str, Growing]] = {
     "response.output_text.delta": TextPart,
@@ -47,6 +60,37 @@ _OWN_TOOLS: Final[Mapping[str, str]] = {
 }
 """Tools that the server itself executes → the field that says with what."""
 _RESULTS: Final = ("output", "outputs", "results")
+_TOLD: Final = frozenset({"message", "reasoning", "function_call", "custom_tool_call", "mcp_approval_request"})
+"""Items that canonical events tell."""
+_REPEATS: Final = frozenset(
+    {
+        "response.queued",
+        "response.created",
+        "response.in_progress",
+        "response.content_part.added",
+        "response.content_part.done",
+        "response.reasoning_part.added",
+        "response.reasoning_part.done",
+        "response.reasoning_summary_part.added",
+        "response.reasoning_summary_part.done",
+        "response.function_call_arguments.delta",
+        "response.function_call_arguments.done",
+        "response.custom_tool_call_input.delta",
+        "response.custom_tool_call_input.done",
+        "keepalive",
+    }
+)
+"""Events of which others say all."""
+_OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""An id of an item that callers can be shown (Open Responses 2026-04-24)."""
+_CALL: Final = frozenset({"type", "id", "call_id", "name", "arguments", "input", "server_label"})
+_ITEM: Final = frozenset({"type", "id", "role", "content", "summary"})
+_PART: Final = frozenset({"type", "text", "refusal", "annotations", "logprobs"})
+_RESPONSE: Final = frozenset(
+    {"object", "created_at", "completed_at", "model", "background", "conversation", "metadata", "babelgate"}
+)
+"""The gateway's own."""
 
 
 class ResponseReader:
@@ -60,12 +104,17 @@ class ResponseReader:
         self._structured = structured
         self._stored = True
         self._speech = MessageDecoder()
+        self._heads: dict[int, ItemHead] = {}
+        """Of output items, by index."""
+        self._worded: set[int] = set()
+        """Output items of which there are words, by index."""
         self._seen: set[str | int] = set()
         """Output items that were said, by id and by index."""
-        self._spoken: set[tuple[Growing, str | int, int]] = set()
+        self._spoken: set[tuple[Growing, int, int, str]] = set()
         """Parts of which deltas came."""
         self._cited: set[str | int] = set()
         self._bound = False
+        self._has_lost = False
 
     def read(self, value: Json) -> list[Event]:
         """Raises agent_failed where the response did, invalid where it breaks the protocol."""
@@ -80,6 +129,8 @@ class ResponseReader:
             self._whole(_WHOLES[event.type], event)
         elif event.type in self._READS:
             self._READS[event.type](self, event)
+        elif event.type not in _REPEATS:
+            self._mirror(event)
         return self._speech.take()
 
     def whole(self, value: Json) -> list[Event]:
@@ -108,9 +159,34 @@ class ResponseReader:
 
     # Items
 
+    def _mirror(self, event: w.Event) -> None:
+        """As it came, for callers of the same API."""
+        told = event.model_dump(exclude_unset=True)
+        if event.item is not None:
+            item: JsonObject = told["item"]
+            large = [name for name, value in item.items() if isinstance(value, str) and len(value) > _MOST_OF_TEXT]
+            item |= dict.fromkeys(large)
+            if large:
+                self._lose()
+        if len(to_json(told)) > _MOST:
+            self._lose()
+        else:
+            self._speech.emit(Native(protocol="openai", event=MIRROR, extra={MIRROR: told}))
+
+    def _lose(self) -> None:
+        if not self._has_lost:
+            self._has_lost = True
+            self._speech.lose(Feature.CUSTOM, _TOO_LARGE)
+
     def _start_item(self, event: w.Event) -> None:
-        if event.item is not None and event.item.type == "message":
-            self._speech.begin(_phase(event.item))
+        item = event.item
+        if item is None:
+            return
+        self._heads[event.output_index] = _head(item)
+        if item.type == "message":
+            self._speech.begin(_phase(item))
+        elif item.type not in _TOLD and item.type not in _OUTPUTS:
+            self._mirror(event)
 
     def _item(self, event: w.Event) -> None:
         if event.item is not None:
@@ -121,35 +197,62 @@ class ResponseReader:
         self._seen.add(index)
         if item.id is not None:
             self._seen.add(item.id)
+        self._heads.setdefault(index, _head(item))
         match item.type:
             case "message":
                 self._message(item, index, spoken=seen)
+                self._end_item(item, index)
+            case "reasoning":
+                if not seen:
+                    self._reasoning(item, index)
+                self._end_item(item, index)
             case _ if seen:
                 pass
-            case "reasoning":
-                for number, thought in enumerate(item.summary or item.content or ()):
-                    self._speech.say(ReasoningPart, thought.text or "", (index, number))
             case "function_call" | "custom_tool_call" | "mcp_approval_request":
                 self._call(item)
-            case "function_call_output" | "custom_tool_call_output" if self._is_called(item):
+            case kind if kind in _OUTPUTS and self._is_called(item):
                 self._result(item)
             case kind if kind in _OWN_TOOLS:
                 self._tool(item)
+                self._mirror_item(item, index)
             case _:
-                self._speech.lose(Feature.CUSTOM, f"an output item of type {item.type or 'none'}")
-                native = Native(protocol="openai", event="response.output_item.done", data=item.model_dump())
-                self._speech.emit(native)
+                self._speech.lose(Feature.CUSTOM, f"an output item of type {item.type or 'none'}", mirrored=True)
+                self._mirror_item(item, index)
+
+    def _mirror_item(self, item: w.Item, index: int) -> None:
+        self._mirror(w.Event(type="response.output_item.done", output_index=index, item=item))
+
+    def _reasoning(self, item: w.Item, index: int) -> None:
+        for form, thoughts in (("", item.summary), ("reasoning_text", item.content)):
+            for number, thought in enumerate(thoughts or ()):
+                self._say_of(ReasoningPart, thought.text or "", index, (index, number, form), form=form)
+
+    def _end_item(self, item: w.Item, index: int) -> None:
+        """What of it canonical events have not told."""
+        if index not in self._worded or item.id is None:
+            self._mirror_item(item, index)
+            return
+        told = item.model_dump(exclude_unset=True)
+        tail = ItemTail(id=item.id, own={name: value for name, value in told.items() if name not in _ITEM})
+        parts = [{name: v for name, v in part.items() if name not in _PART} for part in told.get("content") or ()]
+        if any(parts):
+            tail["parts"] = parts
+        if len(to_json(tail)) > _MOST:
+            self._lose()
+            tail = ItemTail(id=item.id)
+        self._speech.emit(Native(protocol="openai", event=ITEM, extra={ITEM: tail}))
 
     def _message(self, item: w.Item, index: int, *, spoken: bool) -> None:
         if not spoken:
             self._speech.begin(_phase(item))
         for number, content in enumerate(item.content or ()):
             if not spoken:
-                self._speech.say(TextPart, content.text or "", (index, number))
-                self._speech.say(RefusalPart, content.refusal or "", (index, number))
+                self._say_of(TextPart, content.text or "", index, (index, number, ""))
+                self._beside(content.model_extra)
+                self._say_of(RefusalPart, content.refusal or "", index, (index, number, ""))
             if index not in self._cited:
                 for annotation in content.annotations or ():
-                    self._cite(annotation, (index, number))
+                    self._cite(annotation, (index, number, ""))
         self._cited.add(index)
 
     def _call(self, item: w.Item) -> None:
@@ -160,6 +263,9 @@ class ResponseReader:
         elif item.type == "mcp_approval_request":
             call_id = item.id or call_id
             own = {"type": item.type, "server_label": item.server_label}
+        more = {n: v for n, v in item.model_dump(exclude_unset=True).items() if n not in _CALL}
+        if len(to_json(more)) <= _MOST_OF_RESPONSE:
+            own["told"] = {"id": item.id, **more} if item.id is not None else more
         part = ToolCallPart(
             call_id=call_id,
             name=item.name or "",
@@ -189,13 +295,13 @@ class ResponseReader:
         given: Json = item.model_dump().get(_OWN_TOOLS[item.type])
         if isinstance(given, str) and item.type == "mcp_call":
             given = output_of(given) or given
-        self._speech.emit(ToolStarted(call_id=item.id, name=name, input=given))
+        self._speech.emit(ToolStarted(call_id=item.id, name=name, input=given, extra={MIRRORED: {}}))
         output: Json = next((v for key in _RESULTS if (v := item.model_dump().get(key)) is not None), None)
         fault = None
         if item.status == "failed" or item.error:
             said = item.error if isinstance(item.error, str) else f"{name} failed"
             fault = Fault(code=FaultCode.AGENT_FAILED, message=said)
-        self._speech.emit(ToolEnded(call_id=item.id, name=name, output=output, fault=fault))
+        self._speech.emit(ToolEnded(call_id=item.id, name=name, output=output, fault=fault, extra={MIRRORED: {}}))
         if item.type == "image_generation_call" and item.result:
             self._image(item)
 
@@ -207,7 +313,7 @@ class ResponseReader:
         kind = item.output_format or "png"
         name = f"image.{kind}"
         part = FilePart(name=name, media_type=f"image/{kind}", inline=content, size=len(content))
-        self._speech.emit(ArtifactAdded(name=name, part=part))
+        self._speech.emit(ArtifactAdded(name=name, part=part, extra={MIRRORED: {}}))
 
     # Parts
 
@@ -217,26 +323,47 @@ class ResponseReader:
 
     def _whole(self, kind: Growing, event: w.Event) -> None:
         """The end of a part: its words, if no delta told them."""
-        if (kind, event.output_index, event.content_index + event.summary_index) not in self._spoken:
+        if (kind, event.output_index, _number(event), _form(event)) not in self._spoken:
             self._say(kind, event.text or event.refusal or "", event)
 
     def _say(self, kind: Growing, text: str, event: w.Event) -> None:
-        number = event.content_index + event.summary_index  # a part has one of the two
+        number, form = _number(event), _form(event)
         self._seen.add(event.output_index)
         if event.item_id is not None:
             self._seen.add(event.item_id)
-        self._spoken.add((kind, event.output_index, number))
-        self._speech.say(kind, text, (event.output_index, number))
+        self._spoken.add((kind, event.output_index, number, form))
+        self._say_of(kind, text, event.output_index, (event.output_index, number, form), form=form)
+        self._beside(event.model_extra)
+
+    def _say_of(self, kind: Growing, text: str, index: int, key: tuple[object, ...], *, form: str = "") -> None:
+        if text:
+            self._worded.add(index)
+        head = self._heads.get(index, ItemHead())
+        self._speech.say(kind, text, key, head={**head, "form": form} if form else head)
+
+    def _beside(self, members: JsonObject | None) -> None:
+        tokens = (members or {}).get("logprobs")
+        if not isinstance(tokens, list) or not tokens:
+            return
+        if len(to_json(tokens)) > _MOST:
+            self._lose()
+        else:
+            self._speech.say_beside(Beside(logprobs={"content": tokens}), 0)
 
     def _annotation(self, event: w.Event) -> None:
         if event.annotation is not None:
             self._cited.add(event.output_index)
-            self._cite(event.annotation, (event.output_index, event.content_index))
+            self._cite(event.annotation, (event.output_index, event.content_index, ""))
 
-    def _cite(self, annotation: w.Annotation, key: tuple[int, int]) -> None:
+    def _cite(self, annotation: w.Annotation, key: tuple[object, ...]) -> None:
         part = decode_annotation(annotation)
         if part is None:
-            self._speech.lose(Feature.CITATION, f"a {annotation.type or 'nameless'} annotation")
+            self._speech.lose(Feature.CITATION, f"a {annotation.type or 'nameless'} annotation", mirrored=True)
+            told = annotation.model_dump(exclude_unset=True)
+            if len(to_json(told)) > _MOST:
+                self._lose()
+            else:
+                self._speech.emit(Native(protocol="openai", event=ANNOTATION, extra={ANNOTATION: told}))
         else:
             self._speech.cite(part, key)
 
@@ -254,6 +381,7 @@ class ResponseReader:
             if index not in self._seen and item.id not in self._seen:
                 self._finish_item(item, index)
         speech = self._speech
+        self._tell_about(response)
         if status == "cancelled":
             speech.end("stop")
             speech.emit(RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER))
@@ -268,6 +396,22 @@ class ResponseReader:
         if self.response_id is not None and self._stored and not speech.calls:
             kept = UpstreamBound(protocol="openai", ids={"run": self.response_id, "context": self.response_id})
         speech.stop(finish, decode_usage(response.usage), structured=self._structured, before=kept)
+
+    def _tell_about(self, response: w.Response) -> None:
+        """Members of the response that canonical has no word for."""
+        about = {name: value for name, value in (response.model_extra or {}).items() if name not in _RESPONSE}
+        if response.incomplete_details is not None:
+            about["incomplete_details"] = response.incomplete_details.model_dump(exclude_unset=True)
+        if response.usage and encode_response_usage(decode_usage(response.usage)) != response.usage:
+            about["usage"] = response.usage
+        left = _MOST_OF_RESPONSE
+        for size, name in sorted((len(to_json(value)), name) for name, value in about.items()):
+            left -= size
+            if left < 0:
+                del about[name]
+                self._lose()
+        if about:
+            self._speech.emit(Native(protocol="openai", event=ABOUT, extra={"openai": about}))
 
     def _error(self, event: w.Event) -> None:
         """Of the stream itself. OpenAI spells its fields out (SPEC/responses/response_error_event.py); others nest
@@ -288,6 +432,23 @@ class ResponseReader:
         "error": _error,
     }
     """All others repeat what these say, or tell of progress."""
+
+
+def _head(item: w.Item) -> ItemHead:
+    head = ItemHead()
+    if item.id is not None and _PLAIN.fullmatch(item.id):
+        head["id"] = item.id
+    if item.phase is not None:
+        head["phase"] = item.phase
+    return head
+
+
+def _number(event: w.Event) -> int:
+    return event.content_index + event.summary_index  # a part has one of the two
+
+
+def _form(event: w.Event) -> str:
+    return "reasoning_text" if event.type.startswith("response.reasoning_text.") else ""
 
 
 def _phase(item: w.Item) -> Any:

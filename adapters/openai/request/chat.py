@@ -6,8 +6,9 @@ from typing import Final
 from adapters.openai.codec.model import (
     BOTH,
     Losses,
-    call_kind,
     data_url,
+    declared_objects,
+    encode_call,
     encode_content,
     format_of,
     object_in,
@@ -17,7 +18,7 @@ from adapters.openai.codec.model import (
     tools_of,
 )
 from adapters.openai.request.transcript import text_of_json
-from canonical import Feature, FilePart, Message, Part, ReasoningPart, ToolCallPart, ToolResultPart
+from canonical import Feature, FilePart, Message, Part, ReasoningPart, RefusalPart, ToolCallPart, ToolResultPart
 from canonical.value import JsonObject
 
 _PASSED: Final = (
@@ -43,10 +44,19 @@ _AUDIO: Final[Mapping[str, str]] = {
 
 
 def encode_chat(
-    model: str, messages: Sequence[Message], config: JsonObject, schema: JsonObject | None, losses: Losses
+    model: str,
+    messages: Sequence[Message],
+    config: JsonObject,
+    schema: JsonObject | None,
+    losses: Losses,
+    *,
+    same: bool = False,
 ) -> JsonObject:
-    """The body of POST /chat/completions, streamed."""
+    """The body of POST /chat/completions, streamed. `same` = the caller configures in the words of this API: what it
+    says goes out as it is."""
     said = list(encode_messages(messages, losses))
+    if same:
+        return _encode_same(model, said, config, schema, losses)
     if isinstance(config.get("instructions"), str):
         said.insert(0, {"role": "system", "content": config["instructions"]})
     body: JsonObject = {
@@ -73,9 +83,24 @@ def encode_chat(
     return body
 
 
-def _encode_tools(config: JsonObject, losses: Losses) -> Iterator[JsonObject]:
-    for tool in tools_of(config):
+def _encode_same(
+    model: str, said: list[JsonObject], config: JsonObject, schema: JsonObject | None, losses: Losses
+) -> JsonObject:
+    body: JsonObject = {**config, "model": model, "messages": said, "stream": True}
+    body["stream_options"] = {"include_usage": True}
+    if "tools" in config:
+        body["tools"] = list(_encode_tools(config, losses, same=True))
+    if "response_format" not in config and schema is not None and (form := format_of({}, schema)) is not None:
+        body["response_format"] = _encode_format(form)
+    return body
+
+
+def _encode_tools(config: JsonObject, losses: Losses, *, same: bool = False) -> Iterator[JsonObject]:
+    for given, tool in zip(declared_objects(config), tools_of(config), strict=True):
         kind = tool["type"]
+        if same and (kind in given or kind not in ("function", "custom")):
+            yield given
+            continue
         if kind not in ("function", "custom"):
             losses.note(Feature.CALLER_TOOLS, "chat completions take functions only")
             continue
@@ -101,23 +126,40 @@ def _encode_format(form: JsonObject) -> JsonObject:
 
 def encode_messages(messages: Iterable[Message], losses: Losses) -> Iterator[JsonObject]:
     for message in messages:
+        if not message.parts and (item := object_in(message.extra.get("openai") or {}, "item")):
+            losses.note(Feature.CUSTOM, f"an input item of the type {str(item.get('type'))[:40]}")
+            continue
         match message.role:
             case "tool":
                 for part in message.parts:
                     if isinstance(part, ToolResultPart):
-                        yield {"role": "tool", "tool_call_id": part.call_id, "content": text_of_json(part.output)}
+                        said: JsonObject = {"role": "tool", "tool_call_id": part.call_id}
+                        yield {**_own_of(message), **said, "content": text_of_json(part.output)}
             case "agent":
                 said = _encode_agent(message, losses)
                 if len(said) > 1:
                     yield said
             case role:
-                yield {"role": role, "content": encode_content(message.parts, losses, _encode_file, "text")}
+                own: JsonObject = message.extra.get("openai") or {}
+                content = encode_content(message.parts, losses, _encode_file, "text", as_parts=own.get("parts") is True)
+                named = {"name": message.name} if message.name else {}
+                role = "developer" if own.get("role") == "developer" else role
+                yield {**_own_of(message), "role": role, **named, "content": content}
+
+
+def _own_of(message: Message) -> JsonObject:
+    """What a caller of this API has said of it beside the message."""
+    own: JsonObject = message.extra.get("openai") or {}
+    return own.get("own") or {}
 
 
 def _encode_agent(message: Message, losses: Losses) -> JsonObject:
-    said: JsonObject = {"role": "assistant"}
-    text = "".join(shown_text(part, losses) for part in message.parts)
-    calls = [_encode_call(part) for part in message.parts if isinstance(part, ToolCallPart)]
+    own = _own_of(message)
+    said: JsonObject = {**own, "role": "assistant", **({"name": message.name} if message.name and own else {})}
+    text = "".join(
+        shown_text(part, losses) for part in message.parts if not (isinstance(part, RefusalPart) and "refusal" in own)
+    )
+    calls = [encode_call(part.call_id, part) for part in message.parts if isinstance(part, ToolCallPart)]
     if text:
         said["content"] = text
     if calls:
@@ -127,16 +169,6 @@ def _encode_agent(message: Message, losses: Losses) -> JsonObject:
         said["tool_calls"] = calls
         said |= _thoughts(message.parts)
     return said
-
-
-def _encode_call(part: ToolCallPart) -> JsonObject:
-    if call_kind(part) == "custom":
-        return {"id": part.call_id, "type": "custom", "custom": {"name": part.name, "input": part.arguments}}
-    return {
-        "id": part.call_id,
-        "type": "function",
-        "function": {"name": part.name, "arguments": part.arguments or "{}"},
-    }
 
 
 def _thoughts(parts: Sequence[Part]) -> dict[str, str]:
@@ -149,15 +181,21 @@ def _thoughts(parts: Sequence[Part]) -> dict[str, str]:
 
 
 def _encode_file(part: FilePart, losses: Losses) -> JsonObject | None:
-    media_type = part.media_type or ""
+    media_type, own = part.media_type or "", own_of(part)
+    beside, inner = own.get("own", {}), own.get("inner", {})
     if media_type.startswith("image/") and (part.inline is not None or part.url is not None):
-        return {"type": "image_url", "image_url": {"url": part.url if part.inline is None else data_url(part)}}
+        url = part.url if part.inline is None else data_url(part)
+        return {**beside, "type": "image_url", "image_url": {**inner, "url": url}}
     if part.inline is None:
         return None
+    if own.get("type") == "file":  # as the caller gave it, in this API
+        named = {"filename": part.name} if part.name else {}
+        return {**beside, "type": "file", "file": {**inner, **named, "file_data": data_url(part)}}
     if media_type in _AUDIO:
         data = data_url(part).partition(",")[2]
         # wav and mp3, and no URL (SPEC/chat/chat_completion_content_part_input_audio_param.py).
-        return {"type": "input_audio", "input_audio": {"data": data, "format": _AUDIO[media_type]}}
+        audio = {**inner, "data": data, "format": _AUDIO[media_type]}
+        return {**beside, "type": "input_audio", "input_audio": audio}
     if media_type.startswith("text/") or media_type == "application/json":
         losses.note(Feature.FILE_BYTES, "a text file is sent as text")
         return {"type": "text", "text": f"{part.name or 'file'}:\n{part.inline.decode(errors='replace')}\n"}

@@ -8,10 +8,12 @@ from adapters.openai.codec.model import (
     Losses,
     call_kind,
     data_url,
+    declared_objects,
     encode_content,
     format_of,
     is_approved,
     object_in,
+    own_of,
     pick_members,
     shown_text,
     tools_of,
@@ -34,9 +36,18 @@ _PASSED: Final = (
 
 
 def encode_response(
-    model: str, items: Sequence[JsonObject], config: JsonObject, schema: JsonObject | None, previous: str | None = None
+    model: str,
+    items: Sequence[JsonObject],
+    config: JsonObject,
+    schema: JsonObject | None,
+    previous: str | None = None,
+    *,
+    same: bool = False,
 ) -> JsonObject:
-    """The body of POST /responses, streamed. `previous` = the response that it goes on from."""
+    """The body of POST /responses, streamed. `previous` = the response that it goes on from; `same` = the caller
+    configures in the words of this API: what it says goes out as it is."""
+    if same:
+        return _encode_same(model, items, config, schema, previous)
     body: JsonObject = {
         "model": model,
         "input": list(items),
@@ -70,6 +81,21 @@ def encode_response(
     return body
 
 
+def _encode_same(
+    model: str, items: Sequence[JsonObject], config: JsonObject, schema: JsonObject | None, previous: str | None
+) -> JsonObject:
+    body: JsonObject = {**config, "model": model, "input": list(items), "stream": True, "store": True}
+    if previous is not None:
+        body["previous_response_id"] = previous
+    if "tools" in config:
+        # What was told by the extension may be written for the other API.
+        pairs = zip(declared_objects(config), tools_of(config), strict=True)
+        body["tools"] = [tool if tool["type"] in given else given for given, tool in pairs]
+    if (form := format_of(config, schema)) is not None and "format" not in object_in(config, "text"):
+        body["text"] = {**object_in(config, "text"), "format": form}
+    return body
+
+
 def _encode_choice(config: JsonObject) -> object:
     choice = object_in(config, "tool_choice")
     kind = choice.get("type")
@@ -86,6 +112,10 @@ def encode_results(results: Results) -> list[JsonObject]:
 def encode_items(messages: Iterable[Message], losses: Losses) -> Iterator[JsonObject]:
     calls: dict[str, ToolCallPart] = {}
     for message in messages:
+        own: JsonObject = message.extra.get("openai") or {}
+        if item := object_in(own, "item"):
+            yield item
+            continue
         match message.role:
             case "tool":
                 for part in message.parts:
@@ -95,16 +125,24 @@ def encode_items(messages: Iterable[Message], losses: Losses) -> Iterator[JsonOb
                 if text := "".join(shown_text(part, losses) for part in message.parts):
                     # SPEC/responses/easy_input_message_param.py: as text, because `output_text` wants the ids of the
                     # item that it was.
-                    yield {"role": "assistant", "content": text}
+                    yield {**own.get("own", {}), "role": "assistant", "content": text}
                 for part in message.parts:
                     if isinstance(part, ToolCallPart):
                         calls[part.call_id] = part
                         yield _encode_call(part)
             case role:
-                yield {"role": role, "content": encode_content(message.parts, losses, _encode_file, "input_text")}
+                content = encode_content(
+                    message.parts, losses, _encode_file, "input_text", as_parts=own.get("parts") is True
+                )
+                role = "developer" if own.get("role") == "developer" else role
+                yield {**own.get("own", {}), "role": role, "content": content}
 
 
 def _encode_call(part: ToolCallPart) -> JsonObject:
+    return {**own_of(part).get("item", {}), **_call_of(part)}
+
+
+def _call_of(part: ToolCallPart) -> JsonObject:
     match call_kind(part):
         case "custom":
             return {"type": "custom_tool_call", "call_id": part.call_id, "name": part.name, "input": part.arguments}
@@ -124,17 +162,19 @@ def _encode_result(call: ToolCallPart, result: ToolResultPart) -> JsonObject:
         # SPEC/responses/response_input_item_param.py, McpApprovalResponse.
         return {"type": "mcp_approval_response", "approval_request_id": call.call_id, "approve": yes}
     name = "custom_tool_call_output" if kind == "custom" else "function_call_output"
-    return {"type": name, "call_id": call.call_id, "output": text_of_json(result.output)}
+    own = own_of(result).get("item", {})
+    return {"output": text_of_json(result.output), **own, "type": name, "call_id": call.call_id}
 
 
 def _encode_file(part: FilePart, losses: Losses) -> JsonObject | None:
     """Images and files, by their bytes or by URL."""
+    own = own_of(part).get("own", {})
     if (part.media_type or "").startswith("image/") and (part.inline is not None or part.url is not None):
         url = part.url if part.inline is None else data_url(part)
         # `detail` is required here (SPEC/responses/response_input_image_param.py), and not in chat.
-        return {"type": "input_image", "image_url": url, "detail": "auto"}
+        return {"detail": "auto", **own, "type": "input_image", "image_url": url}
     if part.inline is not None:
-        return {"type": "input_file", "filename": part.name or "file", "file_data": data_url(part)}
+        return {**own, "type": "input_file", "filename": part.name or "file", "file_data": data_url(part)}
     if part.url is not None:
-        return {"type": "input_file", "file_url": part.url}
+        return {**own, "type": "input_file", "file_url": part.url}
     return None

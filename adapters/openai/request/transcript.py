@@ -141,7 +141,7 @@ def _pair_calls(messages: Sequence[Message]) -> Iterator[Message]:
         after = pieces[index + 1].parts if index + 1 < len(pieces) else ()
         answered = {part.call_id for part in after if isinstance(part, ToolResultPart)}
         parts = tuple(p for p in message.parts if not isinstance(p, ToolCallPart) or p.call_id in answered)
-        if parts or message.role == "user":
+        if parts or message.role == "user" or message.extra:
             yield message.replace(parts=parts)
 
 

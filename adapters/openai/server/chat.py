@@ -17,6 +17,7 @@ from adapters._sse import event_stream
 from adapters.openai.carries import CHAT, CHAT_VERSION
 from adapters.openai.codec.call_id import changed_id, find_interrupt
 from adapters.openai.codec.messages import Conversation, decode_answer, decode_messages, refuse
+from adapters.openai.codec.names import told_in_api
 from adapters.openai.server.answers import make_answers
 from adapters.openai.server.completion import Completion
 from adapters.openai.server.lookup import find_agent
@@ -67,7 +68,7 @@ class Chat:
         body = validate(w.ChatCreate, await read_json(request))
         if body.n not in (None, 1):
             raise FaultError(FaultCode.UNSUPPORTED, "n: a run has one answer.", errors=[_error("n", "It must be 1.")])
-        extended = bool(body.stream) and (body.babelgate is not None or is_asked(request))
+        extended = body.babelgate is not None or is_asked(request)
         schema = await self._schema(body)
         agent = find_agent(self._hub, body.model)
         said = Conversation.of(body.messages)
@@ -138,6 +139,7 @@ class Chat:
             config=config,
             metadata=dict(body.metadata or {}) if told.metadata is None else told.metadata,
             headers=who.headers,
+            extra=told_in_api(CHAT_VERSION),
         )
 
     async def _thread(self, who: Caller, body: w.ChatCreate, agent: AgentInfo) -> tuple[str | None, str | None, bool]:

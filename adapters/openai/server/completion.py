@@ -6,9 +6,11 @@ from typing import Any
 
 from litestar import Response
 
+from adapters._extension import URI, Slice
 from adapters._json import ABSENT, parse_text
 from adapters._server.caller import loss_header
 from adapters._server.encoding import json_response
+from adapters._server.passages import split_passages
 from adapters._server.whole_states import tell_states_whole
 from adapters.openai.server.answers import error_response
 from adapters.openai.server.lookup import completion_id
@@ -46,6 +48,8 @@ class Completion:
         self._task = task
         self._created = created_at // 1_000_000
         self._schema = schema
+        self._slice = Slice()
+        """By the extension."""
 
     async def follow(self) -> None:
         """Wait for the end of the run, or that of the gateway."""
@@ -53,6 +57,8 @@ class Completion:
             async for batch in batches:
                 for record in batch:
                     self.writer.write(record)
+                    if self._extended and record.run_id == self._run_id:
+                        self._slice.add(record)
                     if self.writer.has_ended:
                         return
 
@@ -76,7 +82,13 @@ class Completion:
         """The completion, or what there is of it."""
         writer = self.writer
         made = w.completion(
-            self.completion_id, self._created, self._task.agent, writer.message(), writer.finish, writer.usage
+            self.completion_id,
+            self._created,
+            self._task.agent,
+            writer.message(),
+            writer.finish,
+            writer.usage,
+            writer.beside,
         )
         return {**writer.about, **made}
 
@@ -88,6 +100,8 @@ class Completion:
         if fault is not None:
             return error_response(fault, headers, said=self.body() if self.writer.has_said else None)
         told = self.body() if metadata is None else {**self.body(), "metadata": metadata}
+        if self._extended:
+            told[URI] = self._slice.envelope()
         return json_response(told, {**headers, **loss_header((*self.writer.losses, *losses))})
 
     async def find_fault(self) -> Fault | None:
@@ -116,10 +130,14 @@ class Completion:
         async with self._open_records() as batches:
             async for batch in batches:
                 ready: list[bytes] = []
-                for record in batch:
-                    ready += chunks.deltas(writer.write(record))
-                    if self._extended and record.run_id == self._run_id:
-                        ready.append(chunks.record(record))
+                for passage, texts in split_passages(batch):
+                    if texts and not self._extended and writer.add_texts(passage[0], texts):
+                        ready += chunks.texts(texts, writer.about)
+                        continue
+                    for record in passage:
+                        ready += chunks.pieces(writer.write(record), writer.about)
+                        if self._extended and record.run_id == self._run_id:
+                            ready.append(chunks.record(record))
                     if writer.broken:
                         yield b"".join([*ready, *chunks.end(writer, STARTED_OVER)])
                         return

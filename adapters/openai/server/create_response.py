@@ -23,7 +23,7 @@ from adapters.openai.codec.call_id import changed_id, find_interrupt
 from adapters.openai.codec.items import Conversation, decode_item_answer, decode_items
 from adapters.openai.codec.messages import refuse
 from adapters.openai.codec.model import schema_of
-from adapters.openai.codec.names import RESPONSE, decode_id
+from adapters.openai.codec.names import RESPONSE, decode_id, told_in_api
 from adapters.openai.server.answers import make_answers
 from adapters.openai.server.lookup import FoundRun, find_agent, find_conversation, find_response
 from adapters.openai.server.reading import Reading
@@ -93,7 +93,7 @@ class CreateResponse:
         thread = await self._hub.reads.thread(who.owner, receipt.thread_id)
         reading = Reading(self._hub, who.owner, receipt.task, receipt.run_id, extended=extended)
         left = canceller(self._hub, who.owner, receipt.run_id, thread.ephemeral)
-        headers = {**run_headers(receipt), **confirm(active=extended and bool(body.stream))}
+        headers = {**run_headers(receipt), **confirm(active=extended)}
         if body.stream:
             frames = DisconnectNotifier(reading.frames(), left)
             return event_stream(frames, ping=HEARTBEAT, headers={"Cache-Control": "no-store", **headers})
@@ -117,7 +117,7 @@ class CreateResponse:
             except FaultError as error:
                 refuse("text.format.schema", error.fault.message)
         agent = find_agent(self._hub, body.model)
-        said = Conversation.of(body.input)
+        said = Conversation.of(body.input, same=_is_same(agent))
         previous = thread_id = None
         if body.previous_response_id is not None:
             previous = await self._find_previous(who, body.previous_response_id)
@@ -155,16 +155,19 @@ class CreateResponse:
                 version=RESPONSES_VERSION,
                 input=await self._input(
                     asked,
-                    with_uploads(asked.told, given_messages(asked.told) or decode_items(said.others)),
+                    with_uploads(asked.told, given_messages(asked.told) or self._decode(asked, said.others)),
                     await self._checkpoint(asked),
                     len(asked.told.uploads),
                 ),
                 thread_id=thread_id,
-                history=await resolve_own_files(self._hub, asked.who, decode_items(said.before)),
+                history=await resolve_own_files(self._hub, asked.who, self._decode(asked, said.before)),
                 if_missing="create" if thread_id is None else "reject",
                 ephemeral=thread_id is None and not asked.keeps,
             )
             return await self._hub.submit(asked.who.owner, submission)
+
+    def _decode(self, asked: _Asked, items: Sequence[w.Item]) -> tuple[Message, ...]:
+        return decode_items(items, same=_is_same(asked.agent))
 
     @asynccontextmanager
     async def _turn(self, owner: str, thread_id: str | None) -> AsyncGenerator[None]:
@@ -213,7 +216,7 @@ class CreateResponse:
             config=config,
             metadata=metadata,
             headers=asked.who.headers,
-            extra={"openai": own},
+            extra=told_in_api(RESPONSES_VERSION, own),
         )
 
     # Answers
@@ -237,7 +240,7 @@ class CreateResponse:
             values[interrupt_id], message = decode_item_answer(answer, open_[interrupt_id].answer_schema)
             values[interrupt_id] = asked.told.answered.get(interrupt_id, values[interrupt_id])
             messages.append(message)
-        given = await self._input(asked, (*messages, *decode_items(said.others)))
+        given = await self._input(asked, (*messages, *self._decode(asked, said.others)))
         return await self._hub.answer(who.owner, make_answers(task.task_id, values, given, asked.told))
 
     async def _asking_task(self, who: Caller, said: Conversation) -> Task:
@@ -268,8 +271,13 @@ def _decode(given: Any) -> w.ResponseCreate:
     return validate(w.ResponseCreate, cast("object", given))
 
 
+def _is_same(agent: AgentInfo) -> bool:
+    """Its own server speaks OpenAI's API."""
+    return "openai" in agent.metadata
+
+
 def _losses(body: w.ResponseCreate, agent: AgentInfo, writer: ResponseWriter) -> Sequence[Loss]:
     """A caller's tools reach models on other servers, and agents that look for them: who calls one has."""
-    if not body.tools or "openai" in agent.metadata or writer.has_called:
+    if not body.tools or _is_same(agent) or writer.has_called:
         return ()
     return (Loss(feature=Feature.CALLER_TOOLS.value, how=RESPONSES[Feature.CALLER_TOOLS].how),)

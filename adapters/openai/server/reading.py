@@ -7,7 +7,7 @@ from typing import Any, Final
 from litestar import Response
 from pydantic_core import to_json
 
-from adapters._extension import URI, envelope
+from adapters._extension import URI, Slice, envelope
 from adapters._json import ABSENT, parse_text
 from adapters._server.caller import loss_header
 from adapters._server.encoding import encode, json_response
@@ -35,6 +35,7 @@ class Reading:
         self._extended = extended
         self._told = 0
         """The seq of the last record of the run."""
+        self._slice = Slice()
         self.writer = ResponseWriter(task.task_id, task.agent, run_id)
         self._hub = hub
         self._owner = owner
@@ -51,6 +52,9 @@ class Reading:
 
     def _follow(self) -> AsyncGenerator[Sequence[Record]]:
         records = self._hub.reads.follow(self._owner, Scope.task(self._task), self._task.first_seq - 1)
+        return self._with_whole_states(records)
+
+    def _with_whole_states(self, records: AsyncGenerator[Sequence[Record]]) -> AsyncGenerator[Sequence[Record]]:
         if not self._extended:
             return records
         return tell_states_whole(self._hub, self._owner, self._task.thread_id, records)
@@ -58,7 +62,7 @@ class Reading:
     async def read(self, *, begins: bool = False) -> None:
         """What there is by now; or of a run that `begins`, what there was then."""
         log = self._hub.reads.log(self._owner, Scope.task(self._task), self._task.first_seq - 1)
-        async with aclosing(log) as batches:
+        async with aclosing(self._with_whole_states(log)) as batches:
             async for batch in batches:
                 for record in batch:
                     await self._write(record)
@@ -67,6 +71,8 @@ class Reading:
 
     async def _write(self, record: Record) -> list[JsonObject]:
         ended = self.writer.has_ended
+        if self._extended and record.run_id == self._run_id and not ended:
+            self._slice.add(record)
         events = self.writer.write(record)
         if self.writer.has_ended and not ended:
             events += self.writer.end(await self._schema_fault())
@@ -92,14 +98,17 @@ class Reading:
     def answer(self, headers: Mapping[str, str], *, losses: Sequence[Loss] = ()) -> Response[Any]:
         """The response as it is."""
         told = {**headers, **loss_header((*self.writer.losses, *losses))}
-        return json_response(self.writer.response(), told)
+        response = self.writer.response()
+        if self._extended:
+            response[URI] = self._slice.envelope()
+        return json_response(response, told)
 
     def final_answer(self, headers: Mapping[str, str], *, losses: Sequence[Loss] = ()) -> Response[Any]:
         """The response, or what the run failed with and beside it the response that failed."""
         writer = self.writer
         if not writer.has_ended:
             return error_response(_STOPPING, headers, said=writer.response(), name="response")
-        if writer.fault is not None:
+        if writer.fault is not None and not writer.has_failed_there:
             return error_response(writer.fault, headers, said=writer.response(), name="response")
         return self.answer(headers, losses=losses)
 

@@ -39,11 +39,11 @@ class Responses:
             refuse("stream", "It is neither true nor false.")
         after = _number(query.get("starting_after"))
         found = await self._find(who, request)
-        extended = streams == "true" and is_asked(request)
+        extended = is_asked(request)
         reading = self._read(who, found, extended=extended)
-        headers = run_headers(found.task, found.run.run_id)
+        headers = {**run_headers(found.task, found.run.run_id), **confirm(active=extended)}
         if streams == "true":
-            headers = {"Cache-Control": "no-store", **headers, **confirm(active=extended)}
+            headers = {"Cache-Control": "no-store", **headers}
             return event_stream(reading.frames(after), ping=HEARTBEAT, headers=headers)
         await reading.read()
         return reading.answer(headers)

@@ -90,7 +90,7 @@ class ChatCreate(_Wire):
     tools: list[Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | JsonObject | None = None
     # SPEC/chat/completion_create_params.py, temperature: "between 0 and 2".
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
+    temperature: Annotated[int | float, Field(ge=0, le=2)] | None = None
     babelgate: Any = None
     """What is said by the extension."""
 

@@ -1,12 +1,27 @@
 """What callers ask for: the bodies of responses and conversations. What is not named here configures the agent, or is
 not looked at."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, model_validator
 
 from adapters.openai.wire.requests import MAX_MESSAGES, Metadata
 from canonical.value import JsonObject
+
+KINDS: Final = frozenset(
+    {
+        "message",
+        "reasoning",
+        "function_call",
+        "function_call_output",
+        "custom_tool_call",
+        "custom_tool_call_output",
+        "mcp_call",
+        "mcp_approval_request",
+        "mcp_approval_response",
+    }
+)
+"""Of items that are known here."""
 
 
 class _Wire(BaseModel):
@@ -45,6 +60,18 @@ class Item(_Wire):
     approve: StrictBool | None = None
     reason: str | None = None
     summary: list[Part] | None = None
+    verbatim: JsonObject | None = None
+    """All of an item of a kind that is not known here."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _set_aside(cls, given: Any) -> Any:
+        """Its members may be of any type."""
+        if not isinstance(given, dict):
+            return given
+        members = cast("JsonObject", given)
+        kind = members.get("type")
+        return {"type": kind, "verbatim": members} if isinstance(kind, str) and kind not in KINDS else members
 
 
 Items = Annotated[list[Item], Field(max_length=MAX_MESSAGES)]
@@ -81,8 +108,8 @@ class ResponseCreate(_Wire):
     tool_choice: Literal["none", "auto", "required"] | JsonObject | None = None
     instructions: str | None = None
     # SPEC/responses/response_create_params.py, temperature: "between 0 and 2".
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    temperature: Annotated[int | float, Field(ge=0, le=2)] | None = None
+    top_p: Annotated[int | float, Field(ge=0, le=1)] | None = None
     babelgate: Any = None
     """What is said by the extension."""
 

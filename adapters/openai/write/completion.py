@@ -1,7 +1,7 @@
 """Records of a task → one chat completion: what one of its runs said, whole, or as the deltas of a stream."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, NamedTuple, cast
 
 from pydantic_core import to_json
 
@@ -9,7 +9,7 @@ from adapters.openai.carries import CHAT
 from adapters.openai.codec.model import encode_usage
 from adapters.openai.codec.questions import called_part, encode_question
 from adapters.openai.errors.encode import CANCELLED
-from adapters.openai.wire.replies import COMPLETION
+from adapters.openai.wire.replies import BESIDE, CHOICE, COMPLETION, USAGE, Beside
 from canonical import (
     AnnotationPart,
     DataPart,
@@ -51,6 +51,51 @@ from canonical.value import Json, JsonObject
 _BETWEEN: Final = "\n"
 """Of two messages: a completion is one."""
 
+_THOUGHT: Final = "reasoning_content"
+"""Not OpenAI's: what servers of reasoning models call it, and most clients read; some of them say `reasoning`."""
+_SAID: Final = frozenset({"annotations"})
+_NAMES: Final = frozenset({"index", "type", "id"})
+"""Of things in deltas: they do not grow."""
+
+
+def join_delta(before: JsonObject, more: JsonObject) -> JsonObject:
+    """Both, as clients put deltas together (openai-python 3.54.0, lib/streaming/_deltas.py): text and lists grow, and
+    what has an `index` in a list is one thing."""
+    joined = dict(before)
+    for name, value in more.items():
+        joined[name] = _join(joined[name], value) if joined.get(name) is not None and name not in _NAMES else value
+    return joined
+
+
+def _join(before: Any, more: Any) -> Any:
+    if isinstance(before, str) and isinstance(more, str):
+        return before + more
+    if isinstance(before, dict) and isinstance(more, dict):
+        return join_delta(cast("JsonObject", before), cast("JsonObject", more))
+    if isinstance(before, list) and isinstance(more, list):
+        return _join_lists(cast("list[Any]", before), cast("list[Any]", more))
+    return more
+
+
+def _join_lists(before: list[Any], more: list[Any]) -> list[Any]:
+    joined = list(before)
+    for each in more:
+        number = each.get("index") if isinstance(each, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        same = [i for i, known in enumerate(joined) if number is not None and known.get("index") == number]
+        if same:
+            joined[same[0]] = join_delta(joined[same[0]], cast("JsonObject", each))
+        else:
+            joined.append(each)
+    return joined
+
+
+class Piece(NamedTuple):
+    """What a record adds to the `delta`s of a stream, and what another server's choice says beside it."""
+
+    delta: JsonObject
+    beside: Beside = Beside()
+
+
 _FAILED: Final = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
 
 
@@ -72,14 +117,17 @@ class CompletionWriter:
         self._asked: dict[str, InterruptRaised] = {}
         """Open questions of the task."""
         self._losses: dict[Loss, None] = {}
-        self._deltas: list[JsonObject] = []
+        self._deltas: list[Piece] = []
         self._reset()
 
     def _reset(self) -> None:
         self._content: list[str] = []
         self._length = 0
         self._refusal: list[str] = []
-        self._thoughts: list[str] = []
+        self._thoughts: dict[str, list[str]] = {}
+        """By the member of the message that they are in."""
+        self._thinking: dict[tuple[str, int], str] = {}
+        """Of open parts."""
         self._annotations: list[JsonObject] = []
         self._data: list[Json] = []
         self._progress: set[str] = set()
@@ -90,7 +138,15 @@ class CompletionWriter:
         """Tokens, as the messages tell of them."""
         self._message_finish = "stop"
         self.about: JsonObject = {}
-        """What the agent's own OpenAI server says of its completion beside the message."""
+        """What the agent's own OpenAI server says of its completion beside the message; so it is in the others."""
+        self._own: JsonObject = {}
+        """Of the message."""
+        self.ended: JsonObject = {}
+        """Of the choice, with its end."""
+        self._choice: JsonObject = {}
+        """Of it before."""
+        self._logprobs: JsonObject = {}
+        self._their_usage: JsonObject = {}
 
     # Looking
 
@@ -111,15 +167,14 @@ class CompletionWriter:
         content, refusal = self.content, "".join(self._refusal)
         calls = self.tool_calls
         made: JsonObject = {
+            **self._own,
             "role": "assistant",
             "content": content if content or not (calls or refusal) else None,
             "refusal": refusal or None,
         }
         if self._annotations:
             made["annotations"] = self._annotations
-        if self._thoughts:
-            # Not OpenAI's: what servers of reasoning models call it, and most clients read.
-            made["reasoning_content"] = "".join(self._thoughts)
+        made |= {name: "".join(thoughts) for name, thoughts in self._thoughts.items()}
         if calls:
             made["tool_calls"] = calls
         return made
@@ -136,13 +191,17 @@ class CompletionWriter:
         return [encode_question(self._task_id, asked) for asked in self._asked.values()]
 
     @property
+    def beside(self) -> JsonObject:
+        """More members of the choice."""
+        return {**self._choice, **self.ended, **({"logprobs": self._logprobs} if self._logprobs else {})}
+
+    @property
     def annotations(self) -> list[JsonObject]:
         return self._annotations
 
     # Writing
 
-    def write(self, record: Record) -> list[JsonObject]:
-        """What the record adds to `delta`s."""
+    def write(self, record: Record) -> list[Piece]:
         event = record.event
         if self.has_ended:
             return []
@@ -157,6 +216,8 @@ class CompletionWriter:
             return []
         self._deltas = []
         write(self, event)
+        if event.extra and BESIDE in event.extra:
+            self._say_beside(event.extra[BESIDE])
         return self._deltas
 
     def _lose(self, feature: Feature) -> None:
@@ -190,8 +251,11 @@ class CompletionWriter:
             case RefusalPart():
                 self._refuse(part.text)
             case ReasoningPart():
-                self._lose(Feature.REASONING)
-                self._think(part.text)
+                own: JsonObject = part.extra.get("openai") or {}
+                if "field" not in own:
+                    self._lose(Feature.REASONING)
+                field = self._thinking[message_id, event.index or 0] = own.get("field", _THOUGHT)
+                self._think(field, part.text)
             case DataPart():
                 self._lose(Feature.DATA)
                 self._data.append(part.data)
@@ -211,9 +275,22 @@ class CompletionWriter:
             case kind if kind is RefusalPart:
                 self._refuse(event.text)
             case kind if kind is ReasoningPart:
-                self._think(event.text)
+                self._think(self._thinking.get((message_id, event.index or 0), _THOUGHT), event.text)
             case _:
                 pass
+
+    def add_texts(self, record: Record, texts: Sequence[str]) -> bool:
+        """What `record` and those behind it add to one part, and they nothing else (`adapters._server.passages`).
+        False where it is no content, or the first of its message: then nothing is done, and each has to be written."""
+        event = record.event
+        if self.has_ended or record.run_id != self._run_id or type(event) is not PartDelta:
+            return False
+        message_id = event.message_id or ""
+        if message_id not in self._begun or self._open.get((message_id, event.index or 0)) is not TextPart:
+            return False
+        self._content += texts
+        self._length += sum(map(len, texts))
+        return True
 
     def _part_ended(self, event: PartEnded) -> None:
         self._open.pop((event.message_id or "", event.index or 0), None)
@@ -227,17 +304,34 @@ class CompletionWriter:
             self._begun[message_id] = self._length + (len(_BETWEEN) if self._content else 0)
         self._content.append(text)
         self._length += len(text)
-        self._deltas.append({"content": text})
+        self._deltas.append(Piece({"content": text}))
 
     def _refuse(self, text: str) -> None:
         if text:
             self._refusal.append(text)
-            self._deltas.append({"refusal": text})
+            self._deltas.append(Piece({"refusal": text}))
 
-    def _think(self, text: str) -> None:
+    def _think(self, field: str, text: str) -> None:
         if text:
-            self._thoughts.append(text)
-            self._deltas.append({"reasoning_content": text})
+            self._thoughts.setdefault(field, []).append(text)
+            self._deltas.append(Piece({field: text}))
+
+    def _say_beside(self, beside: Beside) -> None:
+        delta = beside.get("delta", {})
+        self._own = join_delta(self._own, {name: value for name, value in delta.items() if name not in _SAID})
+        self._annotations += delta.get("annotations", ())
+        for name, value in beside.get("choice", {}).items():
+            known = self._choice.get(name)
+            both = isinstance(known, list) and isinstance(value, list)
+            self._choice[name] = [*cast("list[Json]", known), *value] if both else value
+        for name, tokens in beside.get("logprobs", {}).items():
+            if isinstance(tokens, list):
+                self._logprobs[name] = self._logprobs.get(name) or []
+                self._logprobs[name] += tokens
+            else:
+                self._logprobs.setdefault(name, tokens)
+        last = self._deltas.pop() if self._deltas else Piece({})
+        self._deltas.append(Piece({**delta, **last.delta}, beside))
 
     def _cite(self, part: AnnotationPart, message_id: str) -> None:
         begun = self._begun.get(message_id, self._length)
@@ -248,7 +342,9 @@ class CompletionWriter:
             "url": part.url or "",
             "title": part.title or part.description or "",
         }
-        self._annotations.append({"type": "url_citation", "url_citation": cited})
+        own: JsonObject = part.extra.get("openai") or {}
+        inner = {**own.get("inner", {}), **cited}
+        self._annotations.append({**own.get("own", {}), "type": "url_citation", "url_citation": inner})
 
     def _message_ended(self, event: MessageEnded) -> None:
         message_id = event.message_id or ""
@@ -265,10 +361,11 @@ class CompletionWriter:
     def _run_ended(self, event: RunEnded) -> None:
         self.has_ended = True
         self.output = event.output
-        self.usage = encode_usage(event.usage or self._counted)
+        self.usage = {**encode_usage(event.usage or self._counted), **self._their_usage}
+        their_finish = self.ended.pop("finish_reason", None)
         match event.status:
             case RunStatus.SUCCESS:
-                self.finish = self._message_finish
+                self.finish = their_finish or self._message_finish
                 if event.output is not None and event.output not in self._data:
                     self._end_with_output(event.output)
             case RunStatus.PAUSED:
@@ -303,6 +400,8 @@ class CompletionWriter:
     def _native(self, event: Native) -> None:
         if event.protocol == "openai" and event.event == COMPLETION:
             self.about = dict(event.extra.get("openai") or {})
+            self.ended = dict(event.extra.get(CHOICE) or {})
+            self._their_usage = event.extra.get(USAGE) or {}
 
     def _custom(self, event: Custom) -> None:
         self._lose(Feature.CUSTOM)

@@ -21,7 +21,7 @@ class OutputItem:
     status: Any = "in_progress"
     closed: list[JsonObject] = field(default_factory=list[JsonObject])
     """Parts of it that are whole: of the content, or of the summary."""
-    open: Literal["", "output_text", "refusal", "summary_text"] = ""
+    open: Literal["", "output_text", "refusal", "summary_text", "reasoning_text"] = ""
     """The part that grows."""
     pieces: list[str] = field(default_factory=list[str])
     annotations: list[JsonObject] = field(default_factory=list[JsonObject])
@@ -30,6 +30,11 @@ class OutputItem:
     is_void: bool = False
     is_whole: bool = False
     """The body is all of it."""
+    own: JsonObject = field(default_factory=dict[str, Any])
+    """Members that only another server of this API has told, and those of its parts, one after the other."""
+    parts: list[JsonObject] = field(default_factory=list[JsonObject])
+    tokens: list[Any] = field(default_factory=list[Any])
+    """`logprobs` of the part that grows."""
 
     @property
     def item_id(self) -> str:
@@ -47,23 +52,29 @@ class OutputItem:
         parts = [*self.closed, *([self.show_part()] if self.open else [])]
         match self.body["type"]:
             case "message":
-                told["content"] = parts
+                told["content"] = [self.with_own(number, part) for number, part in enumerate(parts)]
             case "reasoning":
-                told["summary"] = parts
+                told["summary"] = [part for part in parts if part["type"] == "summary_text"]
+                if thoughts := [part for part in parts if part["type"] == "reasoning_text"]:
+                    told["content"] = thoughts
             case _:
                 pass
-        return told
+        return {**told, **self.own}
+
+    def with_own(self, number: int, part: JsonObject) -> JsonObject:
+        return {**self.parts[number], **part} if number < len(self.parts) else part
 
     def show_part(self) -> JsonObject:
         text = "".join(self.pieces)
         match self.open:
             case "refusal":
                 return {"type": "refusal", "refusal": text}
-            case "summary_text":
-                return {"type": "summary_text", "text": text}
+            case "summary_text" | "reasoning_text":
+                return {"type": self.open, "text": text}
             case _:
                 # SPEC/responses/response_output_text.py: annotations are there. Open Responses: logprobs, if not null.
-                return {"type": "output_text", "text": text, "annotations": list(self.annotations), "logprobs": []}
+                told: JsonObject = {"annotations": list(self.annotations), "logprobs": list(self.tokens)}
+                return {"type": "output_text", "text": text, **told}
 
 
 class ItemWriter:
@@ -94,6 +105,17 @@ class ItemWriter:
         self._tell("response.output_item.added", {"output_index": item.index, "item": item.show()})
         return item
 
+    def begin_mirrored(self, body: JsonObject) -> OutputItem:
+        """An item that is told as another server tells it, until `end_mirrored`."""
+        item = OutputItem(len(self.items), {**body, "id": self.unique_id(str(body.get("id") or "item"))}, is_whole=True)
+        self.items.append(item)
+        self._tell("response.output_item.added", {"output_index": item.index, "item": item.show()})
+        return item
+
+    def end_mirrored(self, item: OutputItem, body: JsonObject) -> None:
+        item.body = {**body, "id": item.item_id}
+        self.finish(item)
+
     def add_whole(self, body: JsonObject) -> None:
         """An item that is not told in pieces, as it is: its id is `unique_id`'s."""
         item = OutputItem(len(self.items), body, is_whole=True, status="completed")
@@ -111,20 +133,29 @@ class ItemWriter:
     # Parts
 
     def _at(self, item: OutputItem) -> JsonObject:
-        part = "summary_index" if item.body["type"] == "reasoning" else "content_index"
-        return {"item_id": item.item_id, "output_index": item.index, part: len(item.closed)}
+        place = {"content_index": len(item.closed)}
+        if item.open in ("summary_text", "reasoning_text"):
+            name = "summary_index" if item.open == "summary_text" else "content_index"
+            place = {name: sum(part["type"] == item.open for part in item.closed)}
+        return {"item_id": item.item_id, "output_index": item.index, **place}
 
     def begin_part(
-        self, item: OutputItem, kind: Literal["output_text", "refusal", "summary_text"], started_at: int = 0
+        self,
+        item: OutputItem,
+        kind: Literal["output_text", "refusal", "summary_text", "reasoning_text"],
+        started_at: int = 0,
     ) -> None:
         self.end_part(item)
         item.open, item.pieces, item.annotations, item.started_at = kind, [], [], started_at
+        item.tokens = []
         name = "reasoning_summary_part" if kind == "summary_text" else "content_part"
         self._tell(f"response.{name}.added", {**self._at(item), "part": item.show_part()})
 
-    def say(self, item: OutputItem, text: str) -> None:
+    def say(self, item: OutputItem, text: str, tokens: list[Any] | None = None) -> None:
+        """`tokens` = their `logprobs`."""
         item.pieces.append(text)
-        more: JsonObject = {"logprobs": []} if item.open == "output_text" else {}
+        item.tokens += tokens or ()
+        more: JsonObject = {"logprobs": tokens or []} if item.open == "output_text" else {}
         self._tell(f"response.{_EVENTS[item.open]}.delta", {**self._at(item), "delta": text, **more})
 
     def cite(self, item: OutputItem, annotation: JsonObject) -> None:
@@ -135,11 +166,11 @@ class ItemWriter:
     def end_part(self, item: OutputItem) -> None:
         if not item.open:
             return
-        part, at, kind = item.show_part(), self._at(item), item.open
+        part, at, kind = item.with_own(len(item.closed), item.show_part()), self._at(item), item.open
         text = "".join(item.pieces)
         told: JsonObject = {"refusal": text} if kind == "refusal" else {"text": text}
         if kind == "output_text":
-            told["logprobs"] = []
+            told["logprobs"] = list(item.tokens)
         self._tell(f"response.{_EVENTS[kind]}.done", {**at, **told})
         name = "reasoning_summary_part" if kind == "summary_text" else "content_part"
         self._tell(f"response.{name}.done", {**at, "part": part})
@@ -164,4 +195,6 @@ _EVENTS: Final = {
     "refusal": "refusal",
     # In both OpenAI's API and Open Responses, which call the text of reasoning by different names.
     "summary_text": "reasoning_summary_text",
+    # Of servers that show the text itself.
+    "reasoning_text": "reasoning_text",
 }

@@ -14,6 +14,7 @@ from adapters.openai.codec.model import encode_response_usage, object_in
 from adapters.openai.codec.names import RESPONSE, encode_id, encode_item_id
 from adapters.openai.codec.questions import called_part, encode_question_item
 from adapters.openai.wire import replies as w
+from adapters.openai.wire.replies import ABOUT, ANNOTATION, BESIDE, ITEM, MIRROR, MIRRORED, ItemHead, ItemTail
 from adapters.openai.write.items import ItemWriter, OutputItem
 from adapters.openai.write.settings import encode_settings
 from canonical import (
@@ -60,7 +61,7 @@ from canonical.thread import Loss
 from canonical.value import Json, JsonObject
 
 _FAILED: Final = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
-_BUSY: Final = frozenset({FaultCode.QUEUE_FULL, FaultCode.SHUTTING_DOWN})
+_BUSY: Final = frozenset({FaultCode.QUEUE_FULL, FaultCode.SHUTTING_DOWN, FaultCode.UNAVAILABLE})
 
 
 class _Said:
@@ -79,6 +80,14 @@ class _Said:
         """Of its open parts, by index."""
         self.calls: dict[int, str] = {}
         """Ids of the calls among them."""
+        self.head: ItemHead = {}
+        """The item of another server of this API of which the newest part is."""
+        self.told: ItemHead = {}
+        """The same of the item that is open."""
+
+    @property
+    def is_of_another(self) -> bool:
+        return self.head.get("id") != self.told.get("id")
 
 
 class ResponseWriter:
@@ -110,6 +119,8 @@ class ResponseWriter:
         self._events: list[JsonObject] = []
         self._number = 0
         self._items = ItemWriter(self._tell)
+        self._about: JsonObject = {}
+        """Members that only another server of this API tells."""
         self._usage: JsonObject | None = None
         self._reset()
 
@@ -120,6 +131,8 @@ class ResponseWriter:
         self._data: list[Json] = []
         self._counted: JsonObject = {}
         self._has_refused = False
+        self._mirrored: dict[str | int, OutputItem] = {}
+        """Items of another server of this API, by its id and index."""
 
     # Looking
 
@@ -148,6 +161,12 @@ class ResponseWriter:
         """What only this protocol knows of the request."""
         return {} if self.created is None else self.created.extra.get("openai") or {}
 
+    @property
+    def has_failed_there(self) -> bool:
+        """Another server of this API has told of a response that failed, and not of an error."""
+        details = {} if self.fault is None else self.fault.details
+        return details.get("status") == 200 and "message" in object_in(details, "openai")
+
     def items(self) -> list[tuple[JsonObject, str | None]]:
         """The output items, each with the id of the message that it is of."""
         return [(item.show(), item.message_id) for item in self._items.items if not item.is_void]
@@ -170,15 +189,17 @@ class ResponseWriter:
             background=own.get("background") is True,
             metadata={name: value for name, value in metadata.items() if isinstance(value, str)},
         )
+        told |= {name: value for name, value in self._about.items() if name not in _PLACED}
         if own.get("conversation") is not None:
             told["conversation"] = {"id": own["conversation"]}
         if self.status == "incomplete":
-            told["incomplete_details"] = {"reason": self.finish}
+            told["incomplete_details"] = self._about.get("incomplete_details") or {"reason": self.finish}
         if self.status == "failed":
             # SPEC/responses/response_error.py: one of a few codes.
             fault = self.fault or _FAILED
             code = "rate_limit_exceeded" if fault.code in _BUSY else "server_error"
-            told["error"] = {"code": code, "message": fault.message}
+            theirs: JsonObject = fault.details.get("openai") or {}
+            told["error"] = {"code": code, **(theirs if "message" in theirs else {"message": fault.message})}
         if self.has_ended and self._losses:
             # Where a stream tells it, too. Clients of both kinds let it pass.
             told["babelgate"] = {"loss": {loss.feature: loss.how for loss in self._losses}}
@@ -271,7 +292,7 @@ class ResponseWriter:
         self.output = event.output
         for item in self._items.items:
             self._items.finish(item, "completed" if item.body["type"] in ("message", "reasoning") else "incomplete")
-        self._usage = encode_response_usage(event.usage or self._counted)
+        self._usage = encode_response_usage(event.usage or self._counted) | (self._about.get("usage") or {})
         match event.status:
             case RunStatus.SUCCESS:
                 if event.output is not None and event.output not in self._data:
@@ -339,9 +360,10 @@ class ResponseWriter:
             return
         if event.open:
             said.kinds[event.index or 0] = type(part)
+        said.head = event.extra.get(ITEM) or said.head
         match part:
             case TextPart():
-                self._say(message_id, said, "output_text", part.text)
+                self._say(message_id, said, "output_text", part.text, _tokens_of(event))
                 said.chars += len(part.text)
             case RefusalPart():
                 self._has_refused = True
@@ -364,11 +386,11 @@ class ResponseWriter:
         if said is None or kind is None or not event.text:
             return
         if kind is TextPart:
-            self._say(message_id, said, "output_text", event.text)
+            self._say(message_id, said, "output_text", event.text, _tokens_of(event))
             said.chars += len(event.text)
         elif kind is RefusalPart:
             self._say(message_id, said, "refusal", event.text)
-        elif kind is ReasoningPart and said.item is not None and said.item.open == "summary_text":
+        elif kind is ReasoningPart and said.item is not None and said.item.open in ("summary_text", "reasoning_text"):
             self._items.say(said.item, event.text)
         elif kind is ToolCallPart and (item := self._calls.get(said.calls.get(index, ""))) is not None:
             self._items.add_arguments(item, _ARGUMENTS, event.text, ends=False)
@@ -382,19 +404,28 @@ class ResponseWriter:
             self._items.add_arguments(item, _ARGUMENTS, "")
 
     def _message_item(self, message_id: str, said: _Said) -> OutputItem:
-        if said.item is not None and said.item.body["type"] != "message":
+        if said.item is not None and (said.item.body["type"] != "message" or said.is_of_another):
             self._close(said)
         if said.item is None:
-            said.item = self._items.add(_message(message_id, said.phase), message_id)
+            body = _message(message_id, said.phase)
+            if "id" in said.head:
+                body = {name: value for name, value in body.items() if name != "phase"} | dict(said.head)
+            said.item = self._begin_item(said, body, message_id)
         return said.item
 
-    def _say(self, message_id: str, said: _Said, kind: Any, text: str) -> None:
+    def _begin_item(self, said: _Said, body: JsonObject, message_id: str) -> OutputItem:
+        item, said.told = self._items.add(body, message_id), said.head
+        if (theirs := said.head.get("id")) is not None:
+            self._mirrored[theirs] = item
+        return item
+
+    def _say(self, message_id: str, said: _Said, kind: Any, text: str, tokens: list[Any] | None = None) -> None:
         if not text:
             return
         item = self._message_item(message_id, said)
         if item.open != kind:
             self._items.begin_part(item, kind, said.chars)
-        self._items.say(item, text)
+        self._items.say(item, text, tokens)
 
     def _say_data(self, message_id: str, said: _Said, part: DataPart) -> None:
         """In a part of its own: where citations stand is counted over texts."""
@@ -406,12 +437,12 @@ class ResponseWriter:
         self._items.end_part(item)
 
     def _think(self, message_id: str, said: _Said, text: str) -> None:
-        if said.item is not None and said.item.body["type"] != "reasoning":
+        if said.item is not None and (said.item.body["type"] != "reasoning" or said.is_of_another):
             self._close(said)
         if said.item is None:
-            body: JsonObject = {"type": "reasoning", "id": encode_item_id("rs_", message_id)}
-            said.item = self._items.add(body, message_id)
-        self._items.begin_part(said.item, "summary_text")
+            own_id = said.head.get("id") or encode_item_id("rs_", message_id)
+            said.item = self._begin_item(said, {"type": "reasoning", "id": own_id}, message_id)
+        self._items.begin_part(said.item, "reasoning_text" if "form" in said.head else "summary_text")
         if text:
             self._items.say(said.item, text)
 
@@ -428,7 +459,8 @@ class ResponseWriter:
             "start_index": max((part.start or 0) - start, 0),
             "end_index": max((said.chars if part.end is None else part.end) - start, 0),
         }
-        self._items.cite(item, cited)
+        own: JsonObject = part.extra.get("openai") or {}
+        self._items.cite(item, {**own.get("own", {}), **cited})
 
     def _close(self, said: _Said) -> None:
         if said.item is not None:
@@ -498,7 +530,7 @@ class ResponseWriter:
 
     def _tool_started(self, event: ToolStarted) -> None:
         call_id = event.call_id or ""
-        if call_id in self._calls:  # a message has told of it
+        if call_id in self._calls or MIRRORED in event.extra:  # a message, or an item, has told of it
             return
         item = self._begin_call(call_id, event.name)
         self._items.add_arguments(item, _ARGUMENTS, "{}" if event.input is None else to_json(event.input).decode())
@@ -511,19 +543,71 @@ class ResponseWriter:
     # What else there is
 
     def _native(self, event: Native) -> None:
-        """An item of a kind that only this protocol has, from a model on another server."""
-        if (event.protocol, event.event) != ("openai", "response.output_item.done"):
+        """What only this protocol has, from a model on another server."""
+        if event.protocol != "openai":
             return
+        if event.event == ABOUT:
+            self._about = dict(event.extra.get("openai") or {})
+        elif MIRROR in event.extra:
+            self._mirror(event.extra[MIRROR])
+        elif ITEM in event.extra:
+            self._end_item(event.extra[ITEM])
+        elif ANNOTATION in event.extra:
+            for said in self._said.values():
+                if said.item is not None and said.item.open == "output_text":
+                    self._items.cite(said.item, event.extra[ANNOTATION])
+        elif event.event == "response.output_item.done":
+            self._item_of_before(event)
+
+    def _mirror(self, told: JsonObject) -> None:
+        """An event of its stream: of an item that is told as it is there, or of none."""
+        kind, index, body = str(told.get("type")), told.get("output_index"), object_in(told, "item")
+        if body and kind in ("response.output_item.added", "response.output_item.done"):
+            item = self._mirrored.get(str(body.get("id")))
+            if item is None:
+                for said in self._said.values():
+                    self._close(said)
+                begun = {**body, "status": "in_progress"} if kind.endswith("done") and "status" in body else body
+                item = self._items.begin_mirrored(begun)
+                self._mirrored[str(body.get("id"))] = item
+                if isinstance(index, int):
+                    self._mirrored[index] = item
+            if kind.endswith("done"):
+                self._items.end_mirrored(item, body)
+            return
+        place: JsonObject = {}
+        item = self._mirrored.get(str(told.get("item_id"))) or self._mirrored.get(
+            index if isinstance(index, int) else -1
+        )
+        if item is not None:
+            place = {"output_index": item.index, "item_id": item.item_id}
+        more = {name: place.get(name, value) for name, value in told.items() if name not in ("type", "sequence_number")}
+        self._tell(kind, more)
+
+    def _end_item(self, tail: ItemTail) -> None:
+        item = self._mirrored.get(tail.get("id", ""))
+        if item is None or item.is_done:
+            return
+        item.own, item.parts = tail.get("own", {}), tail.get("parts", [])
+        self._items.finish(item, item.own.get("status") or "completed")
+        for said in self._said.values():
+            if said.item is item:
+                said.item = None
+
+    def _item_of_before(self, event: Native) -> None:
+        """As releases before have kept an item."""
         body = dict(object_in({"item": event.data}, "item"))
         if isinstance(body.get("type"), str) and isinstance(body.get("id"), str):
             body["id"] = self._items.unique_id(body["id"])
             self._items.add_whole(body)
 
     def _loss_noted(self, event: LossNoted) -> None:
+        if MIRRORED in event.extra:
+            return
         self._losses[Loss(feature=event.feature, how=event.how)] = None
 
     def _artifact(self, event: ArtifactAdded) -> None:
-        if event.origin == "agent":
+        if event.origin == "agent" and MIRRORED not in event.extra:
             self._lose(Feature.ARTIFACT)
 
     def _custom(self, event: Custom) -> None:
@@ -551,7 +635,16 @@ class ResponseWriter:
     }
 
 
+_PLACED: Final = frozenset({"usage", "incomplete_details"})
+"""Of the members that another server tells: those that are told where they belong."""
 _ARGUMENTS: Final = "mcp_call_arguments"
+
+
+def _tokens_of(event: PartAdded | PartDelta) -> list[Any] | None:
+    """Their `logprobs`, which both APIs tell in the same form."""
+    if not event.extra or BESIDE not in event.extra:
+        return None
+    return event.extra[BESIDE].get("logprobs", {}).get("content")
 
 
 def _message(own_id: str, phase: str) -> JsonObject:

@@ -90,6 +90,33 @@ async def test_what_a_caller_says_by_it_is_the_runs(site: Running, path: str) ->
     assert "babelgate" not in made["config"]
 
 
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_whole_answer_has_the_records_of_its_run(site: Running, path: str) -> None:
+    answer = await site.http.post(path, json=body(path, "tools") | {"stream": False}, headers=ASKED)
+    assert answer.headers[HEADER] == URI
+    streamed = told((await site.http.post(path, json=body(path, "tools"), headers=ASKED)).content)
+    found = answer.json()[URI]
+    assert found["after"] == 0 and "next" not in found
+    kinds = [each["event"]["kind"] for each in found["events"]]
+    assert kinds == [each["event"]["kind"] for envelope in streamed for each in envelope["events"]]
+    plain = await site.http.post(path, json=body(path, "tools") | {"stream": False})
+    assert URI not in plain.json() and HEADER not in plain.headers
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_a_whole_answer_has_not_more_of_them_than_fits(site: Running, path: str) -> None:
+    asked = body(path, "echo", "word " * 20_000) | {"stream": False}
+    found = (await site.http.post(path, json=asked, headers=ASKED)).json()[URI]
+    assert found["next"] > found["events"][-1]["seq"]
+
+
+async def test_a_response_that_is_read_again_has_the_records_of_its_run(site: Running) -> None:
+    made = await site.http.post(PATHS[0], json=body(PATHS[0], "tools") | {"stream": False}, headers=ASKED)
+    again = await site.http.get(f"/v1/responses/{made.json()['id']}", headers=ASKED)
+    assert again.headers[HEADER] == URI
+    assert again.json() == made.json()
+
+
 async def test_a_question_is_declined(site: Running) -> None:
     asked = await site.http.post(PATHS[0], json=body(PATHS[0], "ask"), headers=ASKED)
     records = [each["event"] for envelope in told(asked.content) for each in envelope["events"]]

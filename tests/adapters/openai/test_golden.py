@@ -45,7 +45,7 @@ def streamed(log: list[Record], run_id: str) -> bytes:
     chunks = ChunkWriter(f"chatcmpl-{run_id}", 1_700_000_000, "echo", counts=True)
     frames = [chunks.begin()]
     for record in log:
-        frames += chunks.deltas(writer.write(record))
+        frames += chunks.pieces(writer.write(record), writer.about)
     return b"".join([*frames, *chunks.end(writer, writer.fault)])
 
 

@@ -44,14 +44,15 @@ def test_every_role_has_its_place() -> None:
 
 def test_files_come_by_their_bytes_or_by_url() -> None:
     inline = part_of({"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk=", "detail": "low"}})
-    assert inline == FilePart(media_type="image/png", inline=b"hi", size=2)
+    low = {"openai": {"inner": {"detail": "low"}}}
+    assert inline == FilePart(media_type="image/png", inline=b"hi", size=2, extra=low)
     linked = part_of({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}})
     assert linked == FilePart(media_type="image/*", url="https://example.com/a.png")
     sound = part_of({"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}})
     assert sound == FilePart(name="audio.mp3", media_type="audio/mpeg", inline=b"hi", size=2)
     named = {"filename": "a.txt", "file_data": "data:text/plain,h%69"}
     assert part_of({"type": "file", "file": named}) == FilePart(
-        name="a.txt", media_type="text/plain", inline=b"hi", size=2
+        name="a.txt", media_type="text/plain", inline=b"hi", size=2, extra={"openai": {"type": "file"}}
     )
     bare = part_of({"type": "file", "file": {"filename": "a", "file_data": "aGk="}})
     assert (bare.media_type, bare.inline) == ("application/octet-stream", b"hi")

@@ -1,0 +1,367 @@
+"""From responses to responses: the official client cannot tell the gateway from the server behind but by what the table
+here names."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import demo
+from tests.adapters.openai.scripted import Said, Scripted, frames_of, through, unknown
+from tests.bridge import client as bridge
+from tests.difference import differences
+from tests.opened import opened
+
+ASK: Said = {"model": "far", "input": "Hi"}
+
+
+def token(text: str) -> Said:
+    return {"token": text, "logprob": -0.1, "bytes": [1], "top_logprobs": [{"token": "b", "logprob": -2.5}]}
+
+
+PAGE: Said = {
+    "type": "url_citation",
+    "start_index": 0,
+    "end_index": 3,
+    "url": "http://a.b",
+    "title": "T",
+    **unknown("a"),
+}
+FILE: Said = {"type": "file_citation", "index": 3, "file_id": "file_1", "filename": "a.txt"}
+REASONED: Said = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [{"type": "summary_text", "text": "Hm"}],
+    "encrypted_content": "gAAA",
+    "status": "completed",
+    **unknown("reasoning"),
+}
+SEALED: Said = {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "gAAB", "status": None}
+OPEN: Said = {
+    "type": "reasoning",
+    "id": "rs_3",
+    "summary": [],
+    "content": [{"type": "reasoning_text", "text": "Well"}],
+    "status": "completed",
+}
+SAID: Said = {
+    "type": "message",
+    "id": "msg_1",
+    "role": "assistant",
+    "status": "completed",
+    "phase": "final_answer",
+    "content": [
+        {
+            "type": "output_text",
+            "text": "one two",
+            "annotations": [PAGE, FILE],
+            "logprobs": [token("one "), token("two")],
+            **unknown("content"),
+        }
+    ],
+    **unknown("message"),
+}
+TOOLS: list[Said] = [
+    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
+    {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["q"], "results": None},
+    {
+        "type": "code_interpreter_call",
+        "id": "ci_1",
+        "status": "completed",
+        "code": "1",
+        "container_id": "c",
+        "outputs": [{"type": "logs", "logs": "1"}],
+    },
+    {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAE=", "output_format": "png"},
+    {
+        "type": "mcp_call",
+        "id": "mcp_1",
+        "server_label": "theirs",
+        "name": "f",
+        "arguments": "{}",
+        "output": "1",
+        "error": None,
+        "approval_request_id": None,
+    },
+    {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "theirs", "tools": [{"name": "f", "input_schema": {}}]},
+    {"type": "computer_call", "id": "cu_1", "call_id": "c", "action": {"type": "wait"}, "pending_safety_checks": []},
+    {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"},
+]
+OUTPUT = [REASONED, SEALED, OPEN, *TOOLS, SAID]
+USAGE: Said = {
+    "input_tokens": 7,
+    "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 1, **unknown("input")},
+    "output_tokens": 5,
+    "output_tokens_details": {"reasoning_tokens": 1},
+    "total_tokens": 12,
+    **unknown("usage"),
+}
+
+
+def response(status: str = "completed", **more: Any) -> Said:
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1700000000,
+        "completed_at": 1700000001,
+        "status": status,
+        "background": False,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": "Be brief",
+        "max_output_tokens": 99,
+        "max_tool_calls": None,
+        "metadata": {},
+        "model": "far",
+        "output": OUTPUT,
+        "parallel_tool_calls": False,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "previous_response_id": None,
+        "prompt_cache_key": None,
+        "prompt_cache_retention": "in_memory",
+        "reasoning": {"effort": "low", "summary": "auto", **unknown("effort")},
+        "safety_identifier": None,
+        "service_tier": "flex",
+        "store": True,
+        "temperature": 0.5,
+        "text": {"format": {"type": "text"}, "verbosity": "low"},
+        "tool_choice": "auto",
+        "tools": [{"type": "web_search", "search_context_size": "low", "user_location": None}],
+        "top_logprobs": 2,
+        "top_p": 0.9,
+        "truncation": "auto",
+        "usage": USAGE,
+        "user": None,
+        "billing": {"payer": "developer"},
+        **unknown("response"),
+        **more,
+    }
+
+
+def of_item(index: int, item: Said) -> Iterator[Said]:
+    at = {"output_index": index, "item_id": item["id"]}
+    begun = {**item, "status": "in_progress"} if "status" in item else item
+    if item in (REASONED, OPEN):
+        kind, member = ("summary", "summary") if item is REASONED else ("content", "content")
+        yield {
+            "type": "response.output_item.added",
+            "output_index": index,
+            "item": {"type": "reasoning", "id": item["id"], "summary": [], "status": "in_progress"},
+        }
+        [part] = item[member]
+        name = "reasoning_summary_text" if item is REASONED else "reasoning_text"
+        around = "reasoning_summary_part" if item is REASONED else "content_part"
+        on = {**at, f"{kind}_index": 0}
+        yield {"type": f"response.{around}.added", **on, "part": {**part, "text": ""}}
+        yield {"type": f"response.{name}.delta", **on, "delta": part["text"]}
+        yield {"type": f"response.{name}.done", **on, "text": part["text"]}
+        yield {"type": f"response.{around}.done", **on, "part": part}
+    elif item is SAID:
+        yield {"type": "response.output_item.added", "output_index": index, "item": {**begun, "content": []}}
+        on = {**at, "content_index": 0}
+        [part] = item["content"]
+        empty: Said = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+        yield {"type": "response.content_part.added", **on, "part": empty}
+        for word in ("one ", "two"):
+            yield {"type": "response.output_text.delta", **on, "delta": word, "logprobs": [token(word)]}
+        for number, found in enumerate(part["annotations"]):
+            added = {"annotation_index": number, "annotation": found}
+            yield {"type": "response.output_text.annotation.added", **on, **added}
+        yield {"type": "response.output_text.done", **on, "text": part["text"], "logprobs": part["logprobs"]}
+        yield {"type": "response.content_part.done", **on, "part": part}
+    else:
+        yield {"type": "response.output_item.added", "output_index": index, "item": begun}
+        if item is not SEALED:
+            yield {"type": f"response.{item['type']}.in_progress", **at}
+            yield {"type": f"response.{item['type']}.some_progress", **at, "delta": "x", **unknown("event")}
+            yield {"type": f"response.{item['type']}.completed", **at}
+    yield {"type": "response.output_item.done", "output_index": index, "item": item}
+
+
+def stream() -> list[Said]:
+    events: list[Said] = [
+        {"type": "response.created", "response": response("in_progress", output=[], usage=None, completed_at=None)},
+        {"type": "response.in_progress", "response": response("in_progress", output=[], usage=None, completed_at=None)},
+    ]
+    for index, item in enumerate(OUTPUT):
+        events += of_item(index, item)
+    events.append({"type": "response.unheard_of", "words": ["x"], **unknown("event")})
+    events.append({"type": "response.completed", "response": response()})
+    return [{**event, "sequence_number": number} for number, event in enumerate(events)]
+
+
+DIFFERENCES = {
+    "id": "by which it is found here",
+    "response.id": "by which it is found here",
+    "created_at": "the gateway's clock",
+    "response.created_at": "the gateway's clock",
+    "completed_at": "the gateway's clock",
+    "response.completed_at": "the gateway's clock",
+    "sequence_number": "the gateway counts",
+}
+"""By the name of what differs, why."""
+PIECES = {"item.x_message", "part.x_content"}
+"""Unknown members are in an item and its parts when these are whole."""
+
+
+def unexplained(theirs: Any, ours: Any) -> list[str]:
+    return [each for each in differences(theirs, ours) if each.lstrip("!") not in DIFFERENCES]
+
+
+async def test_a_response_is_shown_as_its_server_shows_it(tmp_path: Path) -> None:
+    async with through(tmp_path, Scripted(response()), "responses") as caller:
+        answer = await caller.post("/v1/responses", json=ASK)
+        assert unexplained(response(), answer.json()) == []
+        again = await caller.get(f"/v1/responses/{answer.json()['id']}")
+        assert list(differences(answer.json(), again.json())) == []
+        assert "Babelgate-Loss" not in answer.headers
+
+
+async def test_a_stream_is_shown_as_its_server_shows_it(tmp_path: Path) -> None:
+    theirs = stream()
+    async with through(tmp_path, Scripted(theirs), "responses") as caller:
+        told = frames_of(await caller.post("/v1/responses", json={**ASK, "stream": True}))
+        assert [event["type"] for event in told] == [event["type"] for event in theirs]
+        # The first two are the gateway's own: they are there before the server has said anything.
+        for expected, shown in zip(theirs[2:], told[2:], strict=True):
+            found = [each for each in unexplained(expected, shown) if each[1:] not in PIECES]
+            assert found == [], (expected, shown)
+
+
+async def test_the_whole_of_a_stream_is_the_response(tmp_path: Path) -> None:
+    async with through(tmp_path, Scripted(stream()), "responses") as caller:
+        assert unexplained(response(), (await caller.post("/v1/responses", json=ASK)).json()) == []
+
+
+@pytest.mark.parametrize("reason", ["max_output_tokens", "content_filter", "another"])
+async def test_why_it_is_incomplete_is_told_in_the_server_s_word(tmp_path: Path, reason: str) -> None:
+    theirs = response("incomplete", incomplete_details={"reason": reason}, completed_at=None)
+    async with through(tmp_path, Scripted(theirs), "responses") as caller:
+        shown = (await caller.post("/v1/responses", json=ASK)).json()
+        assert unexplained(theirs, shown) == []
+
+
+async def test_what_is_said_beside_a_response_has_a_limit(tmp_path: Path) -> None:
+    image = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AAAA" * 100_000}
+    theirs = response(output=[image, SAID], x_large="x" * 300_000)
+    async with through(tmp_path, Scripted(theirs), "responses") as caller:
+        answer = await caller.post("/v1/responses", json=ASK)
+        told = answer.json()
+        assert "x_large" not in told
+        assert told["output"][0] == {**image, "result": None}
+        assert "too large" in answer.headers["Babelgate-Loss"]
+
+
+async def test_a_call_is_shown_with_what_the_server_says_of_it(tmp_path: Path) -> None:
+    calls: list[Said] = [
+        {
+            "type": "function_call",
+            "id": "fc_1",
+            "call_id": "c1",
+            "name": "f",
+            "arguments": "{}",
+            "status": "completed",
+            **unknown("call"),
+        },
+        {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c2", "name": "g", "input": "x", "status": "completed"},
+    ]
+    async with through(tmp_path, Scripted(response(output=calls)), "responses") as caller:
+        shown = (await caller.post("/v1/responses", json=ASK)).json()["output"]
+        # By this id the call is answered here.
+        assert list(differences(calls, shown)) == ["![0].call_id", "![1].call_id"]
+
+
+# Requests
+
+INPUT: list[Said] = [
+    {"type": "message", "role": "developer", "content": "Be brief", **unknown("message")},
+    {
+        "type": "message",
+        "role": "user",
+        "id": "msg_0",
+        "content": [
+            {"type": "input_text", "text": "a", **unknown("part")},
+            {"type": "input_image", "image_url": "http://a.b/c.png", "detail": "low"},
+            {"type": "input_file", "filename": "a.txt", "file_data": "data:text/plain;base64,AAE="},
+        ],
+    },
+    REASONED,
+    SEALED,
+    {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}", "status": "completed"},
+    {"type": "function_call_output", "call_id": "c1", "output": "42", **unknown("output")},
+    *[each for each in TOOLS if each["type"] != "image_generation_call"],
+    {
+        "type": "computer_call_output",
+        "call_id": "c",
+        "output": {"type": "computer_screenshot", "image_url": "http://x"},
+    },
+    {**SAID, "content": [{**SAID["content"][0]}]},
+    {"type": "message", "role": "user", "content": "Go on"},
+]
+REQUEST: Said = {
+    "model": "far",
+    "input": INPUT,
+    "instructions": "Be brief",
+    "include": ["reasoning.encrypted_content", "message.output_text.logprobs"],
+    "truncation": "auto",
+    "text": {"verbosity": "low", "format": {"type": "json_schema", "name": "n", "schema": {}, "strict": True}},
+    "reasoning": {"effort": "low", "summary": "auto"},
+    "max_output_tokens": 99,
+    "max_tool_calls": 3,
+    "top_logprobs": 2,
+    "top_p": 0.5,
+    "temperature": 0,
+    "tools": [
+        {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": False, **unknown("tool")},
+        {"type": "web_search", "search_context_size": "low"},
+    ],
+    "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []},
+    "parallel_tool_calls": False,
+    "service_tier": "flex",
+    "safety_identifier": "u",
+    "prompt_cache_key": "k",
+    "prompt_cache_retention": "24h",
+    "seed": 3,
+    **unknown("request"),
+}
+
+
+async def test_a_request_reaches_the_server_as_it_was_made(tmp_path: Path) -> None:
+    far = Scripted(response(output=[{**SAID, "content": [{"type": "output_text", "text": "{}"}]}]))
+    async with through(tmp_path, far, "responses") as caller:
+        answer = await caller.post("/v1/responses", json=REQUEST)
+        assert answer.status_code == 200, answer.text
+        # The gateway asks for a stream, and goes on from it later.
+        assert list(differences(REQUEST, far.asked[-1])) == ["+stream", "+store"]
+
+
+async def test_items_that_only_the_server_knows_are_refused_in_front_of_other_agents(tmp_path: Path) -> None:
+    async with opened(tmp_path, {"echo": demo.echo}) as gateway, bridge(gateway.app) as caller:
+        for item in ({"type": "item_reference", "id": "x"}, {"type": "no"}):
+            body = {"model": "echo", "input": [item, {"role": "user", "content": "Hi"}]}
+            assert (await caller.post("/v1/responses", json=body)).status_code == 400
+
+
+# Errors
+
+
+async def test_a_response_that_failed_there_has_failed_here(tmp_path: Path) -> None:
+    error = {"code": "image_parse_error", "message": "Not so", **unknown("error")}
+    failed = response("failed", error=error, output=[], usage=None, completed_at=None)
+    async with through(tmp_path, Scripted(failed), "responses") as caller:
+        answer = await caller.post("/v1/responses", json=ASK)
+        assert (answer.status_code, answer.json()["status"], answer.json()["error"]) == (200, "failed", error)
+
+
+@pytest.mark.parametrize("status", [400, 422, 429])
+async def test_a_refusal_is_told_as_the_server_told_it(tmp_path: Path, status: int) -> None:
+    error = {"message": "Not so", "type": "some_error", "param": "input.0", "code": "some_code", **unknown("error")}
+    far = Scripted({"error": error})
+    far.status = status
+    async with through(tmp_path, far, "responses") as caller:
+        answer = await caller.post("/v1/responses", json=ASK)
+        told = answer.json()["error"]
+        told.pop("response")
+        assert (answer.status_code, told) == (status, error)
