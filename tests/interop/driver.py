@@ -33,12 +33,18 @@ CLIENTS: Final = {
 }
 SERVERS: Final = {
     "adk": "adk_server.py",
+    "agent-framework": "agent_framework_server.py",
+    "agentstack": "agentstack_server.py",
+    "agno": "agno_server.py",
     "acp": "acp_server.py",
     "a2a-1.0": "a2a_server_1_0.py",
     "a2a-0.3": "a2a_server_0_3.py",
     "aief": "aief_server.py",
+    "fasta2a": "fasta2a_server.py",
     "graphserve": "graphserve_server.py",
+    "kagenti": "agentstack_server.py",
     "mcp": "mcp_server.py",
+    "strands": "strands_server.py",
 }
 
 BOUND: Final = 30.0

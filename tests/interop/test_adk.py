@@ -1,4 +1,5 @@
-"""Agents of google-adk behind the gateway, called by every protocol. Its client is tried in `test_shown`."""
+"""Agents of google-adk behind the gateway, item by item. `test_frameworks` tells what every protocol is told of them,
+and `test_shown` what its client makes of ours."""
 
 from collections.abc import AsyncGenerator
 from typing import Any, Final
@@ -43,48 +44,4 @@ async def test_an_agent_of_adk_is_whole_by_responses(gateway: Running, agent: st
     assert items["reasoning"]["summary"][0]["text"] == THOUGHT
     assert (items["mcp_call"]["name"], items["mcp_call"]["output"]) == ("weather", '{"temp":21.0}')
     assert [part["text"] for part in items["message"]["content"]] == [ANSWER]
-    assert (told["usage"]["input_tokens"], told["usage"]["total_tokens"]) == (22, 36)
-
-
-@pytest.mark.parametrize("agent", AGENTS)
-async def test_every_other_protocol_gets_the_answer_and_no_thought_or_call_in_it(gateway: Running, agent: str) -> None:
-    http = gateway.http
-    chat = await post(
-        http, "/v1/chat/completions", {"model": agent, "messages": [{"role": "user", "content": "weather"}]}
-    )
-    assert chat["choices"][0]["message"]["content"] == ANSWER
-    assert chat["choices"][0]["message"]["reasoning_content"] == THOUGHT
-    part = {"content_type": "text/plain", "content": "weather"}
-    run = await post(
-        http, "/acp/runs", {"agent_name": agent, "mode": "sync", "input": [{"role": "user", "parts": [part]}]}
-    )
-    parts = [part for message in run["output"] for part in message["parts"]]
-    assert "".join(part["content"] or "" for part in parts if part.get("metadata") is None) == ANSWER
-    kinds = [part["metadata"] for part in parts if part.get("metadata")]
-    assert [each.get("message") for each in kinds if not each.get("tool_name")] == [THOUGHT]
-    assert {each["tool_name"] for each in kinds if each.get("tool_name")} == {"weather"}
-    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "weather"}]}
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
-    task = (await post(http, f"/a2a/{agent}", asked))["result"]["task"]
-    assert [part for artifact in task["artifacts"] for part in artifact["parts"]] == [{"text": ANSWER}]
-    wanted = {"assistant_id": agent, "input": {"messages": [{"role": "user", "content": "weather"}]}}
-    state = await post(http, "/runs/wait", wanted)
-    assert state["messages"][-1]["content"] == ANSWER
-
-
-@pytest.mark.parametrize("agent", AGENTS)
-@pytest.mark.parametrize(
-    ("word", "answer", "result"),
-    [("wipe", "yes", "wipe gave {'wiped': 'sda'}"), ("boss", "fine", "ask_boss gave {'result': 'fine'}")],
-)
-async def test_its_questions_take_plain_words_from_who_knows_nothing_of_adk(
-    gateway: Running, agent: str, word: str, answer: str, result: str
-) -> None:
-    message: Any = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": word}]}
-    body: Any = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
-    task = (await post(gateway.http, f"/a2a/{agent}", body))["result"]["task"]
-    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
-    body["params"]["message"] = {**message, "messageId": "n", "taskId": task["id"], "parts": [{"text": answer}]}
-    task = (await post(gateway.http, f"/a2a/{agent}", body))["result"]["task"]
-    assert task["status"]["state"] == "TASK_STATE_COMPLETED", task
-    assert task["artifacts"][-1]["parts"][-1]["text"] == result
+    assert (told["usage"]["input_tokens"], told["usage"]["total_tokens"]) == (8822, 8836)

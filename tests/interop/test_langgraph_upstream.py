@@ -21,8 +21,10 @@ from conformance.contract import check_agent
 from gateway.fronted import Fronted
 from tests import loopback
 from tests.adapters.a2a.talk import Reminded, Talk
+from tests.interop.frameworks import CALLERS, Agent, check
 from tests.interop.langgraph_dev import langgraph_dev
 from tests.interop.proxy import CUT, cutting
+from tests.pairs.caller import Caller
 from tests.running import Running, running
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
@@ -348,3 +350,32 @@ async def test_the_log_of_a_conversation_there_grows_with_what_is_said(gateway: 
             sizes.append(sum(len(encode_event(record.event)) for record in records))
     first, second = (after - before for before, after in pairwise(sizes))
     assert second < 1.35 * first  # where each turn tells all that was said before, it is 2.6 times as much
+
+
+# Its own A2A endpoint, which tells neither thoughts nor calls of tools, but what these gave; nor usage. With
+# each token it says all of its answer again.
+
+BY_A2A = (
+    Agent("lg-stream", "stream", word="one two", answer="one two"),
+    Agent("lg-tools", "tools", calls=("weather", "sunny")),
+    Agent("lg-ask", "ask", asks="What is your name?", gets="Ada", answer="Hello, Ada."),
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def by_a2a(
+    tmp_path_factory: pytest.TempPathFactory, server: str, far: httpx.AsyncClient
+) -> AsyncGenerator[Running]:
+    found = (await far.post("/assistants/search", json={"limit": 100})).json()
+    ids = {each["graph_id"]: each["assistant_id"] for each in found}
+    configured = {each.name: {**each.configured, "url": f"{server}/a2a/{ids[each.path]}"} for each in BY_A2A}
+    async with running(tmp_path_factory.mktemp("by_a2a"), configured=configured) as made:
+        yield made
+
+
+@pytest.mark.parametrize("caller", CALLERS, ids=lambda each: each.name)
+@pytest.mark.parametrize("agent", BY_A2A, ids=lambda each: each.name)
+async def test_a_graph_behind_its_servers_a2a_endpoint_arrives_as_what_it_is(
+    by_a2a: Running, agent: Agent, caller: type[Caller]
+) -> None:
+    await check(agent, caller(by_a2a.http, agent.name))

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ANSWER: Final = "It is sunny."
 QUESTION: Final = "What is your name?"
+APPROVAL: Final = {"type": "object", "properties": {"approved": {"type": "boolean"}}}
 
 
 async def works(text: str) -> AsyncGenerator[Any]:
@@ -30,6 +31,11 @@ async def streams(text: str) -> AsyncGenerator[str]:
     yield "sunny."
 
 
+async def approves(text: str) -> AsyncGenerator[Ask | str, Any]:
+    answer = yield Ask(QUESTION, kind="approval", schema=APPROVAL)
+    yield f"{answer}"
+
+
 async def asks(text: str) -> AsyncGenerator[Ask | str, Any]:
     answer = yield Ask(QUESTION)
     yield f"Hello, {answer}."
@@ -37,7 +43,7 @@ async def asks(text: str) -> AsyncGenerator[Ask | str, Any]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    agents = {"works": works, "streams": streams, "asks": asks}
+    agents = {"works": works, "streams": streams, "asks": asks, "approves": approves}
     async with running(tmp_path_factory.mktemp("gateway"), agents) as made:
         yield made
 
@@ -61,8 +67,9 @@ async def test_adk_keeps_thought_call_and_answer_and_asks(gateway: Running, use_
         assert result["function_response"]["id"] == call["function_call"]["id"]
         assert answer == {"text": ANSWER}
         assert await kept("streams") == [{"text": ANSWER}]
-        [asked] = await kept("asks")
-        assert asked["function_call"]["args"] == {"input_required": QUESTION}
+        for agent in ("asks", "approves"):
+            [asked] = await kept(agent)
+            assert asked["function_call"]["args"] == {"input_required": QUESTION}
 
 
 @pytest.mark.parametrize("stream", [True, False])
@@ -78,6 +85,8 @@ async def test_agent_framework_shows_the_answer_and_the_words_of_a_question(gate
         assert (told["text"], told["updates"]) == (ANSWER, ["It is ", "sunny.", ANSWER] if stream else [])
         asked, told = await shown("asks", "Hi", "Ada")
         assert (asked["asks"], told["asks"], told["text"]) == ([QUESTION], [], "Hello, Ada.")
+        [asked] = await shown("approves", "Hi")
+        assert asked["asks"] == [QUESTION]
 
 
 async def test_strands_gives_the_answer_and_the_words_of_a_question(gateway: Running) -> None:
@@ -86,6 +95,7 @@ async def test_strands_gives_the_answer_and_the_words_of_a_question(gateway: Run
             ("works", ANSWER, "end_turn"),
             ("streams", ANSWER, "end_turn"),
             ("asks", QUESTION, "interrupt"),
+            ("approves", QUESTION, "interrupt"),
         ):
             told = await client.call("ask", base_url=url(gateway, agent), text="weather")
             assert (told["texts"], told["stop"]) == ([text], why)

@@ -18,7 +18,7 @@ CALLS = {
     "weather": types.FunctionCall(id="c1", name="weather", args={"city": "Rome"}),
 }
 USAGE = types.GenerateContentResponseUsageMetadata(
-    prompt_token_count=11, candidates_token_count=7, total_token_count=18
+    prompt_token_count=4411, candidates_token_count=7, total_token_count=4418
 )
 
 

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.types import interrupt
@@ -62,6 +62,13 @@ async def wait_for_ever(state: State) -> Any:
     await asyncio.sleep(3600)
 
 
+async def look_it_up(state: State) -> Any:
+    call = {"id": "c1", "name": "weather", "args": {"city": "Rome"}}
+    asked = AIMessage([{"type": "reasoning", "reasoning": "I should look."}], tool_calls=[call])
+    given = ToolMessage("21 degrees, sunny", tool_call_id="c1", name="weather")
+    return {"messages": [asked, given, AIMessage("It gave 21 degrees")]}
+
+
 async def repeat_it_all(state: State) -> Any:
     return {"messages": [AIMessage(" | ".join(f"{each.type}: {each.content}" for each in state["messages"]))]}
 
@@ -77,6 +84,7 @@ twice = only("twice", ask_twice)
 fail = only("fail", raise_it)
 slow = only("slow", wait_for_ever)
 history = only("history", repeat_it_all)
+tools = only("tools", look_it_up)
 
 _approve = StateGraph(State)
 for _action in ("write", "send"):
