@@ -4,32 +4,34 @@ of its JSON schema, 1.0 by the messages of its protocol buffer, which are the no
 from collections.abc import Mapping
 from typing import Final
 
+from adapters.a2a.wire.task import BESIDE
 from canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 _PAGE: Final = "docs/protocols/a2a.md"
 _WRITTEN: Final = "docs/dialects.md, What is written"
-_LONE_FILE: Final = "a message of files alone is an artifact"
+_BESIDE: Final = f"{_PAGE}, Metadata"
+_LONE_FILE: Final = "an artifact; one that was said is marked in its metadata"
 
 
-def _carries(types: str, request: str, events: str) -> dict[Feature, Carry]:
+def _carries(types: str, request: str) -> dict[Feature, Carry]:
     """What both versions share, with the names that one of them has for it."""
     return {
         Feature.TEXT: FULL,
         Feature.DATA: FULL,
-        Feature.FILE_BYTES: lossy(_LONE_FILE, f"{_PAGE}, What is read"),
-        Feature.FILE_URL: lossy(_LONE_FILE, f"{_PAGE}, What is read"),
+        Feature.FILE_BYTES: whole(_LONE_FILE, f"{_PAGE}, Parts"),
+        Feature.FILE_URL: whole(_LONE_FILE, f"{_PAGE}, Parts"),
         Feature.REASONING: whole("in the message of a status, marked as ADK does, when it is complete", _WRITTEN),
         Feature.REFUSAL: whole("as text, marked in its metadata", f"{_PAGE}, Parts"),
         Feature.CITATION: whole("in the artifact's metadata, as AgentStack does", _WRITTEN),
         Feature.TOOL_ACTIVITY: whole("in the message of a status, marked as ADK does", _WRITTEN),
         Feature.CALLER_TOOLS: dropped("a caller offers no tools", f"{types}, {request}"),
-        Feature.STEP: dropped("a task has no stages", f"{types}, Task"),
+        Feature.STEP: whole(BESIDE, _BESIDE),
         Feature.PROGRESS: FULL,
         Feature.ARTIFACT: FULL,
         Feature.ARTIFACT_APPEND: FULL,
         Feature.UPLOAD: dropped("files come in messages only", f"{types}, {request}"),
         Feature.STREAM: FULL,
-        Feature.REATTACH: lossy(
+        Feature.REATTACH: whole(
             "the task as it is and what comes; what was missed is repeated by a header of the gateway's own",
             f"{_PAGE}, Subscribing",
         ),
@@ -39,13 +41,13 @@ def _carries(types: str, request: str, events: str) -> dict[Feature, Carry]:
         Feature.AUTH_REQUEST: FULL,
         Feature.CANCEL: lossy("asked for and not yet there shows as working", f"{types}, TaskState"),
         Feature.FAULT: FULL,
-        Feature.STRUCTURED_OUTPUT: lossy("a data part of an artifact", f"{types}, Artifact"),
+        Feature.STRUCTURED_OUTPUT: whole("a data part of an artifact, and in the task's metadata", _BESIDE),
         Feature.USAGE: whole("in the task's metadata", f"{_PAGE}, Metadata"),
         Feature.METADATA: FULL,
         Feature.STATE: dropped("a context has no state to be read or changed", f"{types}, Task"),
         Feature.HISTORY: FULL,
         Feature.FORK: dropped("a context is one line of tasks", f"{types}, Message"),
-        Feature.CUSTOM: dropped("events tell of a status or an artifact only", f"{types}, {events}"),
+        Feature.CUSTOM: whole(BESIDE, _BESIDE),
     }
 
 
@@ -59,15 +61,15 @@ EXTENDED: Final[Mapping[Feature, Carry]] = {
     Feature.STATE: whole(
         "the agent's revisions are told; what a caller changes is the gateway's", f"{_EXTENSION}, Requests"
     ),
-    Feature.CANCEL: lossy("asked for and not yet there shows as working", "a2a.proto 1.0.1, TaskState"),
+    Feature.CANCEL: whole("asked for and not yet there shows as working, and is a record", f"{_EXTENSION}, Envelopes"),
     Feature.FORK: dropped("a context is one line of tasks", f"{_EXTENSION}, Requests"),
 }
 """Of both versions with the Babelgate extension, which is for those who read it."""
 
 CARRIES: Final[Mapping[str, Mapping[Feature, Carry]]] = {
     "0.3": {
-        **_carries("a2a.json 0.3.0", "MessageSendParams", "SendStreamingMessageSuccessResponse"),
+        **_carries("a2a.json 0.3.0", "MessageSendParams"),
         Feature.DATA: whole("what is no object is wrapped in one", "a2a.json 0.3.0, DataPart"),
     },
-    "1.0": _carries("a2a.proto 1.0.1", "SendMessageRequest", "StreamResponse"),
+    "1.0": _carries("a2a.proto 1.0.1", "SendMessageRequest"),
 }

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from adapters._extension import URI, encode_uploads, split_uploads
+from adapters._extension import URI, encode_ids, encode_uploads, split_uploads
 from adapters.a2a.codec.asks import Reply
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.read.questions import replies
@@ -51,6 +51,8 @@ def _by_extension(call: Invocation) -> JsonObject:
     declined = [answer.interrupt_id for answer in call.answers if answer.action == "decline"]
     if declined and len(declined) == len(call.answers):
         told["answers"] = [{"interrupt_id": each, "action": "decline"} for each in declined]
+    if not call.answers and len(call.messages) == len(call.input_messages) == 1:
+        told |= encode_ids(call.messages)
     if not call.answers and not _transcript(call) and _is_lossy(call.messages) and not call.files:
         parts = _input(call)
         told["message"] = msgspec.json.decode(msgspec.json.encode(Message(role="user", parts=parts)))

@@ -8,47 +8,43 @@ from canonical import FULL, Carry, Feature, dropped, lossy, whole
 VERSION: Final = "1.0.3"
 """Of the SDK, whose behaviour is the protocol wherever the OpenAPI document 0.2.0 is silent."""
 
-_PART = "OpenAPI 0.2.0, components.schemas.MessagePart"
 _TRAJECTORY = "OpenAPI 0.2.0, components.schemas.TrajectoryMetadata"
 _RUN = "OpenAPI 0.2.0, components.schemas.Run"
 _CREATE = "OpenAPI 0.2.0, components.schemas.RunCreateRequest"
 
+_OWN = "docs/protocols/acp.md, What other clients look past"
 _EXTENSION = "docs/extension.md, Requests"
 
 CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.TEXT: FULL,
     Feature.DATA: FULL,
-    Feature.FILE_BYTES: lossy("a file that was said is an artifact, as its part has a name", _PART),
-    Feature.FILE_URL: lossy("a file that was said is an artifact, as its part has a name", _PART),
+    Feature.FILE_BYTES: whole("a named part, and a mark that it was said and is no artifact", _OWN),
+    Feature.FILE_URL: whole("a named part, and a mark that it was said and is no artifact", _OWN),
     Feature.REASONING: whole("a thought is shown when it is complete, as a trajectory", _TRAJECTORY),
-    Feature.REFUSAL: lossy("shown as text", _PART),
+    Feature.REFUSAL: whole("text, with a mark", _OWN),
     Feature.CITATION: FULL,
-    Feature.TOOL_ACTIVITY: lossy(
-        "told when it has ended, without its call id; a failure is an output with `error`", _TRAJECTORY
-    ),
+    Feature.TOOL_ACTIVITY: whole("a trajectory when it has ended, and a mark with the call's id and fault", _OWN),
     Feature.CALLER_TOOLS: lossy("a caller cannot offer tools; a call of one is a question in words", _CREATE),
-    Feature.STEP: lossy("the start is a trajectory, the end is not shown", _TRAJECTORY),
-    Feature.PROGRESS: lossy("a trajectory, told from reasoning by nothing", _TRAJECTORY),
-    Feature.ARTIFACT: lossy("a named part has neither description nor metadata", _PART),
-    Feature.ARTIFACT_APPEND: lossy(
-        "the pieces are shown as one part with the last of them", "docs/protocols/acp.md, Artifacts"
-    ),
+    Feature.STEP: whole("the start is a trajectory with a mark, the end a generic event and no part of a run", _OWN),
+    Feature.PROGRESS: whole("a trajectory, told from reasoning by a mark", _OWN),
+    Feature.ARTIFACT: whole("a named part, and a mark with its description and metadata", _OWN),
+    Feature.ARTIFACT_APPEND: whole("one part with the last of the pieces, and a mark with their sizes", _OWN),
     Feature.UPLOAD: dropped("files come with the input only", "OpenAPI 0.2.0, paths"),
     Feature.STREAM: FULL,
-    Feature.REATTACH: lossy(
+    Feature.REATTACH: whole(
         "the list of events is standard, following it live is the gateway's own", "docs/protocols/acp.md, Re-attaching"
     ),
     Feature.QUESTION: FULL,
-    Feature.QUESTIONS: lossy("one at a time, the oldest first", "OpenAPI 0.2.0, components.schemas.AwaitRequest"),
+    Feature.QUESTIONS: whole("the oldest is the await request, and all are beside it", _OWN),
     Feature.ANSWER_SCHEMA: whole(
         "a part of type application/schema+json in the question", "docs/protocols/acp.md, Questions"
     ),
-    Feature.AUTH_REQUEST: lossy("an await like any other", "OpenAPI 0.2.0, components.schemas.RunStatus"),
+    Feature.AUTH_REQUEST: whole("an await like any other, with a mark", _OWN),
     Feature.CANCEL: FULL,
-    Feature.FAULT: lossy("three codes for all faults", "OpenAPI 0.2.0, components.schemas.Error"),
-    Feature.STRUCTURED_OUTPUT: lossy("an application/json part of the output", _RUN),
-    Feature.USAGE: dropped("a run has no place for it", _RUN),
-    Feature.METADATA: dropped("neither runs nor messages have any", _RUN),
+    Feature.FAULT: whole("one of three codes, and which fault it was in its data", _OWN),
+    Feature.STRUCTURED_OUTPUT: whole("an application/json part of the output, and a member of the run", _OWN),
+    Feature.USAGE: whole("in a member of the run that others look past", _OWN),
+    Feature.METADATA: whole("in members of runs and messages that others look past", _OWN),
     Feature.STATE: dropped("the state of a session is opaque", "OpenAPI 0.2.0, components.schemas.Session"),
     Feature.HISTORY: FULL,
     Feature.FORK: dropped("a session is one line", "OpenAPI 0.2.0, components.schemas.Session"),

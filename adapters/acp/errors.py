@@ -1,13 +1,17 @@
 """Faults as ACP tells them: a status and one of three codes, or the `error` of a failed run."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from adapters.acp import wire as w
 from canonical import BLAME, Fault, FaultCode
+from canonical.value import JsonObject
 
 MISMATCH: Final = "session_mismatch"
 """`details.reason` of the one malformed request that is answered 400 and not 422."""
+
+_AGENTS: Final = {str(code): code for code in FaultCode if code.startswith("agent_")}
+"""What is wrong with the other gateway is not wrong with this one."""
 
 _CODES: Final = frozenset({"server_error", "invalid_input", "not_found"})
 
@@ -35,6 +39,7 @@ _ANSWERS: Final[Mapping[FaultCode, tuple[int, str]]] = {
     FaultCode.EXPIRED: (404, "not_found"),
     FaultCode.GATEWAY_RESTARTED: (503, "server_error"),
     FaultCode.SHUTTING_DOWN: (503, "server_error"),
+    FaultCode.UNAVAILABLE: (503, "server_error"),
     FaultCode.INTERNAL: (500, "server_error"),
 }
 """A failure of the agent is no failure of the call: it reaches this table only where no run could be made."""
@@ -57,12 +62,37 @@ def encode_error(fault: Fault | None) -> w.Error:
     # components.schemas.Error.code; the TypeScript client of SDK 1.0.3 takes no fourth.
     if code not in _CODES:
         code = "invalid_input" if BLAME[fault.code] == "caller" else "server_error"
-    return w.Error(code=code, message=fault.message, data=own.get("data"))
+    data = own.get("data")
+    if data is None and fault.code in _AGENTS and fault.code is not FaultCode.AGENT_FAILED:
+        data = {w.OWN: {"code": fault.code}}
+    return w.Error(code=code, message=fault.message, data=data)
+
+
+def encode_own(fault: Fault | None) -> JsonObject | None:
+    """A fault where ACP has no place for one."""
+    return None if fault is None else {"code": fault.code, "message": fault.message}
+
+
+def decode_fault(own: object) -> Fault | None:
+    """Of a gateway like this one."""
+    told = cast("JsonObject", own) if isinstance(own, dict) else {}
+    words = told.get("message")
+    if not isinstance(words, str):
+        return None
+    return Fault(code=_AGENTS.get(str(told.get("code")), FaultCode.AGENT_FAILED), message=words)
 
 
 def decode_error(error: w.Error | None) -> Fault:
     if error is None:
         return Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
+    known = _AGENTS.get(_own_code(error.data))
+    if known is not None:
+        return Fault(code=known, message=error.message)
     # Any code: the Python client reads a string there.
     own = {"code": error.code, "data": error.data}
     return Fault(code=FaultCode.AGENT_FAILED, message=error.message, details={"acp": own})
+
+
+def _own_code(data: object) -> str:
+    own = cast("JsonObject", data).get(w.OWN) if isinstance(data, dict) else None
+    return str(cast("JsonObject", own).get("code")) if isinstance(own, dict) else ""

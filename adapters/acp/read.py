@@ -5,23 +5,27 @@ too.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from itertools import accumulate
+from typing import Any, ClassVar, Final, cast
 
 from pydantic_core import to_json
 
 from adapters._extension import URI, RecordReader, named_question
-from adapters._json import validate
+from adapters._json import ABSENT, parse_text, validate
 from adapters.acp import wire as w
 from adapters.acp.carries import VERSION
-from adapters.acp.codec.messages import OF_RUN, decode_question, decode_role, message_extra
-from adapters.acp.codec.parts import decode_part, is_said_before, part_extra, unwrap_value
-from adapters.acp.errors import decode_error
+from adapters.acp.codec.messages import OF_RUN, decode_questions, decode_role, message_extra, own_member
+from adapters.acp.codec.parts import decode_part, is_said_before, own_of, part_extra, unwrap_value
+from adapters.acp.errors import decode_error, decode_fault
 from canonical import (
+    DataPart,
     Event,
     FaultCode,
     FaultError,
     Feature,
     FilePart,
+    Part,
+    RefusalPart,
     RunReason,
     RunStatus,
     TextPart,
@@ -40,6 +44,8 @@ from canonical.event import (
     PartDelta,
     PartEnded,
     RunEnded,
+    StepEnded,
+    StepStarted,
     ToolEnded,
     ToolStarted,
     UpstreamBound,
@@ -87,6 +93,8 @@ class EventReader:
         self._events: list[Event] = []
         self._role: tuple[str | None, dict[str, Any]] = (None, {})
         """Who speaks, and what only an ACP peer can say of the message."""
+        self._metadata: JsonObject = {}
+        """What another gateway says beside the message."""
         self._created: w.Message | None = None
         """The message that was begun on the wire, until something shows it."""
         self._bare = False
@@ -167,12 +175,15 @@ class EventReader:
                 self.stopped = True
                 self._beside(run)
                 self._question(run.await_request)
+                usage = _object(own_of(run).get("usage"))
+                if usage:
+                    self._events.append(RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT, usage=usage))
             case _:
                 self._end(run)
 
     def _beside(self, run: w.Run) -> None:
         """Members of the run that nobody here knows, where they are news."""
-        unknown = {name: value for name, value in (run.model_extra or {}).items() if name != w.EXTENSION}
+        unknown = {name: value for name, value in (run.model_extra or {}).items() if name != w.OWN}
         if unknown == self._unknown:
             return
         self._unknown = unknown
@@ -188,14 +199,14 @@ class EventReader:
             self._events.append(LossNoted(feature=feature, how=how))
 
     def _question(self, await_request: JsonObject | None) -> None:
-        asked = decode_question(await_request, agent=self._agent)
+        asked = decode_questions(await_request, agent=self._agent)
         request = await_request or {}
         if isinstance(request.get("message"), dict):
-            if request.keys() - {"type", "message"}:
+            if request.keys() - {"type", "message", w.OWN}:
                 self._lose(Feature.QUESTION, _MESSAGE_ALONE)
             for part in validate(w.Message, request["message"]).parts:
                 self._lose_metadata(part)
-        self._events.append(asked)
+        self._events.extend(asked)
 
     def end(self, run: w.Run) -> list[Event]:
         """A snapshot says that the run is terminal, and no event did. Raises agent_failed where it failed."""
@@ -216,6 +227,10 @@ class EventReader:
                 if not self._any_output:
                     for message in run.output:
                         self._whole(message)
+                own = own_of(run)
+                usage, output = _object(own.get("usage")), own.get("output")
+                if usage or output is not None:
+                    self._events.append(RunEnded(output=output, usage=usage))
 
     def _message_event(self, event: w.MessageEvent) -> None:
         if event.type == "message.created":
@@ -232,6 +247,7 @@ class EventReader:
     def _start(self, message: w.Message) -> None:
         _, name = decode_role(message.role, self._agent)
         self._role = (name, message_extra(message, "created_at"))
+        self._metadata = own_member(message, "metadata")
         self._created = message
         self._parts = 0
 
@@ -249,24 +265,64 @@ class EventReader:
         if self._parts >= 0:
             self._parts += 1
         self._lose_metadata(part)
-        if part.name is not None:
-            self._artifact(part, part.name)
+        own = own_of(part)
+        if isinstance(part.metadata, w.Trajectory) and self._read_marked(part.metadata, own):
+            return
+        kind = own.get("kind")
+        if kind == "output":  # which nobody said: the run tells it
+            return
+        if part.name is not None and kind != "file":
+            self._artifact(part, part.name, own)
             return
         tool: ToolCallPart | None = None
         for found in decode_part(part):
             match found:
-                case ToolCallPart():
+                case ToolCallPart() if kind is None:
                     tool = found
                 case ToolResultPart() if tool is not None:
                     pass
-                case TextPart() if "acp" not in found.extra:
+                case TextPart() | RefusalPart() if "acp" not in found.extra and not found.metadata:
                     self._say(found)
+                case FilePart():
+                    self._open_message()
+                    self._end_text()
+                    self._events.append(PartAdded(part=_in_store(found, own)))
                 case _:
                     self._open_message()
                     self._end_text()
                     self._events.append(PartAdded(part=found))
         if tool is not None and isinstance(part.metadata, w.Trajectory):
             self._tool(part.metadata, tool)
+
+    def _read_marked(self, told: w.Trajectory, own: JsonObject) -> bool:
+        """Whether another gateway says what a trajectory stands for, which then is told."""
+        match own.get("kind"):
+            case "progress":
+                self._end_message()
+                name, _ = self._role
+                self._events.append(MessageStarted(name=name, phase="progress", metadata=self._metadata))
+                self._events.append(PartAdded(part=TextPart(text=told.message or "")))
+                self._events.append(MessageEnded())
+            case "tool":
+                call_id, name, output = _text(own, "call_id"), told.tool_name or "", told.tool_output
+                given = None if told.tool_input is None else unwrap_value(told.tool_input)
+                fault = decode_fault(own.get("fault"))
+                result = None if output is None or fault is not None else unwrap_value(output)
+                self._events.append(ToolStarted(call_id=call_id, name=name, input=given))
+                self._events.append(ToolEnded(call_id=call_id, name=name, output=result, fault=fault))
+            case "step":
+                name, place = told.message or "", _place(own)
+                self._events.append(StepStarted(name=name, input=own.get("input"), **place))
+            case _:
+                return False
+        return True
+
+    def _end_message(self) -> None:
+        """What comes next is no part of what was said so far."""
+        self._end_text()
+        if self._message:
+            self._events.append(MessageEnded())
+        self._message = False
 
     def _lose_metadata(self, part: w.MessagePart) -> None:
         about = part.metadata
@@ -279,9 +335,9 @@ class EventReader:
         if isinstance(about, w.Trajectory) and about.tool_name is None and about.tool_input is not None:
             self._lose(Feature.TOOL_ACTIVITY, _NAMELESS)
 
-    def _say(self, part: TextPart) -> None:
+    def _say(self, part: TextPart | RefusalPart) -> None:
         """A token. How its wire part differs from one is said by the event, so that text grows all the same."""
-        content_type = part.media_type or "text/plain"
+        content_type = "" if isinstance(part, RefusalPart) else part.media_type or "text/plain"
         extra = part.extra if part.text or part.extra else part_extra({"content": ""})
         self._open_message()
         if self._text == content_type:
@@ -299,7 +355,7 @@ class EventReader:
         self._created = None
         name, own = self._role
         # Whatever role its server gives it, it is the agent that speaks.
-        self._events.append(MessageStarted(name=name, extra=own))
+        self._events.append(MessageStarted(name=name, metadata=self._metadata, extra=own))
 
     def _show_message(self) -> None:
         """Something belongs to the wire's message that is no part of a canonical one: only another ACP server can show
@@ -324,22 +380,35 @@ class EventReader:
         if completed is not None and not self._message:
             self._show_message()
         if self._message:
-            self._events.append(MessageEnded(extra=extra))
+            usage = {} if completed is None else own_member(completed, "usage")
+            self._events.append(MessageEnded(usage=usage, extra=extra))
         elif self._bare:
             self._events.append(Native(protocol="acp", event="message.completed", extra=extra))
         self._message = self._bare = False
         self._created = None
-        self._role = (None, {})
+        self._role, self._metadata = (None, {}), {}
         self._parts = -1
 
-    def _artifact(self, part: w.MessagePart, name: str) -> None:
+    def _artifact(self, part: w.MessagePart, name: str, own: JsonObject) -> None:
         self._show_message()
         if part.content is None and part.content_url is None:
             self._lose(Feature.ARTIFACT, _NO_CONTENT)
+        about: dict[str, Any] = {each: _text(own, each) for each in ("description", "folder")}
+        about["metadata"] = _object(own.get("labels"))
+        place: dict[str, Any] = {"artifact_id": _text(own, "artifact_id"), "name": name or None, **about}
         for found in decode_part(part):
-            if isinstance(found, FilePart) and not found.name:
-                found = found.replace(name=name or None)
-            self._events.append(ArtifactAdded(name=name or None, part=found))
+            if isinstance(found, FilePart):
+                named = found.replace(name=_text(own, "file_name") or found.name or name or None)
+                found = _content(_in_store(named, own), own.get("content"))
+            pieces = _cut(found, own.get("pieces"))
+            for number, piece in enumerate(pieces):
+                append = number > 0 or own.get("continues") is True
+                last = number == len(pieces) - 1 and own.get("more") is not True
+                self._events.append(ArtifactAdded(part=piece, append=append, last=last, **place))
+
+    def _step_ended(self, own: JsonObject) -> None:
+        name, fault = _text(own, "name") or "", decode_fault(own.get("fault"))
+        self._events.append(StepEnded(name=name, update=own.get("update"), fault=fault, **_place(own)))
 
     def _tool(self, step: w.Trajectory, call: ToolCallPart) -> None:
         """The wire part is shown by the first event that it makes, unless its content shows it."""
@@ -360,6 +429,10 @@ class EventReader:
 
     def _generic(self, event: w.GenericEvent) -> None:
         generic: JsonObject = event.generic
+        own = _object(generic.get(w.OWN)) if set(generic) == {w.OWN} else {}
+        if own.get("kind") == "step_ended":
+            self._step_ended(own)
+            return
         extra: JsonObject = {"acp": event.model_extra} if event.model_extra else {}
         if set(generic) == {"name", "value"} and isinstance(generic["name"], str):
             self._events.append(Custom(name=generic["name"], value=generic["value"], extra=extra))
@@ -383,3 +456,57 @@ class EventReader:
         w.ErrorEvent: _error,
         w.NativeEvent: _native,
     }
+
+
+# What another gateway says that ACP has no place for
+
+
+def _object(value: object) -> JsonObject:
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def _text(own: JsonObject, name: str) -> str | None:
+    told = own.get(name)
+    return told if isinstance(told, str) else None
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    listed = cast("list[object]", value) if isinstance(value, list) else []
+    return tuple(each for each in listed if isinstance(each, str))
+
+
+def _place(own: JsonObject) -> dict[str, Any]:
+    """Of a step."""
+    return {"step_id": _text(own, "step_id"), "node": _text(own, "node") or "", "ns": _texts(own.get("ns"))}
+
+
+def _in_store(part: FilePart, own: JsonObject) -> FilePart:
+    """A file that the other gateway keeps, by its hash, of which the bytes are to be fetched."""
+    blob = _text(own, "blob")
+    return part if blob is None or part.inline is not None else part.replace(blob=blob, url=None)
+
+
+def _content(part: FilePart, kind: object) -> Part:
+    """What an artifact is made of, if that is no file."""
+    media_type = part.media_type if part.media_type not in ("text/plain", "application/json") else None
+    if part.inline is None:
+        return part
+    if kind == "text":
+        return TextPart(text=part.inline.decode(errors="replace"), media_type=media_type)
+    data = parse_text(part.inline.decode(errors="replace")) if kind == "data" else ABSENT
+    return part if data is ABSENT else DataPart(data=data, media_type=media_type)
+
+
+def _cut(part: Part, sizes: object) -> list[Part]:
+    """The pieces in which an artifact came: characters of a text, bytes of a file."""
+    told = cast("list[object]", sizes) if isinstance(sizes, list) else []
+    lengths = [int(each) for each in told if isinstance(each, int | float) and each >= 0]
+    content = part.text if isinstance(part, TextPart) else part.inline if isinstance(part, FilePart) else None
+    if content is None or len(lengths) != len(told) or len(lengths) < 2 or sum(lengths) != len(content):
+        return [part]
+    ends = list(accumulate(lengths))
+    cuts = [content[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+    return [
+        part.replace(text=cut) if isinstance(part, TextPart) else part.replace(inline=cut, size=len(cut))
+        for cut in cuts
+    ]

@@ -12,8 +12,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 SPEC: Final = "https://github.com/i-am-bee/acp/blob/e8299f8/docs/spec/openapi.yaml"
 """What comments call OpenAPI 0.2.0. The SDK beside it, 1.0.3, is in `python/src/acp_sdk` of the same commit."""
 
-EXTENSION: Final = "babelgate"
-"""A member of runs and of requests for them, where the Babelgate extension is active."""
+OWN: Final = "babelgate"
+"""A member of parts, messages, runs, questions and answers, for what ACP has no place for: others look past it. Where
+the Babelgate extension is active runs and requests for them have its envelopes there, too."""
 
 Mode = Literal["sync", "async", "stream"]
 Status = Literal["created", "in-progress", "awaiting", "cancelling", "cancelled", "completed", "failed"]

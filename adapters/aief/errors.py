@@ -29,6 +29,7 @@ _STATUS: Final[Mapping[FaultCode, int]] = {
     FaultCode.EXPIRED: 404,
     FaultCode.GATEWAY_RESTARTED: 503,
     FaultCode.SHUTTING_DOWN: 503,
+    FaultCode.UNAVAILABLE: 503,
     FaultCode.INTERNAL: 500,
 }
 """Of calls that could not be answered. An agent that fails is a step with an error, and its status is 200."""

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import msgspec
+from pydantic_core import to_json
 
 from adapters._extension import URI, RecordReader, named_question
 from adapters._json import ABSENT, parse_text, validate
 from adapters.aief.codec import clean_folder, clean_name
 from adapters.aief.wire import replies as w
+from adapters.aief.wire.types import STEP
 from canonical import (
     AnnotationPart,
     DataPart,
@@ -54,6 +56,10 @@ _STATES: Final = frozenset({"input-required", "auth-required"})
 _FEATURES: Final = frozenset(feature.value for feature in Feature)
 _CITATION: Final = frozenset({"start", "end", "url", "title", "description"})
 _AGENT_CODES: Final = frozenset(code for code in FaultCode if code.startswith("agent_"))
+_DOCUMENTED: Final = frozenset({"task_id", "input", "additional_input", "created_at"})
+"""Members of a step that are not looked at."""
+_MOST: Final = 64_000
+"""Bytes of the members of a step that the document does not have."""
 _TYPES: Final = mimetypes.MimeTypes()
 """Those that Python knows itself: what the machine knows differs from one to the next."""
 
@@ -114,12 +120,22 @@ class StepReader:
         said = [*self._losses(more), *_tools(more, ours=ours), *_progress(more, ours=ours)]
         if more and not ours and self._asked is None:  # for callers of AIEF, as it came
             said.append(Native(protocol="aief", event="additional_output", data=more))
+        said += self._beside(step)
         said += _message(self._text(step, more, ours=ours), more, ours=ours)
         if step.name or not (self._steps == 1 and self.stopped):  # else it is the run itself
             name = (step.name or f"step {self._steps}")[:_NAME_LENGTH]
             ended = StepEnded(name=name, update=(more or None) if not ours else None, fault=self._fault)
             return StepEvents([StepStarted(name=name), *said], [ended], step.artifacts or ())
         return StepEvents(said, (), step.artifacts or ())
+
+    def _beside(self, step: w.Step) -> Sequence[Event]:
+        """Members that the document does not have, for callers of AIEF."""
+        own = {name: value for name, value in (step.model_extra or {}).items() if name not in _DOCUMENTED}
+        if not own:
+            return ()
+        if len(to_json(own)) > _MOST:
+            return self.note(Feature.CUSTOM, "members of a step that are too large to keep")
+        return (Native(protocol="aief", event=STEP, data=own),)
 
     def _read_records(self, step: w.Step, told: Json) -> Sequence[Event]:
         """What a step shows beside its records is not looked at. How the run ended is told at its end. Raises

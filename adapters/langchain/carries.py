@@ -24,7 +24,7 @@ _LANGGRAPH: Final[Mapping[Feature, Carry]] = {
     ),
     Feature.STEP: lossy("a task and an update of streams, and no part of the state", f"{_PAGE}, Streams"),
     Feature.PROGRESS: whole("an event of the mode custom, and no message of the state", f"{_PAGE}, Streams"),
-    Feature.ARTIFACT: lossy("an event of the mode custom, and no part of the state", f"{_PAGE}, Streams"),
+    Feature.ARTIFACT: whole("an event of the mode custom, and no part of the state", f"{_PAGE}, Streams"),
     Feature.ARTIFACT_APPEND: whole("each piece is an event of the mode custom", f"{_PAGE}, Streams"),
     Feature.UPLOAD: dropped("files come in messages only", f"{_PAGE}, What it cannot say"),
     Feature.STREAM: FULL,
@@ -32,7 +32,9 @@ _LANGGRAPH: Final[Mapping[Feature, Carry]] = {
     Feature.QUESTION: FULL,
     Feature.QUESTIONS: FULL,
     Feature.ANSWER_SCHEMA: FULL,
-    Feature.AUTH_REQUEST: lossy("a question like any other", f"{_PAGE}, Questions"),
+    Feature.AUTH_REQUEST: whole(
+        "a question with a `kind`, of a run that stops as for any other", f"{_PAGE}, Questions"
+    ),
     Feature.CANCEL: lossy(
         "asked for and not yet there shows as running; a run that asks has ended, and a new input takes its question "
         "back",
@@ -54,7 +56,7 @@ _WITH_IT: Final[Mapping[Feature, Carry]] = {
     Feature.UPLOAD: whole(
         "beside the messages; in an answer, or alone, a file of a message", f"{_EXTENSION}, Requests"
     ),
-    Feature.CANCEL: lossy("asked for and not yet there shows as running", f"{_PAGE}, Runs"),
+    Feature.CANCEL: whole("asked for and not yet there shows as running, and is a record", f"{_EXTENSION}, Envelopes"),
 }
 
 EXTENDED: Final[Mapping[str, Mapping[Feature, Carry]]] = {

@@ -51,11 +51,14 @@ EXTENDED: Final[Mapping[Feature, Carry]] = {
     **{
         feature: CARRIES[feature]
         for feature in (
-            *(Feature.TEXT, Feature.FILE_BYTES, Feature.ARTIFACT, Feature.CALLER_TOOLS, Feature.UPLOAD),
+            *(Feature.TEXT, Feature.FILE_BYTES, Feature.ARTIFACT),
             *(Feature.STREAM, Feature.REATTACH, Feature.QUESTION, Feature.QUESTIONS, Feature.CANCEL, Feature.FAULT),
             *(Feature.HISTORY, Feature.FORK),
         )
     },
-    Feature.METADATA: lossy("that of messages; a caller's is not taken", _EXTENSION),
+    **{
+        feature: whole("in the request, and in the result's records", _EXTENSION)
+        for feature in (Feature.CALLER_TOOLS, Feature.UPLOAD, Feature.METADATA)
+    },
 }
 """With the Babelgate extension, which is for those who read it."""

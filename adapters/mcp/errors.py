@@ -21,6 +21,7 @@ _STATUS: Final[Mapping[FaultCode, int]] = {
     FaultCode.QUEUE_FULL: 429,
     FaultCode.INTERNAL: 500,
     FaultCode.SHUTTING_DOWN: 503,
+    FaultCode.UNAVAILABLE: 503,
 }
 
 ORIGIN: Final = "origin"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from canonical import FULL, Carry, Feature, dropped, lossy
+from canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 VERSION: Final = "runtime-v1"
 
@@ -14,5 +14,5 @@ CARRIES: Final[Mapping[Feature, Carry]] = {
     **dict.fromkeys(Feature, FULL),
     Feature.FILE_BYTES: lossy("those above limits.inline are named by their hash", _SAID),
     Feature.UPLOAD: dropped("files come with the input only", _SERVED),
-    Feature.CALLER_TOOLS: lossy("for agents that look at the run's configuration", _SERVED),
+    Feature.CALLER_TOOLS: whole("for agents that look at the run's configuration", _SERVED),
 }

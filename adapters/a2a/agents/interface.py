@@ -19,6 +19,8 @@ _JSON_RPC, _REST = "JSONRPC", "HTTP+JSON"
 _WELL_KNOWN: Final = "/.well-known/"
 _CARDS: Final = (f"{_WELL_KNOWN}agent-card.json", f"{_WELL_KNOWN}agent.json")
 _PORTS: Final = {"http": 80, "https": 443}
+_LANGGRAPH: Final = "https://langchain.com/a2a/extensions/history-scope/v1"
+"""On the cards of langgraph-api 0.16.7."""
 _SPEAK_IN_STATUS: Final = ("a2a-extensions.beeai.dev", "a2a-extensions.agentstack.beeai.dev")
 """Hosts of the extensions on the cards of beeai-sdk 0.3.7 and agentstack-sdk 0.7.1, whose agents answer so."""
 _CARD: Final = frozenset(
@@ -62,6 +64,8 @@ class Interface:
     streams: bool = True
     speaks_in_status: bool = False
     """Answers are the messages of the status, and no artifacts."""
+    says_all_again: bool = False
+    """The message of each status is all of the answer so far."""
     extended: bool = False
     """Its card declares the extension."""
 
@@ -153,6 +157,7 @@ def _interfaces(card: JsonObject, url: str) -> Iterator[Interface]:
     streams = isinstance(capabilities, dict) and cast("JsonObject", capabilities).get("streaming") is True
     extensions = _objects(cast("JsonObject", capabilities).get("extensions")) if isinstance(capabilities, dict) else []
     speaks_in_status = any(_host(each.get("uri")) in _SPEAK_IN_STATUS for each in extensions)
+    says_all_again = any(each.get("uri") == _LANGGRAPH for each in extensions)
     extended = any(each.get("uri") == URI for each in extensions)
     for each in _entries(card):
         declared, binding = each.get("url"), str(each.get("protocolBinding") or _JSON_RPC).upper()
@@ -167,6 +172,7 @@ def _interfaces(card: JsonObject, url: str) -> Iterator[Interface]:
             tenant=tenant if isinstance(tenant, str) else "",
             streams=streams,
             speaks_in_status=speaks_in_status,
+            says_all_again=says_all_again,
             extended=extended,
         )
 

@@ -208,6 +208,7 @@ class _Run(UpstreamRun):
             # A connection that breaks is a stream that ends: the task goes on without it.
             elif error.fault.code is not FaultCode.AGENT_UNREACHABLE or reader.task_id is None:
                 raise
+        yield reader.close()
 
     async def _look_whether_moved_on(self, binding: Binding, refused: FaultError) -> Stage:
         """A task may go on without an answer, when its credentials came another way (specification 1.0, 7.6), or with
@@ -259,7 +260,9 @@ class _Run(UpstreamRun):
                         return
 
     def _adopt(self, binding: Binding) -> None:
-        self._reader.rule, self._reader.speaks_in_status = binding.rule, binding.interface.speaks_in_status
+        reader, interface = self._reader, binding.interface
+        reader.rule, reader.speaks_in_status = binding.rule, interface.speaks_in_status
+        reader.says_all_again = interface.says_all_again
 
     async def _catch_up(self, binding: Binding) -> Stage:
         """The records that were missed, and those that come: a gateway repeats them from any of them on."""
@@ -290,7 +293,7 @@ class _Run(UpstreamRun):
 
     async def _read_whole(self, binding: Binding, reply: Json) -> Sequence[Event]:
         events = self._read(reply)
-        return await with_files(events, binding.file) if self._reader.records.active else events
+        return await with_files(events, binding.file)
 
     def _rebind(self) -> Sequence[Event]:
         """A run that answers is bound again: each activation tells for itself what it can be re-attached to by."""

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, cast
 from adapters._client.consent import is_yes
 from canonical import DataPart, Part, TextPart
 from canonical.event import InterruptAnswered
+from canonical.message import text_of
 from canonical.value import Json, JsonObject
 
 KAGENT: Final = "https://kagent.dev/extensions/hitl/v1"
@@ -72,9 +73,19 @@ def _is_tool(part: Part) -> bool:
 
 def _with_words(asked: Question, said: tuple[Part, ...]) -> Question:
     """Callers of most protocols are shown words, and nothing else."""
-    if any(isinstance(part, TextPart) and part.text for part in said):
-        return _replace(asked, (*said, *(() if asked.form and "words" in asked.form else asked.parts)))
-    return _replace(asked, (*said, *asked.parts))
+    own, told = asked.parts, text_of(said).strip()
+    if told and asked.form and "words" in asked.form:
+        if told in _ANNOUNCED or text_of(own).startswith(told):
+            said = tuple(part for part in said if not isinstance(part, TextPart))
+        else:
+            own = ()
+    elif told and own:
+        own = (TextPart(text="\n"), *own)
+    return _replace(asked, (*said, *own))
+
+
+_ANNOUNCED: Final = frozenset({"Approval requested", "Tool call approval requested"})
+"""What agentstack-sdk 0.7.1 and kagenti-adk 0.8.1 say of every approval: what it is of is in the metadata alone."""
 
 
 def _replace(asked: Question, parts: tuple[Part, ...]) -> Question:
@@ -101,7 +112,9 @@ def _function_call(data: JsonObject, mark: str) -> list[Question]:
     match name:
         case "adk_request_confirmation":
             hint = _text(_object(args.get("toolConfirmation")).get("hint"))
-            return [Question(_words(hint or name), call_id, args, _CONFIRMED, "approval", form)]
+            call = _object(args.get("originalFunctionCall"))  # with what, the hint does not say
+            words = "\n".join(filter(None, (hint, _in_words(call.get("name"), call.get("args"))))) or name
+            return [Question(_words(words), call_id, args, _CONFIRMED, "approval", form)]
         case "adk_request_input":
             schema = _object(args.get("response_schema")) or None
             return [
@@ -110,8 +123,7 @@ def _function_call(data: JsonObject, mark: str) -> list[Question]:
         case "adk_request_credential":
             return [Question(_words("The agent asks for credentials."), call_id, args, None, "auth", form)]
         case _:
-            words = f"{name}({json.dumps(args, ensure_ascii=False)})"
-            return [Question(_words(words), call_id, {"name": name, "args": args}, form=form)]
+            return [Question(_words(_in_words(name, args)), call_id, {"name": name, "args": args}, form=form)]
 
 
 def _strands(data: JsonObject) -> list[Question]:
@@ -132,9 +144,8 @@ def _gemini(data: JsonObject) -> list[Question]:
     call_id, name = _text(call.get("callId")), _text(call.get("name"))
     if not call_id or not isinstance(details, dict) or data.get("status") != "awaiting_approval":
         return []
-    words = _words(f"{name}({json.dumps(_object(call.get('args')), ensure_ascii=False)})")
     form: JsonObject = {"as": "outcome", "id": call_id}
-    return [Question(words, call_id, data, _CONFIRMED, "approval", form)]
+    return [Question(_words(_in_words(name, _object(call.get("args")))), call_id, data, _CONFIRMED, "approval", form)]
 
 
 def _form(key: str, form: JsonObject) -> list[Question]:
@@ -187,9 +198,16 @@ def _tool_call(key: str, asked: JsonObject) -> list[Question]:
 
 
 def _about_call(asked: JsonObject) -> str:
-    told = _text(asked.get("title")) or _text(asked.get("description"))
-    name = _text(asked.get("name"))
-    return told or f"May {name or 'it'} be called with {json.dumps(asked.get('input'), ensure_ascii=False)}?"
+    told = (
+        _text(asked.get("title")),
+        _text(asked.get("description")),
+        _in_words(asked.get("name"), asked.get("input")),
+    )
+    return "\n".join(filter(None, told)) or "The agent asks for an approval."
+
+
+def _in_words(name: object, given: object) -> str:
+    return f"{name}({json.dumps(given, ensure_ascii=False)})" if isinstance(name, str) and name else ""
 
 
 def _oauth(key: str, asked: JsonObject) -> list[Question]:
@@ -210,8 +228,8 @@ def _kagent(key: str, asked: JsonObject) -> list[Question]:
     found: list[Question] = []
     if asked.get("type") == "tool_approval_request":
         for tool in _objects(asked.get("tools")):
-            tool_id, name = _text(tool.get("id")), _text(tool.get("name"))
-            words = _text(asked.get("hint")) or f"{name}({json.dumps(tool.get('args'), ensure_ascii=False)})"
+            tool_id, hint = _text(tool.get("id")), _text(asked.get("hint"))
+            words = "\n".join(filter(None, (hint, _in_words(tool.get("name"), tool.get("args")))))
             form: JsonObject = {"as": "approvals", "uri": key, "id": tool_id}
             found.append(Question(_words(words), tool_id or None, tool, _APPROVED, "approval", form))
     elif asked.get("type") == "ask_user_request":

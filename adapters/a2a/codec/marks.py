@@ -394,6 +394,11 @@ _OF_A_MESSAGE: Final = (
 )
 
 
+def ends_with_task(metadata: JsonObject | None) -> bool:
+    """Whether the agent tells its usage, and files, in a task after the status that ends it: agno 3.1.10."""
+    return any(key in (metadata or {}) for key in ("agno_content_category", "agno_event_type"))
+
+
 def usage_of_task(metadata: JsonObject | None) -> JsonObject:
     """Of the whole task, in the words of the Responses API; empty where none is told."""
     told = metadata or {}

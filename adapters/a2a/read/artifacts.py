@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import cast
 
 from adapters.a2a.read.parts import as_extra
 from adapters.a2a.wire import replies as w
@@ -223,7 +224,7 @@ class ArtifactTracker:
                 part=_with_name(part, artifact.name),
                 append=self.added and (not fresh or index > 0),
                 last=last and index == len(parts) - 1,
-                metadata=artifact.metadata or {},
+                metadata=metadata_of(artifact),
                 extra=as_extra(artifact, artifactId=self.artifact_id),
             )
             events.append(event)
@@ -239,10 +240,22 @@ def _with_name(part: Part, name: str | None) -> Part:
 
 def is_file(artifact: w.Artifact, parts: Sequence[Part]) -> bool:
     """Text and data are the answer, unless they are the content of something with the name of a file."""
+    if kind_of(artifact) == "answer":
+        return False
     if any(isinstance(part, FilePart) for part in parts):
         return True
     names = [artifact.name, *(part.filename for part in artifact.parts or ())]
     return any(name is not None and _is_file_name(name) for name in names)
+
+
+def kind_of(artifact: w.Artifact) -> object:
+    """What a gateway like this one says that it is."""
+    own = (artifact.metadata or {}).get("babelgate")
+    return cast("JsonObject", own).get("kind") if isinstance(own, dict) else None
+
+
+def metadata_of(artifact: w.Artifact) -> JsonObject:
+    return {name: value for name, value in (artifact.metadata or {}).items() if name != "babelgate"}
 
 
 def _is_file_name(name: str) -> bool:

@@ -3,7 +3,7 @@ generations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from adapters._json import validate
 from adapters.a2a.codec.dialect import DataRule, decode_part
@@ -93,16 +93,23 @@ def decode_parts(parts: Sequence[WirePart] | None, rule: DataRule = "any") -> De
             # a2a-sdk 1.3.0 takes `{"foo": 1}` for an empty part.
             unknown += part.kind is not None or bool(part.model_extra)
             continue
-        found.append(_refusal(decode_part(part, f"parts.{index}", rule)))
+        found.append(_restore(decode_part(part, f"parts.{index}", rule)))
     return DecodedParts(tuple(found), unknown)
 
 
-def _refusal(part: TextPart | DataPart | FilePart) -> Part:
-    """A refusal is text that says so in its metadata, where a gateway like this one wrote it."""
-    if not isinstance(part, TextPart) or part.metadata.get("babelgate") != {"kind": "refusal"}:
+def _restore(part: TextPart | DataPart | FilePart) -> Part:
+    """What a gateway like this one wrote: a refusal is text that says so in its metadata, and a file that it keeps has
+    its hash there."""
+    own = part.metadata.get("babelgate")
+    if not isinstance(own, dict):
         return part
+    told = cast("JsonObject", own)
     metadata = {name: value for name, value in part.metadata.items() if name != "babelgate"}
-    return RefusalPart(text=part.text, media_type=part.media_type, metadata=metadata, extra=part.extra)
+    if isinstance(part, TextPart) and told == {"kind": "refusal"}:
+        return RefusalPart(text=part.text, media_type=part.media_type, metadata=metadata, extra=part.extra)
+    if isinstance(part, FilePart) and part.url is not None and isinstance(told.get("blob"), str):
+        return part.replace(blob=told["blob"], url=None, metadata=metadata)
+    return part
 
 
 def as_extra(message: w.Message | w.Artifact, **named: Any) -> JsonObject:

@@ -1,12 +1,12 @@
 """What another A2A server asks, as questions, and what it is answered.
 
 A question has a name where a data part `{"id", "value", "schema"?, "response_schema"?}` says so: langgraph-api 0.16.7
-and gateways like this one write that, and take `{"resume": [{"id", "value"}, …]}` as answers. Questions in other forms
-are read, and answered, by `codec.asks`.
+and gateways like this one write that, and take `{"resume": [{"id", "value"}, …]}` as answers. Such a gateway has the
+schema of a single one in the message's metadata. Questions in other forms are read, and answered, by `codec.asks`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from adapters.a2a.codec.asks import Question, Reply, decode_asked, encode_answers, is_answer
 from adapters.a2a.codec.marks import is_thought
@@ -49,13 +49,22 @@ def questions(parts: Sequence[Part], metadata: JsonObject | None = None, *, only
     if found and said:
         last = found[-1]
         found[-1] = Question((*last.parts, *said), last.id, last.value, last.schema)
+    schema = _schema_in(metadata)
+    if len(found) == 1 and found[0].schema is None:
+        found[0] = Question(found[0].parts, found[0].id, found[0].value, schema)
     if found or only_named:
         return found
     # google-adk 2.13.0 repeats with its question what it thought before.
     if asked := decode_asked([part for part in parts if not is_thought(part)], metadata):
         return asked
     data = [part.data for part in said if isinstance(part, DataPart)]
-    return [Question(tuple(said), value=data[0] if len(data) == 1 else None)]
+    return [Question(tuple(said), value=data[0] if len(data) == 1 else None, schema=schema)]
+
+
+def _schema_in(metadata: JsonObject | None) -> JsonObject | None:
+    own: Json = (metadata or {}).get("babelgate")
+    schema = cast("JsonObject", own).get("schema") if isinstance(own, dict) else None
+    return cast("JsonObject", schema) if isinstance(schema, dict) else None
 
 
 def in_words(value: Json) -> tuple[Part, ...]:

@@ -8,16 +8,15 @@ What frameworks say beside the protocol is read by `codec.marks`, and told as wh
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from json import dumps
 from typing import Any, Final, cast
 
-from adapters._extension import URI, RecordReader
+from adapters._extension import URI, RecordReader, decode_said
 from adapters.a2a.codec.asks import Question
 from adapters.a2a.codec.dialect import DataRule
 from adapters.a2a.codec.marks import (
     Heard,
-    ToolUse,
     add_usage,
+    ends_with_task,
     error_of,
     hear,
     is_trajectory,
@@ -25,12 +24,13 @@ from adapters.a2a.codec.marks import (
     usage_of_task,
 )
 from adapters.a2a.codec.names import to_snake_case
-from adapters.a2a.read.artifacts import ArtifactTracker, Piece, is_file, rest
+from adapters.a2a.read.activity import Activity
+from adapters.a2a.read.artifacts import ArtifactTracker, Piece, is_file, kind_of, metadata_of, rest
 from adapters.a2a.read.mirror import Mirror, beside_of
 from adapters.a2a.read.parts import DecodedParts, as_extra, decode_parts, decode_reply, decode_state
 from adapters.a2a.read.questions import decode_interrupts, in_words, questions
 from adapters.a2a.wire import replies as w
-from adapters.a2a.wire.task import AGAIN, IN_STATUS, PROTOCOL, REPLY, derived_id
+from adapters.a2a.wire.task import AGAIN, BESIDE, GROWING, IN_STATUS, PROTOCOL, REPLY, derived_id
 from canonical import (
     BLAME,
     AnnotationPart,
@@ -48,6 +48,7 @@ from canonical import (
 )
 from canonical.event import (
     ArtifactAdded,
+    Custom,
     InterruptRaised,
     LossNoted,
     MessageEnded,
@@ -94,6 +95,10 @@ class EventReader:
         self._run_id = run_id
         self.rule: DataRule = rule
         self.speaks_in_status = speaks_in_status
+        self.says_all_again = False
+        """Each message of its status is all of the answer so far."""
+        self._has_grown = False
+        """By the reply that is read: callers of A2A are shown the pieces, of an artifact."""
         self._events: list[Event] = []
         self._bound: dict[str, str] = {}
         self._accounts: dict[str, ArtifactTracker] = {}
@@ -114,23 +119,20 @@ class EventReader:
         self._losses: set[tuple[str, str]] = set()
         self._spoken: ArtifactTracker | None = None
         """Of the answer that comes in pieces in the messages of the status."""
-        self._progress: list[str] = []
-        """Texts that this run said on the way."""
+        self._progress: dict[str | None, str] = {}
+        """What this run said on the way, by the id of the message."""
         self._citations: list[AnnotationPart] = []
         """Of what was said so."""
         self._pending: tuple[w.Message, Heard] | None = None
         """What an artifact may repeat: then it is the answer."""
-        self._calls: dict[str, str] = {}
-        """Tools that were begun, by id: their names."""
-        self._running: list[str] = []
-        """Ids of those that have not ended."""
-        self._results: set[tuple[str, str]] = set()
-        """Ids and outputs of those that have."""
-        self._steps: list[str] = []
+        self._activity = Activity(run_id)
         self._usage: JsonObject = {}
         self._counted: set[str] = set()
         """Of which events the usage was counted."""
         self._mirror = Mirror()
+        self._ends_with_task = False
+        self._held_end: JsonObject | None = None
+        """The metadata of the status after which the whole task comes."""
 
     # What was told before
 
@@ -153,7 +155,8 @@ class EventReader:
                     if account is not None:
                         _recall_part(event, account)
                 case ToolStarted() | ToolEnded():
-                    self._recall_tool(event, mine=mine)
+                    self._remarks |= {own["messageId"] for own in (_own(event.extra),) if "messageId" in own}
+                    self._activity.recall(event, mine=mine)
                 case ArtifactAdded():
                     self._recall_artifact(event, mine=mine)
                 case InterruptRaised():
@@ -178,7 +181,7 @@ class EventReader:
             said[event.message_id or ""] = account
         elif event.role == "agent" and "messageId" in own:
             self._remarks.add(own["messageId"])
-        if mine and IN_STATUS in event.extra:
+        if mine and (IN_STATUS in event.extra or GROWING in event.extra):
             account = self._spoken = ArtifactTracker("", file=False, message_id=event.message_id)
             said[event.message_id or ""] = account
 
@@ -188,19 +191,7 @@ class EventReader:
         if isinstance(event, PartAdded) and not isinstance(event.part, ReasoningPart):
             self._answered = self._answered or phase == "answer"
             if phase == "progress" and isinstance(event.part, TextPart):
-                self._progress.append(event.part.text)
-
-    def _recall_tool(self, event: ToolStarted | ToolEnded, *, mine: bool) -> None:
-        call_id, own = event.call_id or "", _own(event.extra)
-        self._remarks |= {own[name] for name in ("messageId",) if name in own}
-        if isinstance(event, ToolStarted):
-            self._calls[call_id] = event.name
-            if mine:
-                self._running.append(call_id)
-        else:
-            self._results.add((call_id, _as_key(event.output)))
-            if call_id in self._running:
-                self._running.remove(call_id)
+                self._progress[event.message_id] = self._progress.get(event.message_id, "") + event.part.text
 
     def _recall_artifact(self, event: ArtifactAdded, *, mine: bool) -> None:
         own = _own(event.extra)
@@ -233,6 +224,13 @@ class EventReader:
             self._bound |= ids
             self._events.append(UpstreamBound(protocol=PROTOCOL, ids=dict(self._bound)))
 
+    def close(self) -> list[Event]:
+        """Nothing more comes of the stream: tell what waited for that."""
+        self._events = []
+        if self._held_end is not None:
+            self._end_run(None, Heard(), self._held_end)
+        return self._events
+
     def note(self, feature: str, how: str) -> list[Event]:
         """Tell of a loss, once."""
         self._events = []
@@ -246,7 +244,7 @@ class EventReader:
 
     def read(self, value: Json) -> list[Event]:
         """Raises invalid where the reply breaks the protocol."""
-        self._events = []
+        self._events, self._has_grown = [], False
         reply = decode_reply(value)
         if self._read_records(reply):
             self.begun = True
@@ -269,7 +267,8 @@ class EventReader:
             case None:
                 self._unknown(value)
         self.begun = True
-        self._events = self._mirror.reflect(reply, self._events, self.rule)
+        if not self._has_grown:
+            self._events = self._mirror.reflect(reply, self._events, self.rule)
         return self._events
 
     def _read_records(self, reply: w.Reply | None) -> bool:
@@ -337,7 +336,7 @@ class EventReader:
         if phase == "answer":
             self._answers.add(text_of(tuple(parts)))
         else:
-            self._progress += [part.text for part in parts if isinstance(part, TextPart)]
+            self._progress[message_id] = "".join(part.text for part in parts if isinstance(part, TextPart))
 
     def _read_parts(self, message: w.Message | w.Artifact | None) -> DecodedParts:
         heard = decode_parts(message.parts if message else None, self.rule)
@@ -355,7 +354,7 @@ class EventReader:
             # agno 3.1.10 streams its answer so, in messages of one id.
             self._tell(message, heard)
             return
-        self._use(heard.tools, message)
+        self._activity.use(self._events, heard.tools, message)
         self._whole([*heard.parts, *heard.citations], "answer", message, reply=self.task_id is None)
         self.replied = True
         self.stopped = self.stopped or self.task_id is None
@@ -363,6 +362,7 @@ class EventReader:
     def _hear(self, said: w.Message | None, *metadata: JsonObject | None) -> Heard:
         """A message, with the metadata of what brought it."""
         said = said or w.Message()
+        self._ends_with_task |= any(map(ends_with_task, (said.metadata, *metadata)))
         return hear(self._read_parts(said).parts, said.messageId or "", said.metadata, *metadata)
 
     def _remark(self, message: w.Message, heard: Heard) -> None:
@@ -381,11 +381,13 @@ class EventReader:
             # What was read of its metadata is told by that; callers of A2A see the message as it came.
             beside = {key: value for key, value in (message.metadata or {}).items() if not is_trajectory(key)}
             self._whole(thoughts, "answer", message.model_copy(update={"metadata": beside}))
-        self._use(heard.tools, message)
-        self._tell_steps(heard.steps)
+        self._activity.use(self._events, heard.tools, message)
+        self._activity.tell_steps(self._events, heard.steps)
         if heard.progress:
             self._whole(heard.progress, "progress", message)
-        if words and (heard.says == "answer" or (heard.says is None and self.speaks_in_status)):
+        if self.says_all_again and words and all(isinstance(part, TextPart) for part in words):
+            self._grow(text_of(tuple(words)))
+        elif words and (heard.says == "answer" or (heard.says is None and self.speaks_in_status)):
             self._speak(words, message)
         elif words:
             self._whole(words, "progress", message)
@@ -393,6 +395,19 @@ class EventReader:
             self._spoken.cite(heard.citations, self._events)
         else:
             self._citations += heard.citations
+
+    def _grow(self, text: str) -> None:
+        """langgraph-api 0.16.7 says all of its answer with each token, and all of the next one, when that has begun."""
+        self._has_grown = True
+        account = self._spoken
+        if account is not None and account.message_id is not None and not text.startswith(account.text):
+            if account.text.startswith(text):  # it is behind
+                return
+            account.close(self._events)
+        if account is None or account.message_id is None:
+            account = self._spoken = ArtifactTracker("", file=False)
+            account.message_id = self._start("answer", None, {GROWING: {}})
+        account.say([TextPart(text=text[len(account.text) :])], self._events, begun=not account.units)
 
     def _speak(self, parts: Sequence[Part], message: w.Message) -> None:
         """A piece of the answer, which is no artifact."""
@@ -406,51 +421,6 @@ class EventReader:
         account.say(parts, self._events, begun=begun)
         if own and len(self._events) > start:
             self._events[-1] = self._events[-1].replace(extra=own)
-
-    # Tools and steps
-
-    def _use(self, tools: Sequence[ToolUse], said: w.Message | None = None) -> None:
-        """Calls that the agent makes itself, each told once: servers repeat them."""
-        extra: JsonObject = {PROTOCOL: {"messageId": said.messageId}} if said is not None and said.messageId else {}
-        for use in tools:
-            call_id = use.call_id or self._call_id(use)
-            if not use.ended:
-                if call_id not in self._calls:
-                    self._begin_tool(call_id, use.name, use.value, extra)
-                continue
-            done = (call_id, _as_key(use.value))
-            if done in self._results:
-                continue
-            if call_id not in self._running:  # its begin was not told, or it was asked about meanwhile
-                self._begin_tool(call_id, use.name or self._calls.get(call_id, "tool"), None, extra)
-            fault = None if use.error is None else Fault(code=FaultCode.AGENT_FAILED, message=use.error)
-            name = self._calls[call_id]
-            self._events.append(ToolEnded(call_id=call_id, name=name, output=use.value, fault=fault, extra=extra))
-            self._running.remove(call_id)
-            self._results.add(done)
-
-    def _call_id(self, use: ToolUse) -> str:
-        """Where the server says none: that of the last call of the name that has not ended, or a new one."""
-        if use.ended:
-            found = next((each for each in reversed(self._running) if self._calls[each] == use.name), None)
-            if found is not None:
-                return found
-        return derived_id(self._run_id, "tool", str(len(self._calls) + 1))
-
-    def _begin_tool(self, call_id: str, name: str, given: Json, extra: JsonObject) -> None:
-        self._calls[call_id] = name
-        self._running.append(call_id)
-        self._events.append(ToolStarted(call_id=call_id, name=name, input=given, extra=extra))
-
-    def _tell_steps(self, steps: Sequence[tuple[str, str]]) -> None:
-        for name, what in steps:
-            if what == "started":
-                self._steps.append(name)
-                self._events.append(StepStarted(name=name))
-            elif name in self._steps:
-                self._steps.remove(name)
-                fault = Fault(code=FaultCode.AGENT_FAILED, message=f"{name} failed") if what == "error" else None
-                self._events.append(StepEnded(name=name, fault=fault))
 
     def _count(self, metadata: JsonObject | None, name: str | None) -> None:
         """The usage that is told of one call of a model. `name` = the id of what tells it."""
@@ -466,8 +436,15 @@ class EventReader:
         """`task`: it came with the whole task, which may be older than what was said to it last."""
         self.state = decode_state(status.state)
         message = status.message
+        event = None if task is not None else decode_said(_about(metadata).get("event"), StepStarted, StepEnded, Custom)
+        if event is not None and message is None:
+            self._events.append(event)
+            return
         # A task's metadata is that of all its updates.
         beside = metadata if task is None else None
+        if self.state is TaskState.COMPLETED and task is None and message is None and self._ends_with_task:
+            self._held_end = metadata or {}
+            return
         if self.state in TERMINAL:
             self._end_run(message, self._hear(message, beside), metadata)
             return
@@ -533,7 +510,7 @@ class EventReader:
         if self._spoken is not None:
             self._spoken.cite(heard.citations, self._events)
         self._finish()
-        self.stopped = True
+        self.stopped, self._held_end = True, None
         if self._held:  # questions that the server did not stop for after all
             self._whole([part for each in self._held for part in in_words(each.value)], "answer")
         if self.state in (TaskState.FAILED, TaskState.REJECTED):
@@ -546,10 +523,11 @@ class EventReader:
         if self.state is TaskState.COMPLETED and not self._answered and "babelgate" not in (metadata or {}):
             self._answer_by_progress()
         usage = self._tell_about(metadata) or usage_of_task(metadata) or self._usage
+        output = _about(metadata).get("output")
         if self.state is TaskState.CANCELLED:
             self._events.append(RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER, usage=usage))
-        elif usage:
-            self._events.append(RunEnded(usage=usage))
+        elif usage or output is not None:
+            self._events.append(RunEnded(output=output, usage=usage))
 
     def _last_words(self, message: w.Message, heard: Heard) -> None:
         """Many servers answer in the message of the last status. Where there was an answer before, it is a remark, or
@@ -562,7 +540,7 @@ class EventReader:
                 heard.parts = [part for part in heard.parts if isinstance(part, ReasoningPart)]
             self._remark(message, heard)
             return
-        self._use(heard.tools, message)
+        self._activity.use(self._events, heard.tools, message)
         self._whole([*heard.parts, *heard.citations], "answer", message)
         if heard.progress:
             self._whole(heard.progress, "progress", message)
@@ -570,7 +548,7 @@ class EventReader:
     def _answer_by_progress(self) -> None:
         """A task that completes without any answer has given it on the way: what was said is the answer after all."""
         lines: list[str] = []
-        for text in self._progress:
+        for text in self._progress.values():
             if lines and text.startswith(lines[-1]):  # langgraph-api 0.16.7 says all of it each time
                 lines.pop()
             lines.append(text)
@@ -610,14 +588,14 @@ class EventReader:
             if message.messageId and (answer is None or message is not answer[0]) and (heard.parts or heard.tools):
                 self._remark(message, heard)
         if answer is not None:
-            self._use(answer[1].tools, answer[0])
+            self._activity.use(self._events, answer[1].tools, answer[0])
             self._whole([*answer[1].parts, *answer[1].citations], "answer", answer[0])
 
     def _tell_about(self, metadata: JsonObject | None) -> JsonObject:
         """What a gateway like this one adds: what got lost before it came here, and the usage, which is returned."""
-        about = _object((metadata or {}).get("babelgate"))
+        about = _about(metadata)
         for feature, how in _object(about.get("loss")).items():
-            if isinstance(how, str):
+            if isinstance(how, str) and how != BESIDE:  # which was read
                 self._lose(feature, how)
         return to_snake_case(_object(about.get("usage")))
 
@@ -644,24 +622,27 @@ class EventReader:
         # Thoughts come before calls, and calls before what is said of them.
         is_thought = bool(heard.parts) and isinstance(heard.parts[0], ReasoningPart)
         if not is_thought:
-            self._use(heard.tools)
+            self._activity.use(self._events, heard.tools)
         self._artifact_parts(artifact, heard, append=append, last=last, piece=piece)
         if is_thought:
-            self._use(heard.tools)
+            self._activity.use(self._events, heard.tools)
 
     def _artifact_parts(
         self, artifact: w.Artifact, heard: Heard, *, append: bool, last: bool | None, piece: Piece | None
     ) -> None:
+        if kind_of(artifact) == "output":  # which nobody said: the task's metadata tell it
+            return
         # Nothing to show, although an artifact must have a part (specification 1.0, 4.1.7).
         if not heard.parts or (artifact.name == _INTERRUPT and self._holds(heard.parts)):
             return
         if any(isinstance(part, ReasoningPart) for part in heard.parts):
             piece = None  # a piece that is thought is no piece of what A2A's callers see
         artifact_id = artifact.artifactId or artifact.name or ""
-        account = self._accounts.get(artifact_id)
+        account = self._accounts.get(artifact_id) or self._find_growing(artifact_id, heard)
         if account is None:
             account = self._accounts[artifact_id] = ArtifactTracker(artifact_id, file=is_file(artifact, heard.parts))
-            piece = None if piece is None else Piece(piece.last, append, piece.beside)
+            # fasta2a 2.1.1 appends its first piece to nothing, which the client of a2a-sdk 1.3.0 refuses to read.
+            piece = None if piece is None else Piece(piece.last, append=False, beside=piece.beside)
             self._tell_artifact(
                 account, artifact, heard.parts, last=last, fresh=True, piece=piece, citations=heard.citations
             )
@@ -682,6 +663,21 @@ class EventReader:
         self._tell_artifact(
             account, artifact, heard.parts, last=last, fresh=True, piece=piece, citations=heard.citations
         )
+
+    def _find_growing(self, artifact_id: str, heard: Heard) -> ArtifactTracker | None:
+        """The answer that is an artifact in the end: most of it, or all, has been told."""
+        account = self._spoken
+        text = text_of(tuple(heard.parts))
+        if (
+            not self.says_all_again
+            or account is None
+            or account.message_id is None
+            or not text.startswith(account.text)
+        ):
+            return None
+        self._spoken, account.artifact_id = None, artifact_id
+        self._accounts[artifact_id] = account
+        return account
 
     def _take_back(self, account: ArtifactTracker) -> None:
         """It was replaced by nothing: a gateway like this one does so when its agent starts over."""
@@ -722,7 +718,7 @@ class EventReader:
             name, description = artifact.name, artifact.description
             own = as_extra(artifact, artifactId=account.artifact_id, name=name, description=description)
             is_thought = bool(parts) and all(isinstance(part, ReasoningPart) for part in parts)
-            account.message_id = self._start("answer", artifact.metadata, own, is_thought=is_thought)
+            account.message_id = self._start("answer", metadata_of(artifact), own, is_thought=is_thought)
         if account.message_id is not None:
             account.say(parts, self._events, begun=begun)
             told = piece is not None and piece.mark(self._events, start, append=not begun)
@@ -742,6 +738,11 @@ class EventReader:
 
 def _own(extra: Extra) -> Mapping[str, Any]:
     return extra.get(PROTOCOL) or {}
+
+
+def _about(metadata: JsonObject | None) -> JsonObject:
+    """What a gateway like this one says that A2A has no place for."""
+    return _object((metadata or {}).get("babelgate"))
 
 
 def _object(value: object) -> JsonObject:
@@ -767,11 +768,6 @@ def _is_callers(message: w.Message) -> bool:
 
 def _says_something(part: Part) -> bool:
     return not isinstance(part, TextPart | RefusalPart | ReasoningPart) or bool(part.text)
-
-
-def _as_key(value: Json) -> str:
-    """Equal for values that are; a2a-sdk 1.3.0 makes 1.0 of 1, and sorts no members."""
-    return dumps(value, sort_keys=True)
 
 
 def _fault(message: w.Message | None, heard: Heard, metadata: JsonObject | None, *, rejected: bool) -> Fault:

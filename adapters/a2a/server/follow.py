@@ -12,10 +12,10 @@ from adapters._server.encoding import LargeJson, TextTemplate, encode
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
 from adapters._server.whole_states import tell_states_whole
 from adapters.a2a.codec.dialect import Dialect
-from adapters.a2a.wire.task import ArtifactUpdate, Status, StatusUpdate, Update, is_reply
+from adapters.a2a.wire.task import Artifact, ArtifactUpdate, Status, StatusUpdate, Update, is_reply
 from adapters.a2a.write.recorded import RecordedWriter
 from adapters.a2a.write.task_events import EventWriter
-from canonical import Hub, Receipt, Record, Scope, Task, TaskState
+from canonical import Hub, Receipt, Record, Scope, Task, TaskState, TextPart
 from canonical.event import (
     LossNoted,
     MessageEnded,
@@ -120,7 +120,7 @@ _LARGE_TEXT: Final = 64 * 1024
 class _Encoder:
     """Records → the events of a stream, each as JSON."""
 
-    __slots__ = ("_before", "_dialect", "_extended", "_last", "_piece", "_seq", "_template", "writer")
+    __slots__ = ("_artifact", "_before", "_dialect", "_extended", "_last", "_seq", "_template", "writer")
 
     def __init__(self, writer: EventWriter, dialect: Dialect, *, extended: bool) -> None:
         self.writer = writer
@@ -131,9 +131,10 @@ class _Encoder:
         self._before = 0
         """Of the one before it."""
         self._dialect = dialect
-        self._piece: ArtifactUpdate | None = None
-        """The piece of text that the template was made of."""
+        self._artifact: Artifact | None = None
+        """That grows."""
         self._template: TextTemplate | None = None
+        """Of some plain text that is added to it."""
 
     def skip(self, record: Record) -> None:
         """Know of a record that is shown as part of a snapshot."""
@@ -159,6 +160,26 @@ class _Encoder:
         stopped = type(last) is StatusUpdate and last.status.stops
         return EncodedRecord([self._encode(update) for update in updates], stopped)
 
+    def write_passage(self, passage: Sequence[Record], texts: Sequence[str]) -> Sequence[bytes] | None:
+        if self._extended or max(map(len, texts)) > _LARGE_TEXT:
+            return None
+        artifact = self.writer.add_texts(passage[0], texts)
+        if artifact is None:
+            return None
+        if self._template is None or artifact is not self._artifact:
+            self._artifact = artifact
+            self._template = TextTemplate(self._more_of(artifact))
+        return self._template.encode_all(texts)
+
+    def _more_of(self, artifact: Artifact) -> Callable[[str], JsonObject]:
+        def more(text: str) -> JsonObject:
+            piece = replace(artifact, parts=(TextPart(text=text),))
+            return self._dialect.encode_update(
+                ArtifactUpdate(self.writer.task_id, self.writer.context_id, piece, append=True)
+            )
+
+        return more
+
     def _write_extended(self, record: Record, updates: Sequence[Update]) -> EncodedRecord:
         """The last of its frames has the record, too, or a frame of its own, which says nothing that is new."""
         told, self._seq = envelope(self._seq, (record,)), record.seq
@@ -176,12 +197,7 @@ class _Encoder:
         return StatusUpdate(self.writer.task_id, self.writer.context_id, Status(shown, record.at))
 
     def _encode(self, update: Update) -> bytes | LargeJson:
-        if type(update) is not ArtifactUpdate or (text := update.text) is None or len(text) > _LARGE_TEXT:
-            return encode(self._dialect.encode_update(update))
-        if self._template is None or self._piece is None or not update.is_beside(self._piece):
-            self._piece = update
-            self._template = TextTemplate(lambda text: self._dialect.encode_update(update.with_text(text)))
-        return self._template.encode(text)
+        return encode(self._dialect.encode_update(update))
 
 
 _WRAPPED: Final = ("statusUpdate", "artifactUpdate")
@@ -251,22 +267,25 @@ class TaskStream:
         async with _open_records(self.hub, self.owner, self.task, first, extended=self.extended) as batches:
             async for batch in batches:
                 ready: list[bytes | LargeJson] = []
-                for record in batch:
-                    if follower is not None:
-                        ready += (follower.look_up(record) or await follower.write_record(record)).frames
-                        if _stops(record):
-                            yield ready
-                            return
+                news: Sequence[Record] = batch
+                if follower is None:
+                    for place, record in enumerate(batch, 1):
+                        encoder.skip(record)
+                        seen.append(record)
+                        del seen[:-SEEN]
+                        if due(record):
+                            ready.append(encoder.snapshot(history_length))
+                            follower = self._join(encoder, seen)
+                            seen.clear()
+                            news = batch[place:]
+                            break
+                    else:
                         continue
-                    encoder.skip(record)
-                    seen.append(record)
-                    del seen[:-SEEN]
-                    if due(record):
-                        ready.append(encoder.snapshot(history_length))
-                        follower = self._join(encoder, seen)
-                        seen.clear()
+                stopped = await self._add(ready, follower, news)
                 if ready:
                     yield ready
+                if stopped:
+                    return
 
     async def replay(self, start: int | None) -> AsyncGenerator[Sequence[bytes | LargeJson]]:
         """The task as it was at seq `start` (None = now), what has happened since, and what happens until it stops.
@@ -284,7 +303,7 @@ class TaskStream:
                 for record in records:
                     last = record.seq
                     if follower is not None:
-                        told = follower.look_up(record) or await follower.write_record(record)
+                        told = await follower.write_record(record)
                         ready += told.frames
                         over = told.stopped if told.frames else over
                         continue
@@ -311,10 +330,17 @@ class TaskStream:
         async with _open_records(self.hub, self.owner, self.task, last, extended=self.extended) as batches:
             async for batch in batches:
                 ready = []
-                for record in batch:
-                    ready += (follower.look_up(record) or await follower.write_record(record)).frames
-                    if _stops(record):
-                        yield ready
-                        return
+                stopped = await self._add(ready, follower, batch)
                 if ready:
                     yield ready
+                if stopped:
+                    return
+
+    @staticmethod
+    async def _add(ready: list[bytes | LargeJson], follower: Follower, records: Sequence[Record]) -> bool:
+        """What some records became; whether the task has stopped with one of them."""
+        for passage, told in await follower.write_all(records):
+            ready += told.frames
+            if _stops(passage[-1]):
+                return True
+        return False

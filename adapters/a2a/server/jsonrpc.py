@@ -1,6 +1,6 @@
 """A2A over JSON-RPC: both generations on one URL, told apart by the names of their methods."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from adapters._server.encoding import LargeJson, json_response
 from adapters._server.fanout import FanoutCache
 from adapters._server.jsonrpc import PARSE_ERROR, Method, Reply, dispatch, envelope, table
 from adapters._server.listed import list_response
-from adapters._sse import LargeFrame, event_stream, frame, frame_of, pieces_of
+from adapters._sse import LargeFrame, event_stream, frame, frame_of, frames, pieces_of
 from adapters.a2a.codec import v0_3, v1_0
 from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.errors import error_object
@@ -108,7 +108,7 @@ async def _frames(reply: Reply, stream: Stream, asked: str) -> AsyncGenerator[by
     async with aclosing(stream.batches) as batches:
         try:
             async for batch in batches:
-                async with aclosing(pieces_of([_frame(reply, head, event) for event in batch])) as pieces:
+                async with aclosing(pieces_of(_frame_all(reply, head, batch))) as pieces:
                     async for piece in pieces:
                         yield piece
         except FaultError as error:
@@ -117,10 +117,16 @@ async def _frames(reply: Reply, stream: Stream, asked: str) -> AsyncGenerator[by
             yield frame(to_json(envelope(reply.id, error=object_)))
 
 
-def _frame(reply: Reply, head: bytes, event: bytes | LargeJson) -> bytes | LargeFrame:
-    if isinstance(event, LargeJson):
-        return frame_of(LargeJson(envelope(reply.id, result=event.value)))
-    return frame(b"%b%b}" % (head, event))
+def _frame_all(reply: Reply, head: bytes, events: Sequence[bytes | LargeJson]) -> Iterator[bytes | LargeFrame]:
+    small = [event for event in events if isinstance(event, bytes)]
+    if len(small) == len(events):
+        yield frames(small, before=head, after=b"}")
+        return
+    for event in events:
+        if isinstance(event, bytes):
+            yield frames((event,), before=head, after=b"}")
+        else:
+            yield frame_of(LargeJson(envelope(reply.id, result=event.value)))
 
 
 def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:

@@ -27,6 +27,8 @@ from canonical.value import Extra, JsonObject
 
 PROTOCOL: Final = "a2a"
 NO_FORM: Final = "A2A has no form for it"
+BESIDE: Final = "in the metadata of a status that changes nothing, and no part of a task"
+"""How what A2A has no form for is told to who looks for it, such as a gateway."""
 CHUNK: Final = "a2a.chunk"
 """The key in `extra` of an event that came as a piece of an artifact, and would be cut otherwise when it is shown: with
 what came before it in the same piece, `append` and `lastChunk` as they were; empty for what another event completes.
@@ -36,6 +38,8 @@ REPLY: Final = "a2a.reply"
 3.1.1)."""
 IN_STATUS: Final = "a2a.status"
 """The key in `extra` of an answer that comes in pieces, each the message of a status."""
+GROWING: Final = "a2a.growing"
+"""The key in `extra` of an answer that comes in messages of the status, each of which says all of it so far."""
 AGAIN: Final = "a2a.again"
 """The key in `extra` of an answer that says together what was said on the way."""
 STATUS: Final = "status"
@@ -113,32 +117,6 @@ class ArtifactUpdate(msgspec.Struct, frozen=True):
     metadata: JsonObject = {}
     own: JsonObject = {}
 
-    @property
-    def text(self) -> str | None:
-        """Where it does nothing but add some plain text to what is there: that text."""
-        parts = self.artifact.parts
-        if not self.append or self.last or self.metadata or self.own or len(parts) != 1:
-            return None
-        (part,) = parts
-        if type(part) is not TextPart or part.media_type is not None or part.metadata or part.extra:
-            return None
-        return part.text
-
-    def with_text(self, text: str) -> "ArtifactUpdate":
-        artifact = msgspec.structs.replace(self.artifact, parts=(TextPart(text=text),))
-        return msgspec.structs.replace(self, artifact=artifact)
-
-    def is_beside(self, other: "ArtifactUpdate") -> bool:
-        """Of two that add text: whether they say the same of the same artifact."""
-        ours, theirs = self.artifact, other.artifact
-        return (
-            ours.artifact_id == theirs.artifact_id
-            and ours.metadata is theirs.metadata
-            and ours.own is theirs.own
-            and ours.name is theirs.name
-            and ours.description is theirs.description
-        )
-
 
 Update = TaskSnapshot | StatusUpdate | ArtifactUpdate
 
@@ -150,8 +128,14 @@ def is_activity(part: Part) -> bool:
 
 def shown_part(part: Part) -> tuple[TextPart | DataPart | FilePart | None, Loss | None]:
     """The part as A2A can show it, None if it cannot, and what gets lost."""
-    if part.kind == "text" or part.kind == "data" or part.kind == "file":
+    if part.kind == "text" or part.kind == "data":
         return part, None
+    if part.kind == "file":
+        if part.inline is not None or part.blob is None or part.url is not None:
+            return part, None
+        # Shown by a URL of the gateway's, of which others cannot tell that it is no page.
+        stored = {"blob": part.blob, "size": part.size}
+        return part.replace(metadata={**part.metadata, "babelgate": stored}), None
     match part:
         case RefusalPart():
             metadata = {**part.metadata, "babelgate": {"kind": "refusal"}}

@@ -10,9 +10,11 @@ from typing import ClassVar, Final, cast
 
 import msgspec
 
+from adapters._extension import encode_said
 from adapters.a2a.codec.names import to_camel_case
 from adapters.a2a.wire.task import (
     AGAIN,
+    BESIDE,
     CHUNK,
     IN_STATUS,
     NO_FORM,
@@ -37,6 +39,7 @@ from canonical import (
     Event,
     Fault,
     Feature,
+    FilePart,
     Message,
     Part,
     ReasoningPart,
@@ -63,6 +66,7 @@ from canonical.event import (
     RunCreated,
     RunEnded,
     RunStarted,
+    StepEnded,
     StepStarted,
     TaskChanged,
     TaskCreated,
@@ -192,6 +196,7 @@ class EventWriter:
         """Of them, those that are no messages, by our own ids."""
         self._answers = 0
         self._outputs = 0
+        self._output: Json = None
         self._data: list[Json] = []
         """Data that the current run said in messages: an output that only repeats it is not shown again."""
         self._saying: dict[str, _OpenMessage] = {}
@@ -247,6 +252,7 @@ class EventWriter:
                 self._references = tuple(dict.fromkeys((*before, *event.references)))
             case RunCreated():
                 self.run_id = event.run_id
+                self._output = None
                 self._data.clear()
                 self._calls.clear()
                 self._returned.clear()
@@ -258,13 +264,17 @@ class EventWriter:
                 self._open.pop(event.interrupt_id, None)
             case LossNoted():
                 self.losses[Loss(feature=event.feature, how=event.how)] = None
-            case StepStarted():
-                self.losses[Loss(feature=Feature.STEP, how=NO_FORM)] = None
-            case Custom():
-                self.losses[Loss(feature=Feature.CUSTOM, how=NO_FORM)] = None
             case _:
                 pass
         return ()
+
+    def _said_beside(self, event: StepStarted | StepEnded | Custom, record: Record) -> Sequence[Update]:
+        """What A2A has no form for goes with a status that changes nothing: others look past it."""
+        feature = Feature.CUSTOM if isinstance(event, Custom) else Feature.STEP
+        self.losses[Loss(feature=feature, how=BESIDE)] = None
+        told: JsonObject = {"metadata": {"babelgate": {"event": encode_said(event)}}}
+        shown = Status(self.status.state, record.at, own=self.status.own)
+        return (self._new_status(shown, _Origin(), told),)
 
     def _is_shown(self, extra: Extra) -> bool:
         """Whether it was read of what is shown as the server said it."""
@@ -380,8 +390,9 @@ class EventWriter:
         )
 
     def _question(self, record: Record) -> Message:
-        """All open questions in one message. Each brings a data part with its id, by which it can be answered alone;
-        not so a single one of which the words say all there is: Microsoft's Agent Framework shows data to its user."""
+        """All open questions in one message. Each brings a data part with its id, by which it can be answered alone. A
+        single one has its schema in the metadata, and no data part if its words say all there is: Microsoft's Agent
+        Framework shows data to its user."""
         parts: list[Part] = []
         metadata: JsonObject = {}
         for interrupt_id, asked in self._open.items():
@@ -391,14 +402,15 @@ class EventWriter:
                     self.losses[loss] = None
                 if shown is not None:
                     parts.append(shown)
-            said = asked.message.text
-            if len(self._open) == 1 and asked.answer_schema is None and said and asked.value in (None, said):
-                metadata = {"babelgate": {"question": interrupt_id}}
-                continue
-            # The data part of langgraph-api 0.16.7, and its name for the schema beside the gateway's own.
+            said, schema = asked.message.text, asked.answer_schema
             data: JsonObject = {"id": interrupt_id, "value": asked.value}
-            if asked.answer_schema is not None:
-                data |= {"response_schema": asked.answer_schema, "schema": asked.answer_schema}
+            if len(self._open) == 1:
+                metadata = {"babelgate": {"question": interrupt_id, **({} if schema is None else {"schema": schema})}}
+                if said and asked.value in (None, said):
+                    continue
+            elif schema is not None:
+                # The data part of langgraph-api 0.16.7, and its name for the schema beside the gateway's own.
+                data |= {"response_schema": schema, "schema": schema}
             parts.append(DataPart(data=data))
         return self._status_message(record, tuple(parts) or (_EMPTY,), metadata)
 
@@ -410,6 +422,8 @@ class EventWriter:
         about: JsonObject = {"threadId": self.thread_id, "taskId": self.task_id, "runId": self.run_id}
         if self._usage:
             about["usage"] = to_camel_case(self._usage)
+        if self._output is not None:
+            about["output"] = self._output
         if self.losses:
             about["loss"] = {loss.feature: loss.how for loss in self.losses}
         return about
@@ -500,19 +514,17 @@ class EventWriter:
         saying.held = (index, shown)
         return flushed
 
-    def _delta(self, event: PartDelta, _: Record) -> Sequence[Update]:
+    def _delta(self, event: PartDelta, record: Record) -> Sequence[Update]:
+        grown = self.add_texts(record, (event.text,))
+        if grown is not None:
+            piece = msgspec.structs.replace(grown, parts=(TextPart(text=event.text),))
+            return (self._artifact_update(piece, append=True, last=False),)
         saying = self._saying.get(event.message_id or "")
         if saying is None or not saying.parts:
             return ()
         index = len(saying.parts) - 1 if event.index is None else event.index
         saying.deltas.setdefault(index, []).append(event.text)
         part = saying.parts[index]
-        growing = saying.artifact
-        # Most events of a long answer: more plain text, of a part that is shown already.
-        place = saying.places.get(index)
-        if growing is not None and place is not None and _is_more_text(event, part) and saying.held is None:
-            growing.deltas.setdefault(place, []).append(event.text)
-            return (ArtifactUpdate(self.task_id, self.context_id, growing.piece(TextPart(text=event.text)), True),)
         if not event.text or not isinstance(part, TextPart | RefusalPart) or not self._is_answer(saying):
             return ()
         shown = shown_part(part)[0]
@@ -525,6 +537,21 @@ class EventWriter:
         if mark is not None:
             return (*self._flush(saying), *self._as_it_came(saying, index, piece, mark))
         return (*self._flush(saying), self._piece(saying, index, piece))
+
+    def add_texts(self, record: Record, texts: Sequence[str]) -> Artifact | None:
+        """What `record` and those behind it add to one part, and they nothing else (`adapters._server.passages`): the
+        artifact that it is more of. None where it is not as simple, and each has to be written."""
+        event = record.event
+        saying = self._saying.get(event.message_id or "") if type(event) is PartDelta else None
+        if type(event) is not PartDelta or saying is None or saying.artifact is None or saying.held is not None:
+            return None
+        index = len(saying.parts) - 1 if event.index is None else event.index
+        place = saying.places.get(index)
+        if place is None or not _is_more_text(event, saying.parts[index]):
+            return None
+        saying.deltas.setdefault(index, []).extend(texts)
+        saying.artifact.deltas.setdefault(place, []).extend(texts)
+        return saying.artifact.artifact
 
     def _write_message_end(self, event: MessageEnded, record: Record) -> Sequence[Update]:
         saying = self._saying.pop(event.message_id or "", None)
@@ -613,11 +640,18 @@ class EventWriter:
             artifact_id=artifact_id,
             name=own.pop("name", None),
             description=own.pop("description", None),
-            metadata=saying.started.metadata,
+            metadata={**saying.started.metadata, **self._file_mark(saying)},
             own=own,
         )
         saying.artifact = self._artifacts[artifact.artifact_id] = _OpenArtifact(artifact, saying.origin)
         return saying.artifact, False
+
+    @staticmethod
+    def _file_mark(saying: _OpenMessage) -> JsonObject:
+        """Of an answer that begins with a file, and that others therefore take for an artifact."""
+        first = next((part for part in (shown_part(part)[0] for part in saying.parts) if part is not None), None)
+        is_theirs = bool(_own(saying.started.extra))
+        return {"babelgate": {"kind": "answer"}} if isinstance(first, FilePart) and not is_theirs else {}
 
     def _artifact_id(self, theirs: str | None) -> str:
         """The server's own, unless another artifact of the task has it."""
@@ -705,13 +739,14 @@ class EventWriter:
     def _run_ended(self, event: RunEnded, record: Record) -> Sequence[Update]:
         self._fault = event.fault
         self._usage = {**self._usage, **event.usage}
+        self._output = event.output
         if event.output is None or event.output in self._data:
             return ()
         self._outputs += 1
         artifact_id = f"output-{self._outputs}"
         growing = self._artifacts[artifact_id] = _OpenArtifact(
             # A2A has no structured output: an artifact with a data part.
-            Artifact(artifact_id=artifact_id, name="output"),
+            Artifact(artifact_id=artifact_id, name="output", metadata={"babelgate": {"kind": "output"}}),
             _Origin(record.run_id),
         )
         growing.parts.append(DataPart(data=event.output))
@@ -726,8 +761,9 @@ class EventWriter:
         "loss_noted": _note,
         "tool_started": _tool_started,
         "tool_ended": _tool_ended,
-        "step_started": _note,
-        "custom": _note,
+        "step_started": _said_beside,
+        "step_ended": _said_beside,
+        "custom": _said_beside,
         "message_started": _note,
         "native": _native,
         "part_added": _part,

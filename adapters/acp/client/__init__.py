@@ -17,7 +17,16 @@ from adapters._client.calls import Connection
 from adapters._client.driver import ReattachableClient, Stage, UpstreamRun
 from adapters._client.frames import DRAIN, FrameStream, is_stream
 from adapters._client.status import is_gone
-from adapters._extension import HEADER, RecordReader, encode_request, encode_uploads, is_named, split_uploads
+from adapters._extension import (
+    HEADER,
+    RecordReader,
+    encode_ids,
+    encode_request,
+    encode_uploads,
+    is_named,
+    named_answers,
+    split_uploads,
+)
 from adapters.acp import wire as w
 from adapters.acp.agents import decode_agents, is_announced
 from adapters.acp.client.http import HttpClient, run_path
@@ -66,6 +75,8 @@ class _Run(UpstreamRun):
         self._reader = EventReader(agent, extended=http.extended)
         self._told: JsonObject = {}
         """What is said by the extension."""
+        self._answers: list[JsonObject] = []
+        """To questions of a gateway that told several at once."""
         self._has_begun = False
         """What comes before the first event of the server: its ids, and what of the input was lost."""
 
@@ -83,6 +94,8 @@ class _Run(UpstreamRun):
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this run")
         if self._http.extended and (self._is_attached or self._call.answers):
             self._recall(await self._call.past())
+        if self._call.answers:
+            self._answers = named_answers(self._call, await self._call.past())
         if not self._is_attached:
             await self._tell()
             yield self._stream(known)
@@ -111,10 +124,10 @@ class _Run(UpstreamRun):
         if call.answers:
             past = await call.past()
             self._told = encode_request(call, past, messages=call.messages) if self._reader.is_recorded else {}
-        elif (losses(call) or call.input.uploaded) and await self._is_announced():
+        elif (losses(call) or call.input.uploaded or encode_ids(call.messages)) and await self._is_announced():
             self._call, uploads = split_uploads(call)
-            told = encode_request(self._call, messages=(*call.history, *self._call.input_messages))
-            self._told = {**told, **encode_uploads(uploads)}
+            said = (*call.history, *self._call.input_messages) if losses(call) or uploads else ()
+            self._told = {**encode_request(self._call, messages=said), **encode_uploads(uploads)}
 
     async def _is_announced(self) -> bool:
         """By the manifest of the agent, unless an answer has shown it. Who cannot be asked has announced nothing."""
@@ -161,7 +174,7 @@ class _Run(UpstreamRun):
         """A resumed run is bound again: each activation tells for itself what it can be re-attached to by. One that
         starts afresh says so by its own first event."""
         self._has_begun = True
-        heard = self._told.keys() if self._reader.is_recorded else ()
+        heard = self._told.keys() if self._reader.is_recorded else ("answers",) if self._answers else ()
         if known is None:
             return losses(self._call, heard)
         self._reader.run_id = known
@@ -248,7 +261,7 @@ class _Run(UpstreamRun):
     async def _read(self, value: Json) -> Sequence[Event]:
         with blaming_the_agent():
             events = self._reader.read(decode_event(value))
-        return await with_files(events, self._http.file) if self._reader.records.active else events
+        return await with_files(events, self._http.file)
 
     def _snapshot(self, run: w.Run) -> Sequence[Event]:
         """What a run says where no event did."""
@@ -275,19 +288,22 @@ class _Run(UpstreamRun):
             "input": [dump_given(message) for message in messages],
             "mode": "stream",
         }
+        if self._call.metadata:
+            body.setdefault("metadata", dict(self._call.metadata))
         if session_id is not None:
             body["session_id"] = session_id
         if self._told:
-            body[w.EXTENSION] = self._told
+            body[w.OWN] = self._told
         return to_json(body)
 
     def _resume(self) -> bytes:
         # Only while the gateway's own state says that it waits: SDK 1.0.3 takes an answer to a run that has ended if it
         # once awaited, and leaves it in-progress for ever.
-        request = w.RunResumeRequest(await_resume=encode_answer(self._call, self._view), mode="stream")
+        answer = encode_answer(self._call, self._view, self._answers)
+        request = w.RunResumeRequest(await_resume=answer, mode="stream")
         # Without `run_id`, as both official clients send it.
         body = request.model_dump(exclude={"run_id"})
-        return to_json({**body, w.EXTENSION: self._told} if self._told else body)
+        return to_json({**body, w.OWN: self._told} if self._told else body)
 
 
 async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None) -> list[AgentInfo]:

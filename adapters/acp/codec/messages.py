@@ -1,12 +1,14 @@
 """ACP ↔ canonical: messages, questions and answers. Their parts are in `part`, streams in `writer` and `reader`."""
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, cast
 
+from adapters._extension import named_question
 from adapters._json import validate
 from adapters.acp import wire as w
-from adapters.acp.codec.parts import View, decode_part, encode_parts, extra_of
+from adapters.acp.codec.parts import View, decode_part, encode_parts, extra_of, own_of
 from canonical import DataPart, Invocation, Message, Part, TextPart
 from canonical.event import InterruptRaised
 from canonical.message import Role
@@ -49,23 +51,32 @@ def decode_role(role: str, agent: str | None) -> tuple[Role, str | None]:
 def encode_message(message: Message, view: View, at: int | None = None) -> w.Message:
     """A whole message; `at` = when it was said, unless it tells that itself."""
     made = w.Message(role=encode_role(message.role, message.name, view.agent), parts=encode_parts(message.parts, view))
-    members = message_members(message.extra)
+    members = message_members(message.extra, metadata=message.metadata)
     if at is not None:
         time = encode_time(at)
         members = {"created_at": time, "completed_at": time, **members}
     return made.model_copy(update=members)
 
 
-def message_members(extra: Extra) -> dict[str, Any]:
-    """What a message of an ACP peer says beside its parts: unknown members, and its times."""
-    own = extra_of(extra)
-    unknown = {key: value for key, value in own.items() if key not in w.Message.model_fields and key != "url"}
-    return {**unknown, **(extra.get(_MESSAGE) or {})}
+def message_members(extra: Extra, **own: JsonObject) -> dict[str, Any]:
+    """What a message of an ACP peer says beside its parts: unknown members, and its times. `own` = what else is said of
+    it, which ACP has no place for."""
+    theirs = extra_of(extra)
+    unknown = {key: value for key, value in theirs.items() if key not in w.Message.model_fields and key != "url"}
+    told = {name: value for name, value in own.items() if value}
+    return {**unknown, **(extra.get(_MESSAGE) or {}), **({w.OWN: told} if told else {})}
+
+
+def own_member(message: w.Message, name: str) -> JsonObject:
+    """What another gateway says beside a message."""
+    told = own_of(message).get(name)
+    return cast("JsonObject", told) if isinstance(told, dict) else {}
 
 
 def message_extra(message: w.Message, *times: str) -> dict[str, Any]:
     """`extra` from which `message_members` are read; `times` = which of them are known."""
-    extra: dict[str, Any] = {"acp": dict(message.model_extra)} if message.model_extra else {}
+    unknown = {name: value for name, value in (message.model_extra or {}).items() if name != w.OWN}
+    extra: dict[str, Any] = {"acp": unknown} if unknown else {}
     said = {name: _utc(getattr(message, name)) for name in times if name in message.model_fields_set}
     if said:
         extra[_MESSAGE] = said
@@ -84,7 +95,7 @@ def decode_message(message: w.Message, *, agent: str | None = None) -> Message:
     extra = message_extra(message, *_TIMES)
     if message.role == "agent":  # nobody's name, where a message of ours has one
         extra[_MESSAGE] = {**extra.get(_MESSAGE, {}), "role": message.role}
-    return Message(role=role, name=name, parts=parts, extra=extra)
+    return Message(role=role, name=name, parts=parts, metadata=own_member(message, "metadata"), extra=extra)
 
 
 def dump_given(message: w.Message) -> JsonObject:
@@ -128,6 +139,35 @@ def encode_question(event: InterruptRaised, view: View, at: int) -> JsonObject:
     return {**extra_of(event.extra), "type": "message", "message": encode_message(message, view, at).model_dump()}
 
 
+def encode_questions(open: Sequence[tuple[InterruptRaised, int]], view: View) -> JsonObject:
+    """A run has a single `await_request` (components.schemas.Run): it is that of the oldest, and beside its message
+    stands what ACP has no place for, that there are others, and that one asks for credentials. `int` = when it was
+    asked."""
+    asked = [encode_question(event, view, at) for event, at in open]
+    if len(open) == 1 and open[0][0].ask == "input":
+        return asked[0]
+    told: list[JsonObject] = [
+        {"id": event.interrupt_id, "ask": event.ask, "message": each["message"]}
+        for (event, _), each in zip(open, asked, strict=True)
+    ]
+    return {**asked[0], w.OWN: {"questions": told}}
+
+
+def decode_questions(await_request: JsonObject | None, *, agent: str | None = None) -> list[InterruptRaised]:
+    """All that are told. Raises invalid."""
+    own = (await_request or {}).get(w.OWN)
+    listed = cast("JsonObject", own).get("questions") if isinstance(own, dict) else None
+    found: list[InterruptRaised] = []
+    for each in cast("list[Any]", listed) if isinstance(listed, list) else []:
+        told = cast("JsonObject", each) if isinstance(each, dict) else {}
+        id, ask = told.get("id"), told.get("ask")
+        if isinstance(id, str) and isinstance(told.get("message"), dict):
+            asked = decode_question({"message": told["message"]}, agent=agent)
+            kind = ask if ask in ("approval", "auth") else "input"
+            found.append(named_question(asked.replace(interrupt_id=id, ask=kind)))
+    return found or [decode_question(await_request, agent=agent)]
+
+
 def decode_question(await_request: JsonObject | None, *, agent: str | None = None) -> InterruptRaised:
     """Raises invalid."""
     request = await_request or {}
@@ -148,7 +188,7 @@ def decode_question(await_request: JsonObject | None, *, agent: str | None = Non
     # Whatever role it is asked in (the SDK's default is `user`), it is the agent that asks.
     own = {**message.extra, _MESSAGE: {**message.extra.get(_MESSAGE, {}), "role": told.role}}
     question = message.replace(role="agent", parts=tuple(parts), extra=own)
-    more = {name: value for name, value in request.items() if name not in ("type", "message")}
+    more = {name: value for name, value in request.items() if name not in ("type", "message", w.OWN)}
     return InterruptRaised(
         message=question,
         value=data[0] if len(data) == 1 else None,
@@ -157,8 +197,9 @@ def decode_question(await_request: JsonObject | None, *, agent: str | None = Non
     )
 
 
-def encode_answer(call: Invocation, view: View) -> JsonObject:
-    """`await_resume`. It is one message, whatever the answer was made of."""
+def encode_answer(call: Invocation, view: View, answers: Sequence[JsonObject] = ()) -> JsonObject:
+    """`await_resume`. It is one message, whatever the answer was made of. `answers` = to questions of a gateway like
+    this one, each by its id."""
     parts = [part for message in call.messages for part in message.parts]
     if not parts:
         parts = [
@@ -167,7 +208,8 @@ def encode_answer(call: Invocation, view: View) -> JsonObject:
         ]
     message = encode_message(Message(role="user", parts=tuple(parts)), view)
     # SDK 1.0.3 (MessageAwaitResume) refuses any other type, with 403.
-    return {"type": "message", "message": dump_given(message)}
+    made: JsonObject = {"type": "message", "message": dump_given(message)}
+    return {**made, w.OWN: {"answers": list(answers)}} if answers else made
 
 
 def decode_answer(await_resume: JsonObject) -> tuple[Json, Message]:

@@ -7,10 +7,11 @@ citation in one part) is kept beside it in `extra`, so that from ACP to ACP a pa
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as BinasciiError
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from pydantic import BaseModel
 from pydantic_core import to_json
 
 from adapters._json import ABSENT, parse_text
@@ -88,6 +89,21 @@ def is_said_before(extra: Extra) -> bool:
     return _PART in extra and extra[_PART] is None
 
 
+def mark(made: w.MessagePart, **told: Any) -> w.MessagePart:
+    """The part with what ACP has no place for, as far as there is any."""
+    named = {name: value for name, value in told.items() if value not in _NOTHING}
+    return made.model_copy(update={w.OWN: {**own_of(made), **named}}) if named else made
+
+
+_NOTHING: Final[Sequence[object]] = (None, "", {}, [], ())
+
+
+def own_of(told: BaseModel) -> JsonObject:
+    """What another gateway says that ACP has no place for."""
+    own = (told.model_extra or {}).get(w.OWN)
+    return cast("JsonObject", own) if isinstance(own, dict) else {}
+
+
 def wrap_value(value: Json) -> JsonObject:
     """A tool's input or output as the object that a trajectory wants."""
     # `tool_input` and `tool_output` are objects (components.schemas.TrajectoryMetadata).
@@ -115,7 +131,26 @@ def trajectory(
 
 
 def encode_part(part: Part, view: View) -> w.MessagePart:
-    return _with_extra(as_said(_encode(part, view), part.extra), part.extra)
+    made = _with_extra(as_said(_encode(part, view), part.extra), part.extra)
+    return mark(made, metadata=part.metadata, **_marks(part))
+
+
+def _marks(part: Part) -> JsonObject:
+    """By which a part is read as what it was. None for one that another ACP server told: it goes on as it came."""
+    if has_part(part.extra):
+        return {}
+    match part:
+        case RefusalPart():
+            return {"kind": "refusal"}
+        case ToolCallPart():
+            exact = to_json(_arguments(part.arguments)).decode() == part.arguments
+            side = part.side if part.side == "caller" else None
+            told = {"kind": "tool_call", "call_id": part.call_id, "side": side}
+            return told if exact else {**told, "arguments": part.arguments}
+        case ToolResultPart():
+            return {"kind": "tool_result", "call_id": part.call_id, "error": part.error or None}
+        case _:
+            return {}
 
 
 def encode_parts(parts: Iterable[Part], view: View) -> list[w.MessagePart]:
@@ -237,6 +272,46 @@ def decode_part(part: w.MessagePart, index: int = 0) -> list[Part]:
     Raises invalid for content that is not the base64 it says it is."""
     if _is_plain(part):
         return [TextPart(text=part.content or "")]
+    own = own_of(part)
+    marked = _decode_marked(part, own)
+    found = _decode_native(part, index) if marked is None else [marked]
+    # Metadata of a kind that is unknown here, or nothing at all.
+    first, *others = found or [TextPart(text="")]
+    extra = _extra(part, first)
+    if marked is not None:
+        extra.pop(_PART, None)
+    elif isinstance(first, ToolCallPart | ToolResultPart):
+        extra.setdefault(_PART, {})
+    if isinstance(own.get("metadata"), dict):
+        first = first.replace(metadata=own["metadata"])
+    return [
+        first.replace(extra=extra) if extra else first,
+        *(other.replace(extra=part_extra(None)) for other in others),
+    ]
+
+
+def _decode_marked(part: w.MessagePart, own: JsonObject) -> Part | None:
+    """What another gateway says that the part is; None if it says nothing of the kind."""
+    call_id, about = own.get("call_id"), part.metadata
+    if own.get("kind") == "refusal" and part.content is not None:
+        return RefusalPart(text=part.content)
+    if not isinstance(call_id, str) or not isinstance(about, w.Trajectory):
+        return None
+    if own.get("kind") == "tool_call" and about.tool_name is not None:
+        text = own.get("arguments")
+        if not isinstance(text, str):
+            text = "" if about.tool_input is None else to_json(unwrap_value(about.tool_input)).decode()
+        side = "caller" if own.get("side") == "caller" else "agent"
+        return ToolCallPart(call_id=call_id, name=about.tool_name, arguments=text, side=side)
+    if own.get("kind") == "tool_result":
+        output, error = about.tool_output or {}, own.get("error") is True
+        return ToolResultPart(
+            call_id=call_id, output=output.get("error") if error else unwrap_value(output), error=error
+        )
+    return None
+
+
+def _decode_native(part: w.MessagePart, index: int) -> list[Part]:
     found: list[Part] = []
     content_type = part.content_type or "text/plain"
     if part.content_url is not None:
@@ -258,13 +333,7 @@ def decode_part(part: w.MessagePart, index: int = 0) -> list[Part]:
             found.extend(_decode_trajectory(step, f"call-{index}"))
         case _:
             pass
-    # Metadata of a kind that is unknown here, or nothing at all.
-    first, *others = found or [TextPart(text="")]
-    extra = _extra(part, first)
-    return [
-        first.replace(extra=extra) if extra else first,
-        *(other.replace(extra=part_extra(None)) for other in others),
-    ]
+    return found
 
 
 def _is_plain(part: w.MessagePart) -> bool:
@@ -281,7 +350,8 @@ def _is_plain(part: w.MessagePart) -> bool:
 
 def _extra(part: w.MessagePart, first: Part) -> dict[str, Any]:
     """Unknown members, and those that the first canonical part would be written with otherwise."""
-    extra: dict[str, Any] = {"acp": dict(part.model_extra)} if part.model_extra else {}
+    unknown = {name: value for name, value in (part.model_extra or {}).items() if name != w.OWN}
+    extra: dict[str, Any] = {"acp": unknown} if unknown else {}
     if isinstance(first, FilePart) and first.inline is not None:
         encoding = "base64" if _text_of(first.inline, first.media_type or "", {}) is None else "plain"
         made = w.MessagePart(

@@ -207,6 +207,7 @@ class Server:
         if body.run_id not in (None, view.run_id):
             raise FaultError(FaultCode.INVALID, "run_id: must be the run of the path")
         told = _read_extension(request, body)
+        answers = decode_request(body.await_resume.pop(w.OWN, None))
         value, said = decode_answer(body.await_resume)
         (message,) = await resolve_own_files(self._hub, who, (said,))
         last = tasks[-1]
@@ -216,7 +217,7 @@ class Server:
             receipt = await self._continue(who, last, message)
             tasks = [*tasks, receipt.task]
         else:
-            receipt = await self._answer(who, last, value, message, view.run_id, told)
+            receipt = await self._answer(who, last, value, message, view.run_id, told or answers)
         reading = RunStream(
             self._hub,
             who.owner,
@@ -246,15 +247,12 @@ class Server:
             ),
         )
 
-    async def _answer(
-        self, who: Caller, last: Task, value: Any, message: Message, run_id: str, told: Told | None
-    ) -> Receipt:
-        said = None if told is None else given_messages(told)
-        config = {} if told is None else given_config(told)
+    async def _answer(self, who: Caller, last: Task, value: Any, message: Message, run_id: str, told: Told) -> Receipt:
+        said, config = given_messages(told), given_config(told)
         given = RunInput(messages=said or (message,), config=config, headers=who.headers)
         answers = Answers(task_id=last.task_id, bare=value, input=given, protocol="acp")
         try:
-            if told is not None and told.declined:
+            if told.declined:
                 values: dict[str, Json] = dict.fromkeys(told.declined)
                 whole = not told.answered
                 said = given if whole else RunInput(headers=who.headers)
@@ -262,7 +260,7 @@ class Server:
                 receipt = await self._hub.answer(who.owner, refused)
                 if whole:
                     return receipt
-            if told is not None and told.answered:
+            if told.answered:
                 answers = Answers(task_id=last.task_id, values=told.answered, input=given, protocol="acp")
             return await self._hub.answer(who.owner, answers)
         except FaultError as error:
@@ -506,8 +504,8 @@ def _read_extension(request: AnyRequest, body: w.RunCreateRequest | w.RunResumeR
     """What a request says by the extension, which is nothing that agents are sent; None where it is not active. A
     request that says something activates it, too: a proxy may have kept the header."""
     more = body.model_extra or {}
-    if w.EXTENSION in more:
-        return decode_request(more.pop(w.EXTENSION))
+    if w.OWN in more:
+        return decode_request(more.pop(w.OWN))
     return Told() if is_asked(request) else None
 
 

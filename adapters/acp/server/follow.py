@@ -8,10 +8,10 @@ from typing import Final
 
 from pydantic import BaseModel
 
-from adapters._server.encoding import TextTemplate, encode
+from adapters._server.encoding import encode
 from adapters._server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache
 from adapters._server.whole_states import tell_states_whole
-from adapters._sse import LargeFrame, frame, frame_of, pieces_of
+from adapters._sse import LargeFrame, TextFrames, frame, frame_of, pieces_of
 from adapters.acp import wire as w
 from adapters.acp.codec.parts import View
 from adapters.acp.write.recorded import RecordedWriter
@@ -115,7 +115,7 @@ class RunStream:
         seen: deque[Record] = deque(maxlen=SEEN)
         async for record in self._before():
             seen.append(record)
-            if shown := self._visible_frames(encoder.write(record), record):
+            if shown := self._visible_frames(encoder.write(record), (record,)):
                 yield shown
         view = (self._owner, self.writer.view, self._tasks[0].created_at, len(self._tasks), self._extended)
         follower = lines.join(view, encoder, seen, self._again)
@@ -123,17 +123,21 @@ class RunStream:
         async with self._open_records() as batches:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
-                for record in batch:
-                    told = follower.look_up(record) or await follower.write_record(record)
-                    ready += self._visible_frames(told, record)
-                    if told.stopped and self._stops(record):
+                for passage, told in await follower.write_all(batch):
+                    ready += self._visible_frames(told, passage)
+                    if told.stopped and self._stops(passage[-1]):
                         yield ready
                         return
                 if ready:
                     yield ready
 
-    def _visible_frames(self, told: EncodedRecord, record: Record) -> list[bytes | LargeFrame]:
-        return [frame for frame in told.frames if self._shows(record.seq)]
+    def _visible_frames(self, told: EncodedRecord, passage: Sequence[Record]) -> Sequence[bytes | LargeFrame]:
+        first, last = passage[0].seq, passage[-1].seq
+        if first > self._show_after and self._skip <= 0:
+            return told.frames
+        if first == last:
+            return [frame for frame in told.frames if self._shows(first)]
+        return [frame for record, frame in zip(passage, told.frames, strict=True) if self._shows(record.seq)]
 
     async def _again(self, seq: int) -> Encoder:
         writer = _writer(self.writer.view, extended=self._extended)
@@ -176,6 +180,12 @@ class _Encoder:
         frames = [_frame(event) for event in self._writer.write(record)]
         return EncodedRecord(frames, self._writer.has_stopped)
 
+    def write_passage(self, passage: Sequence[Record], texts: Sequence[str]) -> Sequence[bytes] | None:
+        content_type = self._writer.add_texts(passage[0], texts)
+        if content_type is None:
+            return None
+        return _text_part(content_type).write(texts)
+
 
 def _frame(event: BaseModel) -> bytes | LargeFrame:
     if not isinstance(event, w.PartEvent):
@@ -184,12 +194,12 @@ def _frame(event: BaseModel) -> bytes | LargeFrame:
     part = event.part
     if part.content is None or part.model_fields_set != _TEXT:
         return frame(w.dump(event))
-    return frame(_text_part(part.content_type).encode(part.content))
+    return _text_part(part.content_type).write((part.content,))[0]
 
 
 _TEXT: Final = {"content_type", "content"}
 
 
 @lru_cache(maxsize=64)
-def _text_part(content_type: str | None) -> TextTemplate:
-    return TextTemplate(lambda text: w.PartEvent(part=w.MessagePart(content_type=content_type, content=text)))
+def _text_part(content_type: str | None) -> TextFrames:
+    return TextFrames(lambda text: w.PartEvent(part=w.MessagePart(content_type=content_type, content=text)))

@@ -5,7 +5,7 @@ a part of another one closes it. What belongs to no message (artifacts, tool act
 with which the next message of the same speaker goes on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -20,10 +20,12 @@ from adapters.acp.codec.parts import (
     encode_part,
     has_part,
     is_said_before,
+    mark,
     part_of,
     trajectory,
     wrap_value,
 )
+from adapters.acp.errors import encode_own
 from canonical import (
     DataPart,
     Feature,
@@ -50,7 +52,7 @@ from canonical.event import (
 )
 from canonical.fold import extend_part
 from canonical.thread import Loss
-from canonical.value import Extra, Json
+from canonical.value import Extra, Json, JsonObject
 
 _Key = tuple[str, int]
 
@@ -116,8 +118,7 @@ class MessageEncoder:
             self._show_artifact(pieces)
         self._pieces.clear()
         if output is not None and output not in self._data:
-            self.lose(Feature.STRUCTURED_OUTPUT)
-            self._say(encode_part(DataPart(data=output), self.view))
+            self._say(mark(encode_part(DataPart(data=output), self.view), kind="output"))
         self._data.clear()
         self.close()
 
@@ -151,7 +152,7 @@ class MessageEncoder:
             return
         started = self._speakers.get(message_id)
         role = encode_role("agent", started.name if started else None, self.view.agent)
-        members = message_members(started.extra) if started else {}
+        members = message_members(started.extra, metadata=started.metadata) if started else {}
         if floor is not None and floor.owner is None and floor.role == role and members in ({}, floor.members):
             floor.owner = message_id
             return
@@ -176,11 +177,12 @@ class MessageEncoder:
         self._floor.parts.append(part)
         self.events.append(w.PartEvent(part=part))
 
-    def close(self, extra: Extra | None = None) -> None:
-        """`extra` = of the event that ends the message."""
+    def close(self, extra: Extra | None = None, usage: JsonObject | None = None) -> None:
+        """`extra` = of the event that ends the message, and what its model counted."""
         if self._floor is None:
             return
-        self._floor.members |= message_members(extra or {})
+        about = {**self._floor.members.get(w.OWN, {}), "usage": usage or {}}
+        self._floor.members |= message_members(extra or {}, **about)
         message = self._floor.message(encode_time(self.at))
         self._origins.append((self._floor.run_id, self._floor.owner))
         self._floor = None
@@ -225,7 +227,22 @@ class MessageEncoder:
         self._held.pop(key, None)
         self._take_floor(message_id)
         media_type = part.media_type or "text/plain"
-        self._say(as_said(w.MessagePart(content_type=media_type, content=event.text), event.extra))
+        said = as_said(w.MessagePart(content_type=media_type, content=event.text), event.extra)
+        self._say(mark(said, kind="refusal") if isinstance(part, RefusalPart) else said)
+
+    def add_texts(self, event: PartDelta, texts: Sequence[str]) -> str | None:
+        """As `EventWriter.add_texts`."""
+        message_id = event.message_id or ""
+        key = (message_id, event.index or 0)
+        part, floor = self._open.get(key), self._floor
+        if floor is None or floor.owner != message_id or message_id in self._progress:
+            return None
+        if not isinstance(part, TextPart | RefusalPart):
+            return None
+        self._held.pop(key, None)
+        media_type = part.media_type or "text/plain"
+        floor.parts += [w.MessagePart(content_type=media_type, content=text) for text in texts]
+        return media_type
 
     def _part_ended(self, event: PartEnded) -> None:
         message_id = event.message_id or ""
@@ -257,6 +274,9 @@ class MessageEncoder:
         if isinstance(part, ToolResultPart) and isinstance(made.metadata, w.Trajectory):
             name, _ = self._calls.get(part.call_id, (None, None))
             made.metadata.tool_name = name
+        if isinstance(part, FilePart) and (part.name is not None or made.content_url != part.url):
+            self.lose(Feature.FILE_BYTES if part.url is None else Feature.FILE_URL)
+            made = mark(made, kind="file", **_in_store(part, made))
         self._say(as_said(made, extra or {}))
 
     def _message_ended(self, event: MessageEnded) -> None:
@@ -265,12 +285,10 @@ class MessageEncoder:
         progress = self._progress.pop(message_id, None)
         if progress is not None:
             self.lose(Feature.PROGRESS)
-            self._say(trajectory(_progress_text(progress)))
+            self._say(mark(trajectory(_progress_text(progress)), kind="progress"))
             return
-        if event.usage:
-            self.lose(Feature.USAGE)
         if self._floor is not None and self._floor.owner == message_id:
-            self.close(event.extra)
+            self.close(event.extra, event.usage)
 
     # What belongs to no message
 
@@ -294,14 +312,21 @@ class MessageEncoder:
         output = None if event.output is None else wrap_value(event.output)
         if event.fault is not None:
             output = {"error": event.fault.message}
-        self._say(trajectory(tool=event.name, input=None if given is None else wrap_value(given), output=output))
+        told = trajectory(tool=event.name, input=None if given is None else wrap_value(given), output=output)
+        fault = encode_own(event.fault)
+        self._say(mark(told, kind="tool", call_id=event.call_id, fault=fault))
 
     def _step_started(self, event: StepStarted) -> None:
         self.lose(Feature.STEP)
-        self._say(trajectory(event.name))
+        about = {"step_id": event.step_id, "node": event.node, "ns": list(event.ns), "input": event.input}
+        self._say(mark(trajectory(event.name), kind="step", **about))
 
     def _step_ended(self, event: StepEnded) -> None:
+        """ACP shows nothing of it."""
         self.lose(Feature.STEP)
+        about: JsonObject = {"step_id": event.step_id, "name": event.name, "node": event.node, "ns": list(event.ns)}
+        told: JsonObject = {"kind": "step_ended", **about, "update": event.update, "fault": encode_own(event.fault)}
+        self.events.append(w.GenericEvent(generic={w.OWN: {name: value for name, value in told.items() if value}}))
 
     def _artifact(self, event: ArtifactAdded) -> None:
         if event.origin == "caller":
@@ -322,12 +347,29 @@ class MessageEncoder:
     def _show_artifact(self, pieces: list[ArtifactAdded]) -> None:
         first = pieces[0]
         name = first.name or _file_name(first.part) or first.artifact_id or "artifact"
-        for part in _join_parts([piece.part for piece in pieces]):
+        about = {"description": first.description, "folder": first.folder, "labels": first.metadata}
+        parts = [piece.part for piece in pieces]
+        joined = _join_parts(parts)
+        sizes = [size for size in map(_size, parts) if size is not None]
+        for number, part in enumerate(joined):
             if is_said_before(part.extra):
                 continue
             made = encode_part(part, self.view)
             made.name = name
-            self._say(made)
+            cut = sizes if len(parts) > len(joined) else None
+            told = {
+                **about,
+                "pieces": cut,
+                **_in_store(part, made),
+                "continues": number > 0,
+                "more": part is not joined[-1],
+            }
+            if not isinstance(part, FilePart):
+                told["content"] = part.kind
+            elif part.name != name:
+                told["file_name"] = part.name
+            told = {name: value for name, value in told.items() if value}
+            self._say(mark(made, kind="artifact", artifact_id=first.artifact_id, **told) if told else made)
 
     _WRITES: ClassVar[Mapping[type, Any]] = {
         MessageStarted: _message_started,
@@ -347,6 +389,20 @@ def _progress_text(parts: list[Part]) -> str:
     """What a progress message says, as text."""
     told = [to_json(part.data).decode() if isinstance(part, DataPart) else getattr(part, "text", "") for part in parts]
     return "".join(told)
+
+
+def _size(part: Part) -> int | None:
+    """Characters of a text, bytes of a file."""
+    if isinstance(part, TextPart):
+        return len(part.text)
+    return len(part.inline) if isinstance(part, FilePart) and part.inline is not None else None
+
+
+def _in_store(part: Part, made: w.MessagePart) -> JsonObject:
+    """Of a file of the gateway's that is shown by a URL."""
+    if not isinstance(part, FilePart) or part.blob is None or made.content_url == part.url:
+        return {}
+    return {"blob": part.blob, "size": part.size}
 
 
 def _file_name(part: Part) -> str | None:

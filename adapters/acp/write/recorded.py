@@ -1,8 +1,10 @@
 """Records → what callers see who have the Babelgate extension activated: every record, and what ACP shows of it."""
 
+from collections.abc import Sequence
+
 from adapters._extension import URI, Slice, envelope
 from adapters.acp import wire as w
-from adapters.acp.codec.parts import View
+from adapters.acp.codec.parts import View, own_of
 from adapters.acp.write.run_events import EventWriter
 from canonical import Record
 
@@ -20,5 +22,9 @@ class RecordedWriter(EventWriter):
         told, self._seq = envelope(self._seq, (record,)), record.seq
         return [w.GenericEvent(generic={URI: told}), *super().write(record)]
 
+    def add_texts(self, record: Record, texts: Sequence[str]) -> None:
+        """Each has a record."""
+
     def answer(self) -> w.Run:
-        return self.run().model_copy(update={w.EXTENSION: self._slice.envelope()})
+        made = self.run()
+        return made.model_copy(update={w.OWN: {**own_of(made), **self._slice.envelope()}})

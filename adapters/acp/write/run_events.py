@@ -1,12 +1,12 @@
 """Records → the events of an ACP run, and the snapshot of the run that each `run.*` event carries."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, cast
 
 from adapters.acp import wire as w
 from adapters.acp.carries import CARRIES
-from adapters.acp.codec.messages import OF_RUN, agent_called, encode_question, encode_time
+from adapters.acp.codec.messages import OF_RUN, agent_called, encode_questions, encode_time
 from adapters.acp.codec.parts import View, extra_of
 from adapters.acp.errors import encode_error
 from adapters.acp.write.messages import MessageEncoder
@@ -17,6 +17,7 @@ from canonical.event import (
     InterruptRaised,
     LossNoted,
     Native,
+    PartDelta,
     RunCreated,
     RunEnded,
     RunStarted,
@@ -73,6 +74,8 @@ class EventWriter:
         self._speech = MessageEncoder(view)
         self._unknown: JsonObject = {}
         """Members of the run that only its own ACP server knows."""
+        self._beside: JsonObject = {}
+        """What a run of ACP has no place for: `metadata`, `output` and `usage`."""
 
     @property
     def has_stopped(self) -> bool:
@@ -96,22 +99,21 @@ class EventWriter:
         return (*self.losses, *((custom,) if self._generic else ()))
 
     def run(self) -> w.Run:
-        asked = next(iter(self._questions.values()), None) if self.status == "awaiting" else None
+        asked = tuple(self._questions.values()) if self.status == "awaiting" else ()
         run = w.Run(
             run_id=self.view.run_id,
             agent_name=self.view.agent,
             session_id=self.view.session_id,
             status=self.status,
-            # One at a time: a run has a single `await_request` (components.schemas.Run); the next follows when it is
-            # answered.
-            await_request=None if asked is None else encode_question(asked[0], self.view, asked[1]),
+            await_request=encode_questions(asked, self.view) if asked else None,
             # A snapshot of that moment, with the messages that are open, as SDK 1.0.3 sends it.
             output=self._speech.so_far(),
             error=self._error,
             created_at=self._created_at,
             finished_at=self._finished_at,
         )
-        return run.model_copy(update=self._unknown) if self._unknown else run
+        beside = {name: value for name, value in self._beside.items() if value}
+        return run.model_copy(update={**self._unknown, **({w.OWN: beside} if beside else {})})
 
     def answer(self) -> w.Run:
         """The run as an answer of its own, and not within an event."""
@@ -127,6 +129,14 @@ class EventWriter:
             write(self, record.event)
         return self._speech.events
 
+    def add_texts(self, record: Record, texts: Sequence[str]) -> str | None:
+        """What `record` and those behind it add to one part, and they nothing else (`adapters._server.passages`): the
+        content type of the parts that they are shown as. None where it is not as simple, and each has to be written."""
+        if self.has_stopped or type(record.event) is not PartDelta:
+            return None
+        self._speech.at, self._speech.run_id = record.at, record.run_id
+        return self._speech.add_texts(record.event, texts)
+
     def _emit(self, event: w.Event) -> None:
         self._speech.events.append(event)
 
@@ -134,6 +144,7 @@ class EventWriter:
         # components.schemas.Run has no metadata.
         if event.metadata and event.protocol != "acp":
             self._speech.lose(Feature.METADATA)
+        self._beside["metadata"] = {**self._beside.get("metadata", {}), **event.metadata}
         if self._created_at is None:
             self._created_at = encode_time(self._speech.at)
             return
@@ -150,6 +161,7 @@ class EventWriter:
                 self.view = self._speech.view = replace(self.view, agent=called)
             self._emit(w.RunEvent(type="run.created", run=self.run()))
         self.run_id = event.run_id
+        self._beside = {"metadata": self._beside.get("metadata")}
 
     def _run_started(self, event: RunStarted) -> None:
         """Of a run that starts over, what it has put out so far is no longer part of its output."""
@@ -177,8 +189,9 @@ class EventWriter:
             self._emit(w.RunEvent(type=EVENTS[status], run=self.run()))
 
     def _run_ended(self, event: RunEnded) -> None:
-        if event.usage:
-            self._speech.lose(Feature.USAGE)
+        if event.output is not None:
+            self._speech.lose(Feature.STRUCTURED_OUTPUT)
+        self._beside |= {"output": event.output, "usage": event.usage}
         self._speech.end(event.output)
 
     def _add_question(self, event: InterruptRaised) -> None:
@@ -187,7 +200,7 @@ class EventWriter:
         if event.answer_schema is not None:
             self._speech.lose(Feature.ANSWER_SCHEMA)
         if event.ask == "auth":
-            # components.schemas.RunStatus has no state for it: it is asked like anything else.
+            # components.schemas.RunStatus has no state for it.
             self._speech.lose(Feature.AUTH_REQUEST)
         self._questions[event.interrupt_id or ""] = (event, self._speech.at)
 

@@ -139,9 +139,11 @@ class _Run(UpstreamRun):
         """A step's body with what AIEF has no field for, and the names of that: of a server that speaks the
         extension."""
         call = self._call
-        if not self._http.answers_extended or not (call.answers or any(input_losses(call))):
+        if not self._http.answers_extended:
             return body, ()
-        told = encode_request(call, past, messages=said)
+        told = encode_request(call, past, messages=said if call.answers or any(input_losses(call)) else ())
+        if not told:
+            return body, ()
         if "messages" in told and not call.answers:  # whose data is no input beside them
             body = {**body, "additional_input": call.data if isinstance(call.data, dict) else {}}
         return {**body, "additional_input": {**(body.get("additional_input") or {}), URI: told}}, told.keys()

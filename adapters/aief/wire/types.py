@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 SPEC: Final = "https://github.com/agi-inc/agent-protocol/blob/1191f6c/schemas/openapi.yml"
 """What comments call OpenAPI v1."""
 
+STEP: Final = "step"
+"""The name of a `Native` event: members of another server's step that the document does not have."""
+
 Status = Literal["created", "running", "completed"]
 Object = dict[str, Any]
 

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 from adapters.aief.carries import CARRIES
 from adapters.aief.codec import added_suffix, clean_name, json_text
 from adapters.aief.errors import encode_error
+from adapters.aief.wire.types import STEP
 from canonical import (
     AnnotationPart,
     DataPart,
@@ -52,6 +53,8 @@ class Segment:
     name: str | None = None
     own: JsonObject = field(default_factory=dict[str, Any])
     """What another AIEF server told beside the step."""
+    unknown: JsonObject = field(default_factory=dict[str, Any])
+    """Members of its step that the document does not have."""
     _said: _By[list[str]] = field(default_factory=_By[list[str]])
     _reasoning: _By[list[str]] = field(default_factory=_By[list[str]])
     _progress: _By[list[str]] = field(default_factory=_By[list[str]])
@@ -203,6 +206,8 @@ class RunSteps:
                 self._artifact_added(event)
             case Custom():
                 self._lose(Feature.CUSTOM)
+            case Native(protocol="aief", event=name) if name == STEP:
+                self.segments[-1].unknown = dict(event.data or {})
             case Native(protocol="aief"):
                 own: Any = event.data
                 self.segments[-1].own = own if isinstance(own, dict) else {}
@@ -212,7 +217,7 @@ class RunSteps:
     def _start_over(self, start: RunStarted) -> None:
         if start.voids(None):
             del self.segments[1:]
-            self.segments[0].name, self.segments[0].own = None, {}
+            self.segments[0].name, self.segments[0].own, self.segments[0].unknown = None, {}, {}
             self._tools.clear()
         for segment in self.segments:
             segment.take_back(start)

@@ -314,6 +314,7 @@ class TaskView:
             made.additional_output = {**segment.own, **made.additional_output, **segment.beside()}
             if number == len(work.segments) - 1:
                 self._write_run_end(made, run, work)
+            made = made.model_copy(update=segment.unknown)
         return made
 
     def _about(self, run: Run) -> JsonObject:

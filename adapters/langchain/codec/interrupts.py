@@ -5,7 +5,7 @@ from typing import Final
 
 from adapters.langchain.codec.approvals import answer_approval, decode_approval
 from adapters.langchain.codec.caller_tools import encode_call, encode_result
-from adapters.langchain.codec.content import json_text
+from adapters.langchain.codec.content import as_object, extra_of, json_text
 from canonical import Interrupt
 from canonical.event import InterruptAnswered
 from canonical.value import Json, JsonObject
@@ -41,7 +41,8 @@ def encode_answer(own: JsonObject, answer: InterruptAnswered) -> Json:
 
 def encode_interrupts(questions: Sequence[Interrupt]) -> list[JsonObject]:
     """`value` = the call of a caller's tool, or the data of the question, else its text. Text beside data that does not
-    say it is a `message` of its own."""
+    say it is a `message` of its own, and one that asks for an approval or a login in no form of LangGraph's has its
+    `kind`. What a graph's own server said beside all that is shown again."""
     made: list[JsonObject] = []
     for question in questions:
         call = encode_call(question)
@@ -55,7 +56,9 @@ def encode_interrupts(questions: Sequence[Interrupt]) -> list[JsonObject]:
             shown["response_schema"] = question.answer_schema
         if text and text not in (value, words_of(question.value)):
             shown["message"] = text
-        made.append(shown)
+        if question.ask != "input" and decode_approval(value) is None:
+            shown["kind"] = question.ask
+        made.append({**as_object(extra_of(question.extra).get("interrupt")), **shown})
     return made
 
 

@@ -32,6 +32,7 @@ _STATUSES: Final[Mapping[FaultCode, int]] = {
     FaultCode.EXPIRED: 409,
     FaultCode.GATEWAY_RESTARTED: 503,
     FaultCode.SHUTTING_DOWN: 503,
+    FaultCode.UNAVAILABLE: 503,
     FaultCode.INTERNAL: 500,
 }
 """A failure of the agent is no failure of the call: it reaches this table only where no run could be made."""

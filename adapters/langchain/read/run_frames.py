@@ -61,6 +61,8 @@ _TAKEN_BACK: Final = "what a run had said before its server tried it again stays
 _TOOL: Final = ["tool"]
 """The triggers by which a gateway like this one tells tools from nodes."""
 _ARTIFACT: Final = frozenset({"id", "name", "description", "content", "append", "last"})
+"""Members of one, which may have `metadata` besides."""
+_QUESTION: Final = frozenset({"id", "interrupt_id", "value", "message", "kind"})
 
 M = TypeVar("M", bound=BaseModel)
 Place = tuple[str, ...]
@@ -438,7 +440,8 @@ class EventReader:
             part = PartAdded(part=TextPart(text=told["progress"]))
             return (MessageStarted(phase="progress", ns=ns), part, MessageEnded())
         artifact = as_object(told.get("artifact"))
-        if told.keys() == {"artifact"} and artifact.keys() == _ARTIFACT and (made := _artifact(artifact)):
+        is_one = told.keys() == {"artifact"} and _ARTIFACT <= artifact.keys() <= _ARTIFACT | {"metadata"}
+        if is_one and (made := _artifact(artifact)):
             return made
         return (Custom(ns=ns, value=data),)
 
@@ -652,6 +655,7 @@ def _artifact(told: Mapping[str, Any]) -> Sequence[Event]:
             part=part,
             append=append or index > 0,
             last=last and index == len(parts) - 1,
+            metadata=as_object(told.get("metadata")),
         )
         for index, part in enumerate(parts)
     ]
@@ -660,6 +664,7 @@ def _artifact(told: Mapping[str, Any]) -> Sequence[Event]:
 def _decode_interrupt(key: str, asked: _Question) -> InterruptRaised:
     told = asked.wire
     call = decode_call(told.value)
+    kind = told.kind if told.kind == "approval" or told.kind == "auth" else "input"
     words = told.message or words_of(told.value)
     message, value = Message.of(words) if words else Message(), None if told.value == words else told.value
     # What the server calls it: the hub gives it another id where the task was asked one of that id before.
@@ -670,10 +675,11 @@ def _decode_interrupt(key: str, asked: _Question) -> InterruptRaised:
     approval = decode_approval(told.value)
     if approval is not None:
         own["approval"] = approval[0]
+    own |= _beside(told)
     extra: JsonObject = {"langchain": own} if own else {}
     return InterruptRaised(
         interrupt_id=key or None,
-        ask="input" if approval is None else "approval",
+        ask=kind if approval is None else "approval",
         message=message,
         value=value,
         answer_schema=told.response_schema,
@@ -681,6 +687,16 @@ def _decode_interrupt(key: str, asked: _Question) -> InterruptRaised:
         ns=asked.ns or tuple(told.ns or ()),
         extra=extra,
     )
+
+
+def _beside(told: w.Interrupt) -> JsonObject:
+    """Members of a question without a canonical place: the `ns`, `when` and `resumable` of LangGraph before 1.0."""
+    own = {
+        name: value
+        for name, value in told.model_dump(exclude_unset=True).items()
+        if name not in _QUESTION and (name != "response_schema" or value is None)
+    }
+    return {"interrupt": own} if own else {}
 
 
 def _output_part(output: Json) -> Part:

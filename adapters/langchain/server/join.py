@@ -64,17 +64,21 @@ class Joins:
         return await self._join_run(request, await find_path_run(self._hub, request), "agent-protocol", "wait")
 
     async def _join_run(self, request: AnyRequest, run: Run, dialect: Dialect, below: str) -> Response[Any]:
-        owner, paths = owner_of(request), run_paths(run.thread_id, run.run_id, below)
+        owner, extended = owner_of(request), is_asked(request)
+        paths = {**run_paths(run.thread_id, run.run_id, below), **confirm(active=extended)}
         if run.has_ended:
             # In one piece, with headers that are known by now: nobody waits.
-            body, unsaid = await self._wait_for_run(outcome, owner, run, dialect)
+            body, unsaid = await self._wait_for_run(outcome, owner, run, dialect, extended=extended)
             return answer(body, headers=ids(run.replace(loss=(*run.loss, *unsaid))) | paths)
         left = canceller(self._hub, owner, run.run_id, _cancels(request))
-        pieces = keep_alive(lambda: self._wait_for_run(result, owner, run, dialect))
+        pieces = keep_alive(lambda: self._wait_for_run(result, owner, run, dialect, extended=extended))
         return Pieces(DisconnectNotifier(pieces, left), ids(run) | paths)
 
-    def _wait_for_run(self, wait: Callable[..., Awaitable[T]], owner: str, run: Run, dialect: Dialect) -> Awaitable[T]:
-        return wait(self._hub, run.thread_id, run.run_id, owner, dialect, after=run.first_seq - 1)
+    def _wait_for_run(
+        self, wait: Callable[..., Awaitable[T]], owner: str, run: Run, dialect: Dialect, *, extended: bool
+    ) -> Awaitable[T]:
+        after = run.first_seq - 1
+        return wait(self._hub, run.thread_id, run.run_id, owner, dialect, after=after, extended=extended)
 
     async def stream(self, request: AnyRequest) -> Response[Any]:
         """Join a run's stream. What was asked for when the run was made is shown, unless the caller says otherwise."""

@@ -105,11 +105,13 @@ class Runs:
     async def create_wait(self, request: AnyRequest) -> Response[Any]:
         started = await self._start_run(request)
         launch, receipt = started.launch, started.receipt
+        extended = launch.extended or is_asked(request)
         waited = partial(result, self._hub, receipt.thread_id, receipt.run_id, launch.owner, launch.dialect)
-        pieces = keep_alive(partial(waited, after=receipt.seq))
+        pieces = keep_alive(partial(waited, after=receipt.seq, extended=extended))
         # langgraph-sdk 0.4.14 asks again where `Location` leads when its connection breaks.
         below = "wait" if launch.dialect == "agent-protocol" else "join"
-        headers = started.headers | run_paths(receipt.thread_id, receipt.run_id, below)
+        paths = run_paths(receipt.thread_id, receipt.run_id, below)
+        headers = {**started.headers, **paths, **confirm(active=extended)}
         return Pieces(
             DisconnectNotifier(pieces, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels)), headers
         )

@@ -23,19 +23,16 @@ EventId = tuple[int, int]
 """(seq, n) of a frame."""
 
 
-class _EncodedFrames(EncodedRecord, frozen=True):
-    numbers: Sequence[int] = ()
-    """Of the frames, counted over all modes."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Encoder:
     writer: EventWriter
 
-    def write(self, record: Record, /) -> _EncodedFrames:
-        written = self.writer.write(record)
-        frames = [frame for _, frame in written]
-        return _EncodedFrames(frames, self.writer.done, [number for number, _ in written])
+    def write(self, record: Record, /) -> EncodedRecord:
+        frames = [frame for _, frame in self.writer.write(record)]
+        return EncodedRecord(frames, self.writer.done)
+
+    def write_passage(self, passage: Sequence[Record], texts: Sequence[str], /) -> Sequence[bytes] | None:
+        return self.writer.write_passage(passage, texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +93,8 @@ class RunStream:
         async with aclosing(self._whole(reading)) as batches:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
-                for record in batch:
-                    told = follower.look_up(record) or await follower.write_record(record)
-                    ready += _later(told, record.seq, after)
+                for passage, told in await follower.write_all(batch):
+                    ready += _later(told, passage, after)
                     if not (told.stopped or turns.over):
                         continue
                     async with aclosing(pieces_of(ready)) as pieces:
@@ -127,13 +123,18 @@ async def _no_frames() -> AsyncGenerator[bytes]:
     yield
 
 
-def _later(told: EncodedRecord, seq: int, after: EventId) -> Sequence[bytes | LargeFrame]:
-    if seq > after[0] or not told.frames:
+def _later(told: EncodedRecord, passage: Sequence[Record], after: EventId) -> Sequence[bytes | LargeFrame]:
+    """Those behind the frame `after`, which itself need not be among them: it may be of other modes."""
+    if passage[0].seq > after[0]:
         return told.frames
-    if seq < after[0]:
-        return ()
-    assert isinstance(told, _EncodedFrames)
-    return [frame for number, frame in zip(told.numbers, told.frames, strict=True) if number > after[1]]
+    return [frame for frame in told.frames if _id_of(frame) > after]
+
+
+def _id_of(frame: bytes | LargeFrame) -> EventId:
+    head = frame if isinstance(frame, bytes) else frame.head
+    _, _, rest = head.partition(b"\nid: ")  # behind the name of the event, which has no line breaks
+    seq, _, number = rest.partition(b"\n")[0].partition(b"-")
+    return int(seq), int(number)
 
 
 def stream_response(frames: AsyncIterator[bytes], headers: dict[str, str]) -> EventStream:

@@ -7,7 +7,9 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
+from adapters._extension import URI, Slice
 from adapters._server.encoding import encode_in_pieces
+from adapters._server.whole_states import tell_states_whole
 from adapters.langchain.codec import agent_protocol, state
 from adapters.langchain.codec.stream_modes import Dialect
 from adapters.langchain.errors.encode import encode_error
@@ -94,25 +96,57 @@ def _is_last(record: Record, run_id: str, *, removed: bool) -> bool:
 
 
 async def result(
-    hub: Hub, thread_id: str, run_id: str, owner: str, dialect: Dialect, *, after: int, removed: bool = False
+    hub: Hub,
+    thread_id: str,
+    run_id: str,
+    owner: str,
+    dialect: Dialect,
+    *,
+    after: int,
+    removed: bool = False,
+    extended: bool = False,
 ) -> JsonObject:
     """What a wait ends with, for a run that begins after the seq `after`. The status was sent long ago, so what goes
-    wrong is said in the body, too."""
-    body, _ = await outcome(hub, thread_id, run_id, owner, dialect, after=after, removed=removed)
+    wrong is said in the body, too. `extended` = with the records of the run."""
+    body, _ = await outcome(hub, thread_id, run_id, owner, dialect, after=after, removed=removed, extended=extended)
     return body
 
 
 async def outcome(
-    hub: Hub, thread_id: str, run_id: str, owner: str, dialect: Dialect, *, after: int, removed: bool = False
+    hub: Hub,
+    thread_id: str,
+    run_id: str,
+    owner: str,
+    dialect: Dialect,
+    *,
+    after: int,
+    removed: bool = False,
+    extended: bool = False,
 ) -> tuple[JsonObject, Sequence[Loss]]:
     """The same, and what the run said that is not in it."""
     try:
         ended = await _wait_for_end(hub, thread_id, run_id, owner, after, removed=removed)
-        return await _encode_result(hub, owner, ended, dialect), ended.unsaid
+        body = await _encode_result(hub, owner, ended, dialect)
+        if extended and "__error__" not in body:
+            body = {**body, URI: await _read_records(hub, owner, thread_id, run_id)}
+        return body, ended.unsaid
     except FaultError as error:
         if error.fault.code is FaultCode.NOT_FOUND:
             return error_body("HTTPException", "404: Run not found"), ()
         return {"__error__": encode_error(error.fault)}, ()
+
+
+async def _read_records(hub: Hub, owner: str, thread_id: str, run_id: str) -> JsonObject:
+    """An envelope of the Babelgate extension: those from the first one on, as far as they fit."""
+    told = Slice()
+    log = hub.reads.log(owner, Scope(thread_id, "run", run_id), 0)
+    async with aclosing(tell_states_whole(hub, owner, thread_id, log)) as batches:
+        async for batch in batches:
+            for record in batch:
+                told.add(record)
+            if told.is_full:
+                break
+    return told.envelope()
 
 
 async def _encode_result(hub: Hub, owner: str, found: _Ended, dialect: Dialect) -> JsonObject:

@@ -44,6 +44,8 @@ class Interrupt(_Reply):
     response_schema: JsonObject | None = None
     message: str | None = None
     """The text beside data, of a gateway like this one."""
+    kind: str | None = None
+    """Of its questions that are no plain ones: approval, auth."""
     ns: list[str] | None = None
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from adapters._server.encoding import TextTemplate
+from adapters._sse import TextFrames
 from adapters.langchain.codec.content import decode_arguments, encode_block, encode_citation, is_plain
 from adapters.langchain.codec.message import encode_usage
 from canonical import AnnotationPart, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
@@ -24,7 +24,7 @@ class Chunks:
     cited: int | None = None
     """The index of the text block that citations belong to."""
 
-    template: tuple[int, TextTemplate] | None = None
+    template: tuple[int, TextFrames] | None = None
     """Of a chunk of plain text, with its metadata at a step of the run."""
 
     @property

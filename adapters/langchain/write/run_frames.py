@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from adapters._extension import URI, envelope
-from adapters._server.encoding import LargeJson, TextTemplate, encode
-from adapters._sse import LargeFrame, frame_of
+from adapters._server.encoding import LargeJson, encode
+from adapters._sse import LargeFrame, TextFrames, frame_of
 from adapters.langchain.codec.content import as_object, encode_block
 from adapters.langchain.codec.interrupts import encode_asked, encode_interrupts
 from adapters.langchain.codec.message import encode_message, encode_said, encode_usage
@@ -26,7 +26,7 @@ from adapters.langchain.codec.state import (
 from adapters.langchain.codec.stream_modes import RECORDS, View, base_mode, parse_modes
 from adapters.langchain.errors.encode import encode_error
 from adapters.langchain.write.message_chunks import Chunks
-from canonical import FaultError, Message, Record, Revision, RunStatus, StateHistory
+from canonical import FaultError, Message, Record, Revision, RunStatus, StateHistory, TaskState
 from canonical.event import (
     ArtifactAdded,
     Custom,
@@ -41,6 +41,7 @@ from canonical.event import (
     StateSaved,
     StepEnded,
     StepStarted,
+    TaskChanged,
     ToolEnded,
     ToolStarted,
 )
@@ -72,6 +73,8 @@ class EventWriter:
         self._record = Record(0, 0, None, None, 0, Native(protocol="", event=""))
         self._frames: list[tuple[int, bytes | LargeFrame]] = []
         self._n = 0
+        self._task_id: str | None = None
+        """Of the record that was shown last."""
         self._told = 0
         """The seq of the last record of the run, for the extension."""
         self._run: _Run | None = None
@@ -92,10 +95,42 @@ class EventWriter:
         if record.run_id is None:
             if isinstance(event, StateSaved) and self.view.run_id is None and not event.pruned:
                 self._frame("state_update", "values", lambda: self._values(self._find_revision(made)))
+            elif (
+                isinstance(event, TaskChanged)
+                and event.state is TaskState.CANCELLING
+                and record.task_id == self._task_id
+            ):
+                self._record_beside()
         elif self.view.run_id is None or record.run_id == self.view.run_id:
+            self._task_id = record.task_id
             self._write(record, self._find_revision(made))
             self._record_beside()
         return self._frames
+
+    def write_passage(self, passage: Sequence[Record], texts: Sequence[str]) -> Sequence[bytes] | None:
+        """A frame for each record of a passage (`adapters._server.passages`). None where not each has one frame, with a
+        chunk of plain text: then nothing is done, and they are written one by one."""
+        first, event = passage[0], passage[0].event
+        self._record = first
+        said = None if self._run is None or type(event) is not PartDelta else self._run.open.get(event.message_id or "")
+        if (
+            said is None
+            or type(event) is not PartDelta
+            or self.view.extended
+            or first.run_id is None
+            or self.view.run_id not in (None, first.run_id)
+            or self._is_aside(said.started)
+            or not said.is_plain(event)
+            or (said.started.ns and not self.view.subgraphs)
+            or self._shows("messages")
+            or not self._shows(_CHUNKS)
+        ):
+            return None
+        self._history.add_texts(event, texts, passage[-1].seq)
+        # Behind the frame of the mode `messages`, which is counted.
+        return self._text_frames(said).write(
+            texts, ids=[f"{record.seq}-1" for record in passage], event=_name("messages", said.started.ns)
+        )
 
     def _record_beside(self) -> None:
         """By the extension."""
@@ -163,10 +198,8 @@ class EventWriter:
         self._append(event, encode(data), ns)
 
     def _append(self, event: str, data: bytes | LargeJson, ns: Sequence[str]) -> None:
-        # langgraph-api 0.16.7: `<mode>|<node>:<task id>|…` of a subgraph.
-        name = "|".join((event, *ns)) if ns else event
         # With an id always: langgraph-api 0.16.7 sends them only where `stream_resumable` was said.
-        made = frame_of(data, id=f"{self._record.seq}-{self._n}", event=name)
+        made = frame_of(data, id=f"{self._record.seq}-{self._n}", event=_name(event, ns))
         self._frames.append((self._n, made))
 
     # What frames hold
@@ -426,15 +459,20 @@ class EventWriter:
             self._n += 1
 
     def _token(self, said: Chunks, text: str, ns: Sequence[str]) -> None:
-        """A chunk of plain text. What is around the text stays the same as long as the run is at the same step."""
+        """A chunk of plain text."""
         if self._shows(_CHUNKS) and (not ns or self.view.subgraphs):
-            step = 0 if self._run is None else self._run.step
-            if said.template is None or said.template[0] != step:
-                about = self._about(said)
-                template = TextTemplate(lambda text: [self._shape_chunk(said.text(text), said), about])
-                said.template = (step, template)
-            self._append("messages", said.template[1].encode(text), ns)
+            ids = (f"{self._record.seq}-{self._n}",)
+            (made,) = self._text_frames(said).write((text,), ids=ids, event=_name("messages", ns))
+            self._frames.append((self._n, made))
         self._n += 1
+
+    def _text_frames(self, said: Chunks) -> TextFrames:
+        """What is around the text stays the same as long as the run is at the same step."""
+        step = 0 if self._run is None else self._run.step
+        if said.template is None or said.template[0] != step:
+            about = self._about(said)
+            said.template = (step, TextFrames(lambda text: [self._shape_chunk(said.text(text), said), about]))
+        return said.template[1]
 
     def _shape_chunk(self, chunk: JsonObject, said: Chunks) -> JsonObject:
         if self.view.dialect == "langgraph" or not said.is_chunked:
@@ -490,6 +528,11 @@ class _Run:
         self.open: dict[str, Chunks] = {}
 
 
+def _name(event: str, ns: Sequence[str]) -> str:
+    """langgraph-api 0.16.7: `<mode>|<node>:<task id>|…` of a subgraph."""
+    return "|".join((event, *ns)) if ns else event
+
+
 def _node(event: StepStarted | StepEnded, stateful: bool) -> str:
     """A step is shown as a node of its name. Only a graph's own nodes may be called otherwise."""
     return (event.node if stateful else "") or event.name
@@ -510,4 +553,5 @@ def _is_shown(event: StateSaved) -> bool:
 
 def encode_artifact(event: ArtifactAdded) -> JsonObject:
     told: JsonObject = {"id": event.artifact_id, "name": event.name, "description": event.description}
-    return {**told, "content": [encode_block(event.part)], "append": event.append, "last": event.last}
+    told |= {"content": [encode_block(event.part)], "append": event.append, "last": event.last}
+    return {**told, "metadata": event.metadata} if event.metadata else told

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from adapters._extension import Slice
+from adapters._extension import Request, Slice, given_config, with_uploads
 from adapters._json import validate
 from adapters._server.caller import Caller, is_uuid
-from adapters._server.disconnect import task_canceller
+from adapters._server.disconnect import accept, task_canceller
 from adapters._server.own_files import resolve_own_files
 from adapters._server.whole_states import tell_states_whole
 from adapters.mcp import wire as w
@@ -85,6 +85,11 @@ class Peer(Protocol):
     @property
     def has_extension(self) -> bool:
         """It has activated the Babelgate extension."""
+        ...
+
+    @property
+    def extras(self) -> Request:
+        """What the request says by it. Raises invalid."""
         ...
 
     async def progress(self, words: str) -> None: ...
@@ -162,7 +167,7 @@ class Calls:
         submission = await self._submission(who, tool, arguments, peer)
         if peer.polls:
             submission = replace(submission, ephemeral=False)
-        receipt = await self._hub.submit(who.owner, submission)
+        receipt = await accept(self._hub, who.owner, self._hub.submit(who.owner, submission))
         writer = ResultWriter(receipt.task, receipt.task.first_seq - 1, receipt.run_id)
         if peer.has_extension:
             writer.records = Slice()
@@ -196,11 +201,19 @@ class Calls:
             if wrong is not None:
                 raise FaultError(FaultCode.INVALID, f"The arguments do not fit the input schema{wrong}")
             given = decode_data(arguments)
+        told = peer.extras
+        given = given.replace(
+            messages=with_uploads(told, given.messages),
+            uploaded=len(told.uploads),
+            config={**given.config, **given_config(told)},
+            metadata={**given.metadata, **(told.metadata or {})},
+            headers=who.headers,
+        )
         return Submission(
             agent=tool.info.name,
             protocol=PROTOCOL,
             version=peer.version,
-            input=given.replace(headers=who.headers),
+            input=given,
             thread_id=thread_id,
             alias=alias,
             ephemeral=thread_id is None and alias is None,
@@ -272,10 +285,12 @@ class Calls:
             if form is None:
                 return
             forms.append((asked, form))
-        receipt = await self._give(who, writer.task, forms)
+        receipt = await self._give(who, writer.task, forms, given_config(peer.extras))
         writer.go_on(None if receipt is None else receipt.run_id)
 
-    async def _give(self, who: Caller, task: Task, forms: Sequence[tuple[Question, Form]]) -> Receipt | None:
+    async def _give(
+        self, who: Caller, task: Task, forms: Sequence[tuple[Question, Form]], config: JsonObject | None = None
+    ) -> Receipt | None:
         """Answers as they were given; None where they came too late, or end the run."""
         if any(form.action == "cancel" for _, form in forms):
             await self._hub.cancel(who.owner, task.task_id)
@@ -286,17 +301,26 @@ class Calls:
             if form.action == "accept"
         }
         declined = {asked.interrupt_id or "": None for asked, form in forms if form.action == "decline"}
-        receipt = await self._answer(who, task, values) if values else None
-        return await self._answer(who, task, declined, declines=True) if declined else receipt
+        config = config or {}
+        receipt = await self._answer(who, task, values, config) if values else None
+        return await self._answer(who, task, declined, config, declines=True) if declined else receipt
 
-    async def _answer(self, who: Caller, task: Task, values: Mapping[str, Json], *, declines: bool = False) -> Receipt:
+    async def _answer(
+        self,
+        who: Caller,
+        task: Task,
+        values: Mapping[str, Json],
+        config: JsonObject | None = None,
+        *,
+        declines: bool = False,
+    ) -> Receipt:
         said = () if declines else tuple(said_answer(value) for value in values.values())
         return await self._hub.answer(
             who.owner,
             Answers(
                 task_id=task.task_id,
                 values=values,
-                input=RunInput(messages=said, headers=who.headers),
+                input=RunInput(messages=said, config=config or {}, headers=who.headers),
                 action="decline" if declines else "answer",
                 protocol=PROTOCOL,
             ),
@@ -319,7 +343,7 @@ class Calls:
                 FaultCode.INVALID,
                 f"answers: It must have answers by the ids of questions, which are {', '.join(asked)}.",
             )
-        receipt = await self._answer(who, task, values, declines=declines)
+        receipt = await accept(self._hub, who.owner, self._answer(who, task, values, declines=declines))
         return await self._conclude(who, tool, ResultWriter(receipt.task, receipt.seq, receipt.run_id), peer)
 
     async def _go_on(self, who: Caller, tool: Tool, task: Task, retry: Retry, peer: Peer) -> JsonObject:
@@ -328,9 +352,11 @@ class Calls:
         forms = _match_answers(asked, retry.responses)
         if asked and not forms:
             return _input_required(task, asked)
-        receipt = await self._give(who, task, forms) if forms else None
-        if forms and receipt is None:
-            return await self._end(who, task, peer)
+        receipt: Receipt | None = None
+        if forms:
+            receipt = await accept(self._hub, who.owner, self._give(who, task, forms, given_config(peer.extras)))
+            if receipt is None:
+                return await self._end(who, task, peer)
         run_id = await self._last_run(who, task) if receipt is None else receipt.run_id
         return await self._conclude(who, tool, ResultWriter(task, task.first_seq - 1, run_id), peer)
 

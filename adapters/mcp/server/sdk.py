@@ -21,13 +21,13 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, Field, ValidationError
 
-from adapters._extension import params
+from adapters._extension import Request, decode_request, params
 from adapters._server.caller import Caller
 from adapters.mcp.codec.questions import CAPABILITIES, FORM
 from adapters.mcp.codec.tasks import EXTENSION
 from adapters.mcp.errors import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND
 from adapters.mcp.server.calls import Calls, MissingCapability, Retry
-from adapters.mcp.server.transport import LEFT, SESSION
+from adapters.mcp.server.transport import DEPARTURE, SESSION
 from adapters.mcp.wire import RECORDS
 from canonical import FaultError, Hub
 from canonical.value import JsonObject
@@ -168,7 +168,7 @@ def _server(calls: Calls) -> Server[Any]:
     server.add_request_handler("tools/call", types.CallToolRequestParams, call_tool)
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, levels.set)
     server.extensions[EXTENSION] = {}
-    server.extensions[RECORDS] = params(())
+    server.extensions[RECORDS] = params(("tools", "uploads", "metadata"))
     _add_tasks(server, calls)
     return server
 
@@ -272,6 +272,11 @@ class _Peer:
         asked: JsonObject = (self._ctx.params or {}).get("_meta") or {}
         return RECORDS in asked or (capabilities is not None and RECORDS in (capabilities.extensions or {}))
 
+    @property
+    def extras(self) -> Request:
+        asked: JsonObject = (self._ctx.params or {}).get("_meta") or {}
+        return decode_request(asked.get(RECORDS))
+
     async def progress(self, words: str) -> None:
         self._steps += 1
         await self._ctx.session.report_progress(self._steps, message=words)
@@ -304,4 +309,4 @@ class _Peer:
         return given.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def on_leave(self, left: Callable[[], None]) -> None:
-        self._ctx.request.scope["state"][LEFT].append(left)  # pyright: ignore[reportOptionalMemberAccess]
+        self._ctx.request.scope["state"][DEPARTURE].add(left)  # pyright: ignore[reportOptionalMemberAccess]

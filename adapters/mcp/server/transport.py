@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from litestar import Request, Response
 
 from adapters._json import most_values, parse, read_bytes, validate
-from adapters._server.caller import caller
+from adapters._server.caller import caller, has_siblings
 from adapters._server.encoding import json_response
 from adapters.mcp import wire as w
 from adapters.mcp.codec.session_id import is_session_of, is_stateless, make_session_id
@@ -28,8 +28,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-LEFT: Final = "mcp_left"
-"""In the state of a request: what is to be done if its caller leaves before it is answered."""
+DEPARTURE: Final = "mcp_departure"
+"""In the state of a request: the `Departure` of its caller."""
 
 SESSION: Final = "mcp-session-id"
 
@@ -43,7 +43,7 @@ class Transport:
         self._hub = hub
         self._endpoint: Endpoint | None = None
         self._loading = asyncio.Lock()
-        self._open: dict[_Call, list[Callable[[], None]]] = {}
+        self._open: dict[_Call, Departure] = {}
         """Calls that are at work in sessions that hold nothing else."""
 
     def __deepcopy__(self, _: object) -> "Transport":
@@ -70,14 +70,13 @@ class Transport:
                 self._cancel((owner, session_id, (message.params or {}).get("requestId")))
             return _Handed(await self._load(), raw, calls=self._open, call=call if message.method else None)
         opens = message.method == "initialize"
-        asks = opens and _can_be_asked(message.params or {})
+        asks = opens and not has_siblings(request) and _can_be_asked(message.params or {})
         given = make_session_id(owner) if opens and not asks else None
         return _Handed(await self._load(), raw, in_session=asks or session_id is not None, gives=given)
 
     def _cancel(self, call: "_Call") -> None:
-        if isinstance(call[2], str | int):
-            for cancel in self._open.get(call, ()):
-                cancel()
+        if isinstance(call[2], str | int) and (departure := self._open.get(call)) is not None:
+            departure.happen()
 
     async def get(self, request: AnyRequest) -> Response[Any]:
         return await self._in_session(request)
@@ -143,7 +142,7 @@ class _Handed(Response[bytes]):
         *,
         in_session: bool = False,
         gives: str | None = None,
-        calls: "dict[_Call, list[Callable[[], None]]] | None" = None,
+        calls: "dict[_Call, Departure] | None" = None,
         call: "_Call | None" = None,
     ) -> None:
         """`gives`: the id of a session that holds nothing. `call`: the name under which it is in `calls` until it is
@@ -165,9 +164,9 @@ class _Handed(Response[bytes]):
         streams = b"text/event-stream" in accept or b"*/*" in accept
         # Of who takes no stream the SDK would not notice that it leaves.
         watching = None if streams else asyncio.ensure_future(exchange.watch())
-        state = {**scope["state"], LEFT: exchange.left}
+        state = {**scope["state"], DEPARTURE: exchange.departure}
         if self._call is not None:
-            self._calls[self._call] = exchange.left
+            self._calls[self._call] = exchange.departure
         try:
             await self._endpoint.serve(
                 # RFC 9110, 5.5: white space around a value is no part of it. Servers of HTTP leave what comes after it.
@@ -180,15 +179,35 @@ class _Handed(Response[bytes]):
         finally:
             if watching is not None:
                 watching.cancel()
-            if self._call is not None and self._calls.get(self._call) is exchange.left:
+            if self._call is not None and self._calls.get(self._call) is exchange.departure:
                 del self._calls[self._call]
+
+
+class Departure:
+    """A caller who leaves, or takes its request back, before it is answered: what is to be done then. Whatever is added
+    later is done at once: the stream of an answer begins before its run is submitted."""
+
+    def __init__(self) -> None:
+        self._has_happened = False
+        self._left: list[Callable[[], None]] = []
+
+    def add(self, left: Callable[[], None]) -> None:
+        if self._has_happened:
+            left()
+        else:
+            self._left.append(left)
+
+    def happen(self) -> None:
+        left, self._left, self._has_happened = self._left, [], True
+        for each in left:
+            each()
 
 
 class _Exchange:
     """A request whose body was read, and whose caller may leave before it is answered."""
 
     def __init__(self, raw: bytes, receive: Receive, send: Send, gives: str | None) -> None:
-        self.left: list[Callable[[], None]] = []
+        self.departure = Departure()
         self._raw: bytes | None = raw
         self._receive = receive
         self._send = send
@@ -213,8 +232,7 @@ class _Exchange:
     def _leave(self) -> None:
         if not self._over:
             self._over = True
-            for left in self.left:
-                left()
+            self.departure.happen()
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.body" and not message.get("more_body"):

@@ -270,7 +270,6 @@ STREAMS = {
     "only one that does not say so": [piece(text("one"))],
     "several parts in one": [piece(text("a"), text("b"), {"data": {"n": 1}}), piece(text("c"), text("d"), append=True)],
     "data that is not the last": [piece({"data": {"n": 1}}), piece({"data": {"n": 2}}, append=True, last=True)],
-    "the first one is appended": [piece(text("one"), append=True), piece(text(" two"), append=True, last=True)],
     "the first one is empty": [piece(text("")), piece(text("one"), append=True, last=True)],
     "empty and the last": [piece(text(""), last=True)],
     "two at a time": [
@@ -308,6 +307,16 @@ async def test_pieces_of_an_artifact_leave_as_they_came(tmp_path: Path, sent: li
         assert pieces(events) == pieces(sent)
         shown = await site.result("far", "GetTask", {"id": events[0]["task"]["id"]})
         assert folded(events) == [artifact["parts"] for artifact in shown["artifacts"]]
+
+
+async def test_the_first_piece_of_an_artifact_is_not_appended_whatever_its_server_says(tmp_path: Path) -> None:
+    """The client of a2a-sdk 1.3.0 refuses one that is, and fasta2a 2.1.1 sends it."""
+    first, last = piece(text("one")), piece(text(" two"), append=True, last=True)
+    async with through(tmp_path) as (far, site):
+        appended = piece(text("one"), append=True)
+        far.set("SendStreamingMessage", [BEGUN, appended, last, {"statusUpdate": STATUS}])
+        events = await WAYS[0].stream(site, "far", WAYS[0].body("Hi"))
+        assert pieces(events) == pieces([first, last])
 
 
 @every_way

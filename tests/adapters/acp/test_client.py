@@ -228,9 +228,9 @@ async def test_what_an_input_cannot_say_is_noted_as_lost_also_when_it_is_told_ag
     assert again == first
 
 
-async def test_metadata_of_the_run_is_noted_as_lost_unless_it_came_by_acp(far: Far, agent: Client) -> None:
+async def test_metadata_of_the_run_is_sent_and_noted_as_what_acp_does_not_have(far: Far, agent: Client) -> None:
     assert losses_in(await all_of(agent.run(call(metadata={"customer": 7})))) == ["metadata"]
-    assert "metadata" not in far.asked[-1][2]
+    assert far.asked[-1][2]["metadata"] == {"customer": 7}
     told = await all_of(agent.run(call(metadata={"customer": 7}, extra={"acp": {"metadata": {"customer": 7}}})))
     assert losses_in(told) == []
     assert far.asked[-1][2]["metadata"] == {"customer": 7}

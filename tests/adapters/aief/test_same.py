@@ -57,3 +57,28 @@ async def test_the_only_step_is_shown_as_its_server_shows_it(far: Far, gateway: 
     task = (await gateway.http.post(base, json={"input": "Go"})).json()
     shown = (await gateway.http.post(f"{base}/{task['task_id']}/steps", json={})).json()
     assert shown["additional_output"] == {**DONE, "babelgate": shown["additional_output"]["babelgate"]}
+
+
+UNKNOWN: dict[str, Any] = {"x_step": {"k": [1, "ü", None]}, "x_null": None}
+
+
+@pytest.mark.parametrize("names", [("plan", "act"), (None, None)])
+async def test_members_of_a_step_that_the_document_does_not_have_are_shown(
+    far: Far, gateway: Running, names: tuple[str | None, str | None]
+) -> None:
+    first, second = names
+    far.steps = [{**step("Looking", last=False, name=first), **UNKNOWN}, {**step("Found", name=second), "x_step": 2}]
+    base = "/agent/far/ap/v1/agent/tasks"
+    task = (await gateway.http.post(base, json={"input": "Go"})).json()
+    for theirs in ({**UNKNOWN}, {"x_step": 2}):
+        shown = (await gateway.http.post(f"{base}/{task['task_id']}/steps", json={})).json()
+        assert {name: value for name, value in shown.items() if name.startswith("x_")} == theirs
+
+
+async def test_members_that_are_too_large_are_left_out_and_named_as_lost(far: Far, gateway: Running) -> None:
+    far.steps = [{**step("Found"), "x_step": "x" * 70_000}]
+    base = "/agent/far/ap/v1/agent/tasks"
+    task = (await gateway.http.post(base, json={"input": "Go"})).json()
+    answer = await gateway.http.post(f"{base}/{task['task_id']}/steps", json={})
+    assert "x_step" not in answer.json()
+    assert "too large" in answer.headers["Babelgate-Loss"]

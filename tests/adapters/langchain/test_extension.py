@@ -67,6 +67,30 @@ async def test_without_an_id_the_run_is_told_from_its_start(site: Site) -> None:
     assert told((await site.get(path, **ASKED)).content) == told(whole.content)
 
 
+@pytest.mark.parametrize(("path", "named"), PATHS)
+async def test_who_waits_is_told_the_records_beside_the_result(site: Site, path: str, named: str) -> None:
+    thread = await site.thread()
+    asked = {named: "tools", "input": said("one two")}
+    waited = await site.post(f"{path}/threads/{thread}/runs/wait", asked, **ASKED)
+    assert waited.headers[HEADER] == URI
+    told_beside = waited.json().pop(URI)
+    run = f"{path}/threads/{thread}/runs/{waited.headers['Babelgate-Run']}"
+    streamed = told((await site.get(f"{run}/stream", **ASKED)).content)
+    assert told_beside == {"after": 0, "events": [each for envelope in streamed for each in envelope["events"]]}
+    below = "wait" if path else "join"
+    joined = await site.get(f"{run}/{below}", **ASKED)
+    assert (joined.headers[HEADER], joined.json()) == (URI, waited.json())
+    plain = await site.get(f"{run}/{below}")
+    assert URI not in plain.json() and HEADER not in plain.headers
+
+
+async def test_who_waits_is_not_told_more_than_fits(site: Site) -> None:
+    thread = await site.thread()
+    asked = {"assistant_id": "echo", "input": said("word " * 20_000)}
+    found = (await site.post(f"/threads/{thread}/runs/wait", asked, **ASKED)).json()[URI]
+    assert found["next"] > found["events"][-1]["seq"]
+
+
 async def test_a_question_is_declined_by_a_request_that_activates_it_by_itself(site: Site) -> None:
     thread = await site.thread()
     asked = await site.wait(thread, "ask")

@@ -34,7 +34,15 @@ SAID = ai(
     example=False,
     **unknown("message"),
 )
-ASKED = {"id": "1" * 32, "value": {"words": "May I?"}, "response_schema": {"type": "boolean"}, **unknown("interrupt")}
+ASKED = {
+    "id": "1" * 32,
+    "value": {"words": "May I?"},
+    "response_schema": {"type": "boolean"},
+    "when": "during",
+    "resumable": True,
+    "ns": ["model:t1"],
+    **unknown("interrupt"),
+}
 STATE: dict[str, Any] = {
     "messages": [human("Hello"), SAID],
     "ui": [{"type": "ui", "id": "u", "name": "n", "props": {}}],
@@ -113,7 +121,6 @@ DIFFERENCES = {
     "langgraph_step": "told of every message",
     "parents": "told of every checkpoint",
     "tags": "told of every message",
-    "x-interrupt": "members of a question that LangGraph does not have are in `tasks` alone",
     "x-metadata": "of a checkpoint's metadata, what a server says of its own deployment is not told on",
     "checkpoint_ns": "told of every checkpoint",
 }
@@ -137,6 +144,18 @@ async def test_a_stream_is_shown_as_its_server_shows_it(tmp_path: Path, mode: st
         ours = [data for event, data in await streamed(caller, mode) if event == mode]
         assert theirs or stream is ASKS
         assert unexplained(theirs, ours) == []
+
+
+async def test_a_question_is_the_same_wherever_it_is_shown(tmp_path: Path) -> None:
+    async with through(tmp_path, ASKS) as caller:
+        ids = (await caller.post("/threads", json={})).json()
+        thread = f"/threads/{ids['thread_id']}"
+        body = {"assistant_id": "far", "input": {"messages": [{"role": "user", "content": "Hello"}]}}
+        waited = (await caller.post(f"{thread}/runs/wait", json=body)).json()
+        state = (await caller.get(f"{thread}/state")).json()
+        kept = (await caller.get(thread)).json()
+        shown = [waited["__interrupt__"], state["interrupts"], *kept["interrupts"].values()]
+        assert shown == [[ASKED]] * 3
 
 
 async def test_pieces_are_shown_with_what_is_said_of_the_model(tmp_path: Path) -> None:

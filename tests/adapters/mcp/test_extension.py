@@ -1,5 +1,6 @@
 """The Babelgate extension on MCP: the result of a call has the records of its task, for who asks for them."""
 
+from base64 import b64encode
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -8,8 +9,10 @@ import pytest
 
 from adapters._extension import MAX_SLICE, RecordReader
 from adapters.mcp.wire import RECORDS
-from canonical.event import RunEnded, ToolEnded
+from canonical import AgentInfo, Event, FilePart, Invocation, Message, ToolCallPart
+from canonical.event import InterruptRaised, RunEnded, ToolEnded
 from gateway import demo
+from gateway.fronted import Fronted
 from tests.adapters.mcp.site import Client, Modern, enter
 from tests.running import running
 
@@ -50,3 +53,36 @@ async def test_what_is_larger_than_the_bound_is_named_as_missing(http: httpx.Asy
     reader = RecordReader()
     reader.read(told)
     assert reader.behind
+
+
+async def test_a_request_says_by_it_what_mcp_has_no_field_for(tmp_path: Path) -> None:
+    heard: list[Invocation] = []
+
+    class Listening:
+        async def run(self, call: Invocation) -> AsyncGenerator[Event]:
+            heard.append(call)
+            if not call.answers:
+                asked = ToolCallPart(call_id="c1", name="weather", arguments="{}", side="caller")
+                yield InterruptRaised(interrupt_id="c1", message=Message(parts=(asked,)))
+
+    weather = {"name": "weather", "parameters": {"type": "object"}}
+    upload = {"name": "a.bin", "media_type": "application/x-a", "bytes": b64encode(bytes(range(256))).decode()}
+    told = {"tools": [weather], "metadata": {"ticket": "no-1"}, "uploads": [upload]}
+    info = AgentInfo(name="listening", input_types=("*/*",))
+    async with running(tmp_path, fronted={"listening": Fronted(info, Listening())}) as made:
+        client = Modern(made.http, capabilities={"elicitation": {"form": {}}})
+        asked = await client.call("listening", {"message": "Hello"}, _meta={RECORDS: told})
+        reader = RecordReader(of_run=True)
+        read = reader.read(asked["_meta"][RECORDS])
+        [question] = [event for event in read if isinstance(event, InterruptRaised)]
+        assert isinstance(question.message.parts[0], ToolCallPart)
+        wrong = await client.call("listening", {"message": "Hello"}, _meta={RECORDS: {"uploads": [{"name": 1}]}})
+    [call] = heard
+    assert [tool.name for tool in call.tools] == ["weather"]
+    assert call.metadata == {"ticket": "no-1"}
+    [message] = call.messages
+    assert call.input.uploaded == 1
+    file = message.parts[-1]
+    assert isinstance(file, FilePart)
+    assert (file.name, file.media_type, file.inline) == ("a.bin", "application/x-a", bytes(range(256)))
+    assert wrong["isError"] is True

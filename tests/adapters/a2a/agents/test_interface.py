@@ -189,6 +189,14 @@ async def test_the_card_of_a_neighbour_at_the_origin_is_not_this_agents() -> Non
         await agent.aclose()
 
 
+def test_langgraphs_a2a_endpoint_says_all_of_its_answer_with_each_token() -> None:
+    uri = "https://langchain.com/a2a/extensions/history-scope/v1"
+    for extensions, says in (([{"uri": uri}], True), ([{"uri": f"{uri}/x"}], False), ([], False)):
+        found = find_interface({"name": "x", "url": "http://a", "capabilities": {"extensions": extensions}}, "http://a")
+        assert found is not None
+        assert found.says_all_again is says
+
+
 @pytest.mark.parametrize(
     ("uri", "speaks"),
     [

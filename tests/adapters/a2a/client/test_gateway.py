@@ -288,7 +288,7 @@ async def test_what_got_lost_on_the_way_and_the_usage_are_told_here_too(way: Way
     receipt, fold = await way.play("rich")
     run = fold.runs[receipt.run_id]
     lost = {loss.feature for loss in run.loss}
-    assert lost == (set() if way.extended else {"custom", "refusal"})
+    assert lost == (set() if way.extended else {"refusal"})
     assert run.usage == ({} if way.extended else {"input_tokens": 3})  # it was said of a message, and is with records
 
 

@@ -59,6 +59,7 @@ async def test_a_confirmation_of_adk_is_an_approval_and_answered_by_a_function_r
     [question] = asked(*recorded(name))
     assert (question.ask, question.answer_schema) == ("approval", CONFIRMED)
     assert question.message.text.startswith("Please approve or reject the tool call wipe()")
+    assert question.message.text.endswith('\nwipe({"disk": "sda"})')
     assert question.value["originalFunctionCall"] == {"id": "c9", "name": "wipe", "args": {"disk": "sda"}}  # type: ignore[call-overload,index]
     for value, confirmed in (
         ("yes", True),
@@ -154,9 +155,22 @@ async def test_a_form_of_agentstack_is_a_schema_and_text_fills_its_first_field()
 
 async def test_an_approval_of_agentstack_is_answered_by_a_decision() -> None:
     [question] = asked(*recorded("agentstack_approve"))
-    assert (question.ask, question.message.text) == ("approval", "Approval requested")
+    assert (question.ask, question.message.text) == ("approval", 'rm({"p": 1})')
     assert (await answered([question], "Yes."))["metadata"] == {APPROVAL: {"decision": "approve"}}
     assert (await answered([question], {"decision": "reject"}))["metadata"] == {APPROVAL: {"decision": "reject"}}
+
+
+def test_what_is_asked_for_is_told_where_the_message_says_its_title_alone_or_nothing_of_it() -> None:
+    form: JsonObject = {"title": "Who?", "description": "For the ticket.", "fields": []}
+    call: JsonObject = {"title": "Wipe a disk", "name": "wipe", "input": {"disk": "sda"}}
+    for message, told, words in (
+        ("Who?", {FORM: form}, "Who?\nFor the ticket."),
+        ("Tell me who.", {FORM: form}, "Tell me who."),
+        ("Approval requested", {APPROVAL: call}, 'Wipe a disk\nwipe({"disk": "sda"})'),
+        ("Shall I?", {APPROVAL: call}, "Shall I?"),
+    ):
+        [question] = asked(asking({"text": message}, metadata=told))
+        assert question.message.text == words
 
 
 async def test_the_calls_that_kagent_wants_approved_are_answered_in_one_message() -> None:

@@ -7,7 +7,7 @@ import pytest
 from adapters.a2a.codec.marks import add_usage, hear, usage_of_message, usage_of_task
 from adapters.a2a.read.task_events import EventReader
 from canonical import AnnotationPart, DataPart, Event, ReasoningPart, Record, TextPart
-from canonical.event import RunEnded, StepEnded, StepStarted, ToolEnded, ToolStarted
+from canonical.event import Native, PartDelta, RunEnded, StepEnded, StepStarted, ToolEnded, ToolStarted
 from canonical.value import JsonObject
 from conformance.contract import Transcript
 from conformance.contract.referee import Referee
@@ -144,6 +144,21 @@ def test_an_answer_that_was_only_said_on_the_way_is_the_answer_in_the_end() -> N
     assert grown.text == "42"
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_an_answer_that_was_said_on_the_way_has_a_line_for_each_message_and_not_for_each_part(is_cut: bool) -> None:
+    first = [
+        working({"text": "It is "}, {"text": "sunny."}, message_id="m1"),
+        working({"text": "So."}, message_id="m2"),
+    ]
+    events = read(*first)
+    reader = EventReader(RUN)
+    if is_cut:
+        reader.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(events, start=1)])
+    else:
+        events = read(*first, reader=reader)
+    assert said(heard([*events, *reader.read(completed())]))[-1] == ("It is sunny.\nSo.", "answer")
+
+
 def test_what_a_gateway_says_on_the_way_is_no_answer() -> None:
     about = {"babelgate": {"taskId": "k"}}
     assert heard(read(working({"text": "Looking."}), completed(**about))).text == ""
@@ -167,6 +182,26 @@ def test_agno_streams_its_answer_in_messages_of_one_id() -> None:
     assert tools(events) == [("weather", "in", {"city": "Rome"}), ("weather", "out", None)]
 
 
+def test_agno_tells_its_usage_in_the_task_that_comes_after_the_end() -> None:
+    *replies, end, task = recorded("agno")
+    metrics = {"metrics": {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}}
+    counted: Any = {**task, "history": [{**task["history"][0], "metadata": metrics}]}
+    reader = EventReader(RUN)
+    events = [event for reply in (*replies, end) for event in reader.read(reply)]
+    assert not reader.stopped
+    events += reader.read(counted)
+    assert reader.stopped
+    assert events[-1] == RunEnded(usage=metrics["metrics"])
+    assert said(heard(events)) == [("It is sunny.", "answer")]
+
+
+def test_an_agent_of_agno_whose_stream_breaks_off_after_the_end_has_ended() -> None:
+    reader = EventReader(RUN)
+    events = [event for reply in recorded("agno")[:-1] for event in reader.read(reply)] + reader.close()
+    assert reader.stopped and said(heard(events)) == [("It is sunny.", "answer")]
+    assert reader.close() == []
+
+
 @pytest.mark.parametrize("count", range(1, 10))
 def test_an_answer_in_the_status_is_taken_up_where_it_was_cut_off(count: int) -> None:
     replies = recorded("agentstack")
@@ -179,6 +214,37 @@ def test_an_answer_in_the_status_is_taken_up_where_it_was_cut_off(count: int) ->
     whole = heard([*first, *rest])
     assert "".join(text for text, _ in said(whole)) == "It is sunny."
     assert (thoughts(whole), len(tools([*first, *rest]))) == (["I should look."], 1)
+
+
+def langgraph() -> EventReader:
+    reader = EventReader(RUN)
+    reader.says_all_again = True
+    return reader
+
+
+SAYS_ALL_AGAIN = ("Let me look.", "It", "It is ", "It is sunny.", "It is sunny.")
+
+
+@pytest.mark.parametrize("cut", range(len(SAYS_ALL_AGAIN) + 1))
+def test_langgraphs_a2a_endpoint_says_its_answer_again_with_each_token_and_is_told_token_by_token(cut: int) -> None:
+    replies = [working({"text": text}, message_id=f"m{at}") for at, text in enumerate(SAYS_ALL_AGAIN)]
+    first = read(*replies[:cut], reader=langgraph())
+    again = langgraph()
+    again.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(first, start=1)])
+    artifact = {"artifactId": "a", "name": "Assistant Response", "parts": [{"text": "It is sunny. So there."}]}
+    end = {"artifactUpdate": {"taskId": "t", "artifact": artifact, "lastChunk": True}}
+    events = [*first, *read(*replies[cut:], end, completed(), reader=again)]
+    assert said(heard(events)) == [("Let me look.", "answer"), ("It is sunny. So there.", "answer")]
+    deltas = [event.text for event in events if isinstance(event, PartDelta)]
+    assert deltas == [" is ", "sunny.", " So there."]
+    assert not [event for event in events if isinstance(event, Native)]
+
+
+def test_an_answer_of_langgraph_that_is_another_one_in_the_end_is_told_too() -> None:
+    artifact = {"artifactId": "a", "parts": [{"text": "It rains."}]}
+    end = {"artifactUpdate": {"taskId": "t", "artifact": artifact, "lastChunk": True}}
+    events = read(working({"text": "It is sunny."}), end, completed(), reader=langgraph())
+    assert said(heard(events)) == [("It is sunny.", "answer"), ("It rains.", "answer")]
 
 
 # Marks of which there is no recording

@@ -9,6 +9,7 @@ from adapters.a2a.codec.dialect import Dialect
 from adapters.a2a.codec.v0_3 import Codec as Codec_0_3
 from adapters.a2a.codec.v0_3_rest import Codec as RestCodec
 from adapters.a2a.codec.v1_0 import Codec
+from adapters.a2a.read.questions import questions
 from adapters.a2a.wire.task import Artifact, ArtifactUpdate, StatusUpdate, TaskSnapshot, Update
 from adapters.a2a.write.activity import CITATION, TRAJECTORY, USAGE
 from adapters.a2a.write.task_events import EventWriter
@@ -220,13 +221,27 @@ def test_several_open_questions_are_one_status_message_each_with_a_data_part_to_
     assert writer.snapshot().status == last.status
 
 
-@pytest.mark.parametrize(("more", "has_data"), [({}, False), ({"value": "May I?"}, False), ({"value": 1}, True)])
-def test_a_question_that_says_all_in_words_has_no_data(more: dict[str, Any], has_data: bool) -> None:
+@pytest.mark.parametrize(
+    ("more", "has_data"),
+    [
+        ({}, False),
+        ({"value": "May I?"}, False),
+        ({"value": 1}, True),
+        ({"answer_schema": {"type": "string"}}, False),
+        ({"answer_schema": {"type": "string"}, "value": 1}, True),
+    ],
+)
+def test_a_question_that_says_all_in_words_has_no_data_and_its_schema_is_shown_to_nobody(
+    more: dict[str, Any], has_data: bool
+) -> None:
     writer, _ = written(Log(HELLO).start().add(question("q1", "May I?", **more)).paused().records)
     message = writer.snapshot().status.message
     assert message is not None
     assert [part.kind for part in message.parts] == ["text", *(["data"] if has_data else [])]
-    assert message.metadata == ({} if has_data else {"babelgate": {"question": "q1"}})
+    schema = {"schema": more["answer_schema"]} if "answer_schema" in more else {}
+    assert message.metadata == {"babelgate": {"question": "q1", **schema}}
+    [asked] = questions(message.parts, message.metadata)
+    assert (asked.schema, asked.value) == (more.get("answer_schema"), more["value"] if has_data else None)
 
 
 def test_what_is_left_open_after_a_partial_answer_is_asked_again_alone() -> None:
@@ -251,9 +266,12 @@ def test_a_failure_says_why_in_its_status_message() -> None:
 
 def test_structured_output_is_a_data_artifact_unless_it_was_said_already() -> None:
     log = Log(HELLO).start().done(output={"n": 1})
-    assert written(log.records)[0].snapshot().artifacts == (
-        Artifact(artifact_id="output-1", name="output", parts=(DataPart(data={"n": 1}),)),
+    shown = written(log.records)[0].snapshot()
+    mark = {"babelgate": {"kind": "output"}}
+    assert shown.artifacts == (
+        Artifact(artifact_id="output-1", name="output", parts=(DataPart(data={"n": 1}),), metadata=mark),
     )
+    assert shown.metadata["babelgate"]["output"] == {"n": 1}
     log = Log(HELLO).start().add(*said("m", PartAdded(part=DataPart(data={"n": 1})))).done(output={"n": 1})
     assert [artifact.artifact_id for artifact in written(log.records)[0].snapshot().artifacts] == ["answer-1"]
 

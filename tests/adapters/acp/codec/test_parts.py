@@ -189,8 +189,20 @@ def test_what_the_agent_did_is_a_trajectory(part: Part, metadata: dict[str, Any]
     assert wire.model_dump(exclude_none=True)["metadata"] == {"kind": "trajectory", **metadata}
 
 
-def test_a_refusal_is_shown_as_text() -> None:
-    assert decode_part(encode_part(RefusalPart(text="No."), VIEW)) == [TextPart(text="No.")]
+@pytest.mark.parametrize(
+    "part",
+    [
+        RefusalPart(text="No."),
+        ToolCallPart(call_id="c", name="f", arguments='{"a": 1}', side="caller"),
+        ToolResultPart(call_id="c", output="broken", error=True),
+        TextPart(text="a", metadata={"label": "x"}),
+    ],
+)
+def test_what_acp_has_no_place_for_is_read_by_its_mark_and_others_are_shown_the_rest(part: Part) -> None:
+    wire = encode_part(part, VIEW)
+    assert decode_part(again(wire)) == [part]
+    native = w.MessagePart.model_validate(wire.model_dump(exclude={w.OWN}))
+    assert decode_part(native) != [part]
 
 
 def test_content_and_content_url_exclude_each_other_and_neither_is_legal() -> None:

@@ -229,14 +229,11 @@ def test_every_event_can_be_read_and_is_what_it_was(log: list[Record]) -> None:
 
 
 def carried(messages: Iterable[Message]) -> list[list[Part]]:
-    """The parts of messages, texts that stand side by side as one; messages that say nothing left out, and files with
-    names, which are artifacts in ACP."""
+    """The parts of messages, texts that stand side by side as one; messages that say nothing left out."""
     found: list[list[Part]] = []
     for message in messages:
         joined: list[Part] = []
         for part in message.parts:
-            if isinstance(part, FilePart) and part.name:
-                continue
             last = joined[-1] if joined else None
             if isinstance(part, TextPart) and isinstance(last, TextPart):
                 joined[-1] = last.replace(text=last.text + part.text)
@@ -285,8 +282,7 @@ def test_what_acp_carries_is_read_as_it_was_said(log: list[Record]) -> None:
     said = [record for record in log if not isinstance(record.event, RunCreated)]
     found, fault = read_back(written(log))
     assert carried(Fold("t", records=with_ids(found)).messages()) == carried(Fold("t", records=said).messages())
-    named = [e.event.part for e in log if isinstance(e.event, PartAdded) and getattr(e.event.part, "name", None)]
-    assert [event.part for event in found if isinstance(event, ArtifactAdded)] == named
+    assert not [event for event in found if isinstance(event, ArtifactAdded)]
     assert [e.value for e in found if isinstance(e, Custom)] == [
         record.event.value for record in log if isinstance(record.event, Custom)
     ]
@@ -560,7 +556,7 @@ def test_what_gets_lost_is_told_with_what_the_agents_own_protocol_lost() -> None
         writer.write(record)
     assert list(writer.losses) == [
         Loss(feature="usage", how="never told"),
-        Loss(feature="refusal", how="shown as text"),
+        Loss(feature="refusal", how="text, with a mark"),
     ]
 
 

@@ -211,7 +211,13 @@ def test_a_question_stands_in_the_state_in_its_task_and_in_the_thread() -> None:
     log = Log("ask").begin(HELLO).start().ask(QUESTION, APPROVAL)
     asked = [
         {"value": "What is your name?", "id": "q1"},
-        {"value": {"action": "write"}, "id": "q2", "response_schema": {"type": "boolean"}, "message": "May I?"},
+        {
+            "value": {"action": "write"},
+            "id": "q2",
+            "response_schema": {"type": "boolean"},
+            "message": "May I?",
+            "kind": "approval",
+        },
     ]
     state = encode_state(THREAD, log.history.head)
     assert state["interrupts"] == asked

@@ -347,6 +347,15 @@ def test_questions_with_data_have_words_for_people_and_their_schema() -> None:
     assert (second.message.text, second.value) == ("[1]", [1])
 
 
+@pytest.mark.parametrize(
+    ("kind", "asks"), [("auth", "auth"), ("approval", "approval"), ("dance", "input"), (None, "input")]
+)
+def test_a_gateway_like_this_one_says_of_what_kind_a_question_is(kind: str | None, asks: str) -> None:
+    told = [{"value": "Who are you?", "id": "a", "kind": kind}]
+    [question] = of(InterruptRaised, finished(metadata(), ("updates", {"__interrupt__": told})))
+    assert (question.ask, question.message.text) == (asks, "Who are you?")
+
+
 def test_questions_that_are_asked_at_once_stand_in_the_order_of_the_graph() -> None:
     first, second = interrupts("First?", "Second?")["__interrupt__"]
     frames = [task("one", "t1"), task("two", "t2")]
@@ -416,10 +425,12 @@ def test_custom_events_pass_with_their_name_and_place() -> None:
 
 def test_artifacts_and_progress_of_a_gateway_like_this_one_are_that_again() -> None:
     content = [{"type": "file", "base64": "SGk=", "mime_type": "text/plain", "extras": {"filename": "a.txt"}}]
-    told = {"id": "a", "name": "a.txt", "description": None, "content": content, "append": False, "last": True}
+    told: dict[str, Any] = {"id": "a", "name": "a.txt", "description": None, "content": content}
+    told |= {"append": False, "last": True, "metadata": {"label": 1}}
     events = finished(metadata(), ("custom", {"artifact": told}), ("custom", {"progress": "Working"}))
     [added] = of(ArtifactAdded, events)
     assert isinstance(added.part, FilePart) and (added.name, added.part.inline) == ("a.txt", b"Hi")
+    assert added.metadata == {"label": 1}
     [message] = heard(events)
     assert (message.text, message.phase) == ("Working", "progress")
 

@@ -27,6 +27,7 @@ from tests.adapters.mcp.site import (
     say,
     text_of,
 )
+from tests.gateway.hubs import Held
 from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -322,6 +323,20 @@ async def test_a_request_that_is_cancelled_in_a_session_that_holds_nothing_cance
         assert not WAITING.ended.is_set()
         assert await say(client, cancel) == 202
         await ended(gateway, WAITING)
+
+
+async def test_a_call_that_is_cancelled_before_its_run_is_accepted_has_none_that_goes_on(gateway: Running) -> None:
+    WAITING.__init__()
+    client, _ = await enter(gateway.http)
+    async with Held(gateway.hub) as held:
+        request = gateway.http.request(
+            **client.request("tools/call", {"name": "waiting", "arguments": {"message": "go"}}, 5)
+        )
+        call = asyncio.ensure_future(request)
+        await held.queued(call)
+        assert await say(client, {"method": "notifications/cancelled", "params": {"requestId": 5}}) == 202
+    async with asyncio.timeout(BOUND):
+        assert answer_of(await call)["result"]["isError"]
 
 
 async def test_a_session_that_holds_nothing_has_no_stream_and_no_end(gateway: Running) -> None:

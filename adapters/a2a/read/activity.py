@@ -1,0 +1,84 @@
+"""Calls of tools, and steps, that another A2A server tells of: each once, however often it is told."""
+
+from collections.abc import Sequence
+from json import dumps
+
+from adapters.a2a.codec.marks import ToolUse
+from adapters.a2a.wire import replies as w
+from adapters.a2a.wire.task import PROTOCOL, derived_id
+from canonical import Event, Fault, FaultCode
+from canonical.event import StepEnded, StepStarted, ToolEnded, ToolStarted
+from canonical.value import Json, JsonObject
+
+
+class Activity:
+    """Of one run."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._calls: dict[str, str] = {}
+        """Tools that were begun, by id: their names."""
+        self._running: list[str] = []
+        """Ids of those that have not ended."""
+        self._results: set[tuple[str, str]] = set()
+        """Ids and outputs of those that have."""
+        self._steps: list[str] = []
+
+    def recall(self, event: ToolStarted | ToolEnded, *, mine: bool) -> None:
+        call_id = event.call_id or ""
+        if isinstance(event, ToolStarted):
+            self._calls[call_id] = event.name
+            if mine:
+                self._running.append(call_id)
+        else:
+            self._results.add((call_id, _as_key(event.output)))
+            if call_id in self._running:
+                self._running.remove(call_id)
+
+    def use(self, events: list[Event], tools: Sequence[ToolUse], said: w.Message | None = None) -> None:
+        """Calls that the agent makes itself."""
+        extra: JsonObject = {PROTOCOL: {"messageId": said.messageId}} if said is not None and said.messageId else {}
+        for use in tools:
+            call_id = use.call_id or self._call_id(use)
+            if not use.ended:
+                if call_id not in self._calls:
+                    self._begin(events, call_id, use.name, use.value, extra)
+                continue
+            done = (call_id, _as_key(use.value))
+            if done in self._results:
+                continue
+            if call_id not in self._running:  # its begin was not told, or it was asked about meanwhile
+                self._begin(events, call_id, use.name or self._calls.get(call_id, "tool"), None, extra)
+            fault = None if use.error is None else Fault(code=FaultCode.AGENT_FAILED, message=use.error)
+            name = self._calls[call_id]
+            events.append(ToolEnded(call_id=call_id, name=name, output=use.value, fault=fault, extra=extra))
+            self._running.remove(call_id)
+            self._results.add(done)
+
+    def _call_id(self, use: ToolUse) -> str:
+        """Where the server says none: that of the last call of the name that has not ended, or a new one."""
+        if use.ended:
+            found = next((each for each in reversed(self._running) if self._calls[each] == use.name), None)
+            if found is not None:
+                return found
+        return derived_id(self._run_id, "tool", str(len(self._calls) + 1))
+
+    def _begin(self, events: list[Event], call_id: str, name: str, given: Json, extra: JsonObject) -> None:
+        self._calls[call_id] = name
+        self._running.append(call_id)
+        events.append(ToolStarted(call_id=call_id, name=name, input=given, extra=extra))
+
+    def tell_steps(self, events: list[Event], steps: Sequence[tuple[str, str]]) -> None:
+        for name, what in steps:
+            if what == "started":
+                self._steps.append(name)
+                events.append(StepStarted(name=name))
+            elif name in self._steps:
+                self._steps.remove(name)
+                fault = Fault(code=FaultCode.AGENT_FAILED, message=f"{name} failed") if what == "error" else None
+                events.append(StepEnded(name=name, fault=fault))
+
+
+def _as_key(value: Json) -> str:
+    """Equal for values that are; a2a-sdk 1.3.0 makes 1.0 of 1, and sorts no members."""
+    return dumps(value, sort_keys=True)
