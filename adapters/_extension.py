@@ -29,6 +29,7 @@ from canonical.caller_tool import declared_tools
 from canonical.event import (
     ArtifactAdded,
     Custom,
+    InterruptAnswered,
     InterruptRaised,
     LossNoted,
     MessageEnded,
@@ -59,7 +60,7 @@ START_HEADER: Final = "Babelgate-From"
 """The seq after which what was said is told again."""
 MAX_SLICE: Final = 64 * 1024
 """Bytes of records in a finished object, at most: one more is given if it is the first."""
-REQUESTS: Final = ("tools", "message", "answers", "uploads")
+REQUESTS: Final = ("tools", "message", "answers", "uploads", "ids")
 """What a request may say in it, where its protocol has no field for that."""
 MORE_REQUESTS: Final = (*REQUESTS, "messages", "metadata")
 """The same, of protocols whose input is a list of messages, or that have no metadata."""
@@ -102,6 +103,10 @@ class Slice:
         self._records: list[JsonObject] = []
         self._size = 0
         self._next: int | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self._next is not None
 
     def add(self, record: Record) -> None:
         if self._next is not None:
@@ -155,6 +160,18 @@ def _decode_event(value: object) -> Event | None:
         return decode_event(msgspec.json.encode(value))
     except (msgspec.MsgspecError, TypeError, RecursionError, UnicodeEncodeError):
         return None
+
+
+def decode_said(value: object, *kinds: type[Event]) -> Event | None:
+    """An event in the JSON of the log, as protocols have them beside what they have words for; None for one of no such
+    kind."""
+    event = _decode_event(_object(value))
+    return event if isinstance(event, kinds) else None
+
+
+def encode_said(event: Event) -> JsonObject:
+    """The same, without what only the same protocol has a use for, and without the bytes of files."""
+    return msgspec.json.decode(encode_event(event.replace(extra={})))
 
 
 class RecordReader:
@@ -329,6 +346,8 @@ class Request:
     """Ids of questions that are not answered."""
     uploads: tuple[FilePart, ...] = ()
     """Files that are given beside the messages, with their bytes."""
+    ids: tuple[str, ...] = ()
+    """Of the messages, from the last one back: what they are called where they come from, and so in the state there."""
 
 
 def decode_request(value: object) -> Request:
@@ -350,10 +369,19 @@ def decode_request(value: object) -> Request:
         },
         declined=frozenset(name for name, each in named.items() if each.get("action") == "decline"),
         uploads=_decode_uploads(told.get("uploads")),
+        ids=_decode_ids(told.get("ids")),
     )
 
 
+def _decode_ids(value: object) -> tuple[str, ...]:
+    given = cast("list[object]", value) if isinstance(value, list) else ()
+    found = tuple(each for each in given if isinstance(each, str) and 0 < len(each) <= _LONGEST_ID and "\0" not in each)
+    return found if len(found) == len(given) == len({*found}) else ()
+
+
 _ID: Final = "interrupt_id"
+_LONGEST_ID: Final = 200
+"""Characters of a message's."""
 
 
 def _decode_uploads(value: object) -> tuple[FilePart, ...]:
@@ -422,6 +450,12 @@ def encode_uploads(files: Sequence[FilePart]) -> JsonObject:
     return {"uploads": told} if told else {}
 
 
+def encode_ids(messages: Sequence[Message]) -> JsonObject:
+    """The member of a request for what the messages of an input are called here."""
+    ids = [message.message_id for message in messages]
+    return {"ids": ids} if ids and all(ids) else {}
+
+
 def encode_request(call: Invocation, past: Sequence[Record] = (), *, messages: Sequence[Message] = ()) -> JsonObject:
     """What a run is called with, as far as its protocol has no field for it; `past` = the records of its task, where
     the questions stand, and `messages` = those that are told. With files they never are: these are sent natively."""
@@ -430,22 +464,37 @@ def encode_request(call: Invocation, past: Sequence[Record] = (), *, messages: S
     if tools is not None:  # also of an answer: the run that goes on has no other
         told["tools"] = tools
     if call.answers:
-        names = {
-            record.event.interrupt_id: _object(record.event.extra.get(_OWN)).get("id")
-            for record in past
-            if isinstance(record.event, InterruptRaised)
-        }
+        names = _names(past)
         told["answers"] = [
-            {_ID: names.get(each.interrupt_id) or each.interrupt_id, "action": each.action}
-            if each.action == "decline"
-            else {_ID: names.get(each.interrupt_id) or each.interrupt_id, "value": each.value}
-            for each in call.answers
+            _encode_answer(each, names.get(each.interrupt_id) or each.interrupt_id) for each in call.answers
         ]
-    elif call.metadata:
-        told["metadata"] = dict(call.metadata)
+    else:
+        told |= {"metadata": dict(call.metadata)} if call.metadata else {}
+        if len(call.input_messages) == len(call.messages):
+            told |= encode_ids(call.messages)
     if messages and not any(map(has_bytes, messages)):
         told["messages"] = [msgspec.json.decode(msgspec.json.encode(_bare(message))) for message in messages]
     return told
+
+
+def _names(past: Sequence[Record]) -> Mapping[str | None, str | None]:
+    """By which questions are answered there."""
+    return {
+        record.event.interrupt_id: _object(record.event.extra.get(_OWN)).get("id")
+        for record in past
+        if isinstance(record.event, InterruptRaised)
+    }
+
+
+def _encode_answer(answer: InterruptAnswered, name: str) -> JsonObject:
+    return {_ID: name, **({"action": answer.action} if answer.action == "decline" else {"value": answer.value})}
+
+
+def named_answers(call: Invocation, past: Sequence[Record]) -> list[JsonObject]:
+    """Of a call that answers questions which were all asked by name, as gateways do that tell several at once."""
+    names = _names(past)
+    told = [(each, names.get(each.interrupt_id)) for each in call.answers]
+    return [_encode_answer(each, name) for each, name in told if name] if all(name for _, name in told) else []
 
 
 def _bare(message: Message) -> Message:
@@ -456,9 +505,17 @@ def given_config(told: Request) -> JsonObject:
     return {} if told.tools is None else {"tools": list(told.tools)}
 
 
+def _with_ids(told: Request, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    count = len(told.ids)
+    if not count or count > len(messages):
+        return messages
+    named = (message.replace(message_id=own) for message, own in zip(messages[-count:], told.ids, strict=True))
+    return (*messages[:-count], *named)
+
+
 def with_uploads(told: Request, messages: Iterable[Message]) -> tuple[Message, ...]:
     """Messages with the uploads at the end of the last one, as `RunInput.uploaded` says."""
-    said = tuple(messages)
+    said = _with_ids(told, tuple(messages))
     if not told.uploads:
         return said
     if said and said[-1].role == "user":

@@ -4,9 +4,10 @@ The only importer of sse-starlette. What is yielded goes out untouched, so every
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Final
 
 from litestar import Response
@@ -14,7 +15,7 @@ from sse_starlette.sse import EventSourceResponse
 
 from adapters._aside import Turns
 from adapters._client.answers import ANSWER_LIMIT
-from adapters._server.encoding import LargeJson
+from adapters._server.encoding import LargeJson, TextTemplate, encode_text
 from adapters._server.heartbeat import Monitor
 from canonical import FaultCode, FaultError
 
@@ -154,6 +155,30 @@ def frame(data: bytes, *, id: str | None = None, event: str | None = None) -> by
         data = b"\ndata: ".join(data.splitlines())
     head = b"data: " if id is None and event is None else _head(id, event)
     return head + data + b"\n\n"
+
+
+def frames(data: Iterable[bytes], *, before: bytes = b"", after: bytes = b"") -> bytes:
+    """A frame for each, all at once. They are JSON as it is encoded here, on one line each, between `before` and
+    `after`."""
+    between = after + b"\n\ndata: " + before
+    return _escape(b"data: " + before + between.join(data) + after + b"\n\n")
+
+
+class TextFrames:
+    """Frames of values that differ in one text only, such as the tokens of an answer."""
+
+    __slots__ = ("_template",)
+
+    def __init__(self, make: Callable[[str], Any]) -> None:
+        """`make`: as for a `TextTemplate`."""
+        self._template = TextTemplate(make)
+
+    def write(self, texts: Sequence[str], *, ids: Iterable[str] | None = None, event: str | None = None) -> list[bytes]:
+        """A frame for each."""
+        heads = repeat(_head(None, event)) if ids is None else [_head(id, event) for id in ids]
+        before, after = self._template.before, self._template.after + b"\n\n"
+        made = [head + before + encode_text(text) + after for head, text in zip(heads, texts, strict=False)]
+        return made if all(map(bytes.isascii, made)) else list(map(_escape, made))
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,11 @@ def caller(connection: ASGIConnection[Any, Any, Any, Any]) -> Caller:
     return connection.scope["state"]["caller"]
 
 
+def has_siblings(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
+    """Whether the next request of this caller may come to another process, which knows nothing of what is kept here."""
+    return connection.scope["state"].get("has_siblings", False)
+
+
 def is_uuid(text: str) -> bool:
     """Whether `text` is a UUID in the spelling that all protocols emit: 36 characters, lower case or upper."""
     if len(text) != 36:

@@ -5,11 +5,12 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from canonical import FaultError, Hub
+from canonical import FaultError, Hub, Receipt
 
 log = logging.getLogger("babelgate.left")
 
 T = TypeVar("T")
+R = TypeVar("R", bound="Receipt | None")
 
 _detached: Final[set["asyncio.Future[Any]"]] = set()
 """Cancels that nobody waits for: the loop itself would forget them."""
@@ -74,6 +75,27 @@ async def _cancel_task(hub: Hub, owner: str, task_id: str) -> None:
         await hub.cancel(owner, task_id)
     except FaultError as error:
         log.debug("task %s was not cancelled: %s", task_id, error)
+
+
+async def accept(hub: Hub, owner: str, work: Coroutine[Any, Any, R]) -> R:
+    """What `work` gives, which submits or answers. It is never left half done: where its caller leaves meanwhile, the
+    task is cancelled as soon as it is known."""
+    working = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        _detach(_cancel_accepted(hub, owner, working))
+        raise
+
+
+async def _cancel_accepted(hub: Hub, owner: str, working: "asyncio.Future[Receipt | None]") -> None:
+    try:
+        receipt = await working
+    except FaultError as error:
+        log.debug("what was to be cancelled was not accepted: %s", error)
+        return
+    if receipt is not None:
+        await _cancel_task(hub, owner, receipt.task.task_id)
 
 
 def _detach(work: Coroutine[Any, Any, None]) -> None:

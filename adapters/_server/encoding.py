@@ -1,11 +1,12 @@
 """Incremental JSON encoding of one large value: all of it at once would block the event loop for everybody else, and
 take twice the memory."""
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 from uuid import uuid4
 
+import msgspec
 from litestar import Response
 from pydantic import BaseModel
 from pydantic_core import to_json
@@ -70,20 +71,26 @@ def encode(value: Any) -> bytes | LargeJson:
 
 
 _MARK: Final = uuid4().hex
+encode_text: Final[Callable[[str], bytes]] = msgspec.json.Encoder().encode
+"""The JSON of a text, as pydantic writes it, in a quarter of the time."""
 
 
 class TextTemplate:
     """The JSON of values that differ in one text only, such as the tokens of an answer: what is around the text is
     encoded once. A token of A2A took 10.5 µs, and takes 3.8."""
 
-    __slots__ = ("_after", "_before")
+    __slots__ = ("after", "before")
 
     def __init__(self, make: Callable[[str], Any]) -> None:
         """`make`: text → the value, or the model, with the text in one place."""
-        self._before, self._after = cast("bytes", encode(make(_MARK))).split(to_json(_MARK))
+        self.before, self.after = cast("bytes", encode(make(_MARK))).split(to_json(_MARK))
 
     def encode(self, text: str) -> bytes:
-        return self._before + to_json(text) + self._after
+        return self.before + encode_text(text) + self.after
+
+    def encode_all(self, texts: Iterable[str]) -> list[bytes]:
+        before, after = self.before, self.after
+        return [before + encode_text(text) + after for text in texts]
 
 
 async def encode_in_pieces(value: Any) -> AsyncGenerator[bytes]:
@@ -118,9 +125,17 @@ def is_large(value: Any) -> bool:
                 todo += members
                 todo += members.values()
         elif isinstance(item, BaseModel):
-            fields = [*vars(item).values(), *(item.model_extra or {}).values()]
-            left -= _VALUE * len(fields)
-            todo += fields
+            extra, fields = item.__pydantic_extra__, item.__dict__
+            left -= 2 * _VALUE * len(fields)  # as fields, and as values
+            for field in fields.values():
+                if type(field) is str:
+                    left -= len(field)
+                elif field is not None:
+                    left += _VALUE
+                    todo.append(field)
+            if extra:
+                left -= _VALUE * len(extra)
+                todo += extra.values()
         elif isinstance(item, list | tuple):
             items = cast("list[Any]", item)
             left -= _VALUE * len(items)

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from adapters._server.passages import split_passages
 from canonical import Record
 
 AHEAD: Final = 256
@@ -44,6 +45,9 @@ class Encoder(Protocol):
 
     def write(self, record: Record, /) -> EncodedRecord: ...
 
+    def write_passage(self, passage: Sequence[Record], texts: Sequence[str], /) -> Sequence[bytes] | None:
+        """A frame for each of its records. None where these have to be written one by one: then nothing is done."""
+
 
 class _Line:
     __slots__ = ("__weakref__", "_bounds", "_encoder", "_kept", "_size", "seq")
@@ -53,21 +57,40 @@ class _Line:
         """Of the newest record that the encoder has read."""
         self._encoder = encoder
         self._bounds = bounds
-        self._kept: dict[int, EncodedRecord] = {}
+        self._kept: dict[int, EncodedRecord | bytes] = {}
+        """By seq; of a record of a passage, its frame."""
         self._size = 0
 
     def get(self, record: Record) -> EncodedRecord | None:
         """None if it is kept no longer. Whoever asks has asked for, or was told of, all records before."""
         if record.seq <= self.seq:
-            return self._kept.get(record.seq)
+            kept = self._kept.get(record.seq)
+            return EncodedRecord((kept,)) if isinstance(kept, bytes) else kept
         told = self._encoder.write(record)
         self.seq = record.seq
         self._kept[record.seq] = told
         self._size += sum(map(len, told.frames))
+        self._trim()
+        return told
+
+    def get_passage(self, passage: Sequence[Record], texts: Sequence[str]) -> Sequence[bytes] | None:
+        """The frames of its records; None where these have to be asked for one by one."""
+        if passage[0].seq <= self.seq:
+            kept = [self._kept.get(record.seq) for record in passage]
+            frames = [frame for frame in kept if isinstance(frame, bytes)]
+            return frames if len(frames) == len(kept) else None
+        written = self._encoder.write_passage(passage, texts)
+        if written is not None:
+            self.seq = passage[-1].seq
+            self._kept.update(zip([record.seq for record in passage], written, strict=True))
+            self._size += sum(map(len, written))
+            self._trim()
+        return written
+
+    def _trim(self) -> None:
         while len(self._kept) > self._bounds.records or (self._size > self._bounds.bytes and len(self._kept) > 1):
             oldest = self._kept.pop(next(iter(self._kept)))
-            self._size -= sum(map(len, oldest.frames))
-        return told
+            self._size -= len(oldest) if isinstance(oldest, bytes) else sum(map(len, oldest.frames))
 
 
 class Follower:
@@ -79,16 +102,22 @@ class Follower:
         """Where the line does not reach back to this reader."""
         self._again = again
 
-    def look_up(self, record: Record) -> EncodedRecord | None:
-        """What it became on the line; None where that must be written for this reader alone."""
-        told = self._line.get(record)
-        if told is not None:
-            self._own = None
+    async def write_all(self, records: Sequence[Record]) -> list[tuple[Sequence[Record], EncodedRecord]]:
+        """What each became, in order; those of a passage are told of together."""
+        told: list[tuple[Sequence[Record], EncodedRecord]] = []
+        for passage, texts in split_passages(records):
+            frames = self._line.get_passage(passage, texts) if texts else None
+            if frames is None:
+                told += [((record,), await self.write_record(record)) for record in passage]
+            else:
+                self._own = None
+                told.append((passage, EncodedRecord(frames)))
         return told
 
     async def write_record(self, record: Record) -> EncodedRecord:
-        told = self.look_up(record)
+        told = self._line.get(record)
         if told is not None:
+            self._own = None
             return told
         if self._own is None:
             self._own = await self._again(record.seq)

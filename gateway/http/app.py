@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from os import getpid
+from socket import gethostname
 from typing import Any, Final
 
 from litestar import Litestar, Request, Response, get
@@ -16,6 +18,7 @@ from canonical import Fault, FaultCode, FaultError
 from gateway.agents.failover import ServerPool
 from gateway.agents.registry import Registry
 from gateway.fronted import Fronted
+from gateway.http.direct import DirectApp
 from gateway.http.middleware import GatewayMiddleware
 from gateway.hub import Hub
 from gateway.outbound import Fetcher
@@ -31,6 +34,8 @@ _STATUS: Final = {
     FaultCode.FORBIDDEN: 403,
     FaultCode.TOO_LARGE: 413,
     FaultCode.INTERNAL: 500,
+    FaultCode.SHUTTING_DOWN: 503,
+    FaultCode.UNAVAILABLE: 503,
 }
 _CODES: Final = {404: FaultCode.NOT_FOUND, 405: FaultCode.METHOD_NOT_ALLOWED, 413: FaultCode.TOO_LARGE}
 
@@ -48,11 +53,13 @@ def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
         crons={dialect: submit for adapter in ADAPTERS for dialect, submit in adapter.crons.items()},
         webhook_secret=None if settings.webhook_secret is None else settings.webhook_secret.get_secret_value(),
         power=settings.durability == "power",
+        pooler=settings.pooler,
         standby=settings.standby,
+        cluster=(settings.node or f"{gethostname()}:{getpid()}") if settings.is_shared else None,
     )
 
 
-class _App(Litestar):
+class _App(DirectApp):
     @staticmethod
     def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
         """Not Litestar's for pydantic and attrs, whose models no handler takes or returns: 2 MB, most of it pydantic's
@@ -64,7 +71,7 @@ def register(handlers: Sequence[Any]) -> Litestar:
     return _App(
         handlers,
         openapi_config=None,
-        exception_handlers={Exception: _answer},
+        answer=_answer,
         request_max_body_size=None,  # adapters/_json.py has the limit, and answers in each protocol's words
         logging_config=None,
     )
@@ -120,7 +127,10 @@ def _own(hub: Hub, registry: Registry) -> Sequence[Any]:
         known = caller(request).owner != ""  # reasons name paths and hosts, and this is open to all
         agents = {f.info.name: _health(f, known=known) for f in registry.all()}
         journal = "ok" if why is None else why if known else "failing"
-        body = {"status": "ok" if why is None else "failing", "journal": journal, "agents": agents}
+        body: dict[str, Any] = {"status": "ok" if why is None else "failing", "journal": journal, "agents": agents}
+        if hub.cluster is not None:
+            nodes = hub.cluster.nodes
+            body["node"] = nodes.name if known else nodes.node_id
         return Response(body, status_code=200 if why is None else 503)
 
     return (index, healthz, readyz)

@@ -72,7 +72,11 @@ class GatewayMiddleware:
         self._origins = frozenset(settings.cors)
         self._public_origin = "/".join(self._public_url.split("/")[:3]).lower() if self._public_url else None
         self._hosts = Hosts.of(settings)
-        self._limits = {"body_limit": settings.limits.body, "values_limit": settings.limits.values}
+        self._known = {
+            "body_limit": settings.limits.body,
+            "values_limit": settings.limits.values,
+            "has_siblings": settings.workers > 1,
+        }
         self._forwarded = frozenset(name for each in settings.agents.values() for name in each.forward)
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
@@ -92,7 +96,7 @@ class GatewayMiddleware:
         self, scope: Scope, headers: Mapping[bytes, bytes], receive: Any, answer: "_ResponseWrapper"
     ) -> None:
         inner: Scope = {**scope, "state": dict(scope.get("state") or {})}
-        inner["state"] |= self._limits
+        inner["state"] |= self._known
         try:
             base_url = self._base_url(scope, headers)
             agent = self._default

@@ -18,9 +18,11 @@ from adapters._sse import (
     Frame,
     Frames,
     LargeFrame,
+    TextFrames,
     event_stream,
     frame,
     frame_of,
+    frames,
     pieces_of,
 )
 from adapters.acp import wire as w
@@ -35,6 +37,24 @@ BOUND = 30
 def test_a_frame_is_its_data_and_nothing_else_unless_asked() -> None:
     assert frame(b'{"a":1}') == b'data: {"a":1}\n\n'
     assert frame(b"x", id="7-0", event="values") == b"event: values\nid: 7-0\ndata: x\n\n"
+
+
+@given(st.lists(st.text(), min_size=1), st.none() | st.sampled_from(("values", "a\nb")), st.booleans())
+def test_frames_of_texts_are_what_each_would_be_alone(texts: list[str], event: str | None, has_ids: bool) -> None:
+    def make(text: str) -> Any:
+        return {"before": "\u2028", "text": text, "after": [1]}
+
+    alone = [
+        frame_of(encode(make(text)), id=f"{n}-1" if has_ids else None, event=event) for n, text in enumerate(texts)
+    ]
+    ids = [f"{n}-1" for n in range(len(texts))] if has_ids else None
+    assert TextFrames(make).write(texts, ids=ids, event=event) == alone
+
+
+@given(st.lists(st.text(), min_size=1))
+def test_frames_around_data_are_what_each_would_be_alone(texts: list[str]) -> None:
+    data = list(map(to_json, texts))
+    assert frames(data, before=b"[", after=b"]") == b"".join(frame(b"[%b]" % each) for each in data)
 
 
 def test_data_with_line_breaks_becomes_several_data_lines() -> None:

@@ -1,0 +1,35 @@
+"""Passages: deltas that follow each other and do nothing but add text to one part. Most of a long answer is that, and
+what each of them becomes differs in the text only, so streams encode a passage at once."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from canonical import Record
+from canonical.event import PartDelta
+
+
+def split_passages(records: Sequence[Record]) -> Iterator[tuple[Sequence[Record], Sequence[str]]]:
+    """The records in order: those of a passage together, with the text of each (one delta is a passage, too), and each
+    of the others alone, with none."""
+    place = 0
+    while place < len(records):
+        record = records[place]
+        event, texts = record.event, list[str]()
+        if type(event) is PartDelta and event.text and not event.extra:
+            message_id, index, run_id = event.message_id, event.index, record.run_id
+            texts.append(event.text)
+            for other in islice(records, place + 1, None):
+                more = other.event
+                if (
+                    type(more) is not PartDelta
+                    or not more.text
+                    or more.extra
+                    or more.message_id != message_id
+                    or more.index != index
+                    or other.run_id != run_id
+                ):
+                    break
+                texts.append(more.text)
+        end = place + (len(texts) or 1)
+        yield records[place:end], texts
+        place = end
